@@ -111,9 +111,10 @@ def public(name: str, function, light: bool = False):
 
 
 def _refuse_options(name, out, where) -> None:
-    """NumPy's ufuncs take both; here they may be None."""
+    """NumPy's ufuncs take both; here they may be None. The reference's functions that are no ufuncs do not know the names."""
     given = "out" if out is not None else "where"
-    raise NotImplementedError(f"xnp.{name} has no {given!r}: arrays do not change. Use the result, or xnp.where.")
+    error = NotImplementedError if name in IDENTITIES else TypeError
+    raise error(f"xnp.{name} has no {given!r}: arrays do not change. Use the result, or xnp.where.")
 
 
 def _unary(name, primitive, promotion):
@@ -357,7 +358,7 @@ _float_test("isinf", lambda x: eq(abs_(x), _strong_constant(x, np.inf)), False)
 def _infinity_test(name, infinity):
     def function(x: ArrayLike, /, out: None = None) -> Array:
         if out is not None:
-            _refuse_options(name, out, None)
+            raise NotImplementedError(f"xnp.{name} has no 'out': arrays do not change. Use the result.")
         [x] = promote_args(name, x)
         d = tracing.aval_of(x).dtype
         if d.kind == "c":
