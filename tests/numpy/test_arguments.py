@@ -322,3 +322,9 @@ def test_fill_values_of_positions():
 def test_concat_has_no_dtype():
     with pytest.raises(TypeError):
         xnp.concat([np.arange(2), np.arange(2)], dtype="float32")
+
+
+def test_high_powers_of_zero():
+    for dtype in (np.int8, np.uint8, np.int32, np.uint32):
+        x, y = np.array([0, 1, 0, 0, 2], dtype), np.array([64, 64, 0, 100, 6], dtype)
+        np.testing.assert_array_equal(xnp.power(x, y), x**y)

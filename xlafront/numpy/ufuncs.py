@@ -556,14 +556,16 @@ def power_inline(x, y):
 
 
 def _integer_power(x, y):
-    """Square and multiply over the lowest 6 bits of the exponent: higher powers do not fit 64 bits, but for 0, 1 and -1."""
+    """Square and multiply over the lowest 6 bits of the exponent: higher powers do not fit 64 bits, but for 0 (which stays), 1
+    and -1."""
     one, zero = _strong_constant(x, 1), _strong_constant(x, 0)
+    nothing = and_(eq(x, zero), ne(y, zero))
     result = None
     for i in range(6):
         factor = where(ne(and_(y, _strong_constant(y, 1 << i)), zero), x, one)
         result = factor if result is None else mul(result, factor)
         x = mul(x, x) if i < 5 else x
-    return result
+    return where(nothing, zero, result)
 
 
 INLINE["power"] = lambda x1, x2: power_inline(x1, x2 if type(x2) is int else _static_exponent(x2))
