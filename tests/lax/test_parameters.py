@@ -11,6 +11,12 @@ from xlafront.lax import linalg
 F, M = np.float32([1, 2, 3]), np.float32([[2, 1, 0], [1, 3, 1], [0, 1, 4]])
 INDICES, B = np.int32([0, 2, 1]), np.array([True, False, True])
 IMAGE, KERNEL = np.ones((1, 2, 4, 4), np.float32), np.ones((2, 2, 3, 3), np.float32)
+with_jvp, with_vjp, with_vmap, with_remat = xf.custom_jvp(xnp.sin), xf.custom_vjp(xnp.sin), xf.custom_batching.custom_vmap(
+    xnp.sin), xf.custom_vjp(xnp.sin)
+with_jvp.defjvp(lambda primals, tangents: (xnp.sin(primals[0]), tangents[0]))
+with_vjp.defvjp(lambda x: (xnp.sin(x), (x, x)), lambda r, ct: (r[0] * ct,))
+with_remat.defvjp(lambda x: (xnp.sin(x), x), lambda r, ct: (r * ct,), optimize_remat=True)
+with_vmap.def_vmap(lambda size, batched, x: (xnp.sin(x), batched[0]))
 MESH = xf.make_mesh((1,), ("i",), (xf.sharding.AxisType.Auto,))
 
 
@@ -107,6 +113,12 @@ PARAMETERS = {  # name: parameters, a call
                        mapped(lambda x: lax.psum_scatter(x, "i", tiled=True))),
     "shard_map": ("check_vma in_specs jaxpr mesh newly_manual_axes out_specs", mapped(lambda x: x * 2)),
     "pbroadcast": ("axis_name source", mapped(lambda x: lax.pbroadcast(x, "i", 0))),
+    "custom_jvp_call": ("call_jaxpr jvp_jaxpr_fun num_consts symbolic_zeros", lambda: with_jvp(F)),
+    "custom_vjp_call": ("bwd call_jaxpr fwd_jaxpr_thunk num_consts out_trees symbolic_zeros", lambda: with_vjp(F)),
+    "custom_vmap_call": ("call in_tree out_tree rule", lambda: with_vmap(F)),
+    "linear_call": ("callee num_callee_consts num_res transpose_thunk", lambda: xf.custom_derivatives.linear_call(
+        lambda r, x: r * x, lambda r, ct: r * ct, F, F)),
+    "remat_opt": ("fun_jaxpr_thunk fwd_jaxpr num_consts num_res", lambda: xf.grad(lambda x: with_remat(x).sum())(F)),
     "jit": ("compiler_options_kvs ctx_mesh donated_invars in_layouts in_shardings inline jaxpr keep_unused name out_layouts "
             "out_shardings", lambda: xf.jit(lambda x: x * 2)(F)),
 }
@@ -124,6 +136,20 @@ def test_names(name):
     names, call = PARAMETERS[name]
     found = [eqn for eqn in equations(xf.make_jaxpr(call)().jaxpr) if eqn.primitive.name == name]
     assert " ".join(sorted(found[0].params)) == names
+
+
+def test_rules_in_equations_are_functions():
+    """The backward rule and the structure of residuals are known when the forward rule has run, also by `vmap` in between."""
+    [eqn] = xf.make_jaxpr(with_vjp)(F).jaxpr.eqns
+    with pytest.raises(RuntimeError):
+        eqn.params["out_trees"]()
+    _, residuals, _ = eqn.params["fwd_jaxpr_thunk"]([xnp.asarray(F)], [True])
+    out_tree, residual_tree = eqn.params["out_trees"]()
+    assert out_tree.num_leaves == 1 and residual_tree == xf.tree.structure((0, 0))
+    np.testing.assert_array_equal(eqn.params["bwd"](*residuals, xnp.asarray(F))[0], F * F)
+    [eqn] = xf.make_jaxpr(xf.jvp, static_argnums=0)(with_vmap, (F,), (F,)).jaxpr.eqns
+    assert eqn.primitive.name == "custom_vmap_call"
+    assert (eqn.params["in_tree"].num_leaves, eqn.params["out_tree"].num_leaves) == (2, 2)
 
 
 def test_scatters_name_the_program_of_an_element_and_its_update():

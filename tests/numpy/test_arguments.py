@@ -289,3 +289,42 @@ def test_types_that_live_within_programs(name):
     with pytest.raises(xf.errors.JaxRuntimeError, match="INVALID_ARGUMENT.*" + name):
         xnp.zeros(2, name)
     np.testing.assert_array_equal(xf.jit(lambda: xnp.ones(2, name).astype(float))(), [1, 1])
+
+
+@pytest.mark.parametrize("name", "sum prod max min nansum nanprod nanmax nanmin any all".split())
+def test_masks_that_are_larger_than_the_array(name):
+    """The array is broadcast with them, and the axes are those of the array."""
+    mask, x = np.array([True, False, True]), np.float32([[0.0], [3.0]])
+    initial = {"initial": 2.0} if name.endswith(("max", "min")) else {}
+    for options in ({}, {"axis": 0}, {"axis": -1, "keepdims": True}):
+        expected = getattr(np, name)(np.broadcast_to(x, (2, 3)), where=mask, **options, **initial)
+        np.testing.assert_array_equal(getattr(xnp, name)(x, where=mask, **options, **initial), expected)
+
+
+def test_masks_of_means():
+    """They count elements of the array, so that they are no larger; those of elements that are not NaN may be."""
+    mask, x = np.array([True, False, True]), np.float32([[0.0], [3.0]])
+    for name in ("mean", "var", "std"):
+        with pytest.raises(ValueError, match="broadcast"):
+            getattr(xnp, name)(x, where=mask)
+        np.testing.assert_allclose(getattr(xnp, f"nan{name}")(x, where=mask), getattr(np, name)([0.0, 0, 3, 3]))
+
+
+def test_fill_values_of_positions():
+    """A float among them makes floats of all, also where none is missing."""
+    for fill, dtype in ((None, "int32"), (-1, "int32"), (np.int8(4), "int32"), (1.5, "float32"), ((1.5,), "float32")):
+        for size in (None, 2, 4):
+            [found] = xnp.nonzero(np.arange(3), size=size, fill_value=fill)
+            missing = fill[0] if isinstance(fill, tuple) else fill or 0
+            assert found.dtype == dtype and found.tolist() == [1, 2, missing, missing][:size or 2]
+
+
+def test_concat_has_no_dtype():
+    with pytest.raises(TypeError):
+        xnp.concat([np.arange(2), np.arange(2)], dtype="float32")
+
+
+def test_high_powers_of_zero():
+    for dtype in (np.int8, np.uint8, np.int32, np.uint32):
+        x, y = np.array([0, 1, 0, 0, 2], dtype), np.array([64, 64, 0, 100, 6], dtype)
+        np.testing.assert_array_equal(xnp.power(x, y), x**y)

@@ -66,6 +66,9 @@ def test_what_ufuncs_take():
         xnp.add(X, X, out=X)
     with pytest.raises(NotImplementedError, match="where"):
         xnp.negative(X, where=B)
+    for f, arguments in ((xnp.sign, (X,)), (xnp.equal, (X, X)), (xnp.arctan2, (X, X)), (xnp.sin, (X,))):  # no ufuncs in the reference
+        with pytest.raises(TypeError, match="where"):
+            f(*arguments, where=B)
     with pytest.raises(NotImplementedError, match="immutable.*inplace=False"):
         xnp.add.at(X, (0,), 1.0)
     assert not isinstance(xnp.exp, xnp.ufunc)

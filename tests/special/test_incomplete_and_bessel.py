@@ -140,3 +140,13 @@ def test_dtypes_and_batches(name):
             lax.igamma(np.ones((2, 3), np.float32), np.ones((2, 2), np.float32))
         with pytest.raises(TypeError, match="dtypes"):
             lax.igamma(np.ones(3, np.float32), np.ones(3, np.float16))
+
+
+def test_bends_of_samples():
+    """The derivatives of `random_gamma_grad`, against differences."""
+    with xf.enable_x64(True):
+        a, x, h = np.array([0.5, 2.0, 30.0]), np.array([0.4, 3.0, 25.0]), 1e-5
+        for f, at in ((lambda a: lax.random_gamma_grad(a, x), a), (lambda x: lax.random_gamma_grad(a, x), x)):
+            expected = (np.asarray(f(at + h)) - np.asarray(f(at - h))) / (2 * h)
+            np.testing.assert_allclose(xf.jvp(f, (at,), (np.ones(3),))[1], expected, rtol=1e-5)
+            np.testing.assert_allclose(xf.grad(lambda at, f=f: f(at).sum())(at), expected, rtol=1e-5)

@@ -111,7 +111,7 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable, window_d
     - `padding`: a (low, high) pair for each dimension, or "VALID" (none), "SAME" or "SAME_LOWER" (as many windows as strides).
     - `base_dilation`, `window_dilation`: the distance of neighbours in the array, and of those in the window.
 
-    >>> reduce_window(xnp.arange(6.0), 0.0, lax.add, (2,), (2,))
+    >>> lax.reduce_window(xnp.arange(6.0), 0.0, lax.add, (2,), (2,))
     Array([1., 5., 9.], dtype=float32)
     """
     who = "reduce_window"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from xlafront.core import errors, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
@@ -271,7 +271,8 @@ def custom_root(f: Callable, initial_guess: Any, solve: Callable, tangent_solve:
     unread = [tracing.aval_of(x) for x in consts]
     solver = jaxpr_as_fun(program)
     whole = tracing.trace_to_closed_jaxpr(
-        lambda *xs: solver(*xs[num_f:num_f + num_solve], *xs[len(consts):]), [*unread, *avals], program.debug_info)
+        lambda *xs: solver(*xs[num_f:num_f + num_solve], *xs[len(consts):]), [*unread, *avals],
+        DebugInfo("custom_root", who))
 
     def rule(primals, tangents):
         results = custom_jvp_call_p.bind(*primals, call_jaxpr=whole, **params)
@@ -284,5 +285,5 @@ def custom_root(f: Callable, initial_guess: Any, solve: Callable, tangent_solve:
                               *[instantiate(t) for t in moved])
         return results, [*[_minus(z, t) for z, t in zip(zeros, solved)], *zeros[len(guess):]]
 
-    params = {"jvp_jaxpr_fun": Rule(rule, who), "num_consts": 0, "symbolic_zeros": False, "name": who}
+    params = {"jvp_jaxpr_fun": Rule(rule, who), "num_consts": 0, "symbolic_zeros": False}
     return result_tree.unflatten(custom_jvp_call_p.bind(*consts, *guess, call_jaxpr=whole, **params))

@@ -137,11 +137,12 @@ class _Printer:
             return ""
         inner = indent + 2
         names = {k: _SHOWN_AS.get((primitive, k), k) if self.shortened else k for k in shown}
-        first = self.shortened and primitive in _NAMED_FIRST
+        first = self.shortened and primitive == "jit"
         order = sorted(shown, key=lambda k: (first and k != "name", k != "ctx_mesh", names[k]))
         forms = _FORMS.get(primitive, {}) if self.shortened else {}
-        parts = [f"{names[k]}={forms[k](shown[k]) if k in forms else self.value(shown[k], inner, inner + len(names[k]) + 1)}"
-                 for k in order]
+        parts = [f"name={params['call_jaxpr'].debug_info.function_name}"] if self.shortened and primitive in _CUSTOM else []
+        parts += [f"{names[k]}={forms[k](shown[k]) if k in forms else self.value(shown[k], inner, inner + len(names[k]) + 1)}"
+                  for k in order]
         line = f"[{' '.join(parts)}]"
         if "\n" not in line and column + _width(line) <= _WIDTH:
             return line
@@ -204,11 +205,11 @@ def _is_program(value) -> bool:
 # Where there is none, too.
 _SHARDING_SHOWN = {"conv_general_dilated", "iota", "ragged_dot_general", "reduce_sum", "reshape", "rng_bit_generator"}
 
-_NAMED_FIRST = {"jit", "custom_jvp_call", "custom_vjp_call"}  # programs of functions, whose name comes first
+_CUSTOM = {"custom_jvp_call", "custom_vjp_call"}  # calls of functions, whose name comes first
 _SHOWN_AS = {("custom_jvp_call", "jvp_jaxpr_fun"): "jvp", ("custom_vjp_call", "fwd_jaxpr_thunk"): "fwd"}
 # What the types of operands and results say, and what is for the machinery alone.
 _NOT_SHOWN = {("broadcast_in_dim", "shape"), ("custom_jvp_call", "num_consts"), ("custom_vjp_call", "num_consts"),
-              ("custom_vjp_call", "optimize_remat")}
+              ("custom_vjp_call", "out_trees")}
 
 
 def _lists(value) -> str:

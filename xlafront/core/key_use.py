@@ -116,4 +116,5 @@ def _spent_twice(jaxpr: Jaxpr, eqn: JaxprEqn, i: int, by: JaxprEqn | None) -> Ke
 
 def _operation_name(eqn: JaxprEqn) -> str:
     """The user's word for an operation."""
-    return str(eqn.params.get("name") or eqn.primitive.shown_as)
+    primitive = eqn.primitive
+    return str(primitive.name_of(eqn.params) if primitive.custom_rule else eqn.params.get("name") or primitive.shown_as)

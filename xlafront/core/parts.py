@@ -74,8 +74,8 @@ class PartsTrace(tracing.StagingTrace):
             return primitive.own_impl(*args, **params)
         if not (any([kind.is_high for kind in kinds]) or any(map(is_high, programs))):
             return super().process(primitive, args, params)
-        called = params.get("call_jaxpr")
-        if called is not None:  # it has rules for derivatives, which nobody asks for any more
+        if primitive.custom_rule:  # which nobody asks for any more
+            called = params[primitive.parameter]
             return eval_jaxpr(called.jaxpr, called.consts, *args)
         if not programs:
             return super().process(primitive, args, params)

@@ -367,12 +367,13 @@ def _shard_map(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list
 def _custom_call(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]:
     """The call is as it was, without the checks of the function, which run beside it: what is a rule stays one, and the same
     checks in it are left out. A check that only a rule has cannot be seen from here."""
-    closed, primitive = eqn.params["call_jaxpr"], eqn.primitive
+    primitive = eqn.primitive
+    closed = eqn.params[primitive.parameter]
     if tracing.thread.trace is tracing.eval_trace:  # nobody has a use for the rule
         return findings.run(closed, values)
     checked = findings.checked(closed)
     findings.absorb(checked, jaxpr_as_fun(checked.program)(*map(stop_gradient, values)))
-    changed = {"call_jaxpr": without_checks(closed)}
+    changed = {primitive.parameter: without_checks(closed)}
     if closed.effects and primitive in unchecked_programs.RULES:
         changed |= unchecked_programs.RULES[primitive](eqn.params, frozenset(checked.kinds))
     return primitive.bind(*values, **eqn.params | changed)

@@ -10,7 +10,6 @@ from xlafront.core.ir import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subprograms
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.host.checks import ErrorEffect, check_p, kinds_of
-from xlafront.transforms.calls.custom_calls import Rule
 from xlafront.transforms.calls.custom_jvp import custom_jvp_call_p
 from xlafront.transforms.calls.custom_vjp import custom_vjp_call_p
 from xlafront.transforms.calls.custom_vmap import custom_vmap_call_p
@@ -76,7 +75,7 @@ def _jvp(params: dict[str, Any], known: frozenset) -> dict[str, Any]:
         moved = iter(found[count:])
         return found[:count], [t if type(t) is Zero else next(moved) for t in out_tangents]
 
-    return {"jvp_jaxpr_fun": Rule(flat, rule.name)}
+    return {"jvp_jaxpr_fun": rule.around(flat)}
 
 
 def _fwd(params: dict[str, Any], known: frozenset) -> dict[str, Any]:
@@ -94,7 +93,7 @@ def _fwd(params: dict[str, Any], known: frozenset) -> dict[str, Any]:
         found = _run(run, primals, known)
         return found[:count], found[count:], pullback
 
-    return {"fwd_jaxpr_thunk": Rule(flat, rule.name)}
+    return {"fwd_jaxpr_thunk": rule.around(flat)}
 
 
 def _batching(params: dict[str, Any], known: frozenset) -> dict[str, Any]:
@@ -109,7 +108,7 @@ def _batching(params: dict[str, Any], known: frozenset) -> dict[str, Any]:
 
         return _run(run, values, known), flags
 
-    return {"rule": Rule(flat, rule.name)}
+    return {"rule": rule.around(flat)}
 
 
 # The parameters of a call whose rule is without the checks for known kinds of errors: `(parameters, known)`.

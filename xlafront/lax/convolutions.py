@@ -70,7 +70,7 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
     - `padding`: `"VALID"` adds nothing; `"SAME"` adds what gives `ceil(size / stride)` results, an odd one at the end,
       `"SAME_LOWER"` at the beginning.
 
-    >>> padtype_to_pads((8, 9), (3, 3), (2, 2), "SAME")
+    >>> lax.padtype_to_pads((8, 9), (3, 3), (2, 2), "SAME")
     [(0, 1), (1, 1)]
     """
     if not isinstance(padding, str):
@@ -93,7 +93,7 @@ def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int], d
       `("NHWC", "HWIO", "NHWC")`: N is the batch, C the features, I and O the features that go in and come out, all
       other characters are spatial. None stands for `("NC...", "OI...", "NC...")`. A `ConvDimensionNumbers` is taken as it is.
 
-    >>> conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC"))
+    >>> lax.conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC"))
     ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
     """
     if isinstance(dimension_numbers, ConvDimensionNumbers):
@@ -123,7 +123,7 @@ def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[i
     - `dimension_numbers`: three strings, as for `conv_dimension_numbers`. The kernel's spatial letters say in which order
       strides, padding and dilations are given.
 
-    >>> conv_general_permutations(("NHWC", "HWIO", "NHWC"))
+    >>> lax.conv_general_permutations(("NHWC", "HWIO", "NHWC"))
     ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
     """
     lhs, rhs, out = dimension_numbers
@@ -158,7 +158,7 @@ def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides
     - `strides`, `pads`: of each spatial dimension; `pads` can be a name, as for `padtype_to_pads`.
     - `batch_group_count`: into how many groups the batch is divided.
 
-    >>> conv_shape_tuple((2, 3, 8, 9), (4, 3, 3, 3), (2, 2), "VALID")
+    >>> lax.conv_shape_tuple((2, 3, 8, 9), (4, 3, 3, 3), (2, 2), "VALID")
     (2, 4, 3, 4)
     """
     sizes, windows = lhs_shape[2:], rhs_shape[2:]
@@ -511,7 +511,7 @@ def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], 
     - `out_sharding`: how the result is split, where explicit mesh axes leave that open.
 
     >>> x, kernel = xnp.ones((1, 8, 8, 3)), xnp.ones((3, 3, 3, 4))
-    >>> conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")).shape
+    >>> lax.conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")).shape
     (1, 4, 4, 4)
     """
     shapes = tracing.aval_of(lhs, "conv_general_dilated").shape, tracing.aval_of(rhs, "conv_general_dilated").shape
@@ -601,7 +601,7 @@ def conv_transpose(lhs: Array, rhs: Array, strides: Sequence[int], padding: str 
     - `transpose_kernel`: flip the kernel and exchange its features, as the gradient of the convolution with this kernel does.
     - `precision`, `preferred_element_type`: as of `conv_general_dilated`.
 
-    >>> conv_transpose(xnp.ones((1, 4, 4, 3)), xnp.ones((3, 3, 3, 5)), (2, 2), "SAME").shape
+    >>> lax.conv_transpose(xnp.ones((1, 4, 4, 3)), xnp.ones((3, 3, 3, 5)), (2, 2), "SAME").shape
     (1, 8, 8, 5)
     """
     shapes = tracing.aval_of(lhs, "conv_transpose").shape, tracing.aval_of(rhs, "conv_transpose").shape
@@ -645,7 +645,7 @@ def conv_general_dilated_patches(lhs: Array, filter_shape: Sequence[int], window
     - `window_strides`, `padding`, `lhs_dilation`, `rhs_dilation`, `dimension_numbers`, `precision` and
       `preferred_element_type`: as of `conv_general_dilated`.
 
-    >>> conv_general_dilated_patches(xnp.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")[0]
+    >>> lax.conv_general_dilated_patches(xnp.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")[0]
     Array([[0., 1., 2.],
            [1., 2., 3.]], dtype=float32)
     """
@@ -677,7 +677,7 @@ def conv_general_dilated_local(lhs: Array, rhs: Array, window_strides: Sequence[
     - `window_strides`, `padding`, `lhs_dilation`, `rhs_dilation`, `dimension_numbers`, `precision`: as of
       `conv_general_dilated`.
 
-    >>> conv_general_dilated_local(xnp.ones((1, 1, 4)), xnp.arange(6.0).reshape(1, 2, 3), (1,), "VALID", (2,))
+    >>> lax.conv_general_dilated_local(xnp.ones((1, 1, 4)), xnp.arange(6.0).reshape(1, 2, 3), (1,), "VALID", (2,))
     Array([[[3., 5., 7.]]], dtype=float32)
     """
     numbers = conv_dimension_numbers(np.shape(lhs), np.shape(rhs), dimension_numbers)

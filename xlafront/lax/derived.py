@@ -105,7 +105,7 @@ def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
     - `arr`: the array; its dimensions are the last ones of the result.
     - `like_arr`: the array whose shape the result has.
 
-    >>> broadcast_like(xnp.arange(2), xnp.zeros((3, 2))).shape
+    >>> lax.broadcast_like(xnp.arange(2), xnp.zeros((3, 2))).shape
     (3, 2)
     """
     own, shape = tracing.aval_of(arr, "broadcast_like").shape, tracing.aval_of(like_arr, "broadcast_like").shape
@@ -122,7 +122,7 @@ def shape_as_value(shape: Sequence[int]) -> Array:
 
     - `shape`: the sizes.
 
-    >>> shape_as_value((2, 3)).tolist()
+    >>> lax.shape_as_value((2, 3)).tolist()
     [2, 3]
     """
     sizes = [as_size(n) for n in shape]
@@ -138,7 +138,7 @@ def index_take(src: ArrayLike, idxs: Sequence[Any], axes: Sequence[int]) -> Arra
     - `idxs`: for each of the axes a vector of indices, which are taken modulo the size of the axis.
     - `axes`: the axes that they are of, which go.
 
-    >>> index_take(xnp.arange(6).reshape(2, 3), (np.array([0, 1]), np.array([2, 0])), (0, 1))
+    >>> lax.index_take(xnp.arange(6).reshape(2, 3), (np.array([0, 1]), np.array([2, 0])), (0, 1))
     Array([2, 3], dtype=int32)
     """
     own, axes = np.shape(src), tuple(axes)

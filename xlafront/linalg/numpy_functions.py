@@ -146,7 +146,7 @@ def _lstsq(a, b, rcond):
     eps = float(xnp.finfo(a.dtype).eps)
     rcond = eps * max(m, n) if rcond is None else eps if rcond < 0 else rcond
     kept = (s > 0) & (s >= rcond * s[0])
-    inverse = xnp.where(kept, 1, 0) / xnp.where(kept, s, 1)
+    inverse = 1 / xnp.where(kept, s, np.inf)
     x = product(adjoint(vh), inverse[:, None].astype(a.dtype) * product(adjoint(u), b))
     rest = xnp.sum(xnp.abs(b - product(a, x)) ** 2, axis=0)
     return x[:, 0] if vector else x, rest, xnp.sum(kept, dtype=int), s
@@ -178,11 +178,11 @@ def _pinv(a, rtol, hermitian):
     if hermitian:
         v, w = kernels.eigh(a)
         kept = xnp.abs(w) > rtol[..., None] * xnp.max(xnp.abs(w), axis=-1, keepdims=True)
-        inverse = xnp.where(kept, 1, 0) / xnp.where(kept, w, 1)
+        inverse = 1 / xnp.where(kept, w, np.inf)
         return product(v * inverse[..., None, :].astype(v.dtype), adjoint(v))
     u, s, vh = kernels.svd(a, full_matrices=False)
     kept = s > rtol[..., None] * s[..., :1]
-    inverse = xnp.where(kept, 1, 0) / xnp.where(kept, s, 1)
+    inverse = 1 / xnp.where(kept, s, np.inf)
     return product(adjoint(vh), inverse[..., :, None].astype(u.dtype) * adjoint(u))
 
 
@@ -577,8 +577,8 @@ def _vector_norm(x, order, axes, keepdims):
         return total(xnp.abs(x))
     if isinstance(order, str):
         raise ValueError(f"{order!r} is no order of a norm of vectors: give a number, or two axes for a norm of matrices.")
-    order = xnp.asarray(order, dtypes.to_real(x.dtype))
-    return xnp.power(total(xnp.power(xnp.abs(x), order)), 1 / order)
+    d = dtypes.to_real(x.dtype)
+    return xnp.power(total(xnp.power(xnp.abs(x), np.asarray(order, d))), np.asarray(1 / order, d))
 
 
 def _matrix_norm(x, order, axes, keepdims):
@@ -677,17 +677,17 @@ def _cond(x, p):
     if p in (None, 2, -2):
         s = kernels.svd(x, compute_uv=False)
         largest, least = (s[..., -1], s[..., 0]) if p == -2 else (s[..., 0], s[..., -1])
-        found = largest / least
-    else:
-        if x.shape[-1] != x.shape[-2]:
-            raise ValueError(f"cond with p={p!r} takes square matrices, got an array of shape {x.shape}.")
-        found = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
+        return largest / least
+    if x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"cond with p={p!r} takes square matrices, got an array of shape {x.shape}.")
+    found = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
     given = xnp.any(xnp.isnan(x), axis=(-2, -1))
     return xnp.where(xnp.isnan(found) & ~given, xnp.inf, found)
 
 
 def cond(x: ArrayLike, p: int | float | str | None = None) -> Array:
-    """The condition number: the norm of a matrix times that of its inverse; infinite for one without inverse.
+    """The condition number: the norm of a matrix times that of its inverse; infinite for one without inverse (for zeros NaN,
+    where singular values say it).
 
     - `x`: the matrices; for norms other than 2 and -2 they must be square.
     - `p`: which norm, as `ord` of `norm`; 2 without.
@@ -705,8 +705,10 @@ def _matrix_rank(M, tol, hermitian):  # noqa: N803  (NumPy's name)
         return xnp.any(x != 0).astype(np.int32)
     s = xnp.abs(kernels.eigh(x)[1]) if hermitian else kernels.svd(x, compute_uv=False)
     if tol is None:
-        tol = max(x.shape[-2:]) * xnp.finfo(x.dtype).eps * xnp.max(s, axis=-1, initial=0)
-    return xnp.sum(s > xnp.asarray(tol)[..., None], axis=-1, dtype=int)
+        if not s.shape[-1]:
+            return xnp.zeros(s.shape[:-1], int)
+        tol = max(x.shape[-2:]) * xnp.finfo(x.dtype).eps * xnp.max(s, axis=-1)
+    return xnp.sum(s > (xnp.expand_dims(tol, -1) if xnp.ndim(tol) else tol), axis=-1, dtype=int)
 
 
 def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None) -> Array:  # noqa: N803  (NumPy's name)

@@ -14,7 +14,7 @@ from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.elementwise import and_, as_type, constant_like, eq, erfc_, gt, logistic_, lt, mul, rsqrt_, select, sub
 from xlafront.lax.families import elementwise
-from xlafront.lax.shapes import canonical_axis, counting, static_shape
+from xlafront.lax.shapes import broadcast_in_dim, canonical_axis, counting, static_shape
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.numpy.reductions import positions_and_names
 from xlafront.runtime import config
@@ -498,14 +498,15 @@ def _logsumexp(a, b, where, axis, keepdims, return_sign):
         a = xnp.where(where, a, -np.inf)
     axes = _axes(axis, a, "logsumexp")
     real = xnp.real(stop_gradient(a))
-    top = xnp.max(real, axes, keepdims=True, initial=-np.inf)
+    top = xnp.max(real, axes, initial=-np.inf)
     top = xnp.where(xnp.isfinite(top), top, 0)
-    terms = xnp.exp(sub(a, xnp.broadcast_to(top, np.shape(a)).astype(a.dtype)))
+    others = tuple([i for i in range(np.ndim(a)) if i not in axes])
+    terms = xnp.exp(sub(a, broadcast_in_dim(top, np.shape(a), others).astype(a.dtype)))
     if b is not None:
         terms = xnp.where(b != 0, terms * b, 0)
     total = xnp.sum(terms, axes, keepdims=keepdims)
-    if not keepdims:
-        top = xnp.squeeze(top, tuple([i for i in axes if type(i) is int]))
+    if keepdims:
+        top = xnp.expand_dims(top, tuple([i for i in axes if type(i) is int]))
     if return_sign or not np.issubdtype(dtypes.dtype(total.dtype), np.complexfloating) and b is not None:
         sign = xnp.sign(total)
         size = xnp.log(xnp.abs(total)) + top
@@ -526,7 +527,7 @@ def logsumexp(a: ArrayLike, axis: Axes = None, b: ArrayLike | None = None, keepd
     - `return_sign`: return the logarithm of the absolute value of the sum, and its sign.
     - `where`: elements for which it is false are left out.
 
-    >>> logsumexp(xnp.array([1000.0, -np.inf]))
+    >>> nn.logsumexp(xnp.array([1000.0, -np.inf]))
     Array(1000., dtype=float32)
     """
     a = unwrap(a)

@@ -41,7 +41,7 @@ def get_scaled_dot_general_config(mode: str, global_scale: ArrayLike | None = No
     - `mode`: "mxfp8" (32 numbers of 8 bits with a power of two) or "nvfp4" (16 numbers of 4 bits with a factor of 8 bits).
     - `global_scale`: for "nvfp4", a factor of the whole array; None: 1.
 
-    >>> get_scaled_dot_general_config("mxfp8").block_size
+    >>> nn.get_scaled_dot_general_config("mxfp8").block_size
     32
     """
     if mode == "mxfp8":
@@ -70,7 +70,8 @@ def scaled_matmul(lhs: ArrayLike, rhs: ArrayLike, lhs_scales: ArrayLike, rhs_sca
     - `lhs_scales`, `rhs_scales`: the factors, of shapes (B, M, S) and (B, N, S), where S divides K.
     - `preferred_element_type`: the dtype of the result.
 
-    >>> scaled_matmul(xnp.ones((1, 2, 64)), xnp.ones((1, 3, 64)), 2 * xnp.ones((1, 2, 2)), xnp.ones((1, 3, 2)))[0, 0].tolist()
+    >>> scales = 2 * xnp.ones((1, 2, 2)), xnp.ones((1, 3, 2))
+    >>> nn.scaled_matmul(xnp.ones((1, 2, 64)), xnp.ones((1, 3, 64)), *scales)[0, 0].tolist()
     [128.0, 128.0, 128.0]
     """
     shapes = [np.shape(x) for x in (lhs, rhs, lhs_scales, rhs_scales)]
@@ -132,8 +133,8 @@ def scaled_dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any, p
     - `configs`: how `lhs`, `rhs` and gradients are brought into blocks, by `get_scaled_dot_general_config`; None: not at all.
     - `implementation`: None or "cudnn", which both compute the same.
 
-    >>> blocks = [get_scaled_dot_general_config("mxfp8")] * 3
-    >>> scaled_dot_general(xnp.ones((2, 64)), xnp.ones((64, 3)), (((1,), (0,)), ((), ())), configs=blocks)[0].tolist()
+    >>> blocks = [nn.get_scaled_dot_general_config("mxfp8")] * 3
+    >>> nn.scaled_dot_general(xnp.ones((2, 64)), xnp.ones((64, 3)), (((1,), (0,)), ((), ())), configs=blocks)[0].tolist()
     [64.0, 64.0, 64.0]
     """
     if implementation not in (None, "cudnn"):

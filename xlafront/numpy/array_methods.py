@@ -439,11 +439,13 @@ def _to_device(self, device: Any, *, stream: Any = None) -> Array:
     """The array on another device, or with another sharding.
 
     - `device`: the device, or the sharding.
-    - `stream`: of the array API's signature; it makes no difference.
+    - `stream`: of the array API's signature; it must be None.
 
     >>> xnp.ones(3).to_device(xf.devices()[0]).shape
     (3,)
     """
+    if stream is not None:
+        raise NotImplementedError(f"to_device has no streams, got stream={stream!r}: XLA orders transfers itself.")
     return device_put(self, device)
 
 

@@ -13,6 +13,7 @@ Eagerly, Python integers become index arrays too, so that `x[0]` and `x[1]` shar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -267,17 +268,16 @@ def _spend_part(keys: KeyArray, key, part: KeyArray) -> None:
 
 @library
 def _row(x, index):
-    return _pick(x, 0, index)
+    return _pick(x, (0,), (index,))
 
 
-def _pick(x, dim: int, index):
-    """One position of a dimension: negative ones count from the end, others are clamped."""
-    shape = np.shape(x)
-    index = wrapped(index, shape[dim])
-    starts = [np.int32(0)] * len(shape)
-    starts[dim] = index
-    sizes = (*shape[:dim], 1, *shape[dim + 1:])
-    return shapes.squeeze_p.bind(dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), dimensions=(dim,))
+def _pick(x, dims: Sequence[int], positions: Sequence[Any]):
+    """One position of each of these dimensions: negative ones count from the end, others are clamped."""
+    starts: list[Any] = [np.int32(0)] * np.ndim(x)
+    for dim, index in zip(dims, positions):
+        starts[dim] = wrapped(index, np.shape(x)[dim])
+    sizes = tuple([1 if i in dims else n for i, n in enumerate(np.shape(x))])
+    return shapes.squeeze_p.bind(dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), dimensions=tuple(dims))
 
 
 def check_whole(x, sizes, user: str, remedy: str) -> None:
@@ -354,11 +354,13 @@ def read(x, indices, entries, mode, fill_value, is_sorted, unique, wrap):
     x = _apply_slices(x, entries)
     layout = Layout(np.shape(x), entries, indices)
     if not layout.batch and mode is not GatherScatterMode.FILL_OR_DROP:
-        for dim in reversed(layout.dims):
-            index = layout.columns[layout.dims.index(dim)]
-            if mode is GatherScatterMode.CLIP:
-                index = _clipped(index, np.shape(x)[dim], wrap)
-            x = _pick(x, dim, index) if wrap else _pick(x, dim, max_(*promote_dtypes(index, np.int32(0))))
+        positions = layout.columns
+        if mode is GatherScatterMode.CLIP:
+            positions = [_clipped(index, np.shape(x)[dim], wrap) for dim, index in zip(layout.dims, positions)]
+        if not wrap:
+            positions = [max_(*promote_dtypes(index, np.int32(0))) for index in positions]
+        if layout.dims:
+            x = _pick(x, layout.dims, positions)
     else:
         rank = len(layout.batch)
         offset = [i for i in range(rank + len(layout.slices)) if not layout.at <= i < layout.at + rank]
@@ -559,10 +561,10 @@ def _take_kernel(a, indices, axis, mode, fill_value, unique, is_sorted):
     if axis is None:
         a, axis = shapes.reshape_to(unwrap(a), (np.size(a),)), 0
     n = np.shape(a)[axis]
+    wrap = mode not in ("wrap", GatherScatterMode.CLIP)
     if mode == "wrap":
         indices = INLINE["remainder"](_as_position(indices), size_as(n, np.int32))
         mode = GatherScatterMode.PROMISE_IN_BOUNDS
-    wrap = mode is not GatherScatterMode.CLIP
     entries = tuple(("array", 0) if i == axis else ("slice", 0, m, 1) for i, m in enumerate(np.shape(a)))
     return read.__wrapped__(a, (indices,), entries, mode, fill_value, is_sorted, unique, wrap)
 

@@ -221,6 +221,10 @@ def _vecdot_kernel(x1, x2, axis, precision, preferred):
         raise ValueError(str(errors.incompatible_shapes(
             "vecdot", [("", np.shape(x1)), ("", np.shape(x2))],
             f"The contracting dimensions, along axis {axis}, must have the same size.")))
+    last = (np.ndim(x) - 1,), (np.ndim(y) - 1,)
+    if np.ndim(x) == 1 or np.ndim(y) == 1 or np.shape(x) == np.shape(y):
+        batch = range(min(last[0][0], last[1][0]))
+        return with_weakness(contract(x, y, last, (batch, batch), precision, wanted), weak)
     rows = reshape_to(x, (*np.shape(x)[:-1], 1, np.shape(x)[-1]))
     columns = reshape_to(y, (*np.shape(y), 1))
     result = _matmul_kernel.__wrapped__(rows, columns, precision, wanted)
@@ -281,6 +285,8 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
            [4, 6]], dtype=int32)
     """
     x2, x1 = _matrices_and_vectors("vecmat", x2, x1, -2)
+    if np.ndim(x1) == 1:
+        return matmul(_conjugated(x1), x2)
     x1 = _conjugated(expand_dims(x1, (np.ndim(x1) - 1,)))
     return squeeze(matmul(x1, x2), (-2,))
 

@@ -409,7 +409,7 @@ def _concatenate_kernel(arrays, axis, dtype):
 
 
 def concatenate(arrays: ArrayLike | Sequence[ArrayLike], axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
-    """Arrays joined along an axis that they have. `concatenate` and `concat` are two names of it.
+    """Arrays joined along an axis that they have.
 
     - `arrays`: a sequence of arrays, of the same sizes but for this axis.
     - `axis`: the axis; None joins them as vectors.
@@ -428,7 +428,17 @@ def concatenate(arrays: ArrayLike | Sequence[ArrayLike], axis: int | None = 0, d
     return _concatenate_kernel(items, canonical_axis(axis, np.ndim(items[0]), "xnp.concatenate"), wanted)
 
 
-concat = concatenate
+def concat(arrays: ArrayLike | Sequence[ArrayLike], /, *, axis: int | None = 0) -> Array:
+    """Arrays joined along an axis that they have: `concatenate` by its name in the array-API standard.
+
+    - `arrays`: a sequence of arrays, of the same sizes but for this axis.
+    - `axis`: the axis; None joins them as vectors.
+
+    >>> xnp.concat([xnp.ones((2, 1)), xnp.zeros((2, 2))], axis=1)
+    Array([[1., 0., 0.],
+           [1., 0., 0.]], dtype=float32)
+    """
+    return concatenate(arrays, axis)
 
 
 @library(static=("axis", "dtype"), name="stack")

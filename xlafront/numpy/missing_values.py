@@ -112,7 +112,8 @@ def _moment_of_others(a, where, mean, moment, axis, dtype, keepdims, ddof):
     missing = PUBLIC["isnan"](a)
     present = PUBLIC["logical_not"](missing)
     if where is not None:
-        present = PUBLIC["logical_and"](*broadcast_arrays(present, where))
+        present, where, a = broadcast_arrays(present, where, a)
+        present, missing = PUBLIC["logical_and"](present, where), PUBLIC["isnan"](a)
     if dtypes.is_inexact(a.dtype):
         a = searching.where(missing, 0, a)  # so that no derivative sees it
     if moment == "mean":

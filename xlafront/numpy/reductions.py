@@ -102,7 +102,7 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
         mask = boolean_mask(f"xnp.{name}", where)
         if np.shape(mask) not in ((), aval.shape):
             shape = common_shape(np.shape(mask), aval.shape)
-            mask = _spread(mask, shape)
+            mask, a = (x if np.shape(x) == shape else _spread(x, shape) for x in (mask, a))
         if name in ("max", "min") and initial is None:
             raise ValueError(f"xnp.{name} with `where` needs `initial`: there may be nothing to take the {name} of.")
         ad = tracing.aval_of(a).dtype
@@ -220,12 +220,12 @@ def _make_truth(name, primitive, identity, says, example):
         refuse_out(name, out)
         check_arraylike(name, a)
         x = _convert(to_bool(unwrap(a)), dtypes.bool_)
+        axes = static_axes(axis, np.ndim(x), name)
         if where is not None:
             mask = boolean_mask(f"xnp.{name}", where)
             full = common_shape(np.shape(mask), np.shape(x))
             mask, x = (v if np.shape(v) == full else _spread(v, full) for v in (mask, x))
             x = elementwise.where(mask, x, np.bool_(identity))
-        axes = static_axes(axis, np.ndim(x), name)
         result = reduced(primitive, x, axes)
         return keep_dims(result, np.shape(x), axes) if keepdims else result
 
@@ -281,6 +281,7 @@ def mean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: N
     refuse_out("mean", out)
     check_arraylike("mean", a)
     axes, names = positions_and_names(axis, np.ndim(a), "xnp.mean")
+    _check_mask("mean", where, np.shape(a))
     d = dtypes.to_inexact(tracing.aval_of(unwrap(a)).dtype) if dtype is None else _checked_dtype(dtype, "mean")
     compute = dtypes.float32 if d in _HALF and dtype is None else d
     total = _reduce("sum", a, axes, compute, keepdims, None, where, names=names)
@@ -293,6 +294,16 @@ def mean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: N
 
 def _weakened(x, d):
     return x if tracing.aval_of(x).dtype == d else _convert(x, d)
+
+
+def _check_mask(name: str, where, shape: tuple) -> None:
+    """What counts elements knows none but those of the array."""
+    if where is None:
+        return
+    given = np.shape(boolean_mask(f"xnp.{name}", where))
+    if common_shape(given, shape) != shape:
+        raise ValueError(f"the `where` of xnp.{name} must broadcast to the shape of the array, {shape}; it has shape {given}. "
+                         f"Broadcast the array with xnp.broadcast_to.")
 
 
 def _count_where(where, shape, axes, keepdims, dtype, names=()):
@@ -326,6 +337,7 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
             raise ValueError("xnp.var takes ddof or correction, not both.")
         ddof = correction
     a = unwrap(a)
+    _check_mask("var", where, np.shape(a))
     own = dtypes.of_arrays(tracing.aval_of(a).dtype)
     d = dtypes.to_real(dtypes.to_inexact(own)) if dtype is None else _checked_dtype(dtype, "var")
     if own.kind == "c" and d.kind != "c" and dtype is not None:

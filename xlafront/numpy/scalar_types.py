@@ -86,12 +86,16 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
     """
     d = dtypes.dtype(dtype)
     if isinstance(kind, tuple):
-        return any(isdtype(d, k) for k in kind)
+        return any([isdtype(d, k) for k in kind])  # (all of them must be kinds)
     if isinstance(kind, str) and kind in _KINDS:
         return _KINDS[kind](d)
-    if isinstance(kind, str) and not hasattr(np, kind) and kind not in PUBLIC:
-        raise ValueError(f"isdtype knows the kinds {', '.join(sorted(_KINDS))} and dtypes, not {kind!r}.")
-    return d == dtypes.dtype(kind)
+    problem = f"isdtype knows the kinds {', '.join(sorted(_KINDS))} and dtypes, not {kind!r}."
+    if isinstance(kind, (int, float, complex)):
+        raise TypeError(problem)
+    try:
+        return d == dtypes.dtype(kind)
+    except TypeError as e:
+        raise (ValueError(problem) if isinstance(kind, str) else TypeError(problem)) from e
 
 
 _KINDS = {

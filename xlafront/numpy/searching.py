@@ -124,8 +124,11 @@ def _nonzero_sized(a, size, fills):
         stride = stride // n if n else 1
         part = rem_(div(found, size_as(max_dim(stride, 1), np.int32)), size_as(max_dim(n, 1), np.int32))
         index = dtypes.default_dtype(int)
-        fill, part = (elementwise.as_type(x, index, False) for x in (fill, part))
-        results.append(elementwise.where(missing, fill, part))
+        part = elementwise.as_type(part, index, False)
+        if dtypes.is_inexact(tracing.aval_of(fill).dtype):
+            results.append(_where_kernel.__wrapped__(missing, fill, part))
+        else:
+            results.append(elementwise.where(missing, elementwise.as_type(fill, index, False), part))
     return tuple(results)
 
 
@@ -135,7 +138,8 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
 
     - `a`: the array, of one or more dimensions.
     - `size`: how many positions to return. Inside of a traced function it must be given.
-    - `fill_value`: the indices where there are fewer than `size`, one for all dimensions or a tuple; 0 without.
+    - `fill_value`: the indices where there are fewer than `size`, one for all dimensions or a tuple; 0 without. With floats all
+      indices are floats.
 
     >>> xnp.nonzero(xnp.array([0, 5, 0, 7]))
     (Array([1, 3], dtype=int32),)
@@ -144,10 +148,12 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
     a = unwrap(a)
     if np.ndim(a) == 0:
         raise ValueError("nonzero of an array without dimensions has no positions. Use xnp.atleast_1d(x) first.")
+    if size is None and isinstance(a, tracing.Tracer):
+        raise errors.ConcretizationTypeError(
+            a, "The number of positions that `nonzero` returns depends on values: give `size=`.")
+    if size is None and fill_value is not None:  # its dtype counts, though it fills nothing
+        size = int(np.count_nonzero(np.asarray(a)))
     if size is None:
-        if isinstance(a, tracing.Tracer):
-            raise errors.ConcretizationTypeError(
-                a, "The number of positions that `nonzero` returns depends on values: give `size=`.")
         return tuple(array(i.astype(dtypes.default_dtype(int))) for i in np.nonzero(np.asarray(a)))
     size = shapes.static_shape("nonzero", size)[0]
     fills = fill_value if isinstance(fill_value, tuple) else (0 if fill_value is None else fill_value,) * np.ndim(a)

@@ -111,9 +111,10 @@ def public(name: str, function, light: bool = False):
 
 
 def _refuse_options(name, out, where) -> None:
-    """NumPy's ufuncs take both; here they may be None."""
+    """NumPy's ufuncs take both; here they may be None. The reference's functions that are no ufuncs do not know the names."""
     given = "out" if out is not None else "where"
-    raise NotImplementedError(f"xnp.{name} has no {given!r}: arrays do not change. Use the result, or xnp.where.")
+    error = NotImplementedError if name in IDENTITIES else TypeError
+    raise error(f"xnp.{name} has no {given!r}: arrays do not change. Use the result, or xnp.where.")
 
 
 def _unary(name, primitive, promotion):
@@ -357,7 +358,7 @@ _float_test("isinf", lambda x: eq(abs_(x), _strong_constant(x, np.inf)), False)
 def _infinity_test(name, infinity):
     def function(x: ArrayLike, /, out: None = None) -> Array:
         if out is not None:
-            _refuse_options(name, out, None)
+            raise NotImplementedError(f"xnp.{name} has no 'out': arrays do not change. Use the result.")
         [x] = promote_args(name, x)
         d = tracing.aval_of(x).dtype
         if d.kind == "c":
@@ -556,14 +557,16 @@ def power_inline(x, y):
 
 
 def _integer_power(x, y):
-    """Square and multiply over the lowest 6 bits of the exponent: higher powers do not fit 64 bits, but for 0, 1 and -1."""
+    """Square and multiply over the lowest 6 bits of the exponent: higher powers do not fit 64 bits, but for 0 (which stays), 1
+    and -1."""
     one, zero = _strong_constant(x, 1), _strong_constant(x, 0)
+    nothing = and_(eq(x, zero), ne(y, zero))
     result = None
     for i in range(6):
         factor = where(ne(and_(y, _strong_constant(y, 1 << i)), zero), x, one)
         result = factor if result is None else mul(result, factor)
         x = mul(x, x) if i < 5 else x
-    return result
+    return where(nothing, zero, result)
 
 
 INLINE["power"] = lambda x1, x2: power_inline(x1, x2 if type(x2) is int else _static_exponent(x2))

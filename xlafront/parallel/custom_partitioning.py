@@ -32,7 +32,7 @@ from xlafront.staging import signatures
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.batching.vmap import batch_flat
 from xlafront.transforms.calls import programs
-from xlafront.transforms.calls.custom_calls import CustomCall, positional_arguments, run_of
+from xlafront.transforms.calls.custom_calls import CustomCall, positional_arguments
 
 
 class custom_partitioning:
@@ -122,7 +122,7 @@ class custom_partitioning:
                 f"the custom_partitioning function {self._name} closes over a traced value, which its partition could not see. "
                 f"Pass the value as an argument.")
         results = custom_partitioning_p.bind(
-            *consts, *operands, call_jaxpr=closed, num_consts=len(consts), name=self._name, in_tree=in_tree, out_tree=out_tree,
+            *consts, *operands, call=closed, num_consts=len(consts), in_tree=in_tree, out_tree=out_tree,
             static_args=tuple([x for _, x in statics]), partition=self.partition, sharding_rule=self.sharding_rule,
             infer_sharding_from_operands=self.infer_sharding_from_operands,
             propagate_user_sharding=self.propagate_user_sharding, decode_shardings=self.decode_shardings, batches=())
@@ -190,21 +190,23 @@ class _Batch(NamedTuple):
 class _CustomPartitioningCall(CustomCall):
     __slots__ = ()
 
+    parameter = "call"
+
     @staticmethod
     def batched(mapped, dims, params):
         return {"batches": (_Batch(mapped.size, dims, mapped.spmd_axis_name), *params["batches"])}
 
 
 def _impl(*args, **params):
-    closed = params.get("call_jaxpr")
+    closed = params.get("call")
     if closed is None:
-        return run_of(params)(*args)
+        return custom_partitioning_p.run_of(params)(*args)
     return programs.evaluate(custom_partitioning_p, args, params, closed.jaxpr)
 
 
 def _jvp(primals, tangents, **params):
     """Tangents go through the operations of the function."""
-    return custom_partitioning_p.bind(*primals, **params), jvp_flat(run_of(params), primals, tangents)[1]
+    return custom_partitioning_p.bind(*primals, **params), jvp_flat(custom_partitioning_p.run_of(params), primals, tangents)[1]
 
 
 def _dce(used: list[bool], eqn):
@@ -212,18 +214,19 @@ def _dce(used: list[bool], eqn):
     return eqn if any(used) or keeps_alive(eqn.effects) else None
 
 
-def _lower(ctx, *operands, call_jaxpr, num_consts, **params):
+def _lower(ctx, *operands, call, num_consts, **params):
     module = ctx.module_context
     shardings = module.sharding_context
-    if shardings is None or not shardings.partitioned or module.manual_mesh is not None or not call_jaxpr.out_avals:
-        return ctx.inline(call_jaxpr, operands)
-    call = _PartitionedCall(call_jaxpr.in_avals[num_consts:], call_jaxpr.out_avals, shardings, module.platform, **params)
+    if shardings is None or not shardings.partitioned or module.manual_mesh is not None or not call.out_avals:
+        return ctx.inline(call, operands)
+    partitioned = _PartitionedCall(call.in_avals[num_consts:], call.out_avals, shardings, module.platform,
+                                   name=call.debug_info.function_name, **params)
     attributes = {}
-    rule = call.rule_text()
+    rule = partitioned.rule_text()
     mlir = lowering.mlir
     if rule is not None:
         attributes["sdy.sharding_rule"] = mlir.attribute(f"#sdy.op_sharding_rule<{rule}, custom>")
-    partitioner = partitioners.Partitioner(call.answer)
+    partitioner = partitioners.Partitioner(partitioned.answer)
     partitioners.install()
     module.partitioners.append(partitioner)
     module.add_keepalive(partitioner)

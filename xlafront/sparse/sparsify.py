@@ -53,8 +53,8 @@ def apply(primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> An
         return _CONTROL[primitive.name](operands, **params)
     if isinstance(primitive, ProgramCall):
         return list(_compiled(params[primitive.parameter])(*operands))
-    if isinstance(primitive, CustomCall) and "call_jaxpr" in params:
-        return _run(params["call_jaxpr"], operands)
+    if isinstance(primitive, CustomCall) and primitive.parameter in params:
+        return _run(params[primitive.parameter], operands)
     return rule_for(primitive, operands)(primitive, *operands, **params)
 
 

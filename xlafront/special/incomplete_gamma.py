@@ -8,17 +8,21 @@ the uniform asymptotic expansion (DLMF 8.12), in which a normal distribution is 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.control.while_loop import while_loop
+from xlafront.core import tracing
 from xlafront.core.typing import Array, ArrayLike
+from xlafront.core.zeros import Zero
 from xlafront.lax.elementwise import constant_like, exp_, log_, mul, neg, sub
 from xlafront.lax.elementwise_functions import PUBLIC
 from xlafront.special.by_function import computed, in_wide_floats, of_one_type
 from xlafront.staging.library import library
+from xlafront.transforms.ad.jvp import jvp_flat
 
 _lgamma, _digamma, _erfc = PUBLIC["lgamma"], PUBLIC["digamma"], PUBLIC["erfc"]
 # From which a on the expansion is used, and how far from a, in parts of it.
@@ -214,6 +218,21 @@ igammac_p = computed("igammac", _regularized(True), (
     lambda g, y, a, x: neg(mul(g, igamma_grad_a_p.bind(a, x))), lambda g, y, a, x: neg(_density(g, a, x))))
 
 
+def _bend(argument: int) -> Callable:
+    """The derivative of `random_gamma_grad`: that of its operations."""
+    function = in_wide_floats(_slope(True))
+
+    def rule(g, y, *values):
+        values = xnp.broadcast_arrays(*values)
+        tangents = [xnp.ones_like(x) if i == argument else Zero(tracing.aval_of(x)) for i, x in enumerate(values)]
+        return mul(g, jvp_flat(lambda *xs: [function(*xs)], values, tangents)[1][0])
+
+    return rule
+
+
+random_gamma_grad_p = computed("random_gamma_grad", _slope(True), (_bend(0), _bend(1)))
+
+
 @library
 def igamma(a: ArrayLike, x: ArrayLike) -> Array:
     """The regularised lower incomplete gamma function, elementwise: the probability that a gamma variable is below `x`.
@@ -265,5 +284,4 @@ def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
     >>> bool(xnp.all(lax.random_gamma_grad(1.0, xnp.array([1.0, 2.0])) > 0))
     True
     """
-    a, x = xnp.broadcast_arrays(*of_one_type(a, x))
-    return in_wide_floats(_slope(True))(a, x)
+    return random_gamma_grad_p.bind(*of_one_type(a, x))

@@ -145,7 +145,7 @@ class CustomFunction:
 
 
 class Rule:
-    """A rule in an equation's parameters: prints as the user's function."""
+    """A function in an equation's parameters, flat: prints as the user's."""
 
     __slots__ = ("apply", "name")
 
@@ -155,6 +155,10 @@ class Rule:
     def __call__(self, *args):
         return self.apply(*args)
 
+    def around(self, apply: Callable) -> Rule:
+        """What a transformation makes of it."""
+        return Rule(apply, self.name)
+
     def __repr__(self):
         return self.name
 
@@ -162,10 +166,21 @@ class Rule:
 class Results:
     """What running the function or its rule, whichever came first, has shown of the results."""
 
-    __slots__ = ("out_tree", "avals", "tree_of_rule")
+    __slots__ = ("out_tree", "avals", "tree_of_rule", "residual_tree", "pullback")
 
     def __init__(self) -> None:
-        self.out_tree = self.avals = self.tree_of_rule = None
+        self.out_tree = self.avals = self.tree_of_rule = self.residual_tree = self.pullback = None
+
+    def trees(self):
+        """Those of the results and of the residuals, once a forward rule has run."""
+        if self.residual_tree is None:
+            raise RuntimeError("the structure of residuals is known when the forward rule has run: call it first.")
+        return self.tree_of_rule, self.residual_tree
+
+    def pull_back(self, *residuals_and_cotangents):
+        """The backward rule on flat values, as libraries call it that find it in an equation."""
+        count = self.trees()[1].num_leaves
+        return self.pullback(residuals_and_cotangents[:count], residuals_and_cotangents[count:])
 
     def unflatten(self, leaves: Sequence[Any]):
         return (self.out_tree if self.out_tree is not None else self.tree_of_rule).unflatten(leaves)
@@ -188,17 +203,6 @@ class Results:
             if (given.shape, given.dtype) != (expected.shape, expected.dtype):
                 raise TypeError(f"{rule} must return the result of {name} first, with the same shapes and dtypes: at "
                                 f"result{tree.path_of(value, i)} {name} returns {expected}, the rule returned {given}.")
-
-
-def run_of(params: dict[str, Any]) -> Callable[..., Sequence[Any]]:
-    """The function that an operation calls, on flat operands."""
-    closed = params.get("call_jaxpr")
-    return params["fun"] if closed is None else jaxpr_as_fun(closed)
-
-
-def without_program(params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of a call, to which another function is to be added."""
-    return {k: v for k, v in params.items() if k not in ("fun", "call_jaxpr")}
 
 
 class Mapped:
@@ -266,7 +270,8 @@ def stage_function(fun: Callable[..., Sequence[Any]], operands: Sequence[Any], d
 class CustomCall(Primitive):
     """The primitive of calls with a rule. Each operand after the first `num_consts` is an argument.
 
-    The first `num_consts` are what the function closes over: the rules do not see them. Subclasses define
+    The first `num_consts` are what the function closes over: the rules do not see them. `parameter` is the one that holds the
+    program, `constants` the one that counts what it closes over. Subclasses define
     `batched(mapped, dims, params)`, the parameters that the call on batches has in place of those of the elements,
     `prune(params, used, out_avals)`, those that it has when only some of its results are used, and
     `on_values(params, refs)`, those that it has when it takes values in place of references.
@@ -276,29 +281,81 @@ class CustomCall(Primitive):
 
     custom_rule = True
     writes_constants = False  # whether its rule gives no tangents of what it writes to references
+    parameter, constants = "call_jaxpr", "num_consts"
 
     def __init__(self, name: str, shown_as: str, **fields):
         super().__init__(
-            name, multiple_results=True, memoise=False, shown_as=shown_as, abstract=_abstract, effects=_effects,
-            lower=_lower, impl=_impl, transpose=_transpose, dce=_dce, discharge=_discharge, **fields)
+            name, multiple_results=True, memoise=False, shown_as=shown_as, abstract=self._abstract, effects=self._effects,
+            lower=self._lower, impl=self._impl, transpose=self._transpose, dce=self._dce, discharge=_discharge, **fields)
 
-    @staticmethod
-    def on_values(params, refs):
-        raise _needs_references(params)
+    def run_of(self, params: dict[str, Any]) -> Callable[..., Sequence[Any]]:
+        """The function that an operation calls, on flat operands."""
+        closed = params.get(self.parameter)
+        return params["fun"] if closed is None else jaxpr_as_fun(closed)
 
-    @staticmethod
-    def changes_groups(*, call_jaxpr, **_):
-        return process_agreement.changes_groups(call_jaxpr.jaxpr)
+    def name_of(self, params: dict[str, Any]) -> str:
+        """The name of that function."""
+        closed = params.get(self.parameter)
+        return params["fun"].name if closed is None else closed.debug_info.function_name
+
+    def number_of_consts(self, params: dict[str, Any]) -> int:
+        return params[self.constants]
+
+    def with_program(self, params: dict[str, Any], closed: ClosedJaxpr, more_consts: int) -> dict[str, Any]:
+        """The parameters of the call of a program, which takes more of what the function closes over as operands."""
+        rest = {k: v for k, v in params.items() if k != "fun"}
+        return rest | {self.parameter: closed, self.constants: params[self.constants] + more_consts}
+
+    def on_values(self, params, refs):
+        raise _needs_references(self.name_of(params))
+
+    def changes_groups(self, **params):
+        return process_agreement.changes_groups(params[self.parameter].jaxpr)
+
+    def _abstract(self, *_, **params):
+        return params[self.parameter].out_avals
+
+    def _effects(self, *_, **params):
+        return effects_by_operand(params[self.parameter])
+
+    def _impl(self, *args, **params):
+        results = self.run_of(params)(*args)
+        if not all_in_scope(results):
+            raise closed_over("custom", self.name_of(params))
+        return results
+
+    def _lower(self, ctx, *operands, **params):
+        return ctx.inline(params[self.parameter], operands)
+
+    def _transpose(self, cts, *operands, **params):
+        """Linear already, so that the rule has no more to say: the operations of the function are transposed."""
+        closed = params[self.parameter]
+        return transpose_called(closed, cts, operands, lambda program, values, *_: jaxpr_as_fun(program)(*values))
+
+    def _dce(self, used: list[bool], eqn):
+        """Unused results go; arguments stay, because the rule may read them."""
+        closed = eqn.params[self.parameter]
+        if not any(used) and not keeps_alive(closed.effects):
+            return None
+        if all(used):
+            return eqn
+        jaxpr, _ = dce_jaxpr(closed.jaxpr, used, True)
+        params = eqn.params | {self.parameter: ClosedJaxpr(jaxpr, closed.consts)}
+        params |= self.prune(params, used, closed.out_avals)
+        return eqn.replace(outvars=[v for v, keep in zip(eqn.outvars, used) if keep], params=params)
 
     def stage(self, trace, args, params):
         """Called when the operation is to be written down; None means as it is."""
         if isinstance(trace, LinearTrace):  # linear already: the rule has no more to say
-            return run_of(params)(*args)
-        if "call_jaxpr" in params:
+            return self.run_of(params)(*args)
+        return self.stage_call(trace, args, params)
+
+    def stage_call(self, trace, args, params):
+        if self.parameter in params:
             return None
-        closed, consts = stage_function(params["fun"], args, DebugInfo(self.shown_as, params["name"]))
-        params = without_program(params) | {"call_jaxpr": closed, "num_consts": params["num_consts"] + len(consts)}
-        return trace.process(self, (*consts, *args), params)
+        fun = params["fun"]
+        closed, consts = stage_function(fun, args, DebugInfo(self.shown_as, fun.name))
+        return trace.process(self, (*consts, *args), self.with_program(params, closed, len(consts)))
 
     def batch_with_axis(self, trace, values, dims, **params):
         """The call on batches. Every result of it is one, so that those of the function and of the rule are of the same types;
@@ -309,62 +366,44 @@ class CustomCall(Primitive):
                 return results, [None] * len(results)
             except (errors.UnexpectedTracerError, NameError):
                 # A function that is not a program yet may close over elements, or work over the axis that is mapped.
-                if "call_jaxpr" in params:
+                if self.parameter in params:
                     raise
-        run, mapped = run_of(params), Mapped(trace)
+        run, mapped = self.run_of(params), Mapped(trace)
 
         def fun(*xs):
             found, found_dims = mapped.apply(run, xs, dims)
             mapped.out_dims = found_dims
             return mapped.in_front(found, found_dims)
 
-        changed = self.batched(mapped, tuple(dims[params["num_consts"]:]), params)
-        results = self.bind(*values, **without_program(params) | {"fun": fun} | changed)
+        changed = self.batched(mapped, tuple(dims[self.number_of_consts(params):]), params)
+        rest = {k: v for k, v in params.items() if k != self.parameter}
+        results = self.bind(*values, **rest | {"fun": Rule(fun, self.name_of(params))} | changed)
         return [x if d is not None else take_row(x) for x, d in zip(results, mapped.out_dims)], [
             None if d is None else 0 for d in mapped.out_dims]
 
 
-def _abstract(*_, call_jaxpr, **params):
-    return call_jaxpr.out_avals
-
-
-def _effects(*_, call_jaxpr, **params):
-    return effects_by_operand(call_jaxpr)
-
-
-def _impl(*args, **params):
-    results = run_of(params)(*args)
-    if not all_in_scope(results):
-        raise closed_over("custom", params["name"])
-    return results
-
-
-def _lower(ctx, *operands, call_jaxpr, **_):
-    return ctx.inline(call_jaxpr, operands)
-
-
 def _discharge(primitive, refs, operands, params, keep_rules):
     """The call on values, or what its program of values does where no rule asks for the call any more."""
-    closed, first = params["call_jaxpr"], params["num_consts"]
+    closed, first = params[primitive.parameter], primitive.number_of_consts(params)
     marks = [r is not None for r in refs]
     program, written = discharge_program(closed, marks, keep_rules)
     if not keep_rules:
         results = jaxpr_as_fun(program)(*operands)
     elif any([i < first for i in written]):
-        raise _needs_references(params)
+        raise _needs_references(primitive.name_of(params))
     else:  # (of what the function only reads and closes over, the rule does not know)
         changed = primitive.on_values(params, RefArguments(marks[first:], [i - first for i in written])) if any(
             marks[first:]) else {}
-        results = primitive.bind(*operands, **params | {"call_jaxpr": program} | changed)
+        results = primitive.bind(*operands, **params | {primitive.parameter: program} | changed)
     count = len(closed.out_avals)
     if keep_rules and primitive.writes_constants:
         results = [*results[:count], *map(stop_gradient_p.bind, results[count:])]
     return results[:count], dict(zip(written, results[count:]))
 
 
-def _needs_references(params: dict[str, Any]) -> RuleNeedsReference:
+def _needs_references(name: str) -> RuleNeedsReference:
     return RuleNeedsReference(
-        f"{params['name']} (at {source.describe(source.thread.site)}) has a derivative or batching rule of its own and writes "
+        f"{name} (at {source.describe(source.thread.site)}) has a derivative or batching rule of its own and writes "
         f"to a reference that it closes over, inside of a loop, a branch or a checkpoint that is transformed. Pass the "
         f"reference to it as an argument, which its rule gets too (and leave out optimize_remat).")
 
@@ -387,24 +426,6 @@ class RefArguments:
         from xlafront.lax import refs  # start-up: 1.2 ms, for programs with references
 
         return [refs.get(arguments[i]) for i in self.written]
-
-
-def _transpose(cts, *operands, call_jaxpr, **_):
-    """Linear already, so that the rule has no more to say: the operations of the function are transposed."""
-    return transpose_called(call_jaxpr, cts, operands, lambda program, values, *_: jaxpr_as_fun(program)(*values))
-
-
-def _dce(used: list[bool], eqn):
-    """Unused results go; arguments stay, because the rule may read them."""
-    closed = eqn.params["call_jaxpr"]
-    if not any(used) and not keeps_alive(closed.effects):
-        return None
-    if all(used):
-        return eqn
-    jaxpr, _ = dce_jaxpr(closed.jaxpr, used, True)
-    params = eqn.params | {"call_jaxpr": ClosedJaxpr(jaxpr, closed.consts)}
-    params |= eqn.primitive.prune(params, used, closed.out_avals)
-    return eqn.replace(outvars=[v for v, keep in zip(eqn.outvars, used) if keep], params=params)
 
 
 def take_row(x):

@@ -148,8 +148,9 @@ class custom_jvp(CustomFunction):
                 *self.joined(nondiff_of(xs[:count]), in_tree.unflatten(map(as_array, xs[count:])))))
 
         flat_rule = _flat_rule(self, rule, nondiff_of, count, in_tree, results)
-        found = custom_jvp_call_p.bind(*fixed, *leaves, fun=fun, jvp_jaxpr_fun=Rule(flat_rule, signatures.function_name(rule)),
-                                       num_consts=0, symbolic_zeros=self.symbolic_zeros, name=self._name)
+        found = custom_jvp_call_p.bind(
+            *fixed, *leaves, fun=Rule(fun, self._name), jvp_jaxpr_fun=Rule(flat_rule, signatures.function_name(rule)),
+            num_consts=0, symbolic_zeros=self.symbolic_zeros)
         return results.unflatten(found)
 
 
@@ -274,7 +275,7 @@ class _CustomJvpCall(CustomCall):
             outs, rest = found[:len(nonzero)], iter(found[len(nonzero):])
             return outs, [next(rest) if nz else Zero(tracing.aval_of(x).to_tangent_aval()) for x, nz in zip(outs, nonzero)]
 
-        return {"jvp_jaxpr_fun": Rule(batched_rule, rule.name)}
+        return {"jvp_jaxpr_fun": rule.around(batched_rule)}
 
     @staticmethod
     def prune(params, used, out_avals):
@@ -284,10 +285,9 @@ class _CustomJvpCall(CustomCall):
             outs, out_tangents = rule(primals, tangents)
             return ([x for x, keep in zip(outs, used) if keep], [t for t, keep in zip(out_tangents, used) if keep])
 
-        return {"jvp_jaxpr_fun": Rule(pruned, rule.name)}
+        return {"jvp_jaxpr_fun": rule.around(pruned)}
 
-    @staticmethod
-    def on_values(params, refs):
+    def on_values(self, params, refs):
         rule = params["jvp_jaxpr_fun"]
 
         def of_values(primals, tangents):
@@ -296,12 +296,12 @@ class _CustomJvpCall(CustomCall):
             outs, out_tangents = rule(made, cells)
             return [*outs, *refs.held(made)], [*out_tangents, *[cells[i].value for i in refs.written]]
 
-        return {"jvp_jaxpr_fun": Rule(of_values, rule.name)}
+        return {"jvp_jaxpr_fun": rule.around(of_values)}
 
 
-def _jvp(primals, tangents, *, jvp_jaxpr_fun, num_consts, name, **_):
+def _jvp(primals, tangents, *, jvp_jaxpr_fun, num_consts, **params):
     if any(type(t) is not Zero for t in tangents[:num_consts]):
-        raise closed_over("custom_jvp", name)
+        raise closed_over("custom_jvp", custom_jvp_call_p.name_of(params))
     return jvp_jaxpr_fun(primals[num_consts:], tangents[num_consts:])
 
 

@@ -30,7 +30,6 @@ from xlafront.transforms.calls.custom_calls import (
     as_array,
     closed_over,
     leaked_in_rule,
-    run_of,
     stage_function,
 )
 from xlafront.transforms.calls.custom_jvp import SymbolicZero
@@ -125,10 +124,10 @@ class custom_vjp(CustomFunction):
         def fun(*xs):
             return results.of_function(self.fun, self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_array, xs)))))
 
-        fwd = _flat_fwd(self, nondiff, in_tree, results)
-        found = custom_vjp_call_p.bind(*leaves, fun=fun, fwd_jaxpr_thunk=Rule(fwd, signatures.function_name(self.fwd)),
-                                       bwd=signatures.function_name(self.bwd), num_consts=0, symbolic_zeros=self.symbolic_zeros,
-                                       optimize_remat=self.optimize_remat, name=self._name)
+        forward = Forward(_flat_fwd(self, nondiff, in_tree, results), signatures.function_name(self.fwd), self.optimize_remat)
+        found = custom_vjp_call_p.bind(
+            *leaves, fun=Rule(fun, self._name), fwd_jaxpr_thunk=forward, num_consts=0, symbolic_zeros=self.symbolic_zeros,
+            bwd=Rule(results.pull_back, signatures.function_name(self.bwd)), out_trees=results.trees)
         return results.unflatten(found)
 
     def _check_nondiff(self, nondiff: tuple) -> None:
@@ -138,6 +137,20 @@ class custom_vjp(CustomFunction):
                     f"the custom_vjp function {self._name} got a traced array (Tracer) of type {leaf.aval} for one of its "
                     f"nondiff_argnums {self.nondiff_argnums}. Those are for values that no transformation sees, such as "
                     "functions and options: pass arrays as ordinary arguments, and return None for their cotangents.")
+
+
+class Forward(Rule):
+    """A forward rule: `(primals, which are differentiated) -> (results, residuals, pullback)`. With `optimize_remat` it and the
+    function are one operation, of which what is needed is run."""
+
+    __slots__ = ("optimize_remat",)
+
+    def __init__(self, apply: Callable, name: str, optimize_remat: bool):
+        super().__init__(apply, name)
+        self.optimize_remat = optimize_remat
+
+    def around(self, apply: Callable) -> Forward:
+        return Forward(apply, self.name, self.optimize_remat)
 
 
 def _flat_fwd(function: custom_vjp, nondiff: tuple, in_tree, results: Results):
@@ -168,6 +181,7 @@ def _flat_fwd(function: custom_vjp, nondiff: tuple, in_tree, results: Results):
             raise leaked_in_rule(title)
         avals = [tracing.aval_of(x) for x in primals]
         pullback = _flat_bwd(function, bwd, nondiff, in_tree, avals, residual_tree, out_tree)
+        results.residual_tree, results.pullback = residual_tree, pullback
         return outs, list(saved), pullback
 
     return flat
@@ -301,7 +315,7 @@ class _CustomVjpCall(CustomCall):
             outs = mapped.in_front(found[:count], found_dims)
             return outs, found[count:], _batched_pullback(mapped, pullback, found_dims[count:], dims, mapped.out_dims)
 
-        return {"fwd_jaxpr_thunk": Rule(batched_fwd, rule.name)}
+        return {"fwd_jaxpr_thunk": rule.around(batched_fwd)}
 
     @staticmethod
     def prune(params, used, out_avals):
@@ -317,10 +331,9 @@ class _CustomVjpCall(CustomCall):
 
             return [x for x, keep in zip(outs, used) if keep], residuals, wider
 
-        return {"fwd_jaxpr_thunk": Rule(pruned, rule.name)}
+        return {"fwd_jaxpr_thunk": rule.around(pruned)}
 
-    @staticmethod
-    def on_values(params, refs):
+    def on_values(self, params, refs):
         rule = params["fwd_jaxpr_thunk"]
 
         def of_values(primals, perturbed):
@@ -332,7 +345,7 @@ class _CustomVjpCall(CustomCall):
 
             return [*outs, *refs.held(made)], residuals, narrower
 
-        return {"fwd_jaxpr_thunk": Rule(of_values, rule.name)}
+        return {"fwd_jaxpr_thunk": rule.around(of_values)}
 
 
 def _batched_pullback(mapped, pullback, residual_dims, in_dims, out_dims):
@@ -371,13 +384,13 @@ def _batched_pullback(mapped, pullback, residual_dims, in_dims, out_dims):
     return batched
 
 
-def _without_references(operands: Sequence[Any], tangents: Sequence[Any], name: str, params: dict[str, Any]) -> list[Any]:
+def _without_references(operands: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     """The tangents without those of references, of which rules know nothing: what depends on the arguments they say of values
     alone. What the call writes to a reference is a constant from then on."""
     if not any([type(t) is RefTangent for t in tangents]):
         return list(tangents)
     closed = params["call_jaxpr"] if "call_jaxpr" in params else stage_function(
-        params["fun"], operands, DebugInfo("custom_vjp", name))[0]
+        params["fun"], operands, DebugInfo("custom_vjp", params["fun"].name))[0]
     shift = len(closed.in_avals) - len(operands)  # what it closes over comes first
     for effect in effects_by_operand(closed, -shift):
         if isinstance(effect, RefEffect) and type(effect) is not ReadEffect and isinstance(effect.ref, int) and effect.ref >= 0:
@@ -387,8 +400,8 @@ def _without_references(operands: Sequence[Any], tangents: Sequence[Any], name: 
     return [Zero(tracing.aval_of(x).to_tangent_aval()) if type(t) is RefTangent else t for x, t in zip(operands, tangents)]
 
 
-def _jvp(primals, tangents, *, fwd_jaxpr_thunk, bwd, num_consts, symbolic_zeros, optimize_remat, name, **params):
-    tangents = _without_references(primals, tangents, name, params)
+def _jvp(primals, tangents, *, fwd_jaxpr_thunk, bwd, num_consts, symbolic_zeros, out_trees, **params):
+    tangents, name = _without_references(primals, tangents, params), custom_vjp_call_p.name_of(params)
     if any(type(t) is not Zero for t in tangents[:num_consts]):
         raise closed_over("custom_vjp", name)
     consts, primals, tangents = primals[:num_consts], primals[num_consts:], tangents[num_consts:]
@@ -396,13 +409,14 @@ def _jvp(primals, tangents, *, fwd_jaxpr_thunk, bwd, num_consts, symbolic_zeros,
     trace = tracing.thread.trace
     # The forward rule works on values alone: outside of the program in tangents.
     with tracing.current_trace(trace.parent if isinstance(trace, LinearTrace) else trace):
-        if optimize_remat and tracing.is_tracing():
-            outs, residuals, pullback = forward_or_function(fwd_jaxpr_thunk, run_of(params), consts, primals, active, name)
+        if fwd_jaxpr_thunk.optimize_remat and tracing.is_tracing():
+            outs, residuals, pullback = forward_or_function(fwd_jaxpr_thunk, custom_vjp_call_p.run_of(params), consts, primals,
+                                                            active, name)
         else:
             outs, residuals, pullback = fwd_jaxpr_thunk(primals, active)
     out_avals = tuple([tracing.aval_of(x).to_tangent_aval() for x in outs])
     found = custom_lin_p.bind(
-        *residuals, *[t for t in tangents if type(t) is not Zero], num_res=len(residuals), bwd=Rule(pullback, bwd),
+        *residuals, *[t for t in tangents if type(t) is not Zero], num_res=len(residuals), bwd=bwd.around(pullback),
         in_zeros=tuple(not a for a in active), out_avals=out_avals, symbolic_zeros=symbolic_zeros, name=name)
     return outs, [Zero(aval) if aval.dtype == dtypes.float0 else t for t, aval in zip(found, out_avals)]
 
@@ -432,7 +446,7 @@ class _CustomLin(Primitive):
         in_dims = [None if zero else next(moving) for zero in in_zeros]
         pullback = _batched_pullback(Mapped(trace), bwd, dims[:num_res], in_dims, [0] * len(out_avals))
         batches = tuple([aval.update(shape=(trace.size, *aval.shape)) for aval in out_avals])
-        results = self.bind(*values, num_res=num_res, bwd=Rule(pullback, bwd.name), in_zeros=in_zeros, out_avals=batches,
+        results = self.bind(*values, num_res=num_res, bwd=bwd.around(pullback), in_zeros=in_zeros, out_avals=batches,
                             **params)
         return results, [0] * len(results)
 

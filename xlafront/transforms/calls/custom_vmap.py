@@ -22,7 +22,6 @@ from xlafront.transforms.calls.custom_calls import (
     Results,
     Rule,
     as_array,
-    run_of,
     stage_function,
 )
 
@@ -79,9 +78,9 @@ class custom_vmap(CustomFunction):
         # The rule's results are checked against the types of the function's, so it is traced at once.
         closed, consts = stage_function(fun, leaves, DebugInfo("custom_vmap", self._name))
         flat_rule = _flat_rule(rule, self._name, in_tree, results)
-        found = custom_vmap_call_p.bind(*consts, *leaves, call_jaxpr=closed, rule=Rule(flat_rule,
-                                                                                       signatures.function_name(rule)),
-                                        num_consts=len(consts), name=self._name)
+        found = custom_vmap_call_p.bind(
+            *consts, *leaves, call=closed, rule=Rule(flat_rule, signatures.function_name(rule)),
+            in_tree=tree.structure(([0] * len(consts), in_tree.unflatten(leaves))), out_tree=results.out_tree)
         return results.unflatten(found)
 
 
@@ -120,11 +119,16 @@ def _flat_rule(rule: Callable, name: str, in_tree, known: Results):
 class _CustomVmapCall(CustomCall):
     __slots__ = ()
 
+    parameter = "call"
+
+    def number_of_consts(self, params):
+        return params["in_tree"].children()[0].num_leaves
+
     def batch_with_axis(self, trace, values, dims, **params):
-        skip = params["num_consts"]
+        skip = self.number_of_consts(params)
         if any(d is not None for d in dims[:skip]):
-            raise ValueError(f"the custom_vmap function {params['name']} closes over a value that is mapped by vmap, which its "
-                             f"rule does not see. Pass the value as an argument.")
+            raise ValueError(f"the custom_vmap function {self.name_of(params)} closes over a value that is mapped by vmap, "
+                             f"which its rule does not see. Pass the value as an argument.")
         if all(d is None for d in dims):
             results = self.bind(*values, **params)
             return results, [None] * len(results)
@@ -141,10 +145,9 @@ class _CustomVmapCall(CustomCall):
             outs, flags = rule(size, batched, values)
             return [x for x, keep in zip(outs, used) if keep], [b for b, keep in zip(flags, used) if keep]
 
-        return {"rule": Rule(pruned, rule.name)}
+        return {"rule": rule.around(pruned), "out_tree": tree.structure([0] * sum(used))}
 
-    @staticmethod
-    def on_values(params, refs):
+    def on_values(self, params, refs):
         rule = params["rule"]
 
         def of_values(size, batched, values):
@@ -152,7 +155,8 @@ class _CustomVmapCall(CustomCall):
             outs, flags = rule(size, batched, made)
             return [*outs, *refs.held(made)], [*flags, *[batched[i] for i in refs.written]]
 
-        return {"rule": Rule(of_values, rule.name)}
+        out_tree = tree.structure([0] * (params["out_tree"].num_leaves + len(refs.written)))
+        return {"rule": rule.around(of_values), "out_tree": out_tree}
 
 
 def _jvp(primals, tangents, **params):
@@ -160,23 +164,25 @@ def _jvp(primals, tangents, **params):
 
     In reverse mode the values come from a call that keeps its rule, and the linear part from the function's operations.
     """
-    run, skip = run_of(params), params["num_consts"]
+    run, skip = custom_vmap_call_p.run_of(params), custom_vmap_call_p.number_of_consts(params)
     if isinstance(tracing.thread.trace, LinearTrace):
         return custom_vmap_call_p.bind(*primals, **params), jvp_flat(run, primals, tangents)[1]
     active = [type(t) is not Zero for t in tangents]
     if any(active[:skip]):  # the rule does not see what the function closes over
         return jvp_flat(run, primals, tangents)
-    has_tangent = [v.to_tangent_aval().dtype != dtypes.float0 for v in params["call_jaxpr"].out_avals]
+    has_tangent = [v.to_tangent_aval().dtype != dtypes.float0 for v in params["call"].out_avals]
     count = len(primals)
 
     def fun(*xs):
         return _with_tangents(run, xs[:count], xs[count:], active, has_tangent)
 
     moving = [t for t in tangents if type(t) is not Zero]
-    closed, consts = stage_function(fun, [*primals, *moving], DebugInfo("custom_vmap", params["name"]))
-    rule = Rule(_rule_with_tangents(params["rule"], active[skip:], has_tangent), params["rule"].name)
-    results = custom_vmap_call_p.bind(*consts, *primals, *moving, call_jaxpr=closed, rule=rule,
-                                      num_consts=skip + len(consts), name=params["name"])
+    closed, consts = stage_function(fun, [*primals, *moving], params["call"].debug_info)
+    rule = params["rule"].around(_rule_with_tangents(params["rule"], active[skip:], has_tangent))
+    arguments = [0] * (count - skip + len(moving))
+    results = custom_vmap_call_p.bind(
+        *consts, *primals, *moving, call=closed, rule=rule, in_tree=tree.structure(([0] * (skip + len(consts)), arguments)),
+        out_tree=tree.structure([0] * (len(has_tangent) + sum(has_tangent))))
     outs, rest = results[:len(has_tangent)], iter(results[len(has_tangent):])
     return outs, [next(rest) if h else Zero(tracing.aval_of(x).to_tangent_aval()) for x, h in zip(outs, has_tangent)]
 

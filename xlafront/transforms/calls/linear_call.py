@@ -14,7 +14,7 @@ from xlafront.lax.shapes import move_dim, reduce_sum_p
 from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
 from xlafront.transforms.batching.vmap import BatchTracer
-from xlafront.transforms.calls.custom_calls import CustomCall, Results, Rule, run_of, stage_function, without_program
+from xlafront.transforms.calls.custom_calls import CustomCall, Results, Rule
 
 
 def linear_call(fun: Callable, fun_transpose: Callable, residual_args, linear_args):
@@ -53,9 +53,8 @@ def linear_call(fun: Callable, fun_transpose: Callable, residual_args, linear_ar
         return flat_cts
 
     avals = [tracing.aval_of(x) for x in linear]
-    found = linear_call_p.bind(*residuals, *linear, fun=flat, transpose=Rule(transposed,
-                                                                             signatures.function_name(fun_transpose)),
-                               num_consts=0, num_res=count, name=name)
+    found = linear_call_p.bind(*residuals, *linear, fun=Rule(flat, name), num_callee_consts=0, num_res=count,
+                               transpose_thunk=Rule(transposed, signatures.function_name(fun_transpose)))
     return results.unflatten(found)
 
 
@@ -70,17 +69,15 @@ def _flat(args: Any, name: str) -> list[Any]:
 class _LinearCall(CustomCall):
     __slots__ = ()
 
+    parameter, constants = "callee", "num_callee_consts"
+
     def stage(self, trace, args, params):
         """Unlike other calls, one on tangents keeps its rule, which is what the rule is for."""
-        if "call_jaxpr" in params:
-            return None
-        closed, consts = stage_function(params["fun"], args, DebugInfo("linear_call", params["name"]))
-        params = without_program(params) | {"call_jaxpr": closed, "num_consts": params["num_consts"] + len(consts)}
-        return trace.process(self, (*consts, *args), params)
+        return self.stage_call(trace, args, params)
 
     @staticmethod
     def batched(mapped, dims, params):
-        rule, count = params["transpose"], params["num_res"]
+        rule, count = params["transpose_thunk"], params["num_res"]
 
         def transposed(residuals, cts):
             found = mapped.apply_in_front(lambda *xs: rule(xs[:count], xs[count:]), [*residuals, *[
@@ -88,26 +85,26 @@ class _LinearCall(CustomCall):
             return [reduce_sum_p.bind(x, axes=(0,), out_sharding=None) if d is None else move_dim(x, 0, d)
                     for x, d in zip(found, dims[count:])]
 
-        return {"transpose": Rule(transposed, rule.name)}
+        return {"transpose_thunk": rule.around(transposed)}
 
     @staticmethod
     def prune(params, used, out_avals):
-        rule = params["transpose"]
+        rule = params["transpose_thunk"]
 
         def pruned(residuals, cts):
             given = iter(cts)
             return rule(residuals, [next(given) if keep else Zero(aval) for keep, aval in zip(used, out_avals)])
 
-        return {"transpose": Rule(pruned, rule.name)}
+        return {"transpose_thunk": rule.around(pruned)}
 
 
 def _jvp(primals, tangents, **params):
-    fixed = params["num_consts"] + params["num_res"]
+    fixed = params["num_callee_consts"] + params["num_res"]
     if any(type(t) is not Zero for t in tangents[:fixed]):
         raise errors.UnexpectedTracerError(
-            f"linear_call of {params['name']} is differentiated in its residual arguments, or in a value that it closes over, "
-            f"but it only says how its linear arguments are transposed. Hold them constant with lax.stop_gradient, or give "
-            f"the function a derivative with custom_jvp.")
+            f"linear_call of {linear_call_p.name_of(params)} is differentiated in its residual arguments, or in a value that "
+            f"it closes over, but it only says how its linear arguments are transposed. Hold them constant with "
+            f"lax.stop_gradient, or give the function a derivative with custom_jvp.")
     moving = [instantiate(t) for t in tangents[fixed:]]
     results = linear_call_p.bind(*primals, **params)
     out_tangents = linear_call_p.bind(*primals[:fixed], *moving, **params)
@@ -115,17 +112,18 @@ def _jvp(primals, tangents, **params):
                      for x, t in zip(results, out_tangents)]
 
 
-def _transpose(cts, *operands, transpose, num_consts, num_res, name, **params):
+def _transpose(cts, *operands, transpose_thunk, num_callee_consts, num_res, **params):
     """The transpose is such a call again, whose own transpose is the function."""
-    fixed = num_consts + num_res
-    run = run_of(params)
+    fixed = num_callee_consts + num_res
+    run = linear_call_p.run_of(params)
 
     def forward(residuals, xs):
         return run(*residuals, *xs)
 
     found = linear_call_p.bind(
-        *operands[:fixed], *[instantiate(ct) for ct in cts], fun=lambda *xs: transpose(xs[num_consts:fixed], xs[fixed:]),
-        transpose=Rule(forward, name), num_consts=0, num_res=fixed, name=transpose.name)
+        *operands[:fixed], *[instantiate(ct) for ct in cts], num_callee_consts=0, num_res=fixed,
+        fun=transpose_thunk.around(lambda *xs: transpose_thunk(xs[num_callee_consts:fixed], xs[fixed:])),
+        transpose_thunk=Rule(forward, linear_call_p.name_of(params)))
     return [None] * fixed + [ct if is_undefined(x) else None for ct, x in zip(found, operands[fixed:])]
 
 
