@@ -25,7 +25,9 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.all_reductions import pvary_p
 from xlafront.lax.device_put import move_memory_p
 from xlafront.lax.dot_products import dot_general_p
+from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.logs import log
 from xlafront.staging import composites, signatures
 from xlafront.transforms.ad.linearize import linearize_program
 from xlafront.transforms.calls.programs import DerivedFunction, evaluate, references_as_inputs, trace_function
@@ -190,6 +192,15 @@ class _Plan:
         self.read = used[len(saved_avals):len(saved_avals) + len(inputs)]
 
 
+    def log(self, program: ClosedJaxpr) -> None:
+        """Say what is kept: values that the policy saves, and arguments that are read again."""
+        first = self.first.jaxpr
+        kept = [f"{str_short(v.aval)} {_origin(first, v)[1]}" for v in first.outvars[self.count:]]
+        kept += [f"{str_short(a)} from argument {i}" for i, (a, read) in enumerate(zip(program.in_avals, self.read)) if read]
+        log().warning("The derivative of a checkpointed function (%s) keeps:%s", program.jaxpr.debug_info.func_src_info,
+                      "".join([f"\n  {line}" for line in kept]) or " nothing")
+
+
 def _bind(program: ClosedJaxpr, operands: Sequence[Any], prevent_cse, differentiated: bool, policy) -> list:
     (program,), refs = references_as_inputs((program,), 0)
     if not isinstance(prevent_cse, bool):
@@ -200,6 +211,8 @@ def _bind(program: ClosedJaxpr, operands: Sequence[Any], prevent_cse, differenti
 def _linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy):
     active = tuple(type(t) is not Zero for t in tangents)
     plan = jaxpr.jaxpr.memoised(("checkpoint", active, policy), lambda: _Plan(jaxpr, active, policy))
+    if config.log_checkpoint_residuals.value:
+        plan.log(jaxpr)
     found = _bind(plan.first, primals, prevent_cse, differentiated, policy)
     if not isinstance(prevent_cse, bool):
         prevent_cse = (*[True] * plan.num_saved, *[flag for flag, read in zip(prevent_cse, plan.read) if read],
