@@ -27,6 +27,7 @@ from xlafront.lax.device_put import move_memory_p
 from xlafront.lax.dot_products import dot_general_p
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.layouts import MemorySpace
 from xlafront.runtime.logs import log
 from xlafront.staging import composites, signatures
 from xlafront.transforms.ad.linearize import linearize_program
@@ -86,7 +87,7 @@ def split_by_policy(closed: ClosedJaxpr, policy: Callable | None, recomputed: Se
             again.append(eqn)
         else:
             for v in eqn.outvars:
-                away = Var(v.aval)
+                away = Var(v.aval.update(memory_space=None if decision.dst == "device" else MemorySpace.Host))
                 first.append(_moved(v, away, decision.dst))
                 again.append(_moved(away, v, decision.src))
                 saved.append(away)
@@ -434,8 +435,8 @@ def saved_residuals(f: Callable, *args, **kwargs) -> list[str]:
     return [text for _, text in sorted(found, key=lambda pair: pair[0])]
 
 
-def _origin(jaxpr: Jaxpr, v) -> tuple[tuple[int, ...], str]:
-    """Where in the program a value is made, and in words."""
+def _origin(jaxpr: Jaxpr, v, site: source.Site | None = None) -> tuple[tuple[int, ...], str]:
+    """Where in the program a value is made, and in words; `site` is that of a call of it, whose parts may have none."""
     if type(v) is Literal:
         return (0,), "from a literal"
     for i, eqn in enumerate(jaxpr.eqns):
@@ -444,12 +445,16 @@ def _origin(jaxpr: Jaxpr, v) -> tuple[tuple[int, ...], str]:
             if inner is not None and len(inner.jaxpr.outvars) == len(eqn.outvars):
                 found = inner.jaxpr.outvars[eqn.outvars.index(v)]
                 if type(found) is not Literal and found not in inner.jaxpr.invars:
-                    position, text = _origin(inner.jaxpr, found)
+                    position, text = _origin(inner.jaxpr, found, _known(eqn.site) or site)
                     return (2, i, *position), text
-            where = source.with_column(eqn.site)
+            where = source.with_column(_known(eqn.site) or site)
             what = f"named {eqn.params['name']!r}" if eqn.primitive is name_p else f"output of {eqn.primitive.name}"
             return (2, i), f"{what} from {where}"
     return (0,), "from a constant"
+
+
+def _known(site: source.Site | None) -> source.Site | None:
+    return None if site is source.NOWHERE else site
 
 
 # Policies
