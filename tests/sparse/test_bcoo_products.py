@@ -245,3 +245,10 @@ def test_padding_does_not_read_what_is_no_number():
     np.testing.assert_array_equal(mat @ other, [[1, 2], [2, 4]])
     data = xf.grad(lambda d: (sparse.BCOO((d, mat.indices), shape=(2, 2)) @ other).sum())(mat.data)
     np.testing.assert_array_equal(data, [3, 3, 0, 0])
+
+
+def test_booleans_at_no_place_are_booleans():
+    places = np.zeros((0, 1), np.int32)
+    found = sparse.bcoo_dot_general_sampled(np.ones((4, 1), bool), np.ones(4, bool), places,
+                                            dimension_numbers=(((0,), (0,)), ((), ())))
+    assert found.dtype == bool and found.shape == (0,)

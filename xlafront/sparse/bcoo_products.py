@@ -179,7 +179,7 @@ def _sampled(A, B, indices, *, dimension_numbers):
     def one(a, b, i):
         rows, columns = places.take_at(a, i[:, :len(left)], "clip"), places.take_at(b, i[:, len(left):], "clip")
         found = (rows * columns).sum(tuple(range(1, rows.ndim)), dtype=dtype)
-        return xnp.where(places.in_bounds(i, whole), found, 0)  # here it is one number a place
+        return places.zero_unless(places.in_bounds(i, whole), found)  # here it is one number a place
 
     return over_batches(one, n_batch)(A, B, indices)
 
