@@ -9,6 +9,7 @@ from xlafront import lax
 from xlafront.experimental.checkify import (
     all_checks,
     automatic_checks,
+    check,
     checkify,
     div_checks,
     float_checks,
@@ -114,6 +115,16 @@ def test_clipped_and_static_indices():
     assert found(lambda i: row_of(i).at[i].get(mode="clip"), np.int32(7)) is None
     assert found(lambda i: row_of(i).at[i].set(1.0, mode="clip"), np.int32(7)) is None
     assert found(lambda x: x[7], row) == "OOBError" and found(lambda x: x[-5], row) is None
+
+
+def test_indices_that_are_mapped():
+    def part(i):
+        return lax.dynamic_slice(xnp.asarray(row), (i,), (2,))
+
+    for f in (lambda i: row_of(i)[i], part, lambda i: row_of(i).at[i].get(mode="fill")):
+        assert [found(xf.vmap(f), np.array(i), errors=index_checks) for i in ([0, 3], [0, 9])] == [None, "OOBError"]
+    error, _ = checkify(lambda x: xf.vmap(lambda v: check(v > 1, "v is {}", v))(x))(np.float32([5, 0, 1, 2]))
+    assert "v is 1.0" in error.get()  # the last of those that fail
 
 
 def test_message_of_an_index():

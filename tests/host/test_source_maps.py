@@ -67,6 +67,19 @@ def test_each_step_leads_to_the_lines(step, sine, cosine):
     assert {line for text, _, line in found if f" {sine}" in text} == {LINES["sin"]}
 
 
+def test_optimized_programs_are_not_those_of_others():
+    def first(x):
+        return xnp.sin(x) * 2
+
+    def second(x):
+        return xnp.sin(x) * 2
+
+    for f in (first, second):
+        xf.jit(f)(1.5)  # the second is found to be what the first was compiled to
+        [dump] = source_mapper.generate_sourcemaps(f, source_mapper.filter_passes("hlo:optimized"))(1.5)
+        assert {line for _, _, line in lines_of(dump)} == {inspect.getsourcelines(f)[1] + 1}
+
+
 def test_text_of_programs_has_no_comments():
     [dump] = source_mapper.generate_sourcemaps(double_sine, source_mapper.filter_passes("jaxpr"))(1.5)
     assert dump.generated_code == str(xf.make_jaxpr(double_sine)(1.5))

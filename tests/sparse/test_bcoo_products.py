@@ -236,3 +236,19 @@ def test_compressed_rows_that_lie_nowhere():
     matrix = sparse.BCSR((xnp.ones(3), xnp.array([0, 900_000_000, -5]), xnp.array([0, 100_000, 7, -9])), shape=(3, 5))
     product = np.asarray(matrix @ xnp.arange(10.0).reshape(5, 2))
     np.testing.assert_array_equal(product, [[0, 1], [0, 0], [0, 0]])
+
+
+def test_padding_does_not_read_what_is_no_number():
+    """Two rows of padding, beside a matrix whose last row is not finite."""
+    mat = sparse.BCOO((xnp.array([1.0, 2.0, 0.0, 0.0]), xnp.array([[0, 0], [1, 0], [2, 2], [2, 2]])), shape=(2, 2))
+    other = np.array([[1.0, 2.0], [np.inf, np.nan]], np.float32)
+    np.testing.assert_array_equal(mat @ other, [[1, 2], [2, 4]])
+    data = xf.grad(lambda d: (sparse.BCOO((d, mat.indices), shape=(2, 2)) @ other).sum())(mat.data)
+    np.testing.assert_array_equal(data, [3, 3, 0, 0])
+
+
+def test_booleans_at_no_place_are_booleans():
+    places = np.zeros((0, 1), np.int32)
+    found = sparse.bcoo_dot_general_sampled(np.ones((4, 1), bool), np.ones(4, bool), places,
+                                            dimension_numbers=(((0,), (0,)), ((), ())))
+    assert found.dtype == bool and found.shape == (0,)

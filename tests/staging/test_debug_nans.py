@@ -64,3 +64,15 @@ def test_what_is_not_chosen_is_no_error():
     with xf.debug_nans(True):
         assert xf.jit(lambda x: xnp.where(x > 0, logarithm(x), 0.0))(POINTS).tolist() == [0, 0]
         assert lax.cond(True, lax.abs, logarithm, POINTS).tolist() == [1, 1]
+
+
+def test_arguments_are_kept_for_the_search():
+    f = xf.jit(lambda x: xnp.log(x), donate_argnums=0)
+    f(xnp.ones(3))  # compiled to take its argument's memory
+    x = xnp.asarray([-1.0, 1.0, 2.0])
+    with xf.debug_nans(True):
+        for _ in range(2):
+            with pytest.raises(FloatingPointError, match=r"first encountered in log, .*test_debug_nans\.py"):
+                f(x)
+    f(x)
+    assert x.is_deleted()

@@ -246,3 +246,12 @@ def test_saved_residuals_are_in_the_order_of_the_program(capsys):
     file, line, column = lines[2].split(" from ")[1].split(" (")[0].rsplit(":", 2)
     with open(file) as f:
         assert f.read().splitlines()[int(line) - 1][int(column):].startswith("xnp.sin(d")
+
+
+def test_saved_residuals_say_where_they_are_kept_and_asked_for(capsys):
+    offload = xf.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[], names_which_can_be_offloaded=["h"], offload_src="device", offload_dst="pinned_host")
+    print_saved_residuals(xf.checkpoint(lambda x: xnp.sin(checkpoint_name(xnp.sin(x), "h")), policy=offload), np.ones(3))
+    print_saved_residuals(lambda x, i: x[i], np.ones(3), np.int32(1))
+    kept, read = capsys.readouterr().out.splitlines()[1:]
+    assert kept.startswith("f32<host>[3] output of") and read.startswith("i32[] output of") and __file__ in read

@@ -10,9 +10,14 @@ from xlafront.core import backends, errors, keys
 from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary
-from xlafront.exporting.checks import DisabledSafetyCheck, maximum_supported_calling_convention_version
+from xlafront.exporting.checks import (
+    DisabledSafetyCheck,
+    maximum_supported_calling_convention_version,
+    minimum_supported_calling_convention_version,
+)
 from xlafront.exporting.exported import Exported
 from xlafront.exporting.stable_calls import check_custom_calls
+from xlafront.runtime import config
 from xlafront.runtime.clients import ALIASES, PLATFORMS
 from xlafront.runtime.sharding import NamedSharding
 from xlafront.staging.jit import jit
@@ -83,6 +88,11 @@ def _platforms(platforms: Sequence[str] | None) -> tuple[str, ...]:
 def _exported(traced, platforms: tuple[str, ...], checks: tuple[DisabledSafetyCheck, ...],
               rules: dict[Any, Callable]) -> Exported:
     name, program = traced.fun_name, traced.jaxpr
+    version = config.export_calling_convention_version.value
+    known = range(minimum_supported_calling_convention_version, maximum_supported_calling_convention_version + 1)
+    if version not in known:
+        raise ValueError(f"{name} cannot be exported with the calling convention {version} "
+                         f"(export_calling_convention_version): those from {known[0]} to {known[-1]} are known.")
     if traced._traced.takes_refs:
         raise NotImplementedError(f"{name} cannot be exported: it takes references (new_ref), which are memory of this "
                                   f"process. Export the function of what they hold.")
@@ -111,7 +121,7 @@ def _exported(traced, platforms: tuple[str, ...], checks: tuple[DisabledSafetyCh
         ordered_effects=tuple(lowering.module.ordered_effects(module.closed)),
         unordered_effects=tuple([effect for effect in effects if not effect.ordered]), disabled_safety_checks=checks,
         mlir_module_serialized=lowering.artifacts.serialize(context.module),
-        calling_convention_version=maximum_supported_calling_convention_version,
+        calling_convention_version=version,
         module_kept_var_idx=tuple([i for i, keep in enumerate(module.kept) if keep]), uses_global_constants=polymorphic,
         _get_vjp=_derivative(program, ins, outs, platforms, checks, rules))
 

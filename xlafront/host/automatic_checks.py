@@ -15,7 +15,7 @@ from xlafront.core.ir import JaxprEqn
 from xlafront.core.primitive import Primitive
 from xlafront.core.refs import AbstractRef
 from xlafront.host.checks import DivisionByZeroError, ErrorCategory, JaxException, NaNError, OOBError
-from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, window_sizes
+from xlafront.lax.indexing import PRIMITIVES as SCATTERS, window_sizes
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
 
 # What a check finds: whether there is an error, and the error.
@@ -77,8 +77,6 @@ def _outside(eqn: JaxprEqn, shape: tuple[int, ...], axes: Sequence[int], sizes: 
 
 def _in_gather(eqn: JaxprEqn, values: Sequence[Any]) -> Found | None:
     params, (x, indices) = eqn.params, values[:2]
-    if params["mode"] is GatherScatterMode.CLIP:
-        return None
     return _outside(eqn, np.shape(x), params["dimension_numbers"].start_index_map, params["slice_sizes"], indices)
 
 

@@ -316,14 +316,14 @@ def first_of(earlier: Sequence[Any], later: Sequence[Any]) -> list[Any]:
 
 
 def of_batch(place: Sequence[Any]) -> list[Any]:
-    """Of the errors of a batch that of the check which comes first in the program."""
+    """Of the errors of a batch that of the check which comes first in the program, and of the last element that fails it."""
     rank = np.ndim(place[0])
     if not rank:
         return list(place)
     count = math.prod(np.shape(place[0]))
     failed, code, *arrays = [lax.reshape(x, (count, *np.shape(x)[rank:])) for x in place]
     last = lax.full_like(code, np.iinfo(np.int32).max)
-    index = lax.argmin(lax.select(failed, code, last), 0, np.int32)
+    index = lax.sub(np.int32(count - 1), lax.argmin(lax.rev(lax.select(failed, code, last), (0,)), 0, np.int32))
     return [lax.dynamic_index_in_dim(x, index, 0, keepdims=False) for x in (failed, code, *arrays)]
 
 

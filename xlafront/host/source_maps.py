@@ -331,12 +331,18 @@ def _dump_jaxpr(jaxpr: Any, **_: Any) -> SourceMapDump:
     return SourceMapDump(source_map, text, "jaxpr")
 
 
-def _dump_text(name: str, text_of: Callable[[Any], str], map_of: Callable[[str], SourceMap]) -> Callable[..., SourceMapDump]:
+def _dump_text(name: str, text_of: Callable[[Any, Any], str],
+               map_of: Callable[[str], SourceMap]) -> Callable[..., SourceMapDump]:
     def dump(lowered: Any, xla_compiler_flags: dict[str, Any] | None = None, **_: Any) -> SourceMapDump:
-        text = text_of(lowered) if xla_compiler_flags is None else lowered.compile(xla_compiler_flags).as_text()
+        text = text_of(lowered, xla_compiler_flags)
         return SourceMapDump(map_of(text), text, name)
 
     return dump
+
+
+def _optimized(lowered: Any, flags: dict[str, Any] | None) -> str:
+    """As it is compiled anew: what is known of an equal program is about other lines."""
+    return "\n\n".join([module.to_string() for module in lowered._lowered.compile(flags, anew=True).loaded.hlo_modules()])
 
 
 def _lower(work_dir: str, f: Callable, f_args: tuple, f_kwargs: dict[str, Any], **_: Any) -> Any:
@@ -346,9 +352,9 @@ def _lower(work_dir: str, f: Callable, f_args: tuple, f_kwargs: dict[str, Any], 
 def _standard_passes() -> Iterator[Pass]:
     yield Pass("jaxpr", lambda work_dir, f, f_args, f_kwargs, **_: make_jaxpr(f)(*f_args, **f_kwargs), _dump_jaxpr)
     for name, text_of, map_of in (
-            ("hlo:stable-hlo", lambda lowered: lowered.as_text(debug_info=True), create_mlir_sourcemap),
-            ("hlo:original", lambda lowered: lowered.compiler_ir("hlo").as_hlo_module().to_string(), _hlo_map),
-            ("hlo:optimized", lambda lowered: lowered.compile().as_text(), _hlo_map)):
+            ("hlo:stable-hlo", lambda lowered, flags: lowered.as_text(debug_info=True), create_mlir_sourcemap),
+            ("hlo:original", lambda lowered, flags: lowered.compiler_ir("hlo").as_hlo_module().to_string(), _hlo_map),
+            ("hlo:optimized", _optimized, _hlo_map)):
         yield Pass(name, _lower, _dump_text(name, text_of, map_of))
 
 

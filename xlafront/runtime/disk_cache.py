@@ -2,7 +2,7 @@
 
 A serialised executable is code. So the directory is private to the user, an entry is loaded only when the user
 owns it, and its checksum is verified first. Whatever goes wrong here costs a recompilation and at most one
-warning, never the program.
+warning, never the program, unless `raise_persistent_cache_errors` asks for that.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import threading
 import time
 import warnings
 
+from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import jaxlib_version_text
 
 _MAGIC = b"XLAFRNT2"
@@ -118,9 +119,12 @@ class DiskCache:
             return False
 
     def _warn(self, why: str) -> None:
+        text = f"the compile cache is off: {why}."
+        if config.raise_persistent_cache_errors.value:
+            raise RuntimeError(text)
         if not self.warned:
             self.warned = True
-            warnings.warn(f"the compile cache is off: {why}.", stacklevel=3)
+            warnings.warn(text, stacklevel=3)
 
     def path(self, key: str) -> str:
         return os.path.join(self.directory, key + _SUFFIX)
@@ -193,8 +197,10 @@ class DiskCache:
         """Drop an entry that cannot be used, and say so."""
         path = self.path(key)
         _remove(path)
-        warnings.warn(f"the compile cache entry {path} cannot be used and the program is compiled again: {why}",
-                      stacklevel=3)
+        text = f"the compile cache entry {path} cannot be used"
+        if config.raise_persistent_cache_errors.value:
+            raise RuntimeError(f"{text}: {why}")
+        warnings.warn(f"{text} and the program is compiled again: {why}", stacklevel=3)
 
     # Size
 

@@ -147,9 +147,11 @@ def _dot_general(data, indices, rhs, *, dimension_numbers, preferred_element_typ
         if not summed:
             found = d.reshape(d.shape + (1,) * r.ndim) * r
         else:
-            read = places.take_at(r, columns)
             if not free:
-                return lax.dot_general(d, read, (((0,), (0,)), ((), ())))
+                return lax.dot_general(d, places.take_at(r, columns), (((0,), (0,)), ((), ())))
+            # Padding is left out when rows are added; of what else lies outside only the numbers are made zero, not whole rows.
+            read = places.take_at(r, columns, "clip")
+            d = places.zero_unless(places.in_bounds(columns, r.shape[:len(summed)]), d)
             found = d.reshape(d.shape + (1,) * (read.ndim - 1)) * read.reshape(
                 (len(read),) + (1,) * (d.ndim - 1) + read.shape[1:])
         return places.add_at((*free_shape, *found.shape[1:]), rows, found)

@@ -177,8 +177,9 @@ def _sampled(A, B, indices, *, dimension_numbers):
     A, B = _rows_of(A.astype(dtype), (*lb, *left, *lc), lc), _rows_of(B.astype(dtype), (*rb, *right, *rc), rc)
 
     def one(a, b, i):
-        rows, columns = places.take_at(a, i[:, :len(left)]), places.take_at(b, i[:, len(left):])
-        return (rows * columns).sum(tuple(range(1, rows.ndim)), dtype=dtype)
+        rows, columns = places.take_at(a, i[:, :len(left)], "clip"), places.take_at(b, i[:, len(left):], "clip")
+        found = (rows * columns).sum(tuple(range(1, rows.ndim)), dtype=dtype)
+        return places.zero_unless(places.in_bounds(i, whole), found)  # here it is one number a place
 
     return over_batches(one, n_batch)(A, B, indices)
 

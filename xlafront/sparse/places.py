@@ -36,8 +36,8 @@ def add_at(shape: Sequence[int], indices: Array, values: Array) -> Array:
     return lax.scatter_add(xnp.zeros(shape, values.dtype), indices, values, numbers, mode="drop")
 
 
-def take_at(array: Array, indices: Array) -> Array:
-    """The elements of `array` at these places of its leading dimensions, zero at padding."""
+def take_at(array: Array, indices: Array, mode: str = "fill") -> Array:
+    """The elements of `array` at these places of its leading dimensions; zero at padding, or with mode "clip" any."""
     count = indices.shape[-1]
     rest = array.shape[count:]
     if count == 0:
@@ -45,7 +45,8 @@ def take_at(array: Array, indices: Array) -> Array:
     if array.size == 0 or indices.shape[0] == 0:
         return xnp.zeros((indices.shape[0], *rest), array.dtype)
     numbers = lax.GatherDimensionNumbers(tuple(range(1, 1 + len(rest))), tuple(range(count)), tuple(range(count)))
-    return lax.gather(array, indices, numbers, (*[1] * count, *rest), mode="fill", fill_value=0)
+    return lax.gather(array, indices, numbers, (*[1] * count, *rest), mode=mode,
+                      fill_value=0 if mode == "fill" else None)
 
 
 def are_many(count: int, shape: Sequence[int], dtype: Any, share: int) -> bool:

@@ -44,7 +44,7 @@ def constants_as_arguments(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]
         jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), [])), closed.consts
 
 
-def _warn_of_large(constants: Sequence[Any], name: str) -> None:
+def _warn_of_large(constants: Sequence[Any], name: str, closed: ClosedJaxpr) -> None:
     """Warn of a program that captured more than `captured_constants_warn_bytes`."""
     limit = config.captured_constants_warn_bytes.value
     if limit is None or limit < 0:
@@ -53,10 +53,23 @@ def _warn_of_large(constants: Sequence[Any], name: str) -> None:
     if total > limit:
         import warnings
 
-        largest = max(constants, key=lambda c: getattr(c, "nbytes", 0))
+        ordered = sorted(constants, key=lambda c: getattr(c, "nbytes", 0), reverse=True)
+        largest, where = ordered[0], ""
+        if config.captured_constants_report_frames.value:
+            where = "".join([f"\n  {tracing.aval_of(c)}, {c.nbytes} bytes, first read {_first_reader(closed, c)}"
+                             for c in ordered[:10] if hasattr(c, "nbytes")])
         warnings.warn(f"{name} captured a large amount of constants during lowering: {total} bytes of arrays that it closes "
                       f"over, of which {tracing.aval_of(largest)} is the largest. Pass them as arguments, or set "
-                      "captured_constants_warn_bytes (JAX_CAPTURED_CONSTANTS_WARN_BYTES) to -1.", stacklevel=2)
+                      f"captured_constants_warn_bytes (JAX_CAPTURED_CONSTANTS_WARN_BYTES) to -1.{where}", stacklevel=2)
+
+
+def _first_reader(closed: ClosedJaxpr, constant: Any) -> str:
+    """Which operation reads a constant first, and where it is written."""
+    variables = [v for v, c in zip(closed.jaxpr.constvars, closed.consts) if c is constant]
+    for eqn in closed.jaxpr.eqns:
+        if any([v in variables for v in eqn.invars]):
+            return f"by {eqn.primitive.shown_as} at {eqn.source_info}"
+    return "by nothing: it is a result"
 
 
 def place_constant(value: Any, assignment: DeviceAssignment) -> Any:
@@ -97,7 +110,7 @@ class LoweredModule:
         self.client = assignment.devices[0].client
         self.elsewhere = elsewhere  # several platforms, or one that this process does not have
         hoisted = [c for c, value in zip(closed.consts, self.const_values) if value is None]
-        _warn_of_large(hoisted, name)
+        _warn_of_large(hoisted, name, closed)
         self.const_args = [place_constant(c, assignment) for c in hoisted]
         self.shardings = module_shardings.ProgramShardings(assignment, out_shardings, self.kept, len(hoisted), jaxpr)
         arg_attributes = module_shardings.argument_attributes(

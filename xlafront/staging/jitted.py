@@ -142,7 +142,8 @@ class Jitted:
                     return self.evaluate_by_operation(traced, call.leaves), None, False
             executable = self.executable_for(traced, call)
             in_order = self.in_order(executable, call)
-            lets_go = self.options.donate and leaves_handles(executable)
+            lets_go = self.options.donate and leaves_handles(executable) and not (
+                config.debug_nans.value or config.debug_infs.value)
             if lets_go:
                 self.caches.lets_go = True
                 self.check_donated_once(call)
@@ -424,7 +425,10 @@ class Jitted:
     # Compiling
 
     def executable_for(self, traced: TracedCall, call: Call) -> Executable:
-        return self.compiled(traced, call, self.place(traced, call), self.donated_flags(call))
+        donated = self.donated_flags(call)
+        if config.debug_nans.value or config.debug_infs.value:  # which look at the arguments once more
+            donated = (False,) * len(donated)
+        return self.compiled(traced, call, self.place(traced, call), donated)
 
     def compiled(self, traced: TracedCall, call: Call, assignment: device_assignment.DeviceAssignment, donated: tuple,
                  lowered: LoweredModule | None = None) -> Executable:

@@ -25,7 +25,10 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.all_reductions import pvary_p
 from xlafront.lax.device_put import move_memory_p
 from xlafront.lax.dot_products import dot_general_p
+from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.layouts import MemorySpace
+from xlafront.runtime.logs import log
 from xlafront.staging import composites, signatures
 from xlafront.transforms.ad.linearize import linearize_program
 from xlafront.transforms.calls.programs import DerivedFunction, evaluate, references_as_inputs, trace_function
@@ -84,7 +87,7 @@ def split_by_policy(closed: ClosedJaxpr, policy: Callable | None, recomputed: Se
             again.append(eqn)
         else:
             for v in eqn.outvars:
-                away = Var(v.aval)
+                away = Var(v.aval.update(memory_space=None if decision.dst == "device" else MemorySpace.Host))
                 first.append(_moved(v, away, decision.dst))
                 again.append(_moved(away, v, decision.src))
                 saved.append(away)
@@ -190,6 +193,15 @@ class _Plan:
         self.read = used[len(saved_avals):len(saved_avals) + len(inputs)]
 
 
+    def log(self, program: ClosedJaxpr) -> None:
+        """Say what is kept: values that the policy saves, and arguments that are read again."""
+        first = self.first.jaxpr
+        kept = [f"{str_short(v.aval)} {_origin(first, v)[1]}" for v in first.outvars[self.count:]]
+        kept += [f"{str_short(a)} from argument {i}" for i, (a, read) in enumerate(zip(program.in_avals, self.read)) if read]
+        log().warning("The derivative of a checkpointed function (%s) keeps:%s", program.jaxpr.debug_info.func_src_info,
+                      "".join([f"\n  {line}" for line in kept]) or " nothing")
+
+
 def _bind(program: ClosedJaxpr, operands: Sequence[Any], prevent_cse, differentiated: bool, policy) -> list:
     (program,), refs = references_as_inputs((program,), 0)
     if not isinstance(prevent_cse, bool):
@@ -200,6 +212,8 @@ def _bind(program: ClosedJaxpr, operands: Sequence[Any], prevent_cse, differenti
 def _linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy):
     active = tuple(type(t) is not Zero for t in tangents)
     plan = jaxpr.jaxpr.memoised(("checkpoint", active, policy), lambda: _Plan(jaxpr, active, policy))
+    if config.log_checkpoint_residuals.value:
+        plan.log(jaxpr)
     found = _bind(plan.first, primals, prevent_cse, differentiated, policy)
     if not isinstance(prevent_cse, bool):
         prevent_cse = (*[True] * plan.num_saved, *[flag for flag, read in zip(prevent_cse, plan.read) if read],
@@ -421,8 +435,8 @@ def saved_residuals(f: Callable, *args, **kwargs) -> list[str]:
     return [text for _, text in sorted(found, key=lambda pair: pair[0])]
 
 
-def _origin(jaxpr: Jaxpr, v) -> tuple[tuple[int, ...], str]:
-    """Where in the program a value is made, and in words."""
+def _origin(jaxpr: Jaxpr, v, site: source.Site | None = None) -> tuple[tuple[int, ...], str]:
+    """Where in the program a value is made, and in words; `site` is that of a call of it, whose parts may have none."""
     if type(v) is Literal:
         return (0,), "from a literal"
     for i, eqn in enumerate(jaxpr.eqns):
@@ -431,12 +445,16 @@ def _origin(jaxpr: Jaxpr, v) -> tuple[tuple[int, ...], str]:
             if inner is not None and len(inner.jaxpr.outvars) == len(eqn.outvars):
                 found = inner.jaxpr.outvars[eqn.outvars.index(v)]
                 if type(found) is not Literal and found not in inner.jaxpr.invars:
-                    position, text = _origin(inner.jaxpr, found)
+                    position, text = _origin(inner.jaxpr, found, _known(eqn.site) or site)
                     return (2, i, *position), text
-            where = source.with_column(eqn.site)
+            where = source.with_column(_known(eqn.site) or site)
             what = f"named {eqn.params['name']!r}" if eqn.primitive is name_p else f"output of {eqn.primitive.name}"
             return (2, i), f"{what} from {where}"
     return (0,), "from a constant"
+
+
+def _known(site: source.Site | None) -> source.Site | None:
+    return None if site is source.NOWHERE else site
 
 
 # Policies
