@@ -155,6 +155,9 @@ def test_parameters_that_are_arrays():
     assert random.geometric(key, half).tolist() == [4, 1]
     assert random.binomial(key, 5.0, half).tolist() == [0, 4]
     assert random.binomial(key, 5.0, 0.5, dtype="float16") == 1
+    # the dtype of the probabilities is that of the draws, whatever that of the trials is
+    found = random.binomial(random.key(11), np.float32(40), np.float16(0.5), (12,))
+    assert found.tolist() == [24, 14, 22, 23, 20, 18, 22, 19, 19, 22, 21, 18] and found.dtype == "float32"
     np.testing.assert_allclose(random.weibull_min(key, half, 2.5), [0.1401837, 0.2803674], rtol=1e-5)
     np.testing.assert_allclose(random.t(key, half), [-0.1974998, -3.698991], rtol=1e-4)
     assert random.double_sided_maxwell(key, half, 2.5, (3, 2)).shape == (3, 2, 2)

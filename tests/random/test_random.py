@@ -235,6 +235,8 @@ def test_keys_in_transformed_functions():
     close(xf.vmap(lambda k: random.uniform(k, (3,)))(keys), np.stack([random.uniform(k, (3,)) for k in keys]))
     assert xf.eval_shape(random.split, K).dtype == K.dtype
     close(xf.grad(lambda s: (s * random.normal(K, (3,))).sum())(1.0), np.sum(random.normal(K, (3,))))
+    # the samples move with their bounds; the reference's number
+    close(xf.grad(lambda p: random.truncated_normal(random.key(3), p, 2.0))(0.3), 0.94811785)
     table = xf.jit(lambda i: keys[i])(2)  # a constant of keys in a program
     assert table == keys[2]
 
@@ -269,6 +271,8 @@ BAD = [
     (lambda: random.uniform(3, (2,)), TypeError, "random.key"),
     (lambda: random.uniform(xnp.zeros(3, "uint32")), TypeError, r"\(2,\)"),
     (lambda: random.uniform(random.split(K), (2,)), ValueError, "vmap"),
+    (lambda: random.split(random.split(K), 1.5), ValueError, "vmap"),
+    (lambda: random.split(random.key(0, impl="rbg"), (2, -1)), TypeError, "negative"),
     (lambda: random.key(0, impl="dice"), ValueError, "threefry2x32"),
     (lambda: random.normal(K, (2,), "int32"), ValueError, "floating"),
     (lambda: random.uniform(K, (2,), int), ValueError, "floating"),

@@ -328,6 +328,11 @@ def test_spherical_harmonics(dtype, rng):
         xf.jit(ours.sph_harm_y)(n, m, theta, phi)
 
 
+def test_loggamma_between_poles_has_one_branch():
+    z = np.array([-0.5 + 1j, -0.5 - 0.4j, -0.5 + 0j, -1.5 + 1e-3j, -2.5 + 0.5j, -2.5 - 2j, -3.5 + 1j], np.complex64)
+    np.testing.assert_allclose(ours.loggamma(z), special.loggamma(z.astype(complex)), rtol=3e-6)
+
+
 @pytest.mark.parametrize("name", ["dawsn", "erfcx", "exp1", "sici", "wofz"])
 def test_batches(name):
     check_batching(getattr(ours, name), [X.astype(np.float32)])

@@ -118,6 +118,48 @@ def test_ends():
     np.testing.assert_allclose(our_stats.multivariate_normal.logpdf(xnp.array([0.2, 0.5]), xnp.array([0.0, 1.0]), 2.0), wide, rtol=1e-6)
 
 
+# Parameters that describe no distribution give NaN on all of the line, as in the reference.
+NO_DISTRIBUTIONS = [
+    ("beta", "logpdf", (-1.0, 2.0, 3.0, 0.0, -1.0)), ("beta", "pdf", (5.0, 0.0, 3.0)), ("gamma", "cdf", (2.0, 0.0)),
+    ("gamma", "logpdf", (2.0, 3.0, 0.0, -1.0)), ("expon", "logcdf", (1.0, 0.0, -1.0)), ("gennorm", "cdf", (0.3, 0.0)),
+    ("gumbel_l", "sf", (0.3, 0.0, -1.0)), ("gumbel_r", "logcdf", (0.3, 0.0, 0.0)), ("pareto", "logsf", (2.0, 1.5, 0.0, -1.0)),
+    ("truncnorm", "pdf", (0.0, 1.0, 1.0)), ("truncnorm", "sf", (3.0, 2.0, 1.0)), ("wrapcauchy", "pdf", (-1.0, 1.0)),
+]
+
+
+def test_no_distributions():
+    for distribution, name, args in NO_DISTRIBUTIONS:
+        assert np.isnan(getattr(getattr(our_stats, distribution), name)(*args)), (distribution, name)
+        with np.errstate(all="ignore"):
+            assert np.isnan(getattr(getattr(stats, distribution), name)(*args)), (distribution, name)
+
+
+def test_nan_of_nan_counts():
+    for distribution, *parameters in (("bernoulli", 0.3), ("betabinom", 5, 0.5, 1.5), ("nbinom", 2.5, 0.3)):
+        assert np.isnan(getattr(our_stats, distribution).logpmf(np.nan, *parameters))
+    assert np.isnan(our_stats.bernoulli.pmf(np.nan, 0.3)) and np.isnan(our_stats.bernoulli.cdf(np.nan, 0.3))
+    assert np.isnan(our_stats.bernoulli.pmf(1, -0.1)) and our_stats.t.pdf(1.0, 3.0, 0.0, -1.0) == our_stats.t.pdf(1.0, 3.0)
+
+
+FAR = np.array([-1e30, -1e10, -40.0, -4.0, -1e-3, 0.0, 1e-3, 0.5, 3.9, 20.0, 1e4, 1e10, 1e30])
+
+
+@pytest.mark.parametrize("distribution, names, parameters", [
+    ("cauchy", "cdf sf logcdf logsf", ()), ("expon", "logcdf", ()), ("pareto", "logcdf", (2.0,)),
+    ("truncnorm", "cdf sf", (-1e-3, 1e-3)), ("truncnorm", "cdf logcdf sf logsf", (0.0, np.inf)),
+    ("truncnorm", "logsf logcdf", (-np.inf, 0.0)), ("truncnorm", "logcdf", (3.0, 5.0))])
+def test_shares_far_out(distribution, names, parameters):
+    """Near none and near all, where a difference from 1 would round; slopes are no NaN where there is no density."""
+    x = FAR.astype(np.float32)
+    for name in names.split():
+        ours, theirs = (getattr(getattr(package, distribution), name) for package in (our_stats, stats))
+        with np.errstate(all="ignore"):
+            expected = theirs(x.astype(np.float64), *parameters)
+        usual = (np.abs(expected) > 1e-37) & (np.abs(expected) < 1e37)
+        np.testing.assert_allclose(ours(x, *parameters)[usual], expected[usual], rtol=1e-5)
+        assert not np.isnan(xf.vmap(xf.grad(lambda x, f=ours: f(x, *parameters)))(x[2:8])).any(), name
+
+
 def test_normal_distribution_of_numbers_by_that_of_vectors():
     x, variances = np.array([0.2, -1.0, 3.0], np.float32), np.array([1.0, 2.0, 0.5], np.float32)
     wide = stats.norm.logpdf(x, 0.5, np.sqrt(variances))

@@ -210,7 +210,7 @@ def binomial_inline(key, n, p, shape, dtype):
 
 @library(static=("shape", "dtype"), name="binomial")
 def _binomial(key, n, p, shape, dtype):
-    compute = _of_parameters(n, p)
+    compute = _of_parameters(p)  # whatever that of n is
     n, p = (_full(_broadcast(v, shape, compute), shape) for v in (n, p))
     return binomial_inline(key, n, p, shape, compute).astype(dtype)
 

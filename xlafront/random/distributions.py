@@ -14,6 +14,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.dimensions import common_shape, is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax import shapes, slicing
+from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.creation import iota
 from xlafront.lax.elementwise import (
     PRIMITIVES,
@@ -205,8 +206,8 @@ def _truncated_normal(key, lower, upper, shape, dtype):
     a, b = (erf_(div(x, root)) for x in (lower, upper))
     u = uniform_inline(key, shape, dtype, a, b)
     result = mul(root, erf_inv_(u))
-    # Rounding may land on the bounds, which have probability 0.
-    inside = (nextafter_(x, dtype.type(s * np.inf)) for x, s in ((lower, 1), (upper, -1)))
+    # Rounding may land on the bounds, which have probability 0 (and a step of rounding has no derivative).
+    inside = (nextafter_(stop_gradient(x), dtype.type(s * np.inf)) for x, s in ((lower, 1), (upper, -1)))
     least, most = (_full(x, shape) for x in inside)
     return min_(max_(result, least), most)
 

@@ -311,8 +311,11 @@ def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
 
     >>> key, subkey = random.split(random.key(0))
     """
+    single = single_key("split", key)
     shape = (num,) if isinstance(num, int) else shapes.static_shape("split", num)
-    return _like(key, _split_kernel(single_key("split", key), shape))
+    if any(n < 0 for n in shape if type(n) is int):
+        raise TypeError(f"random.split makes no negative number of keys, got {num}.")
+    return _like(key, _split_kernel(single, shape))
 
 
 @library(name="random_fold_in")

@@ -83,6 +83,13 @@ def _logit(x):
 _logit.defjvps(lambda g, answer, x: g / (x * (1 - x)))
 
 
+def log_of_rest(x):
+    """`log(1 - exp(x))` of numbers up to 0, from the difference that is exact; NaN of others."""
+    near = x > -math.log(2)
+    small, large = xnp.where(near, x, -1), xnp.where(near, -1, x)
+    return xnp.where(near, xnp.log(-xnp.expm1(small)), xnp.log1p(-xnp.exp(large)))
+
+
 @library
 def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     """`x * log(y)`, 0 where `x` is 0.

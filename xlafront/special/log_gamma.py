@@ -90,6 +90,6 @@ def _of_pi(z, where):
     rest = x - 2 * xnp.round(x / 2)
     # The sine vanishes at whole numbers, where pi is not exact.
     sine = xnp.where(abs(rest) > 0.5, xnp.sign(rest) * xnp.sin(math.pi * (1 - abs(rest))), xnp.sin(math.pi * rest))
-    cosine = xnp.cos(math.pi * rest)
+    cosine = xnp.sin(math.pi * (0.5 - abs(rest)))  # 0 at halves, on which side of it says which branch this is
     c, s = xnp.cosh(math.pi * y), xnp.sinh(math.pi * y)
     return lax.complex(sine * c, cosine * s), lax.complex(cosine * c, -sine * s)

@@ -17,18 +17,19 @@ _bernoulli = member("Bernoulli", p="the probability of 1")
 @_bernoulli
 def logpmf(k, p, loc=0):
     k = k - loc
-    return xnp.where((k == 0) | (k == 1), xlogy(k, p) + xlog1py(1 - k, -p), -xnp.inf)
+    return xnp.where((k == 0) | (k == 1) | xnp.isnan(k), xlogy(k, p) + xlog1py(1 - k, -p), -xnp.inf)
 
 
 @_bernoulli
 def pmf(k, p, loc=0):
     k = k - loc
-    return xnp.where(k == 1, p, xnp.where(k == 0, 1 - p, 0))
+    one, zero = xnp.where(p < 0, xnp.nan, p), xnp.where(p > 1, xnp.nan, 1 - p)
+    return xnp.where(k == 1, one, xnp.where(k == 0, zero, xnp.where(xnp.isnan(k), k, 0)))
 
 
 @_bernoulli
 def cdf(k, p):
-    valid = (p >= 0) & (p <= 1)
+    valid = (p >= 0) & (p <= 1) & ~xnp.isnan(k)
     return xnp.where(valid, xnp.where(k < 0, 0, xnp.where(k < 1, 1 - p, 1)), xnp.nan)
 
 

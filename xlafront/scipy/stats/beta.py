@@ -20,8 +20,10 @@ _beta = member("beta", a="the first shape", b="the second shape")
 def logpdf(x, a, b, loc=0, scale=1):
     y = (x - loc) / scale
     outside = (y < 0) | (y > 1)
+    invalid = xnp.isnan(y) | (a <= 0) | (b <= 0) | (scale <= 0)
     y = xnp.where(outside, 0.5, y)
-    return xnp.where(outside, -xnp.inf, xlogy(a - 1, y) + xlog1py(b - 1, -y) - betaln(a, b) - xnp.log(scale))
+    value = xlogy(a - 1, y) + xlog1py(b - 1, -y) - betaln(a, b) - xnp.log(scale)
+    return xnp.where(invalid, xnp.nan, xnp.where(outside, -xnp.inf, value))
 
 
 def _share(a, b, y):

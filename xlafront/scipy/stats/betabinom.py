@@ -15,11 +15,11 @@ from xlafront.scipy.members import exponential, member
 @member("beta-binomial", n="the number of trials", a="the first shape", b="the second shape")
 def logpmf(k, n, a, b, loc=0):
     k = xnp.floor(k - loc)
-    inside = (k >= 0) & (k <= n)
-    k = xnp.where(inside, k, 0)
+    outside = (k < 0) | (k > n)
+    k = xnp.where(outside, 0, k)
     ways = -xnp.log1p(n) - betaln(n - k + 1, k + 1)
     value = ways + betaln(k + a, n - k + b) - betaln(a, b)
-    return xnp.where((n < 0) | (a <= 0) | (b <= 0), xnp.nan, xnp.where(inside, value, -xnp.inf))
+    return xnp.where((n < 0) | (a <= 0) | (b <= 0), xnp.nan, xnp.where(outside, -xnp.inf, value))
 
 
 pmf = exponential(logpmf, "pmf")

@@ -15,6 +15,15 @@ from xlafront.scipy.members import exponential, member
 _cauchy = member("Cauchy")
 
 
+def _share(y):
+    """The share above `y`, which is as exact far out as near 0."""
+    return xnp.arctan2(1, y) / math.pi
+
+
+def _log_share(y):
+    return xnp.where(y < 0, xnp.log1p(-_share(-y)), xnp.log(_share(y)))
+
+
 @_cauchy
 def logpdf(x, loc=0, scale=1):
     y = (x - loc) / scale
@@ -23,22 +32,22 @@ def logpdf(x, loc=0, scale=1):
 
 @_cauchy
 def cdf(x, loc=0, scale=1):
-    return 0.5 + xnp.arctan((x - loc) / scale) / math.pi
+    return _share(-(x - loc) / scale)
 
 
 @_cauchy
 def logcdf(x, loc=0, scale=1):
-    return xnp.log(xnp.arctan2(scale, loc - x) / math.pi)
+    return _log_share(-(x - loc) / scale)
 
 
 @_cauchy
 def sf(x, loc=0, scale=1):
-    return 0.5 + xnp.arctan((loc - x) / scale) / math.pi
+    return _share((x - loc) / scale)
 
 
 @_cauchy
 def logsf(x, loc=0, scale=1):
-    return xnp.log(xnp.arctan2(scale, x - loc) / math.pi)
+    return _log_share((x - loc) / scale)
 
 
 @_cauchy

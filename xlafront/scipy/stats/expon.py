@@ -8,9 +8,14 @@ Array(0., dtype=float32, weak_type=True)
 from __future__ import annotations
 
 import xlafront.numpy as xnp
+from xlafront.scipy.elementary_functions import log_of_rest
 from xlafront.scipy.members import exponential, member
 
 _exponential = member("exponential")
+
+
+def _size(x, loc, scale):
+    return xnp.where(x < loc, 0, (x - loc) / scale)
 
 
 @_exponential
@@ -20,17 +25,18 @@ def logpdf(x, loc=0, scale=1):
 
 @_exponential
 def logsf(x, loc=0, scale=1):
-    return -xnp.maximum((x - loc) / scale, 0)
+    return -_size(x, loc, scale)
 
 
 @_exponential
 def cdf(x, loc=0, scale=1):
-    return -xnp.expm1(-xnp.maximum((x - loc) / scale, 0))
+    return -xnp.expm1(-_size(x, loc, scale))
 
 
 @_exponential
 def logcdf(x, loc=0, scale=1):
-    return xnp.log(-xnp.expm1(-xnp.maximum((x - loc) / scale, 0)))
+    below = x < loc
+    return xnp.where(below, -xnp.inf, log_of_rest(xnp.where(below, -1, -_size(x, loc, scale))))
 
 
 @_exponential

@@ -16,16 +16,16 @@ _gamma = member("gamma", a="the shape")
 
 
 def _between(lower, a, x, loc, scale):
-    """A part of the integral, of numbers from 0 on; NaN of NaN."""
+    """A part of the integral, of numbers from 0 on; NaN of NaN and of shapes that are none."""
     y = (x - loc) / scale
     integral = lax.igamma if lower else lax.igammac
-    return xnp.where(xnp.isnan(y), y, integral(a, xnp.maximum(y, 0)))
+    return xnp.where(xnp.isnan(y) | (a <= 0), xnp.nan, integral(a, xnp.maximum(y, 0)))
 
 
 @_gamma
 def logpdf(x, a, loc=0, scale=1):
     y = (x - loc) / scale
-    outside = y < 0
+    outside = (x < loc) | ((x == xnp.inf) & (scale > 0))
     y = xnp.where(outside, 1, y)
     return xnp.where(outside, -xnp.inf, xlogy(a - 1, y) - y - lax.lgamma(a) - xnp.log(scale))
 

@@ -21,7 +21,8 @@ def logpdf(x, beta):
 
 @_gennorm
 def cdf(x, beta):
-    return 0.5 * (1 + xnp.sign(x) * lax.igamma(1 / beta, xnp.abs(x) ** beta))
+    share = 0.5 * (1 + xnp.sign(x) * lax.igamma(1 / beta, xnp.abs(x) ** beta))
+    return xnp.where(beta <= 0, xnp.nan, share)
 
 
 pdf = exponential(logpdf, "pdf")

@@ -7,18 +7,17 @@ Array(-1., dtype=float32, weak_type=True)
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 import xlafront.numpy as xnp
+from xlafront.scipy.elementary_functions import log_of_rest
 from xlafront.scipy.members import exponential, member
 
 _gumbel = member("right Gumbel")
 
 
 def _standard(x, loc, scale):
-    return (x - loc) / scale
+    return (x - loc) / xnp.where(scale > 0, scale, xnp.nan)
 
 
 @_gumbel
@@ -39,9 +38,7 @@ def sf(x, loc=0, scale=1):
 
 @_gumbel
 def logsf(x, loc=0, scale=1):
-    size = xnp.exp(-_standard(x, loc, scale))
-    small, large = xnp.minimum(size, math.log(2)), xnp.maximum(size, math.log(2))
-    return xnp.where(size < math.log(2), xnp.log(-xnp.expm1(-small)), xnp.log1p(-xnp.exp(-large)))
+    return log_of_rest(-xnp.exp(-_standard(x, loc, scale)))
 
 
 @member("right Gumbel", p="probabilities")

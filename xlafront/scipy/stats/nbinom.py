@@ -16,10 +16,10 @@ from xlafront.scipy.members import exponential, member
 @member("negative binomial", n="the number of successes", p="the probability of success")
 def logpmf(k, n, p, loc=0):
     k = k - loc
-    inside = k >= 0
-    k = xnp.where(inside, k, 0)
+    outside = k < 0
+    k = xnp.where(outside, 0, k)
     ways = lax.lgamma(k + n) - lax.lgamma(n) - lax.lgamma(k + 1)
-    return xnp.where(inside, ways + n * xnp.log(p) + xlog1py(k, -p), -xnp.inf)
+    return xnp.where(outside, -xnp.inf, ways + n * xnp.log(p) + xlog1py(k, -p))
 
 
 pmf = exponential(logpmf, "pmf")

@@ -8,30 +8,36 @@ Array(1., dtype=float32, weak_type=True)
 from __future__ import annotations
 
 import xlafront.numpy as xnp
+from xlafront.scipy.elementary_functions import log_of_rest
 from xlafront.scipy.members import exponential, member
 
 _pareto = member("Pareto", b="the exponent")
 
 
+def _logarithm(x, loc, scale):
+    """Of how many times the least value this is."""
+    return xnp.log(xnp.where(x < loc + scale, 1, (x - loc) / scale))
+
+
 @_pareto
 def logpdf(x, b, loc=0, scale=1):
-    y = (x - loc) / scale
-    return xnp.where(y < 1, -xnp.inf, xnp.log(b) - xnp.log(scale) - (b + 1) * xnp.log(xnp.where(y < 1, 1, y)))
+    return xnp.where(x < loc + scale, -xnp.inf, xnp.log(b) - xnp.log(scale) - (b + 1) * _logarithm(x, loc, scale))
 
 
 @_pareto
 def logsf(x, b, loc=0, scale=1):
-    return -b * xnp.log(xnp.maximum((x - loc) / scale, 1))
+    return -b * _logarithm(x, loc, scale)
 
 
 @_pareto
 def cdf(x, b, loc=0, scale=1):
-    return -xnp.expm1(-b * xnp.log(xnp.maximum((x - loc) / scale, 1)))
+    return -xnp.expm1(-b * _logarithm(x, loc, scale))
 
 
 @_pareto
 def logcdf(x, b, loc=0, scale=1):
-    return xnp.log(-xnp.expm1(-b * xnp.log(xnp.maximum((x - loc) / scale, 1))))
+    below = x < loc + scale
+    return xnp.where(below, -xnp.inf, log_of_rest(xnp.where(below, -1, -b * _logarithm(x, loc, scale))))
 
 
 @_pareto
