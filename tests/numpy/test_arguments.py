@@ -289,3 +289,21 @@ def test_types_that_live_within_programs(name):
     with pytest.raises(xf.errors.JaxRuntimeError, match="INVALID_ARGUMENT.*" + name):
         xnp.zeros(2, name)
     np.testing.assert_array_equal(xf.jit(lambda: xnp.ones(2, name).astype(float))(), [1, 1])
+
+
+def test_numpy_arrays_in_another_shape_stay_what_they_are():
+    """Programs find out with them, inside of compiled functions, what they know already."""
+    x = np.arange(6.0).reshape(2, 3)
+
+    @xf.jit
+    def f(y):
+        columns = xnp.reshape(x, (3, -1), order="F")
+        assert type(columns) is np.ndarray and columns.dtype == np.float64 and (columns >= 0).all()
+        return columns @ y
+
+    np.testing.assert_array_equal(f(xnp.ones(2)), x.reshape(3, 2, order="F") @ np.ones(2))
+    assert type(xnp.reshape(np.float32(2), ())) is np.float32
+    assert np.shares_memory(xnp.reshape(x, -1), x)
+    assert all(isinstance(y, xf.Array) for y in (xnp.ravel(x, order="F"), xnp.reshape(2.0, 1), xnp.reshape(xnp.ones(2), (2, 1))))
+    with pytest.raises(ValueError, match="reshape"):
+        xnp.reshape(x, (4, 2))
