@@ -154,6 +154,32 @@ def keystr(keys: tuple, *, simple: bool = False, separator: str = "") -> str:
     return separator.join([key_name(k) if simple else str(k) for k in keys])
 
 
+def leaf_paths(treedef: PyTreeDef) -> list[tuple]:
+    """The key path of each leaf of a structure."""
+    try:
+        return [path for path, _ in flatten_with_path(treedef.unflatten(range(treedef.num_leaves)))[0]]
+    except Exception:  # a class whose objects cannot hold a number where an array was
+        return _paths_by_structure(treedef)
+
+
+def _paths_by_structure(treedef: PyTreeDef) -> list[tuple]:
+    """The key paths of leaves, where objects of registered classes know the places of their children alone."""
+    data = treedef.node_data()
+    if data is None:
+        return [()]
+    kind, keys = data
+    children = treedef.children()
+    if kind is dict:
+        steps: list = [DictKey(key) for key in keys]
+    elif kind in (list, tuple):
+        steps = [SequenceKey(i) for i in range(len(children))]
+    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        steps = [GetAttrKey(name) for name in kind._fields]
+    else:
+        steps = [FlattenedIndexKey(i) for i in range(len(children))]
+    return [(step, *path) for step, child in zip(steps, children) for path in leaf_paths(child)]
+
+
 def path_of(tree, index: int) -> str:
     paths, _ = flatten_with_path(tree)
     return keystr(paths[index][0])

@@ -782,7 +782,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
            [1, 3]], dtype=int32)
     """
     a, b = canonical_axes(axes, np.ndim(m), "rot90")
-    k %= 4
+    k = k % 4  # a new one: an array of NumPy's would be changed in place
     if k == 0:
         return asarray(m)
     if k == 2:
