@@ -307,3 +307,15 @@ def test_numpy_arrays_in_another_shape_stay_what_they_are():
     assert all(isinstance(y, xf.Array) for y in (xnp.ravel(x, order="F"), xnp.reshape(2.0, 1), xnp.reshape(xnp.ones(2), (2, 1))))
     with pytest.raises(ValueError, match="reshape"):
         xnp.reshape(x, (4, 2))
+
+
+@pytest.mark.parametrize("points", [np.float32(4.7), np.array(4.0), xnp.float32(4)])
+def test_numbers_of_points_may_be_floats_in_arrays(points):
+    np.testing.assert_allclose(xnp.bartlett(points), np.bartlett(4), atol=1e-6)
+    np.testing.assert_allclose(xnp.kaiser(points, 2.0), np.kaiser(4, 2.0), atol=1e-6)
+
+
+def test_arguments_of_numpy_are_not_changed():
+    turns = np.array(5)
+    np.testing.assert_array_equal(xnp.rot90(X, turns), np.rot90(X, 5))
+    assert turns == 5

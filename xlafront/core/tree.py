@@ -154,30 +154,37 @@ def keystr(keys: tuple, *, simple: bool = False, separator: str = "") -> str:
     return separator.join([key_name(k) if simple else str(k) for k in keys])
 
 
-def leaf_paths(treedef: PyTreeDef) -> list[tuple]:
-    """The key path of each leaf of a structure."""
+class _StandIn:
+    """In place of an object whose class takes no numbers where arrays were."""
+
+    def __init__(self, children: Sequence[Any]):
+        self.children = tuple(children)
+
+
+def numbered(treedef: PyTreeDef) -> Any:
+    """A pytree of a structure in which each leaf is its number, to look at what is where in it."""
     try:
-        return [path for path, _ in flatten_with_path(treedef.unflatten(range(treedef.num_leaves)))[0]]
-    except Exception:  # a class whose objects cannot hold a number where an array was
-        return _paths_by_structure(treedef)
+        return treedef.unflatten(range(treedef.num_leaves))
+    except Exception:  # what a user's class says when it is made of numbers
+        return _with_stand_ins(treedef, iter(range(treedef.num_leaves)))
 
 
-def _paths_by_structure(treedef: PyTreeDef) -> list[tuple]:
-    """The key paths of leaves, where objects of registered classes know the places of their children alone."""
+def _with_stand_ins(treedef: PyTreeDef, numbers: Iterator[int]) -> Any:
     data = treedef.node_data()
     if data is None:
-        return [()]
+        return next(numbers)
     kind, keys = data
-    children = treedef.children()
+    children = [_with_stand_ins(child, numbers) for child in treedef.children()]
     if kind is dict:
-        steps: list = [DictKey(key) for key in keys]
-    elif kind in (list, tuple):
-        steps = [SequenceKey(i) for i in range(len(children))]
-    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        steps = [GetAttrKey(name) for name in kind._fields]
-    else:
-        steps = [FlattenedIndexKey(i) for i in range(len(children))]
-    return [(step, *path) for step, child in zip(steps, children) for path in leaf_paths(child)]
+        return dict(zip(keys, children))
+    if kind in (list, tuple):
+        return kind(children)
+    return kind(*children) if issubclass(kind, tuple) and hasattr(kind, "_fields") else _StandIn(children)
+
+
+def leaf_paths(treedef: PyTreeDef) -> list[tuple]:
+    """The key path of each leaf of a structure."""
+    return [path for path, _ in flatten_with_path(numbered(treedef))[0]]
 
 
 def path_of(tree, index: int) -> str:
@@ -355,6 +362,7 @@ registered_nodes: dict[type, tuple[Callable, Callable, Callable | None]] = {}
 def _register_defaults() -> None:
     import collections
 
+    register_pytree_node(_StandIn, lambda x: (x.children, None), lambda _, children: _StandIn(children))
     register_pytree_node(
         collections.OrderedDict, lambda d: (tuple(d.values()), tuple(d)),
         lambda keys, values: collections.OrderedDict(zip(keys, values)),

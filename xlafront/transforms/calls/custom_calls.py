@@ -35,7 +35,6 @@ from xlafront.transforms.ad.linearize import LinearTrace
 from xlafront.transforms.ad.transpose import transpose_called
 from xlafront.transforms.batching.vmap import batch_flat
 
-
 _WITHOUT_POSITION = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
 
 
