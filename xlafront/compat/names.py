@@ -104,7 +104,8 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     }),
     "jax._src.numpy.setops": ("files", {"xlafront.numpy.sets": """_UniqueAllResult _UniqueCountsResult
         _UniqueInverseResult"""}),
-    "jax._src.public_test_util": ("tests of tinygp", {"xlafront.test_util": "check_grads check_jvp check_vjp"}),
+    "jax._src.public_test_util": ("tests of tinygp", {"xlafront.test_util": "check_grads check_jvp check_vjp",
+                                                           "xlafront.compat.programs": "check_close"}),
     "jax._src.random.prng": ("programs of users, files", {
         "xlafront.compat.renamed": "PRNGKeyArray",
         "xlafront.compat.pickles": "KeyTy",
