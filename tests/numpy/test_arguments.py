@@ -328,3 +328,33 @@ def test_high_powers_of_zero():
     for dtype in (np.int8, np.uint8, np.int32, np.uint32):
         x, y = np.array([0, 1, 0, 0, 2], dtype), np.array([64, 64, 0, 100, 6], dtype)
         np.testing.assert_array_equal(xnp.power(x, y), x**y)
+
+
+def test_numpy_arrays_in_another_shape_stay_what_they_are():
+    """Programs find out with them, inside of compiled functions, what they know already."""
+    x = np.arange(6.0).reshape(2, 3)
+
+    @xf.jit
+    def f(y):
+        columns = xnp.reshape(x, (3, -1), order="F")
+        assert type(columns) is np.ndarray and columns.dtype == np.float64 and (columns >= 0).all()
+        return columns @ y
+
+    np.testing.assert_array_equal(f(xnp.ones(2)), x.reshape(3, 2, order="F") @ np.ones(2))
+    assert type(xnp.reshape(np.float32(2), ())) is np.float32
+    assert np.shares_memory(xnp.reshape(x, -1), x)
+    assert all(isinstance(y, xf.Array) for y in (xnp.ravel(x, order="F"), xnp.reshape(2.0, 1), xnp.reshape(xnp.ones(2), (2, 1))))
+    with pytest.raises(ValueError, match="reshape"):
+        xnp.reshape(x, (4, 2))
+
+
+@pytest.mark.parametrize("points", [np.float32(4.7), np.array(4.0), xnp.float32(4)])
+def test_numbers_of_points_may_be_floats_in_arrays(points):
+    np.testing.assert_allclose(xnp.bartlett(points), np.bartlett(4), atol=1e-6)
+    np.testing.assert_allclose(xnp.kaiser(points, 2.0), np.kaiser(4, 2.0), atol=1e-6)
+
+
+def test_arguments_of_numpy_are_not_changed():
+    turns = np.array(5)
+    np.testing.assert_array_equal(xnp.rot90(X, turns), np.rot90(X, 5))
+    assert turns == 5

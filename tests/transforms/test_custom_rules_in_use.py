@@ -47,6 +47,14 @@ def test_keyword_only_arguments_that_are_not_passed(kind):
         KINDS[kind](keyword_only)(3.0, a=1.0)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_arguments_after_one_that_is_left_out(kind):
+    def f(x, a=2.0, b=0.0):
+        return x * a + b
+
+    assert KINDS[kind](f)(3.0, b=1.0) == 7
+
+
 def summed(x):
     return lax.psum(x * x, "i")
 

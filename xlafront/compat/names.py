@@ -38,6 +38,13 @@ SAME: dict[str, str] = {f"jax.{path}": f"xlafront.{path}" for path in _SAME_PATH
     "jax._src.compiler": "xlafront.runtime.compile",  # Chex replaces a function in it
 }
 
+# Attention under masks, the one part of Pallas that is here: Keras cannot be imported without.
+_ATTENTION = {"xlafront.nn.splash_attention": """DEFAULT_MASK_VALUE BlockSizes QKVLayout SegmentIds SplashAttentionKernel
+    attention_reference make_attention_reference make_masked_mha_reference make_masked_mqa_reference make_splash_mha
+    make_splash_mha_single_device make_splash_mqa make_splash_mqa_single_device"""}
+_MASKS = {"xlafront.nn.splash_masks": """CausalMask ChunkedCausalMask FullMask LocalMask LogicalAnd LogicalOr Mask MultiHeadMask
+    NumpyMask make_causal_mask make_chunk_attention_mask make_local_attention_mask make_random_mask"""}
+
 # Modules of which xlafront has the names but not the module: who needs it, and where they live.
 OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax": ("everyone", {"xlafront.compat.version": "__version__ __version_info__",
@@ -97,7 +104,8 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     }),
     "jax._src.numpy.setops": ("files", {"xlafront.numpy.sets": """_UniqueAllResult _UniqueCountsResult
         _UniqueInverseResult"""}),
-    "jax._src.public_test_util": ("tests of tinygp", {"xlafront.test_util": "check_grads check_jvp check_vjp"}),
+    "jax._src.public_test_util": ("tests of tinygp", {"xlafront.test_util": "check_grads check_jvp check_vjp",
+                                                           "xlafront.compat.programs": "check_close"}),
     "jax._src.random.prng": ("programs of users, files", {
         "xlafront.compat.renamed": "PRNGKeyArray",
         "xlafront.compat.pickles": "KeyTy",
@@ -135,6 +143,12 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.runtime.jaxlib_compat": "DeviceList",
         "xlafront.compat.cpu_devices": "_get_cpu_device_map _reduce_device_list _reduce_mesh _reduce_single_device_sharding xb",
     }),
+    "jax.experimental.pallas": ("those who import from it", {}),
+    "jax.experimental.pallas.ops": ("those who import from it", {}),
+    "jax.experimental.pallas.ops.tpu": ("those who import from it", {}),
+    "jax.experimental.pallas.ops.tpu.splash_attention": ("programs for TPUs", _ATTENTION | _MASKS),
+    "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel": ("Keras", _ATTENTION),
+    "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask": ("Keras", _MASKS),
     "jax.extend": ("those who import from it", {}),
     "jax.extend.ifrt_programs": ("Orbax", {"xlafront.runtime.jaxlib_compat": "ifrt_programs"}),
     "jax.core": ("Equinox, Flax, Haiku, TensorFlow Probability", {

@@ -8,7 +8,9 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from xlafront.core import tracing, tree
+import numpy as np
+
+from xlafront.core import dtypes, tracing, tree
 from xlafront.core.avals import AbstractValue, ShapedArray
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr
 from xlafront.runtime.jaxlib_compat import result_handler
@@ -47,6 +49,22 @@ def prefix_errors(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], boo
         return lambda name: ValueError(f"{name} is no tree prefix: at key path {name}{tree.keystr(path)} {what}.")
 
     return [error_at(*found) for found in tree.mismatches((), prefix_tree, full_tree, is_leaf)]
+
+
+_CLOSE = {"bfloat16": 1e-2, "float16": 1e-3, "float32": 1e-6, "complex64": 1e-6, "float64": 1e-15, "complex128": 1e-15}
+
+
+def check_close(xs: Any, ys: Any, atol: float | None = None, rtol: float | None = None, err_msg: str = "") -> None:
+    """Assert that two pytrees of arrays are equal, up to what the coarser of two dtypes can tell apart."""
+    def compare(x, y):
+        x, y = np.asarray(x), np.asarray(y)
+        assert x.shape == y.shape, f"shapes {x.shape} and {y.shape} differ. {err_msg}"
+        least = max(_CLOSE.get(dtypes.canonicalize_dtype(z.dtype).name, 0.0) for z in (x, y))
+        wide = [z.astype(np.complex128 if dtypes.is_complex(z.dtype) else np.float64) if least else z for z in (x, y)]
+        np.testing.assert_allclose(*wide, atol=least if atol is None else atol, rtol=least if rtol is None else rtol,
+                                   err_msg=err_msg)
+
+    tree.map(compare, xs, ys)
 
 
 # Sequences

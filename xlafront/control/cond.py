@@ -431,7 +431,7 @@ def join_branches(what, programs, trees, functions, names) -> list:
                             f"{_described(names[0], functions[0])} and {_described(name, f)} differ "
                             f"{tree.first_difference(*shown)}. Return the same structure from both.")
         lines = type_mismatches("result", first, program.out_avals, lambda i: tree.path_of(
-            trees[0].unflatten(range(len(first))), i), f"from {names[0]}", f"from {name}", not of_library(f))
+            tree.numbered(trees[0]), i), f"from {names[0]}", f"from {name}", not of_library(f))
         if lines:
             raise TypeError(f"{what} needs branches with equal output types, but of {_described(names[0], functions[0])} and "
                             f"{_described(name, f)} {'; '.join(lines)}. Convert with astype, or give Python scalars as arrays.")

@@ -209,7 +209,7 @@ def _check_like(who: str, what: str, wanted_tree, wanted, found_tree, found) -> 
         raise TypeError(f"{who} must return a pytree like {what}, which is {wanted_tree}, but it returned {found_tree}.")
     for i, (x, y) in enumerate(zip(wanted, found)):
         if x.shape != y.shape:
-            path = tree.path_of(wanted_tree.unflatten(range(len(wanted))), i)
+            path = tree.path_of(tree.numbered(wanted_tree), i)
             raise ValueError(f"{who} must return the shapes of {what}: {what}{path} has shape {x.shape}, the result has "
                              f"{y.shape} there.")
 

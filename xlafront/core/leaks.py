@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import types
+import weakref
 from typing import Any
 
 from xlafront.core.errors import UnexpectedTracerError, what_is
@@ -11,9 +12,12 @@ from xlafront.core.errors import UnexpectedTracerError, what_is
 _LINKS = 6  # of a chain of references, at most
 
 
-def check_leaks(trace: Any, tracer_type: type, name: str) -> None:
+def check_leaks(ended: weakref.ref, tracer_type: type, name: str) -> None:
     """Raise if anything still refers to a tracer of a trace that has ended; `name` is the function that was traced."""
-    gc.collect()
+    if ended() is None:  # and no tracer of it: each refers to its trace
+        return
+    gc.collect()  # what refers to it in a circle alone
+    trace = ended()
     held = [x for x in gc.get_referrers(trace) if isinstance(x, tracer_type)]
     if held:
         del held[3:]

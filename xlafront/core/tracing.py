@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -771,8 +772,9 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
         source.thread.site = saved_site
         trace.end()
     if config.check_tracer_leaks.value:
-        del tracers, results
-        check_leaks(trace, trace.debug_info.func_src_info)
+        name, ended = trace.debug_info.func_src_info, weakref.ref(trace)
+        del tracers, results, trace
+        check_leaks(ended, name)
     if config.enable_checks.value:
         check_jaxpr(jaxpr)
     if config.debug_key_reuse.value:
@@ -786,8 +788,8 @@ def trace_to_closed_jaxpr(function, in_avals, debug_info: DebugInfo = unknown_or
     return ClosedJaxpr(*trace_to_jaxpr(function, in_avals, debug_info))
 
 
-def check_leaks(trace: Trace, name: str) -> None:
-    """With `check_tracer_leaks`: nothing outside may still hold a tracer of a finished trace."""
+def check_leaks(ended: weakref.ref[Trace], name: str) -> None:
+    """With `check_tracer_leaks`: nothing outside may still hold a tracer of a finished trace, the caller neither."""
     from xlafront.core import leaks  # start-up: 0.5 ms, for those who look for leaks
 
-    leaks.check_leaks(trace, Tracer, name)
+    leaks.check_leaks(ended, Tracer, name)

@@ -154,6 +154,39 @@ def keystr(keys: tuple, *, simple: bool = False, separator: str = "") -> str:
     return separator.join([key_name(k) if simple else str(k) for k in keys])
 
 
+class _StandIn:
+    """In place of an object whose class takes no numbers where arrays were."""
+
+    def __init__(self, children: Sequence[Any]):
+        self.children = tuple(children)
+
+
+def numbered(treedef: PyTreeDef) -> Any:
+    """A pytree of a structure in which each leaf is its number, to look at what is where in it."""
+    try:
+        return treedef.unflatten(range(treedef.num_leaves))
+    except Exception:  # what a user's class says when it is made of numbers
+        return _with_stand_ins(treedef, iter(range(treedef.num_leaves)))
+
+
+def _with_stand_ins(treedef: PyTreeDef, numbers: Iterator[int]) -> Any:
+    data = treedef.node_data()
+    if data is None:
+        return next(numbers)
+    kind, keys = data
+    children = [_with_stand_ins(child, numbers) for child in treedef.children()]
+    if kind is dict:
+        return dict(zip(keys, children))
+    if kind in (list, tuple):
+        return kind(children)
+    return kind(*children) if issubclass(kind, tuple) and hasattr(kind, "_fields") else _StandIn(children)
+
+
+def leaf_paths(treedef: PyTreeDef) -> list[tuple]:
+    """The key path of each leaf of a structure."""
+    return [path for path, _ in flatten_with_path(numbered(treedef))[0]]
+
+
 def path_of(tree, index: int) -> str:
     paths, _ = flatten_with_path(tree)
     return keystr(paths[index][0])
@@ -329,6 +362,7 @@ registered_nodes: dict[type, tuple[Callable, Callable, Callable | None]] = {}
 def _register_defaults() -> None:
     import collections
 
+    register_pytree_node(_StandIn, lambda x: (x.children, None), lambda _, children: _StandIn(children))
     register_pytree_node(
         collections.OrderedDict, lambda d: (tuple(d.values()), tuple(d)),
         lambda keys, values: collections.OrderedDict(zip(keys, values)),

@@ -34,7 +34,7 @@ def call_exported(exported: ExportedModule, args: tuple, kwargs: dict[str, Any])
             f"it again, or install a version that knows it.")
     leaves, in_tree = tree.flatten_tree((args, kwargs))
     if in_tree != exported.in_tree:
-        given, wanted = [t.unflatten(range(t.num_leaves)) for t in (in_tree, exported.in_tree)]
+        given, wanted = [tree.numbered(t) for t in (in_tree, exported.in_tree)]
         raise ValueError(f"the call of the exported function {exported.fun_name} does not have the structure of (args, "
                          f"kwargs) with which it was exported: {tree.first_difference(wanted, given)}. It takes "
                          f"{exported.in_tree}; static arguments are bound: leave them out.")
@@ -92,7 +92,7 @@ def _converted(ctx, values: Sequence[Any], types: Sequence[Any]) -> list[Any]:
 
 
 def _path(exported: ExportedModule, index: int) -> str:
-    args, kwargs = exported.in_tree.unflatten(range(exported.in_tree.num_leaves))
+    args, kwargs = tree.numbered(exported.in_tree)
     for name, part in (("args", args), ("kwargs", kwargs)):
         for path, number in tree.flatten_with_path(part)[0]:
             if number == index:

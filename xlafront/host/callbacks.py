@@ -89,7 +89,7 @@ class FlatCallback:
         value = np.asarray(result)
         if dtypes.canonicalize_dtype(value.dtype) == aval.dtype and value.shape == aval.shape:
             return value.astype(aval.dtype, copy=False)
-        where = tree.path_of(self.out_tree.unflatten(range(self.out_tree.num_leaves)), index)
+        where = tree.path_of(tree.numbered(self.out_tree), index)
         raise ValueError(f"{signatures.function_name(self.function)}, which {self.user} called, must return an array of type "
                          f"{aval}, as result_shape_dtypes says; result{where} is {value.dtype}{list(value.shape)}.")
 

@@ -170,8 +170,8 @@ def donation_vector(donate_argnums: Sequence[int], donate_argnames: Sequence[str
     >>> donation_vector((0,), ("b",), xf.tree.structure((([1, 2], 3), {"a": 4, "b": 5})))
     (True, True, False, False, True)
     """
-    args, kwargs = tree.unflatten(in_tree, range(in_tree.num_leaves)) if kws else (
-        tree.unflatten(in_tree, range(in_tree.num_leaves)), {})
+    args, kwargs = tree.numbered(in_tree) if kws else (
+        tree.numbered(in_tree), {})
     marks = [(i in donate_argnums, x) for i, x in enumerate(args)]
     marks += [(name in donate_argnames, kwargs[name]) for name in sorted(kwargs)]
     return tuple([mark for mark, x in marks for _ in tree.leaves(x)])
@@ -205,7 +205,7 @@ def flatten_axes(name: str, treedef: Any, axis_tree: Any, *, kws: bool = False, 
     >>> flatten_axes("in_axes", xf.tree.structure((1, (2, 3))), (0, None))
     [0, None, None]
     """
-    full = tree.unflatten(treedef, range(treedef.num_leaves))
+    full = tree.numbered(treedef)
     try:
         return tree.leaves_by_prefix(name, axis_tree, full, lambda x: x is None)
     except ValueError as e:

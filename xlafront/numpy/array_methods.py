@@ -351,7 +351,7 @@ def _reshape(self, *args: Any, order: str = "C", copy: bool | None = None, out_s
     shape = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
     if len(args) == 1 and isinstance(args[0], (ArrayImpl, np.ndarray)) and np.ndim(args[0]):
         shape = tuple(np.asarray(args[0]))
-    return manipulation.reshape(self, shape, order=order, out_sharding=out_sharding)
+    return manipulation.reshape_array(self, shape, order, out_sharding)
 
 
 def _transpose(self, *args: Any) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from xlafront.core import dtypes, tree
 from xlafront.numpy.creation import asarray, zeros
-from xlafront.numpy.manipulation import concatenate, ravel, reshape
+from xlafront.numpy.manipulation import concatenate, ravel, reshape_array
 from xlafront.numpy.promotion import refuse_keys
 
 
@@ -32,7 +32,7 @@ class Unravel(NamedTuple):
         if vector.dtype != self.joint and not of_one_kind:
             raise TypeError(f"unravel needs a vector of dtype {self.joint}, got {vector.dtype}.")
         bounds = np.cumsum([0, *sizes]).tolist()
-        parts = [reshape(vector[a:b], s) for a, b, s in zip(bounds, bounds[1:], self.shapes)]
+        parts = [reshape_array(vector[a:b], s) for a, b, s in zip(bounds, bounds[1:], self.shapes)]
         if of_one_kind:
             return self.treedef.unflatten(parts)
         with warnings.catch_warnings():

@@ -119,7 +119,7 @@ def reshape(a: ArrayLike, shape: int | Sequence[int], order: str = "C", *, copy:
             out_sharding: Any = None) -> Array:
     """The same elements in another shape.
 
-    - `a`: the array.
+    - `a`: the array. One of NumPy's stays one (with its 64 bits, and in its memory), also inside of `jit`.
     - `shape`: the new shape; one size may be -1, which is worked out from the others.
     - `order`: "C", by rows, or "F": elements are read and written by columns.
     - `copy`: of NumPy's signature; arrays do not change, it makes no difference.
@@ -129,6 +129,13 @@ def reshape(a: ArrayLike, shape: int | Sequence[int], order: str = "C", *, copy:
     Array([[0, 1, 2],
            [3, 4, 5]], dtype=int32)
     """
+    if isinstance(a, (np.ndarray, np.generic)) and out_sharding is None:
+        return a.reshape(shape, order=order)  # type: ignore
+    return reshape_array(a, shape, order, out_sharding)
+
+
+def reshape_array(a: ArrayLike, shape: int | Sequence[int], order: str = "C", out_sharding: Any = None) -> Array:
+    """As `reshape`, and an array of NumPy's becomes one of ours."""
     a = unwrap(a)
     check_arraylike("reshape", a)
     target = new_shape("reshape", shape, np.shape(a))
@@ -182,7 +189,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     a = unwrap_node(a)
     if order == "K":
         raise NotImplementedError("xnp.ravel has no order='K': arrays have row-major order. Use 'C' or 'F'.")
-    return reshape(a, (-1,) if math.prod(np.shape(a)) else (0,), order, out_sharding=out_sharding)
+    return reshape_array(a, (-1,) if math.prod(np.shape(a)) else (0,), order, out_sharding)
 
 
 @library(static="axes", name="transpose", light=True)
@@ -788,7 +795,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
         raise ValueError(f"xnp.rot90 needs k while it is traced, got {errors.what_is(k)}: non-hashable static arguments are "
                          "not supported. Make the argument static (static_argnums).")
     a, b = canonical_axes(axes, np.ndim(m), "rot90")
-    k %= 4
+    k = k % 4  # a new one: an array of NumPy's would be changed in place
     if k == 0:
         return asarray(m)
     if k == 2:

@@ -404,7 +404,7 @@ class _PartitionedCall:
         for i, (aval, whole, s) in enumerate(zip(jaxpr.out_avals, self.out_avals, wanted_results)):
             expected = _part(whole, s)
             if (aval.shape, aval.dtype) != (expected.shape, expected.dtype):
-                path = tree.path_of(self.out_tree.unflatten(range(self.out_tree.num_leaves)), i)
+                path = tree.path_of(tree.numbered(self.out_tree), i)
                 raise ValueError(f"{title}, which {self.title} returned, must return the part of one device, {expected} of "
                                  f"{whole} at result{path}, split by {getattr(s, 'spec', s)}; it returned {aval}.")
         positions = {d.id: i for i, d in enumerate(self.devices)}

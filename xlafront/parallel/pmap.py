@@ -125,7 +125,7 @@ def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: Devices
             values = [x if a is None else squeeze(x, (a,)) for x, a in zip(blocks, places)]
             positional, named = join_arguments(static, in_tree, values, args, kwargs)
             results, out_tree = signatures.check_results(fun, fun(*positional, **named))
-            shown = out_tree.unflatten(range(len(results)))
+            shown = tree.numbered(out_tree)
             out_axes_flat = flat_axes(f"pmap of {name}: out_axes", out_axes, shown)
             out_specs[:], stacked = [], []
             for i, (x, a) in enumerate(zip(results, out_axes_flat)):

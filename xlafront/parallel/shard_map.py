@@ -264,7 +264,7 @@ class _Call:
         if self.check and any([aval.is_high for aval in closed.out_avals]):
             self.check = False
             return self.run(args, in_specs, out_specs)
-        shown = out_tree.unflatten(range(out_tree.num_leaves))
+        shown = tree.numbered(out_tree)
         if out_specs is None and out_tree.num_leaves:
             raise ValueError(f"shard_map of {self.name} has out_specs=None, but results: give P() for those that are the same "
                              f"on all devices.")
@@ -282,7 +282,7 @@ class _Call:
             out_specs=tuple(outs), newly_manual_axes=self.manual, check_vma=self.check)
 
     def arguments(self, in_tree) -> list[str]:
-        whole = tree.structure((tree.unflatten(in_tree, range(in_tree.num_leaves)), {}))
+        whole = tree.structure((tree.numbered(in_tree), {}))
         return signatures.argument_names(self.f, signatures.Selection(), whole)
 
     def result(self, shown, index: int) -> str:

@@ -149,7 +149,7 @@ class Planner:
     def results(self, module: hlo.Module) -> list[Buffer]:
         """The results that do not take the memory of an argument."""
         types = costs.result_types(module)
-        positions = tree.unflatten(self.lowered.out_tree, range(self.lowered.out_tree.num_leaves))
+        positions = tree.numbered(self.lowered.out_tree)
         paths = [path for path, _ in tree.leaves_with_path(positions)]
         if len(types) != len(paths):
             return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 
 import numpy as np
@@ -18,7 +17,7 @@ from xlafront.staging.library import library
 
 def _window(name: str, M, of: Callable, *rest) -> Array:
     """`of(n, last)` of the positions `n` up to the `last`; of one position it is 1."""
-    size = operator.index(int(M) if isinstance(M, float) else M)
+    size = int(M)
     if size < 0:
         raise TypeError(f"the number of points of xnp.{name} must be nonnegative, got {M}.")
     d = dtypes.default_dtype(float)

@@ -242,7 +242,7 @@ def check_results(name: str, shardings: Sequence[Any], traced) -> None:
                 sharding.check_compatible_aval(aval.shape)
                 sharding.shard_shape(aval.shape)
             except ValueError as e:
-                paths, _ = tree.flatten_with_path(traced.out_tree.unflatten(range(traced.out_tree.num_leaves)))
+                paths, _ = tree.flatten_with_path(tree.numbered(traced.out_tree))
                 raise type(e)(f"out_shardings of {name} do not fit its result{tree.keystr(paths[i][0])}: {e}") from None
 
 

@@ -54,7 +54,7 @@ def _differences(new: Signature, old: Signature, debug_info) -> list[str]:
             found.append(f"static argument {key} is {value.value!r} now, and was {before[key].value!r}")
     found += [f"different input pytree: static argument {key} is left out now" for key in before if key not in now]
     if new.in_tree != old.in_tree:
-        was, given = (t.unflatten(range(t.num_leaves)) for t in (old.in_tree, new.in_tree))
+        was, given = (tree.numbered(t) for t in (old.in_tree, new.in_tree))
         return [*found, f"different input pytree: {tree.first_difference(was, given)}"]
     for i, (a, b) in enumerate(zip(old.in_avals, new.in_avals)):
         if a is not b:

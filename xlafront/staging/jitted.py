@@ -404,7 +404,7 @@ class Jitted:
         given = self.options.in_shardings
         if given is UNSPECIFIED:
             return (given,) * in_tree.num_leaves
-        args, kwargs = tree.unflatten(in_tree, range(in_tree.num_leaves))
+        args, kwargs = tree.numbered(in_tree)
         if kwargs:
             raise ValueError(f"{self.name} has in_shardings, which belong to positions, and was called with the keyword "
                              f"argument(s) {', '.join(kwargs)}. Pass them by position.")
@@ -420,7 +420,7 @@ class Jitted:
         if given is UNSPECIFIED:
             return (given,) * out_tree.num_leaves
         return sharding_arguments.flatten_shardings(
-            "out_shardings", given, tree.unflatten(out_tree, range(out_tree.num_leaves)))
+            "out_shardings", given, tree.numbered(out_tree))
 
     # Compiling
 
@@ -501,9 +501,9 @@ class Jitted:
         given = self.options.in_shardings, self.options.out_shardings
         if not any([sharding_arguments.asks_for_layouts(g) for g in given]):
             return None
-        args, kwargs = tree.unflatten(in_tree, range(in_tree.num_leaves))
+        args, kwargs = tree.numbered(in_tree)
         found = []
-        for g, full in zip(given, (args, tree.unflatten(out_tree, range(out_tree.num_leaves)))):
+        for g, full in zip(given, (args, tree.numbered(out_tree))):
             count = tree.structure(full).num_leaves
             found.append([None] * count if g is UNSPECIFIED else sharding_arguments.flatten_layouts(g, full))
         layouts_in_use.others = True

@@ -215,9 +215,8 @@ def argument_names(fun: Callable | None, static: Selection, in_tree) -> list[str
             elif p.kind is p.VAR_POSITIONAL:
                 names += [f"{p.name}[{i}]" for i in range(given - len(names))]
     dynamic_names = [name for i, name in enumerate(names) if i not in static.at(given)]
-    paths, _ = tree.flatten_with_path(tree.unflatten(in_tree, range(in_tree.num_leaves)))
     found = []
-    for path, _ in paths:
+    for path in tree.leaf_paths(in_tree):
         where, first, *rest = path
         if where.idx == 0:
             index = first.idx

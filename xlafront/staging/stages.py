@@ -479,7 +479,7 @@ def _dispatcher_of(stage, executable) -> Callable:
 
 def _check_call(name: str, traced, in_tree, call, executable, static) -> None:
     if call.in_tree != in_tree:
-        ours = in_tree.unflatten(range(in_tree.num_leaves))
+        ours = tree.numbered(in_tree)
         theirs = call.in_tree.unflatten(call.leaves)
         remedy = " Static arguments are compiled in: leave them out." if static else ""
         raise TypeError(f"{name} was compiled for other arguments, their input pytrees do not match: "

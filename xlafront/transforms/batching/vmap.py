@@ -6,6 +6,7 @@ replaced by the one that works on the batch, as its record's `batch` rule says.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -153,8 +154,9 @@ def batch_flat(fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: S
         tracing.thread.axes = saved
         trace.end()
     if config.check_tracer_leaks.value:
-        results = None
-        tracing.check_leaks(trace, "the function given to vmap")
+        ended = weakref.ref(trace)
+        results = trace = None  # type: ignore[assignment]
+        tracing.check_leaks(ended, "the function given to vmap")
     return [x for x, _ in pairs], [d for _, d in pairs]
 
 
@@ -278,7 +280,7 @@ def _flat_out_axes(name, out_axes, out_tree) -> list:
     if out_axes is None or isinstance(out_axes, (int, np.integer)) or vmappable_types.is_spec(out_axes):
         return [out_axes] * out_tree.num_leaves
     return tree.leaves_by_prefix(f"vmap of {name}: "
-                                 "out_axes", out_axes, out_tree.unflatten(range(out_tree.num_leaves)), _is_axis)
+                                 "out_axes", out_axes, tree.numbered(out_tree), _is_axis)
 
 
 def sizes_along_axes(user: str, leaves: Sequence[Any], axes: Sequence[int | None], names: Callable[[int], str], alike: str,

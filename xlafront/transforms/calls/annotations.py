@@ -272,7 +272,7 @@ def fused(*, out_spaces: Any) -> Callable[[Callable], Callable]:
 
 
 def _spaces(user: str, spaces: Any, structure: Any) -> tuple[MemorySpace, ...]:
-    found = tree.leaves_by_prefix(user, spaces, structure.unflatten(range(structure.num_leaves)),
+    found = tree.leaves_by_prefix(user, spaces, tree.numbered(structure),
                                   lambda x: not isinstance(x, (tuple, list, dict)))
     for space in found:
         if not isinstance(space, MemorySpace):

@@ -6,6 +6,7 @@ under construction has met it, its program (`call_jaxpr`), and the rule that rep
 
 from __future__ import annotations
 
+import inspect
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -34,6 +35,8 @@ from xlafront.transforms.ad.linearize import LinearTrace
 from xlafront.transforms.ad.transpose import transpose_called
 from xlafront.transforms.batching.vmap import batch_flat
 
+_WITHOUT_POSITION = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+
 
 def positional_arguments(kind: str, fun: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
     """The arguments of a call by position, with defaults: what is given along with a function knows them by position alone."""
@@ -48,7 +51,9 @@ def positional_arguments(kind: str, fun: Callable, args: tuple, kwargs: dict[str
         except TypeError as e:
             raise TypeError(f"the arguments of the {kind} function {name}{signature} could not be resolved to positions: "
                             f"{e}.") from None
-        given = bound.kwargs  # (those that have defaults alone are none that rules would have to know)
+        # Those that have defaults alone are none that rules would have to know. (`bound.kwargs` has more: all that stand after
+        # one that is left out.)
+        given = [name for name in bound.arguments if signature.parameters[name].kind in _WITHOUT_POSITION]
         if not given:
             bound.apply_defaults()
             return bound.args

@@ -194,7 +194,7 @@ def _flat_bwd(function: custom_vjp, bwd, nondiff, in_tree, avals, residual_tree,
     title = f"custom_vjp, bwd: the backward rule {signatures.function_name(bwd)} of {function._name}"
 
     def path(index: int) -> str:
-        return function.argument_path(in_tree.unflatten(range(in_tree.num_leaves)), index)
+        return function.argument_path(tree.numbered(in_tree), index)
 
     def given(ct):
         if type(ct) is not Zero:
@@ -218,7 +218,10 @@ def _broadcast_cotangents(found: Any, in_tree, title: str) -> list[Any]:
     """The leaves of what a backward rule returned; None stands for zeros in a whole subtree."""
     if isinstance(found, list):
         found = tuple(found)
-    expected = in_tree.unflatten(range(in_tree.num_leaves))
+    leaves, treedef = tree.flatten(found, lambda x: isinstance(x, (SymbolicZero, Zero)))
+    if treedef == in_tree:
+        return leaves
+    expected = tree.numbered(in_tree)
     if not isinstance(found, tuple) or len(found) != len(expected):
         what = f"{errors.short(found)} of type {type(found).__name__}"
         if isinstance(found, tuple):

@@ -44,7 +44,7 @@ class DerivedFunction:
 
 
 def _argument_names(fun: Callable | None, in_tree) -> list[str]:
-    positional = tree.unflatten(in_tree, range(in_tree.num_leaves))
+    positional = tree.numbered(in_tree)
     return signatures.argument_names(fun, signatures.Selection(), tree.structure((positional, {})))
 
 

@@ -1,0 +1,19 @@
+"""Functions that libraries import by their private names."""
+
+import numpy as np
+import pytest
+
+import xlafront.numpy as xnp
+from xlafront.compat.programs import check_close
+
+
+def test_what_is_close():
+    check_close({"a": xnp.ones(2), "b": 1}, {"a": np.ones(2), "b": 1})
+    check_close(np.float32(1), np.float32(1 + 5e-7))
+    check_close(xnp.bfloat16(1), np.float32(1.01))
+    check_close(1.0, 1.05, atol=0.1, rtol=0.0)
+    for x, y in ((1.0, 1.1), (np.ones(2), np.ones(1)), (np.array([1]), np.array([2])), (np.float32(1), np.float32(1.001))):
+        with pytest.raises(AssertionError):
+            check_close(x, y)
+    with pytest.raises(ValueError, match="."):
+        check_close([1.0], (1.0,))
