@@ -82,7 +82,7 @@ GROUPS = (*MODULES, *OBJECTS)
 # Modules whose functions examples call by the name that users give the module.
 CALLED_BY = ("xlafront.lax", "xlafront.nn", "xlafront.numpy", "xlafront.numpy.fft", "xlafront.ops", "xlafront.random")
 # What examples may use without importing it, beside their module.
-NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "np": np, "sparse": xf.experimental.sparse}
+NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "nn": xf.nn, "np": np, "sparse": xf.experimental.sparse}
 
 
 def functions(module: str) -> list[tuple[str, object]]:
