@@ -395,3 +395,10 @@ def test_associated_legendre_functions():
         ours.lpmn_values(1, 1, xnp.ones((1, 1)), False)
     with pytest.raises(TypeError, match="int32"):
         ours.lpmn(1, 1, xnp.arange(2))
+
+
+def test_where_hyp2f1_is_infinite():
+    """At 1, of the sign that it has before."""
+    a, b, c = np.array([[1.5, 2.5, 1.0], [-1.5, 2.5, 0.5], [1.0, 1.0, -0.5], [2.0, -0.5, 1.0], [-0.5, 3.0, 1.2]]).T
+    found = ours.hyp2f1(*xnp.asarray([a, b, c], np.float32), 1.0)
+    np.testing.assert_array_equal(found, np.inf * np.sign(special.hyp2f1(a, b, c, 1 - 1e-9)))

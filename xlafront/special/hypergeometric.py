@@ -144,6 +144,10 @@ def _limit(a, b, x):
     return xnp.where(a == 0, 1, value).astype(x.dtype)
 
 
+def _sign_of_gamma(z):
+    return xnp.where((z < 0) & (xnp.floor(z) % 2 != 0), -1, 1).astype(z.dtype)
+
+
 _BORDER = 0.8  # beyond it the series is one of 1 - x
 _BORDER_OF_LARGE, _LARGE = 0.98, 15
 _FAR_LEFT = -50
@@ -165,7 +169,8 @@ def gauss(a, b, c, x):
     series = _gauss_series(a, top, c, inside)
     below_one = late & (rest > 0)
     value = xnp.where(below_one, _around_one(a, top, c, xnp.where(below_one, rest, 0.1)), series)
-    at_one = xnp.where(d > 0, _gamma_ratio((c, xnp.where(d > 0, d, 1)), (c - a, c - top)), np.inf)
+    at_one = xnp.where(d > 0, _gamma_ratio((c, xnp.where(d > 0, d, 1)), (c - a, c - top)),
+                       np.inf * _sign_of_gamma(a) * _sign_of_gamma(top) * _sign_of_gamma(c))
     value = half * xnp.where(late & (rest == 0), at_one, value) * half
     falls = _falls(terminates, a, top, c, y, x)
     value = lax.cond(xnp.any(falls), lambda: xnp.where(falls, _by_recurrence(falls, a, top, c, y, x), value), lambda: value)
