@@ -18,7 +18,7 @@ from xlafront.control.while_loop import while_loop
 from xlafront.core import tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
-from xlafront.lax.elementwise import constant_like, exp_, log_, mul, neg, sub
+from xlafront.lax.elementwise import as_type, constant_like, exp_, log_, mul, neg, sub
 from xlafront.lax.elementwise_functions import PUBLIC
 from xlafront.special.by_function import computed, in_wide_floats, of_one_type
 from xlafront.staging.library import library
@@ -284,4 +284,5 @@ def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
     >>> bool(xnp.all(lax.random_gamma_grad(1.0, xnp.array([1.0, 2.0])) > 0))
     True
     """
-    return random_gamma_grad_p.bind(*of_one_type(a, x))
+    found = random_gamma_grad_p.bind(*of_one_type(a, x))
+    return as_type(found, tracing.aval_of(found).dtype, False)
