@@ -12,6 +12,9 @@ def test_what_is_close():
     check_close(np.float32(1), np.float32(1 + 5e-7))
     check_close(xnp.bfloat16(1), np.float32(1.01))
     check_close(1.0, 1.05, atol=0.1, rtol=0.0)
+    check_close(np.float32(1), np.float32(1.01), rtol={"float32": 0.1, "float64": 0.0})
+    with pytest.raises(AssertionError):
+        check_close(np.float32(1), np.float32(1.01), rtol={np.dtype("float64"): 0.1})
     for x, y in ((1.0, 1.1), (np.ones(2), np.ones(1)), (np.array([1]), np.array([2])), (np.float32(1), np.float32(1.001))):
         with pytest.raises(AssertionError):
             check_close(x, y)

@@ -72,9 +72,9 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.dispatch": ("Equinox", {"xlafront.compat.renamed": "wait_for_tokens"}),
     "jax._src.earray": ("Flax", {"xlafront.interpreters.extended_dtypes": "EArray"}),
     "jax._src.distributed": ("Orbax", {"xlafront.compat.renamed": "global_state"}),
-    "jax._src.dtypes": ("Equinox, Flax, TensorFlow Probability", {
+    "jax._src.dtypes": ("Equinox, Flax, TensorFlow Probability, tinygp", {
         "xlafront.core.dtypes": "ExtendedDType TypePromotionError canonicalize_dtype extended finfo",
-        "xlafront.compat.renamed": "DType supports_inf",
+        "xlafront.compat.renamed": "DType supports_inf to_complex_dtype",
     }),
     "jax._src.effects": ("Equinox", {
         "xlafront.core.ir": "Effect",

@@ -54,15 +54,24 @@ def prefix_errors(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], boo
 _CLOSE = {"bfloat16": 1e-2, "float16": 1e-3, "float32": 1e-6, "complex64": 1e-6, "float64": 1e-15, "complex128": 1e-15}
 
 
-def check_close(xs: Any, ys: Any, atol: float | None = None, rtol: float | None = None, err_msg: str = "") -> None:
-    """Assert that two pytrees of arrays are equal, up to what the coarser of two dtypes can tell apart."""
+def check_close(xs: Any, ys: Any, atol: float | dict | None = None, rtol: float | dict | None = None,
+                err_msg: str = "") -> None:
+    """Assert that two pytrees of arrays are equal, up to what the coarser of two dtypes can tell apart, or to tolerances, which
+    may be given by dtype."""
     def compare(x, y):
         x, y = np.asarray(x), np.asarray(y)
         assert x.shape == y.shape, f"shapes {x.shape} and {y.shape} differ. {err_msg}"
-        least = max(_CLOSE.get(dtypes.canonicalize_dtype(z.dtype).name, 0.0) for z in (x, y))
-        wide = [z.astype(np.complex128 if dtypes.is_complex(z.dtype) else np.float64) if least else z for z in (x, y)]
-        np.testing.assert_allclose(*wide, atol=least if atol is None else atol, rtol=least if rtol is None else rtol,
-                                   err_msg=err_msg)
+        names = [dtypes.canonicalize_dtype(z.dtype).name for z in (x, y)]
+
+        def tolerance(given):
+            if given is not None and not isinstance(given, dict):
+                return given
+            table = _CLOSE | {dtypes.dtype(d).name: value for d, value in (given or {}).items()}
+            return max([table.get(name, 0.0) for name in names])
+
+        inexact = any([name in _CLOSE for name in names])
+        wide = [z.astype(np.complex128 if dtypes.is_complex(z.dtype) else np.float64) if inexact else z for z in (x, y)]
+        np.testing.assert_allclose(*wide, atol=tolerance(atol), rtol=tolerance(rtol), err_msg=err_msg)
 
     tree.map(compare, xs, ys)
 

@@ -18,7 +18,7 @@ from xlafront.staging.sharding_arguments import UNSPECIFIED
 
 __all__ = ["UNSPECIFIED", "DType", "DimSize", "PRNGKeyArray", "Shape", "TypedComplex", "TypedFloat", "TypedInt", "TypedNdArray",
            "UnspecifiedValue", "full_lower", "global_state", "physical_aval", "pytype_aval_mappings", "supports_inf",
-           "trace_state_clean", "wait_for_tokens"]
+           "to_complex_dtype", "trace_state_clean", "wait_for_tokens"]
 
 _backends = clients.started
 UnspecifiedValue = type(UNSPECIFIED)
@@ -81,6 +81,11 @@ def trace_state_clean() -> bool:
 
 
 _FINITE = ("float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz")
+
+
+def to_complex_dtype(dtype) -> np.dtype:
+    """The complex dtype for numbers of a dtype."""
+    return dtypes.to_complex(dtypes.dtype(dtype))
 
 
 def supports_inf(dtype) -> bool:
