@@ -182,3 +182,28 @@ def test_derivatives_of_such_loops(name):
     steps = np.eye(4) * 1e-6
     expected = [(by_numpy(x + h) - by_numpy(x - h)) / 2e-6 for h in steps]
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_checkpointed_steps():
+    """What a step computes again is written in the step, unless it is also where that is computed first."""
+    def of_steps(x):
+        @xf.checkpoint
+        def step(y, n):
+            y = 0.5 * (y + x[n] - x[n - 1])
+            return y, y
+
+        return (lax.scan(step, 0.0, xnp.arange(1, N))[1] ** 2).sum()
+
+    gradient = xf.jit(xf.grad(of_steps))
+    np.testing.assert_allclose(gradient(X), gradient_of_filtered(X), rtol=1e-4, atol=1e-6)
+    text = gradient.lower(X).as_text()
+    assert not sums_of_all(text) and "@recomputed" not in text
+
+    def both_at_once(x):
+        return lax.scan(lambda c, v: (c, xf.value_and_grad(xf.checkpoint(lambda v: xnp.sin(xnp.exp(v))))(v)), 0.0, x)[1]
+
+    both = xf.jit(both_at_once)
+    value, derivative = both(X)
+    np.testing.assert_allclose(value, np.sin(np.exp(X)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(derivative, np.cos(np.exp(X)) * np.exp(X), rtol=1e-4, atol=1e-5)
+    assert "@recomputed" in both.lower(X).as_text() or xf.default_backend() != "cpu"
