@@ -182,3 +182,46 @@ def test_derivatives_of_such_loops(name):
     steps = np.eye(4) * 1e-6
     expected = [(by_numpy(x + h) - by_numpy(x - h)) / 2e-6 for h in steps]
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_checkpointed_steps():
+    """What a step computes again is written in the step, unless it is also where that is computed first."""
+    def of_steps(x):
+        @xf.checkpoint
+        def step(y, n):
+            y = 0.5 * (y + x[n] - x[n - 1])
+            return y, y
+
+        return (lax.scan(step, 0.0, xnp.arange(1, N))[1] ** 2).sum()
+
+    gradient = xf.jit(xf.grad(of_steps))
+    np.testing.assert_allclose(gradient(X), gradient_of_filtered(X), rtol=1e-4, atol=1e-6)
+    text = gradient.lower(X).as_text()
+    assert not sums_of_all(text) and "@recomputed" not in text
+
+    def both_at_once(x):
+        return lax.scan(lambda c, v: (c, xf.value_and_grad(xf.checkpoint(lambda v: xnp.sin(xnp.exp(v))))(v)), 0.0, x)[1]
+
+    both = xf.jit(both_at_once)
+    value, derivative = both(X)
+    np.testing.assert_allclose(value, np.sin(np.exp(X)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(derivative, np.cos(np.exp(X)) * np.exp(X), rtol=1e-4, atol=1e-5)
+    assert "@recomputed" in both.lower(X).as_text() or xf.default_backend() != "cpu"
+
+
+@pytest.mark.parametrize("f, expected", [
+    (lambda v: xnp.diag(v, 1), [0, 1, 2]),
+    (lambda v: xnp.insert(v, xnp.array([0, 2]), v[:2]), [0, 1, 2]),
+    (lambda v: xnp.fill_diagonal(xnp.ones((3, 3)), v, inplace=False), [0, 1, 2]),
+], ids=["diag", "insert", "fill_diagonal"])
+def test_functions_that_write_each_element_once(f, expected):
+    """Who wrote an element last is not asked: no numbers of writers are scattered."""
+    def half(v):
+        out = f(v)
+        return (out * out / 2).sum()
+
+    shape = "x".join(map(str, f(xnp.arange(3.0)).shape))
+    text = xf.jit(xf.grad(half)).lower(xnp.arange(3.0)).as_text()
+    assert not re.search(rf"\}}\) : \(tensor<{shape}xi32>, tensor<[^>]*>, tensor<", text)
+    again = 2 if f(xnp.arange(3.0)).shape == (5,) else 1  # those inserted are there twice
+    np.testing.assert_allclose(xf.grad(half)(xnp.arange(3.0)), np.array(expected) * [again, again, 1])

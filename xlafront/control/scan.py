@@ -114,6 +114,7 @@ def _lower(ctx, *operands, jaxpr, length, num_consts, num_carry, reverse, unroll
 
     def advance(inner, counter, *state):
         carry, ys = list(state[:count]), list(state[count:])
+        inner.body.step = body
         for offset in range(unroll):
             carry, ys = step(inner, row_number(inner, counter, offset), carry, xs, ys)
         return [inner.op("stablehlo.add", [counter, inner.constant(np.int32(unroll))], [scalar]), *carry, *ys]

@@ -238,7 +238,7 @@ def is_zero(value: ir.Value, dtype: np.dtype) -> bool:
 class Body:
     """The operations of one block: what is defined in it and may be used again."""
 
-    __slots__ = ("module", "splats", "sparse", "tokens", "prefix", "outer", "told", "sizes")
+    __slots__ = ("module", "splats", "sparse", "tokens", "prefix", "outer", "told", "sizes", "step")
 
     def __init__(self, module: ModuleContext, tokens: dict[Effect, ir.Value] | None = None, prefix: str = "", outer: str = "",
                  told: dict[str, str] | None = None):
@@ -249,6 +249,7 @@ class Body:
         self.sparse: dict[ir.Value, list[Callable]] = {}  # values that are zero but for a few places: what adds them to another
         self.tokens = {} if tokens is None else tokens  # of each ordered effect the last; see the module's docstring
         self.sizes: sizes.Sizes | None = None  # of a module with dimension variables
+        self.step: Any = None  # the program of a loop's step whose operations these are
 
     def inside(self, scope: str) -> str:
         """The names of a scope that an operation here is in, to be followed by its own."""

@@ -92,7 +92,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
 def _on_diagonal(v, k):
     n = np.shape(v)[0] + abs(k)
     i = arange(n - abs(k)) if is_symbolic_dim(n) else np.arange(n - abs(k))
-    return zeros((n, n), tracing.aval_of(v).dtype).at[i + max(0, -k), i + max(0, k)].set(v)
+    return zeros((n, n), tracing.aval_of(v).dtype).at[i + max(0, -k), i + max(0, k)].set(v, unique_indices=True)
 
 
 @library(static="k", lists=True)

@@ -62,7 +62,7 @@ def _insert(arr, places, values, axis, whole):
     index = (slice(None),) * axis
     source = PUBLIC["maximum"](cumsum(new, dtype=np.int32) - 1, 0)
     spread = take(arr, source, axis, mode="clip") if n else zeros((*arr.shape[:axis], count, *arr.shape[axis + 1:]), arr.dtype)
-    return spread.at[(*index, targets)].set(values)
+    return spread.at[(*index, targets)].set(values, unique_indices=True)
 
 
 def insert(arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: int | None = None) -> Array:
@@ -306,7 +306,7 @@ def _fill(a, val):
     n = min(a.shape)
     i = arange(n)
     values = as_type(unwrap(val), a.dtype, False)
-    return a.at[(i,) * a.ndim].set(_resize.__wrapped__(values, (n,)) if np.ndim(values) else values)
+    return a.at[(i,) * a.ndim].set(_resize.__wrapped__(values, (n,)) if np.ndim(values) else values, unique_indices=True)
 
 
 def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True) -> Array:

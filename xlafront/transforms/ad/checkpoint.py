@@ -160,9 +160,18 @@ def _lower(ctx, *operands, jaxpr, prevent_cse, differentiated, policy):
         found = ctx.op("stablehlo.optimization_barrier", kept, [x.type for x in kept])
         barrier = iter(found if isinstance(found, list) else [found])
         operands = [next(barrier) if flag else x for x, flag in zip(operands, behind)]
-        if ctx.platform == "cpu":  # whose compiler takes barriers away before it looks for equal expressions
+        # The compiler for CPUs takes barriers away before it looks for equal expressions. A step of a loop in which nothing
+        # is computed for the first time has none; there a call would keep it from updating what the loop carries in place.
+        if ctx.platform == "cpu" and (ctx.body.step is None or _computes_first(ctx.body.step)):
             return ctx.call(jaxpr, operands, "recomputed", inlineable=False, scope="checkpoint/rematted_computation")
     return ctx.inline(jaxpr, operands, "checkpoint/rematted_computation" if differentiated else "checkpoint")
+
+
+def _computes_first(jaxpr: Jaxpr) -> bool:
+    """Whether a program makes a checkpointed call that is not the second one."""
+    return jaxpr.memoised("computes first", lambda: any([
+        eqn.primitive is remat_p and not eqn.params["differentiated"] or any(map(_computes_first, subprograms(eqn.params)))
+        for eqn in jaxpr.eqns]))
 
 
 class _Plan:
