@@ -14,7 +14,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import is_symbolic
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
-from xlafront.core.sharding_types import of_all, of_first
+from xlafront.core.sharding_types import has_open_sums, of_all, of_first
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import keys, sharding_rules
@@ -58,6 +58,7 @@ from xlafront.lax.shapes import (
     zeros_of,
 )
 from xlafront.lax.slicing import concatenate_p
+from xlafront.runtime.specs import PartitionSpec
 from xlafront.staging.library import library
 
 
@@ -199,6 +200,11 @@ def _filled(x, indices, *, dimension_numbers, slice_sizes, unique_indices, indic
         return _filled_keys(mask, result, fill)
     if tracing.aval_of(x).weak_type:
         fill = constant_like(x, fill)
+    if has_open_sums(tracing.aval_of(result)):
+        from xlafront.lax.device_put import reshard_p  # start-up: who takes elements moves no arrays
+        sums = tracing.aval_of(result).explicit_sharding
+        fill = reshard_p.bind(constant_like(x, fill), dst_sharding=sums.update(spec=PartitionSpec(
+            unreduced=sums.spec.unreduced)))
     return where(mask, result, fill)
 
 
