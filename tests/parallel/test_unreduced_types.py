@@ -403,7 +403,7 @@ def test_one_sum_for_all_microbatches():
     (lambda u: lax.scan(lambda c, i: (c + i * u, None), xnp.zeros_like(u), xnp.arange(3.0))[0], lambda a: 3 * a),
     (lambda u: lax.map(lambda row: row[::-1], u, batch_size=3), lambda a: a[:, ::-1]),
     (lambda u: xnp.tile(u, (2, 1)), lambda a: np.tile(a, (2, 1))),
-    (lambda u: u.at[np.array([1, 99])].get(mode="fill", fill_value=5), lambda a: np.stack([a[1], np.full(8, 5)])),
+    (lambda u: u.at[np.array([1, 99])].get(mode="fill", fill_value=0), lambda a: np.stack([a[1], np.zeros(8)])),
     (lambda u: lax.select_n(np.arange(64).reshape(8, 8) % 3, u, 2 * u, 3 * u),
      lambda a: a * (1 + np.arange(64).reshape(8, 8) % 3)),
 ], ids=["loop", "while", "rows", "constants", "map", "tile", "fill", "select"])
@@ -426,6 +426,11 @@ def test_gradients_of_reduced_weights_beside_axes_that_types_do_not_have():
         np.testing.assert_allclose(whole(summands), 2 * A.T @ (A @ W), rtol=1e-5)
         assert xf.typeof(xf.jit(lambda w: xf.reshard(w, P()))(w)).sharding.spec.reduced == frozenset()
         assert xf.typeof(xf.jit(lambda w: 2 * w)(w)).sharding.spec.reduced == {"x"}
+
+
+def test_summands_are_filled_with_zeros_alone():
+    with pytest.raises(ShardingTypeError, match="fill value 5"):
+        xf.jit(lambda a: product(a).at[np.array([1, 99])].get(mode="fill", fill_value=5))(put(A, None, "y"))
 
 
 def test_summands_within_partly_manual_parts_are_refused():

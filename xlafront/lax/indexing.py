@@ -198,13 +198,17 @@ def _filled(x, indices, *, dimension_numbers, slice_sizes, unique_indices, indic
     fill = fill_for(tracing.aval_of(x).dtype, fill_value)
     if isinstance(fill, tracing.Tracer):  # a key is no scalar that spreads by itself
         return _filled_keys(mask, result, fill)
-    if tracing.aval_of(x).weak_type:
+    summands = has_open_sums(tracing.aval_of(result))
+    if summands and np.any(fill + fill != fill) and not np.any(np.isnan(fill)):  # each device would add its own
+        raise errors.ShardingTypeError(
+            f"gather of {tracing.aval_of(x)} with the fill value {fill}: of summands only 0, NaN and infinities can be filled "
+            f"in. Make the sum first, with reshard(x, P(...)).")
+    if summands or tracing.aval_of(x).weak_type:
         fill = constant_like(x, fill)
-    if has_open_sums(tracing.aval_of(result)):
+    if summands:
         from xlafront.lax.device_put import reshard_p  # start-up: who takes elements moves no arrays
         sums = tracing.aval_of(result).explicit_sharding
-        fill = reshard_p.bind(constant_like(x, fill), dst_sharding=sums.update(spec=PartitionSpec(
-            unreduced=sums.spec.unreduced)))
+        fill = reshard_p.bind(fill, dst_sharding=sums.update(spec=PartitionSpec(unreduced=sums.spec.unreduced)))
     return where(mask, result, fill)
 
 
