@@ -394,3 +394,51 @@ def test_one_sum_for_all_microbatches():
     np.testing.assert_allclose(total(w, batches), expected, rtol=1e-4, atol=1e-4)
     compiled = total.lower(w, batches).compile().as_text()
     assert compiled.count(" all-reduce(") + compiled.count(" all-reduce-start(") == 1
+
+
+@pytest.mark.parametrize("f, expected", [
+    (lambda u: lax.fori_loop(0, 3, lambda i, c: 2 * c + u, u), lambda a: 15 * a),
+    (lambda u: lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1] + u[::-1]), (0, u))[1], lambda a: a + 2 * a[::-1]),
+    (lambda u: lax.scan(lambda c, row: (c + row, 2 * c), u[0], u)[1], lambda a: 2 * (np.cumsum(a, 0) - a + a[0])),
+    (lambda u: lax.scan(lambda c, i: (c + i * u, None), xnp.zeros_like(u), xnp.arange(3.0))[0], lambda a: 3 * a),
+    (lambda u: lax.map(lambda row: row[::-1], u, batch_size=3), lambda a: a[:, ::-1]),
+    (lambda u: xnp.tile(u, (2, 1)), lambda a: np.tile(a, (2, 1))),
+    (lambda u: u.at[np.array([1, 99])].get(mode="fill", fill_value=0), lambda a: np.stack([a[1], np.zeros(8)])),
+    (lambda u: lax.select_n(np.arange(64).reshape(8, 8) % 3, u, 2 * u, 3 * u),
+     lambda a: a * (1 + np.arange(64).reshape(8, 8) % 3)),
+], ids=["loop", "while", "rows", "constants", "map", "tile", "fill", "select"])
+@pytest.mark.parametrize("x", ["Explicit", "Auto"])
+def test_operations_of_several_steps_keep_summands(f, expected, x):
+    """What is linear in summands makes summands, whatever stands between them in the compiled program."""
+    mesh = xf.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType[x], AxisType.Explicit))
+    with xf.set_mesh(mesh):
+        found = xf.jit(lambda a: f(product(a)))(xf.device_put(A, P(None, "y")))
+        assert xf.typeof(found).sharding.spec.unreduced == {"y"}
+        np.testing.assert_allclose(whole(found), expected(AAT), rtol=1e-5)
+
+
+def test_gradients_of_reduced_weights_beside_axes_that_types_do_not_have():
+    mesh = xf.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit, AxisType.Auto))
+    with xf.set_mesh(mesh):
+        w, a = xf.device_put(W, P(reduced={"x"})), xf.device_put(A, P("x", None))
+        summands = xf.jit(xf.grad(lambda w: ((a @ w) ** 2).sum()))(w)
+        assert xf.typeof(summands).sharding.spec.unreduced == {"x"}
+        np.testing.assert_allclose(whole(summands), 2 * A.T @ (A @ W), rtol=1e-5)
+        assert xf.typeof(xf.jit(lambda w: xf.reshard(w, P()))(w)).sharding.spec.reduced == frozenset()
+        assert xf.typeof(xf.jit(lambda w: 2 * w)(w)).sharding.spec.reduced == {"x"}
+
+
+def test_summands_are_filled_with_zeros_alone():
+    with pytest.raises(ShardingTypeError, match="fill value 5"):
+        xf.jit(lambda a: product(a).at[np.array([1, 99])].get(mode="fill", fill_value=5))(put(A, None, "y"))
+
+
+def test_summands_within_partly_manual_parts_are_refused():
+    """XLA ends the process where it finds them."""
+    def inside(a):
+        return xf.reshard(product(a), P())
+
+    with pytest.raises(NotImplementedError, match="unreduced over \"y\""):
+        xf.jit(lambda a: xf.shard_map(inside, in_specs=P("x"), out_specs=P("x"), axis_names={"x"})(a))(put(A, "x", "y"))
+    with pytest.raises(ValueError, match="reduced over 'y'"):
+        xf.shard_map(lambda w: w, in_specs=P(), out_specs=P(), axis_names={"x"})(put(W, reduced={"y"}))

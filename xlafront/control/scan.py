@@ -87,15 +87,16 @@ def _lower(ctx, *operands, jaxpr, length, num_consts, num_carry, reverse, unroll
 
     def step(inner, index, carry, xs, ys):
         """One application of the body at a row; `index` is a traced row number or an integer."""
-        rows = [_read_row(inner, x, whole, aval, index) for x, whole, aval in zip(xs, of_xs, body_xs)]
-        results = inner.inline(jaxpr, [*consts, *carry, *rows])
+        passed = [inner.typed(x, aval) for x, aval in zip([*consts, *carry], body.in_avals)]
+        rows = [_read_row(inner, inner.typed(x, whole), whole, aval, index) for x, whole, aval in zip(xs, of_xs, body_xs)]
+        results = inner.inline(jaxpr, [*passed, *rows])
         ys = [_write_row(inner, y, row, whole, aval, index)
               for y, row, whole, aval in zip(ys, results[num_carry:], of_ys, avals)]
         return results[:num_carry], ys
 
     body_xs = body.in_avals[num_consts + num_carry:]
     of_xs, of_ys = ctx.avals_in[num_consts + num_carry:], ctx.avals_out[num_carry:]
-    ys = [_typed(ctx, ctx.constant(0, (length, *physical(a).shape), physical(a).dtype), whole)
+    ys = [ctx.typed(ctx.constant(0, (length, *physical(a).shape), physical(a).dtype), whole)
           for a, whole in zip(avals, of_ys)]
     if steps == 1 and length * len(body.eqns) <= 4096:  # no loop at all
         for k in range(length):
@@ -113,7 +114,7 @@ def _lower(ctx, *operands, jaxpr, length, num_consts, num_carry, reverse, unroll
         return inner.compare("LT", "SIGNED", counter, inner.size(steps * unroll), ())
 
     def advance(inner, counter, *state):
-        carry, ys = list(state[:count]), list(state[count:])
+        carry, ys = list(state[:count]), [inner.typed(y, whole) for y, whole in zip(state[count:], of_ys)]
         inner.body.step = body
         for offset in range(unroll):
             carry, ys = step(inner, row_number(inner, counter, offset), carry, xs, ys)
@@ -134,12 +135,6 @@ def _starts(ctx, index, rank: int):
     return [first, *[zero] * (rank - 1)]
 
 
-def _typed(ctx, value, aval):
-    """A value spread over devices as a type says. (Sums that it leaves open would be made in each step where it did not.)"""
-    module = ctx.module_context
-    return value if module.constrain is None else module.sharding_context.constrain_constant(value, aval)
-
-
 def _read_row(ctx, x, whole, aval, index):
     shape, dtype = physical(aval).shape, physical(aval).dtype
     row = ((1, *shape), dtype)
@@ -147,14 +142,14 @@ def _read_row(ctx, x, whole, aval, index):
         part = ctx.slice(x, [index, *[0] * len(shape)], [index + 1, *shape], result=row)
     else:
         part = ctx.dynamic_slice(x, _starts(ctx, index, 1 + len(shape)), row)
-    return _typed(ctx, ctx.reshape(_typed(ctx, part, whole), shape, dtype), aval)
+    return ctx.typed(ctx.reshape(ctx.typed(part, whole), shape, dtype), aval)
 
 
 def _write_row(ctx, y, row, whole, aval, index):
     shape, dtype = physical(aval).shape, physical(aval).dtype
-    part = _typed(ctx, ctx.reshape(row, (1, *shape), dtype), whole)
+    part = ctx.typed(ctx.reshape(row, (1, *shape), dtype), whole)
     written = ctx.dynamic_update_slice(y, part, _starts(ctx, index, 1 + len(shape)), (physical(whole).shape, dtype))
-    return _typed(ctx, written, whole)
+    return ctx.typed(written, whole)
 
 
 # Differentiation

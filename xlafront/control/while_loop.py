@@ -59,11 +59,14 @@ def _lower(ctx, *operands, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
     cond_consts, body_consts, carry = in_three(operands, cond_nconsts, body_nconsts)
     effects = lowering.module.ordered_effects(cond_jaxpr, body_jaxpr)
 
+    def typed(inner, program, values):
+        return [inner.typed(x, aval) for x, aval in zip(values, program.in_avals)]
+
     def condition(inner, *state):
-        return inner.inline(cond_jaxpr, [*cond_consts, *state])[0]
+        return inner.inline(cond_jaxpr, typed(inner, cond_jaxpr, [*cond_consts, *state]))[0]
 
     def advance(inner, *state):
-        return inner.inline(body_jaxpr, [*body_consts, *state])
+        return inner.inline(body_jaxpr, typed(inner, body_jaxpr, [*body_consts, *state]))
 
     if not lowering.module.ordered_effects(cond_jaxpr):
         return ctx.loop(carry, condition, advance, effects)

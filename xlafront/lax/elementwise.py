@@ -581,7 +581,7 @@ def _select_lower(ctx, which, *cases):
         middle = (low + high) // 2
         limit = ctx.constant(np.asarray(middle, aval.dtype), shape)
         below = ctx.compare("LT", _comparison_kind(aval.dtype), which, limit, shape)
-        return ctx.op("stablehlo.select", [below, pick(low, middle), pick(middle, high)])
+        return ctx.typed(ctx.op("stablehlo.select", [below, pick(low, middle), pick(middle, high)]), ctx.aval_out)
 
     return pick(0, len(cases))
 

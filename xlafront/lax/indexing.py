@@ -14,7 +14,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import is_symbolic
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
-from xlafront.core.sharding_types import of_all, of_first
+from xlafront.core.sharding_types import has_open_sums, of_all, of_first
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import keys, sharding_rules
@@ -58,6 +58,7 @@ from xlafront.lax.shapes import (
     zeros_of,
 )
 from xlafront.lax.slicing import concatenate_p
+from xlafront.runtime.specs import PartitionSpec
 from xlafront.staging.library import library
 
 
@@ -197,8 +198,17 @@ def _filled(x, indices, *, dimension_numbers, slice_sizes, unique_indices, indic
     fill = fill_for(tracing.aval_of(x).dtype, fill_value)
     if isinstance(fill, tracing.Tracer):  # a key is no scalar that spreads by itself
         return _filled_keys(mask, result, fill)
-    if tracing.aval_of(x).weak_type:
+    summands = has_open_sums(tracing.aval_of(result))
+    if summands and np.any(fill + fill != fill) and not np.any(np.isnan(fill)):  # each device would add its own
+        raise errors.ShardingTypeError(
+            f"gather of {tracing.aval_of(x)} with the fill value {fill}: of summands only 0, NaN and infinities can be filled "
+            f"in. Make the sum first, with reshard(x, P(...)).")
+    if summands or tracing.aval_of(x).weak_type:
         fill = constant_like(x, fill)
+    if summands:
+        from xlafront.lax.device_put import reshard_p  # start-up: who takes elements moves no arrays
+        sums = tracing.aval_of(result).explicit_sharding
+        fill = reshard_p.bind(fill, dst_sharding=sums.update(spec=PartitionSpec(unreduced=sums.spec.unreduced)))
     return where(mask, result, fill)
 
 

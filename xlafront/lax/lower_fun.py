@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from xlafront.core import tracing
 from xlafront.core.memo import Memo
+from xlafront.core.sharding_types import has_open_sums
 from xlafront.runtime import config
 
 _traced = Memo(4096)
@@ -20,8 +21,10 @@ def lower_fun(function: Callable, multiple_results: bool = False, called: str | 
     def rule(ctx, *operands, **params):
         # No mesh axis is in scope here, modules know nothing of what varies along one, and how results are split the operation
         # itself says.
-        in_avals = tuple([a.update(vma=frozenset(), sharding=None) if a.vma or a.explicit_sharding is not None else a
-                          for a in ctx.avals_in])
+        # Sums that are still to be made stay so through all of the function's operations: these have types as outside.
+        summands = any([a.explicit_sharding is not None and has_open_sums(a) for a in ctx.avals_in])
+        in_avals = tuple([a.update(vma=frozenset(), sharding=a.explicit_sharding if summands else None)
+                          if a.vma or a.explicit_sharding is not None else a for a in ctx.avals_in])
         key = (function, in_avals, tuple(params.items()), config.trace_context_key())
         closed = _traced.get(key)
         if closed is None:

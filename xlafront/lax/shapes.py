@@ -291,8 +291,14 @@ def _laid_out(reps, shape) -> list[int]:
 
 
 def _tile_lower(ctx, x, *, reps):
-    shape = ctx.avals_in[0].shape
-    return ctx.reshape(ctx.broadcast_in_dim(x, range(1, 2 * len(shape), 2), typed(ctx.aval_out, _laid_out(reps, shape))))
+    [aval] = ctx.avals_in
+    laid_out = typed(ctx.aval_out, _laid_out(reps, aval.shape))
+    spread = ctx.broadcast_in_dim(x, range(1, 2 * aval.ndim, 2), laid_out)
+    if aval.explicit_sharding is not None:
+        split = aval.explicit_sharding
+        entries = [e for p in split.spec.padded(aval.ndim) for e in (None, p)]
+        spread = ctx.typed(spread, laid_out.update(sharding=split.update(spec=split.spec.update(partitions=entries))))
+    return ctx.reshape(spread)
 
 
 def _tile_transpose(ct, aval, *, reps):

@@ -645,6 +645,14 @@ class RuleContext:
             create("func.return", operands=list(build(inner, *block.arguments)), loc=self.loc)
         return symbol
 
+    def typed(self, value: ir.Value, aval) -> ir.Value:
+        """A value spread over devices as a type says: one between two operations of a rule, or that a region is given.
+
+        The compiler would make the sums that its type leaves open, and more than once.
+        """
+        module = self.module_context
+        return value if module.constrain is None else module.sharding_context.constrain_constant(value, aval)
+
     def inline(self, closed, operands: Sequence[ir.Value], scope: str | None = None) -> list[ir.Value]:
         """Write a program's operations here; `scope` names them."""
         values = [constant(c, dtype=v.aval.dtype) for v, c in zip(closed.jaxpr.constvars, closed.consts)]

@@ -349,6 +349,13 @@ class _Call:
                 f"shard_map of {self.name}: {which} has {spec} for {who} of type {aval}: what one says is "
                 f"unreduced or reduced, the other must say too. Write {spec.update(unreduced=found[0], reduced=found[1])}, or "
                 f"bring the value to it: with reshard outside of the shard_map, with pcast or psum inside.")
+        beyond = frozenset() if not (own.unreduced or own.reduced) else (
+            (own.unreduced | own.reduced) & aval.explicit_sharding.mesh.explicit - self.manual)
+        if beyond:
+            axes = ", ".join(map(repr, sorted(beyond)))
+            raise ValueError(f"shard_map of {self.name}: {who} has the type {aval}, unreduced or reduced over {axes}, which "
+                             f"the shard_map leaves to types: XLA makes no sums of summands within it. Add {axes} to "
+                             f"axis_names, or reshard the value before, to P(...) without them.")
 
     def check_result(self, spec, aval, who: _Later) -> None:
         if aval.is_high:

@@ -92,7 +92,8 @@ class ProgramShardings:
 
     def explicit_result(self, aval):
         """The sharding of a result whose type says it, else unspecified."""
-        if aval.explicit_sharding is not None and aval.explicit_sharding.mesh.are_all_axes_explicit:
+        if aval.explicit_sharding is not None and (
+                aval.explicit_sharding.mesh.are_all_axes_explicit or aval.explicit_sharding.spec.unreduced):
             return NamedSharding(self.concrete(aval.explicit_sharding.mesh), aval.explicit_sharding.spec)
         mesh = self.assignment.mesh
         if aval.explicit_sharding is None and mesh is not None and mesh.are_all_axes_explicit and isinstance(aval,
@@ -128,14 +129,21 @@ class ProgramShardings:
         symbol = self.mesh_symbol(sharding.mesh)
         check_spec(sharding.mesh, sharding.spec, ndim)
         dims = []
-        # Along axes that types do not have the compiler may split values of such a type further.
-        more = ["?"] if isinstance(sharding.mesh, AbstractMesh) and not sharding.mesh.are_all_axes_explicit else []
+        # Along axes that types do not have the compiler may split values of such a type further, but for summands: it would
+        # take them for sums.
+        free = isinstance(sharding.mesh, AbstractMesh) and not sharding.mesh.are_all_axes_explicit
+        more = ["?"] if free and not sharding.spec.unreduced else []
         for p in sharding.spec.padded(ndim)[:ndim]:
             if p is PartitionSpec.UNCONSTRAINED:
                 dims.append("{?}")
             else:
                 dims.append("{" + ", ".join([f'"{axis}"' for axis in axes_of(p)] + more) + "}")
         sums = [f'"{axis}"' for axis in sharding.mesh.explicit_axes if axis in sharding.spec.unreduced]
+        if sums and sharding.mesh.manual_axes:  # XLA would end the process
+            raise NotImplementedError(
+                f"a value in a shard_map over {', '.join(map(repr, sharding.mesh.manual_axes))} is unreduced over "
+                f"{', '.join(sums)}, which that shard_map leaves to types: XLA knows no sums that are still to be made within "
+                f"one. Ask for the sum at once (out_sharding without unreduced) or add the axes to the shard_map's axis_names.")
         unreduced = f", unreduced={{{', '.join(sums)}}}" if sums else ""
         return lowering.mlir.attribute(f"#sdy.sharding<@{symbol}, [{', '.join(dims)}]{unreduced}>")
 
@@ -198,7 +206,7 @@ class ProgramShardings:
 
     def results(self, executable, out_avals) -> list:
         """The sharding of each result."""
-        found = self._result_shardings(executable, out_avals)
+        found = [_with_sums(s, aval) for s, aval in zip(self._result_shardings(executable, out_avals), out_avals)]
         return [s if kind in (None, s.memory_kind) else s.with_memory_kind(kind) for s, kind in zip(found, self.memories)]
 
     def _result_shardings(self, executable, out_avals) -> list:
@@ -247,6 +255,14 @@ class ProgramShardings:
             if (isinstance(sharding, NamedSharding) and sharding.mesh == mesh and not open_sums(sharding)
                     and in_device_memory(sharding)):
                 yield aval, sharding
+
+
+def _with_sums(sharding, aval):
+    """The sharding of a result, with the axes over which its type is reduced; its compiled form does not know of them."""
+    if not isinstance(sharding, NamedSharding) or not sharding.mesh.explicit:
+        return sharding
+    reduced = frozenset() if aval.explicit_sharding is None else aval.explicit_sharding.spec.reduced
+    return sharding if sharding.spec.reduced == reduced else sharding.update(spec=sharding.spec.update(reduced=reduced))
 
 
 def evenly(sharding, aval):
