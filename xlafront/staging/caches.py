@@ -44,7 +44,6 @@ class TracedCall:
         self._on_arrays: TracedCall | None = None
         self.executables: dict[tuple, Executable] = {}  # by devices, shardings and donated arguments
 
-
     @property
     def on_arrays(self) -> TracedCall:
         """What is run: a program without values inside that consist of others."""

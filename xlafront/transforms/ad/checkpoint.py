@@ -201,7 +201,6 @@ class _Plan:
         self.linear, used = dce_closed(program, [True] * len(program.out_avals), keep)
         self.read = used[len(saved_avals):len(saved_avals) + len(inputs)]
 
-
     def log(self, program: ClosedJaxpr) -> None:
         """Say what is kept: values that the policy saves, and arguments that are read again."""
         first = self.first.jaxpr
