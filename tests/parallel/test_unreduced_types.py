@@ -442,3 +442,19 @@ def test_summands_within_partly_manual_parts_are_refused():
         xf.jit(lambda a: xf.shard_map(inside, in_specs=P("x"), out_specs=P("x"), axis_names={"x"})(a))(put(A, "x", "y"))
     with pytest.raises(ValueError, match="reduced over 'y'"):
         xf.shard_map(lambda w: w, in_specs=P(), out_specs=P(), axis_names={"x"})(put(W, reduced={"y"}))
+
+
+@pytest.mark.parametrize("f", [
+    lambda u: xnp.broadcast_to(u[:, 2:3], (8, 5)),
+    lambda u: u[:, :1] + u - u[1:2],
+    lambda u: u - u.sum(1, keepdims=True) + u.sum(),
+    lambda u: xnp.cumsum(u),
+    lambda u: lax.cumsum(xnp.concatenate([u.reshape(64)] * 17), reverse=True),
+    lambda u: lax.scan(lambda c, _: (c + u[:, :1], c[0]), u, None, length=3),
+], ids=["broadcast", "added", "centred", "flat", "blocks", "loop"])
+def test_summands_are_spread_as_summands(f):
+    """XLA makes sums where dimensions of size 1 go, and between operations whose results it is not told the types of."""
+    found = xf.jit(f)(product(put(A, "x", "y")))
+    for x, expected in zip(xf.tree.leaves(found), xf.tree.leaves(f(xnp.asarray(AAT)))):
+        assert xf.typeof(x).sharding.spec.unreduced == {"y"}
+        np.testing.assert_allclose(whole(x), expected, rtol=1e-5, atol=1e-2)

@@ -148,7 +148,7 @@ def _on_cpu(primitive: Primitive, operation: Primitive, identity: Callable, unro
         if known(n, 0) > _ONE_LOOP:
             return by_blocks(ctx, x, axis=axis, reverse=reverse)
         scalar = ShapedArray((), np.dtype(np.int32))
-        avals = [ShapedArray(aval.shape, aval.dtype), scalar]
+        avals = [aval, scalar]
 
         def body(inner, x, count):
             one = inner.constant(np.int32(1))

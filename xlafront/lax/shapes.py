@@ -97,7 +97,7 @@ def _broadcast_abstract(x, *, shape, broadcast_dimensions, sharding):
 
 
 def _broadcast_lower(ctx, x, *, shape, broadcast_dimensions, sharding):
-    return ctx.broadcast_in_dim(x, broadcast_dimensions)
+    return ctx.broadcast_in_dim(*ctx.module_context.without_stretched(x, ctx.avals_in[0], broadcast_dimensions, shape))
 
 
 def _broadcast_transpose(ct, aval, *, shape, broadcast_dimensions, sharding):
