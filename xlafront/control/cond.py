@@ -59,7 +59,7 @@ from xlafront.transforms.calls.programs import (
 
 
 def _lower(ctx, index, *operands, branches, **_):
-    known = lowering.module.constant_value(index)
+    known = lowering.mlir.constant_value(index)
     if known is not None:  # the platform: what is for others may not be possible on this one
         return ctx.inline(branches[min(max(int(known), 0), len(branches) - 1)], operands)
     types = [lowering.mlir.type_of(a) for a in branches[0].out_avals]

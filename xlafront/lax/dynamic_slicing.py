@@ -145,7 +145,7 @@ def _update_abstract(x, update, *starts):
 def _update_lower(ctx, x, update, *starts):
     starts, (whole, part, *_) = _same_index_type(ctx, starts, 2), ctx.avals_in
     result = ctx.dynamic_update_slice(x, update, starts)
-    if whole.plain and ctx.body.sizes is None and lowering.module.is_zero(x, whole.dtype):
+    if whole.plain and ctx.body.sizes is None and lowering.mlir.is_zero(x, whole.dtype):
         def add_to(total):
             held = ctx.dynamic_slice(total, starts, part)
             return ctx.dynamic_update_slice(total, ctx.op("stablehlo.add", [held, update], [part]), starts)

@@ -345,7 +345,7 @@ def _scatter_lowering(operation):
 
         result = into(x)
         whole = ctx.aval_out
-        if operation == "stablehlo.add" and whole.plain and ctx.body.sizes is None and lowering.module.is_zero(x, whole.dtype):
+        if operation == "stablehlo.add" and whole.plain and ctx.body.sizes is None and lowering.mlir.is_zero(x, whole.dtype):
             ctx.body.sparse[result] = [into]
         return result
 

@@ -17,7 +17,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.dimensions import is_symbolic, is_symbolic_dim
 from xlafront.core.primitive import Primitive
-from xlafront.core.sharding_types import Sums, of_first
+from xlafront.core.sharding_types import Sums, has_open_sums, of_first
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
@@ -97,7 +97,10 @@ def _broadcast_abstract(x, *, shape, broadcast_dimensions, sharding):
 
 
 def _broadcast_lower(ctx, x, *, shape, broadcast_dimensions, sharding):
-    return ctx.broadcast_in_dim(*ctx.module_context.without_stretched(x, ctx.avals_in[0], broadcast_dimensions, shape))
+    [aval], module = ctx.avals_in, ctx.module_context
+    if module.constrain is not None and has_open_sums(aval):
+        return module.sharding_context.broadcast_summands(x, aval, broadcast_dimensions, shape)
+    return ctx.broadcast_in_dim(x, broadcast_dimensions)
 
 
 def _broadcast_transpose(ct, aval, *, shape, broadcast_dimensions, sharding):

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from xlafront.lowering import mlir
-from xlafront.lowering.mlir import create, ir
-from xlafront.lowering.module import GLOBAL_CONSTANT, MOST_CALLS, ModuleContext, constant_value
+from xlafront.lowering.mlir import constant_value, create, ir
+from xlafront.lowering.module import GLOBAL_CONSTANT, MOST_CALLS, ModuleContext
 from xlafront.runtime import kernel_libraries
 
 _SYMBOL = re.compile(r'@(?:"([^"]*)"|([\w$.\-]+))')

@@ -227,6 +227,25 @@ def dense(value: np.ndarray, shape: tuple[int, ...] | None = None) -> ir.Attribu
     return ir.DenseElementsAttr.get(buffer, type=kind)  # type: ignore[call-overload]
 
 
+def constant_value(value: ir.Value):
+    """The value of a scalar that is a constant of the module, None where it is computed."""
+    owner = value.owner  # (a block where it is an argument of one)
+    if getattr(owner, "name", None) != "stablehlo.constant":
+        return None
+    return np.asarray(ir.DenseElementsAttr(owner.attributes["value"])).reshape(-1)[0]
+
+
+def is_zero(value: ir.Value, dtype: np.dtype) -> bool:
+    """Whether a value of this dtype is known as a constant of the module, zero everywhere."""
+    owner = value.owner
+    while getattr(owner, "name", None) == "stablehlo.broadcast_in_dim":
+        owner = owner.operands[0].owner
+    if getattr(owner, "name", None) != "stablehlo.constant" or dtype.kind == "c":  # whose elements the bindings do not show
+        return False
+    shape = tuple(ir.RankedTensorType(owner.result.type).shape)
+    return owner.attributes["value"] == dense(np.zeros((), dtype), shape)
+
+
 def line_of(code, lasti: int) -> int:
     return _jax.Traceback.code_addr2line(code, lasti)
 

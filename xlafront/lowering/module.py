@@ -31,8 +31,6 @@ from xlafront.core.refs import AbstractRef
 from xlafront.core.sharding_types import has_open_sums
 from xlafront.lowering import mlir, sizes
 from xlafront.lowering.mlir import create, ir, tensor_type, type_of
-from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.specs import PartitionSpec
 
 GLOBAL_CONSTANT = "jax.global_constant"  # marks arguments of `main` that are the same for all calls of a compiled program
 INLINE_CONSTANT_BYTES = 256  # larger constants become arguments of the program, not text in it
@@ -109,22 +107,6 @@ class ModuleContext:
             unique = f"{name}_{n}"
         self.names.add(unique)
         return unique
-
-    def without_stretched(self, value: ir.Value, aval, places: Sequence[int], shape: tuple[int, ...]
-                          ) -> tuple[ir.Value, Sequence[int]]:
-        """A value that is spread over a shape, in which its dimensions are at `places`, and these: of a sum that is still to be
-        made without the dimensions of size 1 that become longer. XLA takes them away itself, and would make the sum there."""
-        if self.constrain is None or not has_open_sums(aval):
-            return value, places
-        kept = [i for i, d in enumerate(places) if aval.shape[i] == shape[d]]
-        if len(kept) == len(places):
-            return value, places
-        split = aval.explicit_sharding
-        entries = [*split.spec.partitions, *[None] * aval.ndim]
-        spec = PartitionSpec(*[entries[i] for i in kept], unreduced=split.spec.unreduced, reduced=split.spec.reduced)
-        fewer = aval.update(shape=tuple([aval.shape[i] for i in kept]), sharding=NamedSharding(split.mesh, spec))
-        x = create("stablehlo.reshape", results=[type_of(fewer)], operands=[value], loc=mlir.unknown_location).result
-        return self.sharding_context.constrain_constant(x, fewer), [places[i] for i in kept]
 
     def turn_to(self, platform: str) -> None:
         """What is written from here on is for this platform."""
@@ -235,25 +217,6 @@ def constant(value, shape=None, dtype=None) -> ir.Value:
                   loc=mlir.unknown_location).result
 
 
-def constant_value(value: ir.Value):
-    """The value of a scalar that is a constant of the module, None where it is computed."""
-    owner = value.owner  # (a block where it is an argument of one)
-    if getattr(owner, "name", None) != "stablehlo.constant":
-        return None
-    return np.asarray(ir.DenseElementsAttr(owner.attributes["value"])).reshape(-1)[0]
-
-
-def is_zero(value: ir.Value, dtype: np.dtype) -> bool:
-    """Whether a value of this dtype is known as a constant of the module, zero everywhere."""
-    owner = value.owner
-    while getattr(owner, "name", None) == "stablehlo.broadcast_in_dim":
-        owner = owner.operands[0].owner
-    if getattr(owner, "name", None) != "stablehlo.constant" or dtype.kind == "c":  # whose elements the bindings do not show
-        return False
-    shape = tuple(ir.RankedTensorType(owner.result.type).shape)
-    return owner.attributes["value"] == mlir.dense(np.zeros((), dtype), shape)
-
-
 class Body:
     """The operations of one block: what is defined in it and may be used again."""
 
@@ -300,13 +263,10 @@ class Body:
             if self.sizes is not None and is_symbolic(shape):
                 found = self.sizes.broadcast(value, (*shape, *element), dims, tensor_type(shape, dtype))
             else:
-                x, kept = self.module.without_stretched(value, aval, own, shape)
-                found = create("stablehlo.broadcast_in_dim", results=[tensor_type(shape, dtype)], operands=[x],
-                               attributes={"broadcast_dimensions": mlir.i64s((*kept, *dims[len(own):]))},
-                               loc=mlir.unknown_location).result
-                if self.module.constrain is not None and has_open_sums(aval):
-                    whole = aval.update(shape=shape, sharding=aval.explicit_sharding)
-                    found = self.module.sharding_context.constrain_constant(found, whole)
+                summands = self.module.constrain is not None and has_open_sums(aval)
+                found = self.module.sharding_context.broadcast_summands(value, aval, own, shape) if summands else create(
+                    "stablehlo.broadcast_in_dim", results=[tensor_type(shape, dtype)], operands=[value],
+                    attributes={"broadcast_dimensions": mlir.i64s(dims)}, loc=mlir.unknown_location).result
             self.splats[key] = found
         return found
 

@@ -168,6 +168,27 @@ class ProgramShardings:
         sharding = aval.explicit_sharding
         return value if sharding is None or not sharding.mesh.explicit else self._constrained(value, aval, sharding)
 
+    def broadcast_summands(self, value, aval, places: Sequence[int], shape: Sequence[int]):
+        """A value of which the sum is still to be made, spread over a shape in which its dimensions are at `places`.
+
+        Dimensions of size 1 that become longer go before: XLA takes them away itself, and would make the sum there.
+        """
+        m, split = lowering.mlir, aval.explicit_sharding
+        kept = [i for i, d in enumerate(places) if aval.shape[i] == shape[d]]
+        if len(kept) < aval.ndim:
+            entries = split.spec.padded(aval.ndim)
+            spec = PartitionSpec(*[entries[i] for i in kept], unreduced=split.spec.unreduced, reduced=split.spec.reduced)
+            fewer = aval.update(shape=tuple([aval.shape[i] for i in kept]), sharding=NamedSharding(split.mesh, spec))
+            value = m.create("stablehlo.reshape", results=[m.type_of(fewer)], operands=[value], loc=m.unknown_location).result
+            value = self.constrain_constant(value, fewer)
+        found = m.create("stablehlo.broadcast_in_dim", results=[m.tensor_type(tuple(shape), aval.dtype)], operands=[value],
+                         attributes={"broadcast_dimensions": m.i64s([places[i] for i in kept])}, loc=m.unknown_location).result
+        entries = [None] * len(shape)
+        for i, d in enumerate(places):
+            entries[d] = split.spec.padded(aval.ndim)[i]
+        spec = PartitionSpec(*entries, unreduced=split.spec.unreduced, reduced=split.spec.reduced)
+        return self.constrain_constant(found, aval.update(shape=tuple(shape), sharding=NamedSharding(split.mesh, spec)))
+
     def constrain_results(self, results):
         """Results whose sums are still to be made, where a user asks for them in another sharding."""
         return [value if aval.explicit_sharding is None or not aval.explicit_sharding.spec.unreduced or s is UNSPECIFIED
