@@ -271,6 +271,8 @@ class Jitted:
         try:
             results = run_executable(executable, leaves, traced.closed.out_avals)
         except RuntimeError as e:
+            if self.options.donate:
+                self.check_donated_once(call)
             raise self.explain_deleted(traced, leaves, e) from None
         if config.debug_nans.value or config.debug_infs.value:
             check_finite(self.name, results, traced.closed, leaves, (lambda: self.uncompiled(call)) if self.of_user else None)
@@ -604,6 +606,7 @@ class Explaining:
             signatures.check_statics(jitted.fun, jitted.name, jitted.options.static, args, kwargs)
         if "deleted or donated" in text and not isinstance(error, DeletedArrayError):
             call = self._split(args, kwargs)
+            jitted.check_donated_once(call)  # some of its buffers may be gone by now
             raise jitted.explain_deleted(jitted.trace(call), call.leaves, error) from None
 
 
