@@ -358,7 +358,7 @@ def test_values_known_while_tracing():
         assert "outer" in xf.jit(xf.named_call(lambda x: x * 2, name="inner")).lower(1.0).as_text(debug_info=True)
 
 
-def test_cost_is_linear():
+def test_cost_is_linear(few_objects):
     """Ten times the operations take about ten times the time to trace and lower."""
     import time
 
