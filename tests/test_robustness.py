@@ -303,8 +303,10 @@ x = xnp.ones((200, 200))
 f = xf.jit(lambda x: xnp.sin(x @ x).sum())
 def slow(v): time.sleep(0.02); return np.float32(v)
 g = xf.jit(lambda x: xf.pure_callback(slow, xf.ShapeDtypeStruct((), np.float32), x))
+h = xf.jit(lambda x: g(g(x)))
 WORK = {"dispatch": lambda i: f(x), "compile": lambda i: xf.jit(lambda x: xnp.tanh(x) * i)(x), "eager": lambda i: (x + 1) * 2,
-        "callback": lambda i: g(1.0).block_until_ready(), "read": lambda i: np.asarray(f(x)), "idle": lambda i: time.sleep(1000)}
+        "callback": lambda i: g(1.0).block_until_ready(), "callbacks": lambda i: h(1.0).block_until_ready(),
+        "read": lambda i: np.asarray(f(x)), "idle": lambda i: time.sleep(1000)}
 def loop():
     i = 0
     while True:
@@ -318,7 +320,7 @@ sys.exit(7)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("work", "dispatch compile eager callback read idle".split())
+@pytest.mark.parametrize("work", "dispatch compile eager callback callbacks read idle".split())
 def test_exits_while_threads_compute(work):
     for _ in range(3):
         assert run(EXIT, work) == (7, "")

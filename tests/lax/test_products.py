@@ -1,5 +1,7 @@
 """Products of arrays of two dtypes: what they result in, as one operation, in lax and in xlafront.numpy."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -48,6 +50,54 @@ def test_preferred_types_are_wide_enough():
             xf.eval_shape(lambda x, p=preferred: lax.dot(x, x, preferred_element_type=p), of(a))
     for a, preferred in (("float32", "bfloat16"), ("int8", "int32"), ("int32", "float32")):
         assert str(xf.eval_shape(lambda x, p=preferred: lax.dot(x, x, preferred_element_type=p), of(a)).dtype) == preferred
+
+
+def lowered(a, b, precision, preferred, platform):
+    """Dtypes of the operands and the result of the product that is written, and its algorithm."""
+    f = xf.jit(lambda x, y: lax.dot(x, y, precision=precision, preferred_element_type=preferred))
+    text = f.trace(of(a, (2, 2)), of(b, (2, 2))).lower(lowering_platforms=(platform,)).as_text()
+    types = re.search(r"dot_general.*: \(tensor<2x2x(\w+)>, tensor<2x2x(\w+)>\) -> tensor<2x2x(\w+)>", text).groups()
+    kinds = re.search(r"lhs_precision_type = (\w+), rhs_precision_type = (\w+), accumulation_type = (\w+),", text).groups()
+    count, fast = re.search(r"num_primitive_operations = (\d), allow_imprecise_accumulation = (\w+)", text).groups()
+    return " ".join(types), " ".join(kinds), int(count), fast == "true"
+
+
+# What named algorithms make of operands and of the dtype asked for; facts of the reference.
+PRESETS = {
+    "F16_F16_F16 float32 float32 None": ("f16 f16 f16", "f16 f16 f16", 1, False),
+    "F16_F16_F32 float32 float32 None": ("f16 f16 f32", "f16 f16 f32", 1, False),
+    "F16_F16_F32 int32 int32 float16": ("f16 f16 f16", "f16 f16 f32", 1, False),
+    "F16_F16_F32 float16 float16 bfloat16": ("f16 f16 f32", "f16 f16 f32", 1, False),
+    "BF16_BF16_BF16 float32 bfloat16 float16": ("f32 bf16 bf16", "bf16 bf16 bf16", 1, False),
+    "BF16_BF16_F32 float32 float32 bfloat16": ("f32 f32 f32", "bf16 bf16 f32", 1, False),
+    "BF16_BF16_F32 float16 float16 bfloat16": ("bf16 bf16 bf16", "bf16 bf16 f32", 1, False),
+    "BF16_BF16_F32 bfloat16 bfloat16 float16": ("bf16 bf16 f32", "bf16 bf16 f32", 1, False),
+    "BF16_BF16_F32_X9 bfloat16 float8_e5m2 None": ("f32 f32 f32", "bf16 bf16 f32", 9, False),
+    "TF32_TF32_F32_X3 float16 int32 float16": ("f32 f32 f32", "tf32 tf32 f32", 3, False),
+    "F32_F32_F32 float8_e5m2 bool bfloat16": ("f32 f32 f32", "f32 f32 f32", 1, False),
+    "ANY_F8_ANY_F8_F32 float8_e4m3fn float8_e5m2 None": ("f8E4M3FN f8E5M2 f8E5M2", "f8E4M3FN f8E5M2 f32", 1, False),
+    "ANY_F8_ANY_F8_F32_FAST_ACCUM float8_e5m2 float8_e5m2 float32": ("f8E5M2 f8E5M2 f32", "f8E5M2 f8E5M2 f32", 1, True),
+    "ANY_F8_ANY_F8_ANY float8_e4m3fn float8_e4m3fn bfloat16": ("f8E4M3FN f8E4M3FN bf16", "f8E4M3FN f8E4M3FN f32", 1, False),
+}
+
+
+@pytest.mark.parametrize("product", PRESETS)
+def test_what_named_algorithms_multiply(product):
+    name, a, b, preferred = product.split()
+    assert lowered(a, b, name, None if preferred == "None" else preferred, "cuda") == PRESETS[product]
+
+
+def test_named_algorithms():
+    x = np.array([[1.0, 1 / 3], [3.0, 1e-5]], np.float32)  # which float16 rounds
+    half = x.astype(np.float16).astype(np.float32)
+    got = lax.dot(x, x, precision="F16_F16_F16")
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, half @ half, rtol=2e-3)
+    assert float(got[0, 1]) == float(np.float16(got[0, 1]))
+    ints = lax.dot(np.array([[3, 2]]), np.array([[5], [7]]), precision="F32_F32_F32", preferred_element_type="int8")
+    assert ints.dtype == np.int8 and ints.tolist() == [[29]]
+    with pytest.raises(ValueError, match="8-bit floats.*float32"):
+        lowered("float32", "float32", "ANY_F8_ANY_F8_F32", None, "cuda")
 
 
 @pytest.mark.parametrize("dims, words", [

@@ -16,7 +16,7 @@ from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding
-from xlafront.lax.dot_algorithms import DotAlgorithm, algorithm_text
+from xlafront.lax.dot_algorithms import DotAlgorithm, algorithm_text, preset
 from xlafront.lax.families import bilinear_jvp
 from xlafront.lax.shapes import permute
 from xlafront.runtime import config
@@ -77,15 +77,6 @@ def canonical_precision(precision):
                      f"Precision, a pair of them, or a DotAlgorithmPreset.")
 
 
-def _algorithm(precision: DotAlgorithm | DotAlgorithmPreset) -> DotAlgorithm:
-    """What a preset's name says."""
-    if isinstance(precision, DotAlgorithm):
-        return precision
-    parts = precision.name.split("_")
-    kinds = {"BF16": "bf16", "F16": "f16", "F32": "f32", "F64": "f64", "TF32": "tf32"}
-    return DotAlgorithm(*(kinds[p] for p in parts[:3]), num_primitive_operations=int(parts[3][1:]) if len(parts) > 3 else 1)
-
-
 def _rank_among_products(d) -> tuple:
     """Where a dtype stands in the order by which products of two dtypes choose one: it is that of no other operation."""
     if d == dtypes.bool_:
@@ -140,7 +131,7 @@ def _abstract(x, y, *, dimension_numbers, precision, preferred_element_type, out
     d, weak = product_dtype(x, y)
     if preferred_element_type is not None:
         wanted = np.dtype(preferred_element_type)
-        if not dtypes.is_float(d) and _bits(wanted) < _bits(d):
+        if not dtypes.is_float(d) and _bits(wanted) < _bits(d) and not isinstance(precision, DotAlgorithmPreset):
             raise TypeError(f"dot_general got preferred_element_type={wanted} for operands of dtypes {x.dtype} and {y.dtype}: "
                             f"it must not be narrower than what it accumulates, {d}.")
         d = wanted
@@ -160,17 +151,24 @@ def _lower(ctx, x, y, *, dimension_numbers, precision, preferred_element_type, o
     if (isinstance(precision, DotAlgorithm) or isinstance(precision, DotAlgorithmPreset) and (
             precision.name not in _ON_CPUS)) and ctx.platform == "cpu":
         raise ValueError(f"The precision {precision!r} of a product is not supported on CPUs. Use a Precision, or None.")
-    if type(precision) is tuple:
+    a, b, out = ctx.avals_in[0].dtype, ctx.avals_in[1].dtype, ctx.aval_out
+    given = out.dtype
+    named = isinstance(precision, DotAlgorithmPreset) and precision is not DotAlgorithmPreset.DEFAULT
+    if named:
+        algorithm, a, b, given = preset(precision.name, a, b, given)
+        attributes["algorithm"] = m.attribute(algorithm_text(algorithm))
+    elif isinstance(precision, DotAlgorithm):
+        attributes["algorithm"] = m.attribute(algorithm_text(precision))
+    elif type(precision) is tuple:
         attributes["precision_config"] = m.array(
             m.attribute(f"#stablehlo<precision {p.name}>") for p in precision)
-    elif precision is not None and precision is not DotAlgorithmPreset.DEFAULT:
-        attributes["algorithm"] = m.attribute(algorithm_text(_algorithm(precision)))
-    a, b = ctx.avals_in
-    out = ctx.aval_out
     # XLA's CPU backend has no kernels for products of mixed or very small types: it computes in the result's.
-    if a.dtype != b.dtype or (a.dtype.itemsize == 1 and a.dtype.kind == "V" and ctx.platform == "cpu"):
-        x, y = (v if aval.dtype == out.dtype else ctx.convert(v, aval.shape, out.dtype) for v, aval in ((x, a), (y, b)))
-    return ctx.op("stablehlo.dot_general", [x, y], **attributes)
+    if not named and (a != b or (a.itemsize == 1 and a.kind == "V" and ctx.platform == "cpu")):
+        a = b = given
+    x, y = (v if aval.dtype == d else ctx.convert(v, aval.shape, d) for v, aval, d in zip((x, y), ctx.avals_in, (a, b)))
+    if given == out.dtype:
+        return ctx.op("stablehlo.dot_general", [x, y], **attributes)
+    return ctx.convert(ctx.op("stablehlo.dot_general", [x, y], [(out.shape, given)], **attributes), out.shape, out.dtype)
 
 
 def _rest(rank, *used):

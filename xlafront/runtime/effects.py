@@ -21,7 +21,8 @@ class _Thread(threading.local):
 
 thread = _Thread()
 callbacks_running: set[int] = set()  # the threads
-leaving = False  # whether the interpreter exits
+leaving = False  # whether the interpreter exits: nothing is begun any more
+left = False  # whether nothing is waited for any more
 
 
 class host_callback:
@@ -30,7 +31,7 @@ class host_callback:
     __slots__ = ()
 
     def __enter__(self):
-        if leaving:
+        if left:
             raise RuntimeError("a callback was to run after the end of the program")
         callbacks_running.add(threading.get_ident())
         thread.callbacks += 1

@@ -75,15 +75,24 @@ class from_host:
     """Inside, copies from the host to devices are of values that are there for the user: of constants of a program."""
 
     __slots__ = ("saved",)
+    direction = "host_to_device"
 
     def __enter__(self):
         if _in_use:
             state = guard_lib.thread_local_state()
-            self.saved, state.host_to_device = state.host_to_device, _level("allow")
+            self.saved = getattr(state, self.direction)
+            setattr(state, self.direction, _level("allow"))
 
     def __exit__(self, *exception):
         if _in_use:
-            guard_lib.thread_local_state().host_to_device = self.saved
+            setattr(guard_lib.thread_local_state(), self.direction, self.saved)
+
+
+class to_host(from_host):
+    """Inside, copies from devices to the host are of constants that are written into a program."""
+
+    __slots__ = ()
+    direction = "device_to_host"
 
 
 class between_devices(from_host):

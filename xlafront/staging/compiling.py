@@ -17,6 +17,7 @@ from xlafront.runtime.clients import clients
 from xlafront.runtime.compile import CompileRequest, compile_module, explain_options, tell_of_equal
 from xlafront.runtime.compile_options import compile_options, for_small_programs, for_wide_loops
 from xlafront.runtime.disk_cache import cache_key
+from xlafront.runtime.guards import to_host
 from xlafront.runtime.jaxlib_compat import HAS_TWO_EMITTERS, JaxRuntimeError
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
@@ -126,12 +127,14 @@ class LoweredModule:
         result_attributes = self.shardings.result_attributes()
         if self.layouts is not None:
             result_attributes = module_shardings.layout_attributes(result_attributes, self.layouts[1])
-        return lowering.module.lower_program(
-            kept_jaxpr, f"jit_{name}", self.elsewhere or (backends.lowering_platform(self.client),),
-            const_values=self.const_values, arg_attributes=arg_attributes,
-            result_attributes=result_attributes, num_partitions=len(self.assignment.devices),
-            sharding_context=self.shardings, scope=f"jit({name})", takes_tokens=self.self_contained, own_rules=self.own_rules,
-            argument_names=[str(n) for n, keep in zip(self.traced.debug_info.arg_names, self.kept) if keep])
+        with to_host():
+            return lowering.module.lower_program(
+                kept_jaxpr, f"jit_{name}", self.elsewhere or (backends.lowering_platform(self.client),),
+                const_values=self.const_values, arg_attributes=arg_attributes,
+                result_attributes=result_attributes, num_partitions=len(self.assignment.devices),
+                sharding_context=self.shardings, scope=f"jit({name})", takes_tokens=self.self_contained,
+                own_rules=self.own_rules,
+                argument_names=[str(n) for n, keep in zip(self.traced.debug_info.arg_names, self.kept) if keep])
 
     def compile(self, compiler_options: dict | None = None, anew: bool = False) -> Executable:
         """The executable; `anew` without looking for an equal program, here or on disk."""

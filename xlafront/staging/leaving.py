@@ -17,12 +17,13 @@ from xlafront.staging.caches import forget_dispatch
 
 PATIENCE = 2.0  # seconds, at most
 _STEP = 0.005
-_QUIET = 4  # looks in a row at which no thread was in the library
+_QUIET = 8  # looks in a row at which no thread was in the library
 
 
 def end_thread() -> None:
-    """Called where work begins, once `effects.leaving`: end the thread, silently, unless it is the one that exits."""
-    if threading.current_thread() is not threading.main_thread():
+    """Called where work begins, once `effects.leaving`: end the thread, silently, unless it is the one that exits, or runs
+    what a program that is under way has called."""
+    if threading.current_thread() is not threading.main_thread() and not effects.thread.callbacks:
         raise SystemExit
 
 
@@ -47,6 +48,7 @@ def _leave() -> None:
         at_work = effects.callbacks_running or any(
             [ident not in ours and _in_library(frame) for ident, frame in sys._current_frames().items()])
         quiet = 0 if at_work else quiet + 1
+    effects.left = True
 
 
 atexit.register(_leave)
