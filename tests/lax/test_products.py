@@ -9,6 +9,7 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.runtime.compile_options import for_products_of_bytes
 
 # The order by which `lax.dot` chooses the dtype of its result; facts of the reference.
 ORDER = ("bool", "uint4", "int4", "uint8", "int8", "uint16", "int16", "uint32", "int32", "float4_e2m1fn", "float8_e3m4",
@@ -53,13 +54,19 @@ def test_preferred_types_are_wide_enough():
 
 
 def lowered(a, b, precision, preferred, platform):
-    """Dtypes of the operands and the result of the product that is written, and its algorithm."""
     f = xf.jit(lambda x, y: lax.dot(x, y, precision=precision, preferred_element_type=preferred))
-    text = f.trace(of(a, (2, 2)), of(b, (2, 2))).lower(lowering_platforms=(platform,)).as_text()
-    types = re.search(r"dot_general.*: \(tensor<2x2x(\w+)>, tensor<2x2x(\w+)>\) -> tensor<2x2x(\w+)>", text).groups()
+    return f.trace(of(a, (2, 2)), of(b, (2, 2))).lower(lowering_platforms=(platform,)).as_text()
+
+
+def multiplied(text):
+    """Dtypes of the operands and of the result of the product that is written."""
+    return " ".join(re.search(r"dot_general.*: \(tensor<2x2x(\w+)>, tensor<2x2x(\w+)>\) -> tensor<2x2x(\w+)>", text).groups())
+
+
+def algorithm(text):
     kinds = re.search(r"lhs_precision_type = (\w+), rhs_precision_type = (\w+), accumulation_type = (\w+),", text).groups()
     count, fast = re.search(r"num_primitive_operations = (\d), allow_imprecise_accumulation = (\w+)", text).groups()
-    return " ".join(types), " ".join(kinds), int(count), fast == "true"
+    return " ".join(kinds), int(count), fast == "true"
 
 
 # What named algorithms make of operands and of the dtype asked for; facts of the reference.
@@ -84,7 +91,8 @@ PRESETS = {
 @pytest.mark.parametrize("product", PRESETS)
 def test_what_named_algorithms_multiply(product):
     name, a, b, preferred = product.split()
-    assert lowered(a, b, name, None if preferred == "None" else preferred, "cuda") == PRESETS[product]
+    text = lowered(a, b, name, None if preferred == "None" else preferred, "cuda")
+    assert (multiplied(text), *algorithm(text)) == PRESETS[product]
 
 
 def test_named_algorithms():
@@ -98,6 +106,25 @@ def test_named_algorithms():
     assert ints.dtype == np.int8 and ints.tolist() == [[29]]
     with pytest.raises(ValueError, match="8-bit floats.*float32"):
         lowered("float32", "float32", "ANY_F8_ANY_F8_F32", None, "cuda")
+
+
+@pytest.mark.parametrize("a, b, preferred, types", [
+    ("int8", "int8", "int32", "i8 i8 i32"), ("int8", "int8", None, "i32 i32 i32"), ("int8", "uint8", "int16", "i16 i16 i16"),
+    ("uint8", "uint8", "uint32", "ui32 ui32 ui32"), ("int8", "int8", "bfloat16", "f32 f32 f32"), ("int4", "int8", "int32", "i32 i32 i32"),
+    ("int16", "int16", None, "i16 i16 i16"), ("bool", "bool", None, "i1 i1 i1")])
+def test_products_of_bytes_on_gpus(a, b, preferred, types):
+    """XLA's kernels give twice the product of int8 (the option below), and end the process for other results."""
+    text = lowered(a, b, None, preferred, "cuda")
+    assert multiplied(text) == types
+    result = {"None": "i" + a[3:] if a != "bool" else "i1", "uint32": "ui32", "bfloat16": "bf16"}.get(str(preferred), f"i{str(preferred)[3:]}")
+    assert f"-> (tensor<2x2x{result}>" in text
+    assert multiplied(lowered("int8", "int8", None, None, "cpu")) == "i8 i8 i8"
+
+
+def test_kernels_for_products_of_bytes():
+    assert for_products_of_bytes({"a": 1}) == {"a": 1, "xla_gpu_enable_triton_gemm": False}
+    asked = {"xla_gpu_enable_triton_gemm": True}
+    assert for_products_of_bytes(asked) is asked
 
 
 @pytest.mark.parametrize("dims, words", [

@@ -165,6 +165,14 @@ def _lower(ctx, x, y, *, dimension_numbers, precision, preferred_element_type, o
     # XLA's CPU backend has no kernels for products of mixed or very small types: it computes in the result's.
     if not named and (a != b or (a.itemsize == 1 and a.kind == "V" and ctx.platform == "cpu")):
         a = b = given
+    if ctx.platform == "cuda" and a.itemsize == b.itemsize == 1 and dtypes.is_integer(a) and dtypes.is_integer(b):
+        # XLA's own kernels for products of 8-bit integers give twice the product, or end the process where the result
+        # is no int32.
+        ctx.module_context.multiplies_bytes = True
+        if not a == b == np.int8 or given != np.int32:
+            if given.itemsize < 4:
+                given = np.dtype(np.float32 if dtypes.is_float(given) else np.int32)
+            a = b = given
     x, y = (v if aval.dtype == d else ctx.convert(v, aval.shape, d) for v, aval, d in zip((x, y), ctx.avals_in, (a, b)))
     if given == out.dtype:
         return ctx.op("stablehlo.dot_general", [x, y], **attributes)

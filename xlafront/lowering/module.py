@@ -66,6 +66,7 @@ class ModuleContext:
         self.partitioners: list[Any] = []  # what the compiler asks while it compiles
         self.leaves = False  # whether it is to leave this process, for others that may lack kernels of ours
         self.draws = False  # whether it is for this CPU alone, and draws so many numbers that its loops are to be wide
+        self.multiplies_bytes = False  # whether it is for a GPU and has products of int8
         self.cacheable = True  # whether the executable may be used in other processes
         self.rules: dict[Any, Callable] = {}
         self.own_rules: dict[Any, Callable] = {}  # what this module is written by in place of the primitives' rules

@@ -63,6 +63,17 @@ def for_wide_loops(overrides: dict) -> dict:
     return overrides | {_VECTORS: 512}
 
 
+_OWN_PRODUCTS = "xla_gpu_enable_triton_gemm"
+
+
+def for_products_of_bytes(overrides: dict) -> dict:
+    """The options of a program on a GPU that multiplies matrices of int8: by the library of the GPU's maker. The kernels that
+    XLA writes itself give twice the product. What users ask for stays."""
+    if _OWN_PRODUCTS in overrides or _OWN_PRODUCTS in os.environ.get("XLA_FLAGS", ""):
+        return overrides
+    return overrides | {_OWN_PRODUCTS: False}
+
+
 # Options of users that are no flags of XLA's.
 _OF_THE_BUILD = {"optimization_level": int, "memory_fitting_level": int, "exec_time_optimization_effort": float,
                  "memory_fitting_effort": float}

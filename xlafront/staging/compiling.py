@@ -15,9 +15,8 @@ from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr, subprograms
 from xlafront.runtime import config
 from xlafront.runtime.clients import clients
 from xlafront.runtime.compile import CompileRequest, compile_module, explain_options, tell_of_equal
-from xlafront.runtime.compile_options import compile_options, for_small_programs, for_wide_loops
+from xlafront.runtime.compile_options import compile_options, for_products_of_bytes, for_small_programs, for_wide_loops
 from xlafront.runtime.disk_cache import cache_key
-from xlafront.runtime.guards import to_host
 from xlafront.runtime.jaxlib_compat import HAS_TWO_EMITTERS, JaxRuntimeError
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
@@ -127,14 +126,12 @@ class LoweredModule:
         result_attributes = self.shardings.result_attributes()
         if self.layouts is not None:
             result_attributes = module_shardings.layout_attributes(result_attributes, self.layouts[1])
-        with to_host():
-            return lowering.module.lower_program(
-                kept_jaxpr, f"jit_{name}", self.elsewhere or (backends.lowering_platform(self.client),),
-                const_values=self.const_values, arg_attributes=arg_attributes,
-                result_attributes=result_attributes, num_partitions=len(self.assignment.devices),
-                sharding_context=self.shardings, scope=f"jit({name})", takes_tokens=self.self_contained,
-                own_rules=self.own_rules,
-                argument_names=[str(n) for n, keep in zip(self.traced.debug_info.arg_names, self.kept) if keep])
+        return lowering.module.lower_program(
+            kept_jaxpr, f"jit_{name}", self.elsewhere or (backends.lowering_platform(self.client),),
+            const_values=self.const_values, arg_attributes=arg_attributes,
+            result_attributes=result_attributes, num_partitions=len(self.assignment.devices),
+            sharding_context=self.shardings, scope=f"jit({name})", takes_tokens=self.self_contained, own_rules=self.own_rules,
+            argument_names=[str(n) for n, keep in zip(self.traced.debug_info.arg_names, self.kept) if keep])
 
     def compile(self, compiler_options: dict | None = None, anew: bool = False) -> Executable:
         """The executable; `anew` without looking for an equal program, here or on disk."""
@@ -158,6 +155,8 @@ class LoweredModule:
             overrides = for_small_programs(overrides)
         if self.module_context.draws:
             overrides = for_wide_loops(overrides)
+        if self.module_context.multiplies_bytes:
+            overrides = for_products_of_bytes(overrides)
         options = compile_options(len(self.assignment.devices), self.assignment.devices, overrides)
         self.shardings.adjust(options)
         context = self.module_context

@@ -11,6 +11,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import avals, errors, keys, tracing
+from xlafront.runtime.guards import to_host
 from xlafront.runtime.jaxlib_compat import GSPMDSharding, HloSharding, NamedSharding, OpSharding
 from xlafront.runtime.layouts import Layout, MemorySpace
 from xlafront.runtime.meshes import check_spec
@@ -39,7 +40,8 @@ def inline_constant(value) -> np.ndarray | None:
     if isinstance(value, tracing.Tracer) or aval.size * aval.dtype.itemsize > INLINE_BYTES or not isinstance(
             aval.dtype, np.dtype):
         return None
-    return np.asarray(value, dtype=aval.dtype)
+    with to_host():
+        return np.asarray(value, dtype=aval.dtype)
 
 
 def value_of_constant(value) -> np.ndarray:
@@ -49,7 +51,8 @@ def value_of_constant(value) -> np.ndarray:
             f"a program that is to leave the process closes over a traced array (Tracer) of type {value.aval}, which has no "
             f"value yet: export the function outside of jit, grad and vmap, or pass the value as an argument.")
     words = keys.physical_array(value)
-    return np.asarray(words, dtype=tracing.aval_of(words).dtype)
+    with to_host():
+        return np.asarray(words, dtype=tracing.aval_of(words).dtype)
 
 
 class ProgramShardings:
