@@ -17,6 +17,7 @@ from xlafront.core.typing import ShardingLike
 from xlafront.lax import elementwise, reductions, shapes, sharding_rules, slicing
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.device_put import reshard_p
+from xlafront.staging import signatures
 from xlafront.staging.library import written_once
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.batching.vmap import batch_flat
@@ -161,7 +162,8 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
         result = computation(treedef.unflatten(xs[:half]), treedef.unflatten(xs[half:]))
         return tree.leaves(result)
 
-    function = tracing.trace_to_closed_jaxpr(combine, [*scalars, *scalars])
+    function = tracing.trace_to_closed_jaxpr(combine, [*scalars, *scalars], signatures.origin(
+        "reduce comp", computation, tree.structure((tree.numbered(treedef),) * 2), lambda: treedef))
     if len(function.out_avals) != len(leaves):
         raise errors.incompatible_shapes("reduce", [("arrays", (len(leaves),)), ("results", (len(function.out_avals),))])
     wanted = named_sharding(out_sharding, "reduce")

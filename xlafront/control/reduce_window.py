@@ -15,6 +15,7 @@ from xlafront.core.ir import ClosedJaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.lax import elementwise, shapes, slicing, windows
 from xlafront.lax.reductions import highest, lowest
+from xlafront.staging import signatures
 from xlafront.staging.library import written_once
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.batching.vmap import batch_flat
@@ -154,7 +155,8 @@ def _traced(computation: Callable, treedef, scalars: list[ShapedArray]) -> Close
                              f"got {structure}.")
         return found
 
-    return tracing.trace_to_closed_jaxpr(combine, [*scalars, *scalars])
+    return tracing.trace_to_closed_jaxpr(combine, [*scalars, *scalars], signatures.origin(
+        "reduce_window comp", computation, tree.structure((tree.numbered(treedef),) * 2), lambda: treedef))
 
 
 def _check_types(who: str, avals, starts, function: ClosedJaxpr) -> None:

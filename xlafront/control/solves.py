@@ -149,12 +149,12 @@ def custom_linear_solve(matvec: Callable, b: Any, solve: Callable, transpose_sol
     values = operands_of(leaves, who, b)
     avals = [tracing.aval_of(x) for x in values]
     in_tree = tree.structure((b,))
-    product, product_consts, out_tree = trace_function(matvec, in_tree, avals, f"matvec of {who}")
+    product, product_consts, out_tree = trace_function(matvec, in_tree, avals, who)
     _check_like(f"matvec of {who}", "b", b_tree, avals, out_tree, product.out_avals)
 
     def solver(function, apply, which):
         # What solves is traced for each call: it closes over `matvec`.
-        program, consts, found_tree = trace_function(functools.partial(function, apply), in_tree, avals, f"{which} of {who}")
+        program, consts, found_tree = trace_function(functools.partial(function, apply), in_tree, avals, f"{who} {which}")
         solution_tree, found = _solution(f"{which} of {who}", found_tree, program.out_avals, has_aux)
         _check_like(f"{which} of {who}", "b", b_tree, avals, solution_tree, found)
         return program, consts, found_tree

@@ -41,7 +41,11 @@ from xlafront.transforms.calls.programs import (
     vary,
 )
 
-BATCHED = "while_loop of a batch"  # what the condition was traced for of a loop that goes on while any element of a batch does
+
+class OfBatch(DebugInfo):
+    """The origin of a condition that holds while any element of a batch goes on: those that are done are in the loop too."""
+
+    __slots__ = ()
 
 # The operation. Its operands are `cond_nconsts` values that the condition reads, `body_nconsts` that the body reads, and
 # the carry.
@@ -162,9 +166,8 @@ def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_
 
 
 def _of_batch(condition: ClosedJaxpr) -> DebugInfo:
-    """What the condition was traced from, as one that holds for a batch: elements that are done are in the loop too."""
     origin = condition.debug_info
-    return DebugInfo(BATCHED, origin.function_name, origin.location, origin._arg_names)
+    return OfBatch(origin.traced_for, origin.function_name, origin.location)
 
 
 def _batched_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
@@ -182,7 +185,7 @@ def _batched_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, 
         flag = condition.out_avals
         first = condition.in_avals[:cond_nconsts] + body.in_avals[:body_nconsts]
         return (tracing.trace_to_closed_jaxpr(running, [*flag, *carry], _of_batch(condition)),
-                tracing.trace_to_closed_jaxpr(step, [*first, *flag, *carry], body.debug_info))
+                tracing.trace_to_closed_jaxpr(step, [*first, *flag, *carry], body.debug_info.with_unknown_names()))
 
     return body.jaxpr.memoised_with([condition.jaxpr], ("batched loop", cond_nconsts, body_nconsts), make)
 
@@ -209,7 +212,7 @@ def _asking_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, b
 
     types = condition.in_avals[:cond_nconsts] + body.in_avals
     return (tracing.trace_to_closed_jaxpr(running, condition.in_avals, _of_batch(condition)),
-            tracing.trace_to_closed_jaxpr(step, types, body.debug_info))
+            tracing.trace_to_closed_jaxpr(step, types, body.debug_info.with_unknown_names()))
 
 
 def _dce(used, eqn):
@@ -318,19 +321,20 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
     in_tree = tree.structure((init_val,))
     # (the condition first: what functions do when they are traced may depend on the order)
     types = [tracing.aval_of(x) for x in carry]
-    asked = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
-    program, consts, out_tree, carry = trace_carry(body_fun, in_tree, carry, [], lambda out: out, init_val, init_tree, who)
+    asked = trace_function(cond_fun, in_tree, types, "while_cond")
+    program, consts, out_tree, carry = trace_carry(body_fun, in_tree, carry, [], lambda out: out, init_val, init_tree, who,
+                                                "while_body")
     if types != program.in_avals[len(consts):]:
         types = program.in_avals[len(consts):]
-        asked = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
+        asked = trace_function(cond_fun, in_tree, types, "while_cond")
     condition, cond_consts, cond_tree = asked
     found = condition.out_avals
     axes = frozenset().union(*[a.vma for a in found])
     if not all([axes <= a.vma for a in types]):  # devices stop after different numbers of steps
         program, consts, out_tree, carry = trace_carry(
-            body_fun, in_tree, [vary(x, axes) for x in carry], [], lambda out: out, init_val, init_tree, who)
+            body_fun, in_tree, [vary(x, axes) for x in carry], [], lambda out: out, init_val, init_tree, who, "while_body")
         types = program.in_avals[len(consts):]
-        condition, cond_consts, cond_tree = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
+        condition, cond_consts, cond_tree = trace_function(cond_fun, in_tree, types, "while_cond")
     if cond_tree.num_nodes != 1 or len(found) != 1 or found[0].shape != () or found[0].dtype != dtypes.bool_:
         shown = cond_tree.unflatten(found)
         raise TypeError(f"while_loop needs a cond_fun that returns a boolean scalar, but {signatures.function_name(cond_fun)} "
@@ -423,6 +427,7 @@ class _CountedBody(DerivedFunction):
     """The body of `fori_loop` as one of `scan` or of `while_loop`; its key is `(dynamic,)`."""
 
     __slots__ = ()
+    role = "fori_loop"
 
     def __call__(self, state, _=None):
         i, *upper, value = state
@@ -431,3 +436,10 @@ class _CountedBody(DerivedFunction):
         if dynamic:
             return (following, *upper, self.f(i, value))
         return (following, self.f(i, value)), None
+
+    @staticmethod
+    def names(parameters, key, in_tree):
+        i, *upper, value = in_tree.children()[0].children()
+        called = tree.structure(((tree.numbered(i), tree.numbered(value)), {}))
+        of_index, *of_value = signatures.leaf_names(parameters, signatures.Selection(), called)
+        return [of_index, *[""] * len(upper), *of_value]

@@ -118,7 +118,7 @@ def _discharge(jaxpr: Jaxpr, marked: Sequence[bool], keep_rules: bool) -> tuple[
     invars = [inputs.get(v, v) for v in jaxpr.invars]
     constvars = [*jaxpr.constvars, *[v for v, _ in trace.constants.values()]]
     effects = effects_outside(trace.effects, (*constvars, *invars))
-    made = Jaxpr(constvars, invars, outvars, trace.eqns, effects, jaxpr.debug_info)
+    made = Jaxpr(constvars, invars, outvars, trace.eqns, effects, jaxpr.debug_info.with_unknown_results())
     return made, written, [value for _, value in trace.constants.values()]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
 from typing import Any
 
 from xlafront.core import ir_text, source
@@ -194,17 +195,27 @@ class JaxprEqn:
 
 
 class DebugInfo:
-    """What a program was traced from: for messages, argument names and module names."""
+    """What a program was traced from: for messages, argument names and module names.
 
-    __slots__ = ("traced_for", "function_name", "location", "_arg_names", "result_paths")
+    Where the names of arguments, or the places of results, are not known they are None. What takes work to say is given as a
+    function, which is asked once; `location` is text, or the code of the function.
+    """
 
-    def __init__(self, traced_for: str, function_name: str, location: str | None = None,
-                 arg_names: Callable[[], Sequence[str]] | Sequence[str] = (), result_paths: Sequence[str] = ()):
+    __slots__ = ("traced_for", "function_name", "_location", "_arg_names", "_result_paths")
+
+    def __init__(self, traced_for: str, function_name: str, location: str | CodeType | None = None,
+                 arg_names: Callable[[], Sequence[str] | None] | Sequence[str] | None = None,
+                 result_paths: Callable[[], Sequence[str] | None] | Sequence[str] | None = None):
         self.traced_for = traced_for
         self.function_name = function_name
-        self.location = location
+        self._location = location
         self._arg_names = arg_names
-        self.result_paths = result_paths
+        self._result_paths = result_paths
+
+    @property
+    def location(self) -> str | None:
+        code = self._location
+        return f"{code.co_filename}:{code.co_firstlineno}" if isinstance(code, CodeType) else code
 
     @property
     def func_src_info(self) -> str:
@@ -215,10 +226,83 @@ class DebugInfo:
         return self.function_name
 
     @property
-    def arg_names(self) -> Sequence[str]:
+    def func_filename(self) -> str | None:
+        return self.location.rpartition(":")[0] if self.location else None
+
+    @property
+    def func_lineno(self) -> int | None:
+        return int(self.location.rpartition(":")[2]) if self.location else None
+
+    @property
+    def arg_names(self) -> tuple[str, ...] | None:
         if callable(self._arg_names):
             self._arg_names = self._arg_names()
-        return self._arg_names
+        return None if self._arg_names is None else tuple(self._arg_names)
+
+    @property
+    def result_paths(self) -> tuple[str, ...] | None:
+        if callable(self._result_paths):
+            self._result_paths = self._result_paths()
+        return None if self._result_paths is None else tuple(self._result_paths)
+
+    def safe_arg_names(self, count: int) -> tuple[str, ...]:
+        """A name for each of so many arguments, empty where it is not known."""
+        names = self.arg_names
+        return ("",) * count if names is None or len(names) != count else names
+
+    def safe_result_paths(self, count: int) -> tuple[str, ...]:
+        """A place for each of so many results, empty where it is not known."""
+        paths = self.result_paths
+        return ("",) * count if paths is None or len(paths) != count else paths
+
+    def with_unknown_names(self) -> DebugInfo:
+        return DebugInfo(self.traced_for, self.function_name, self._location)
+
+    def with_unknown_results(self) -> DebugInfo:
+        return DebugInfo(self.traced_for, self.function_name, self._location, lambda: self.arg_names)
+
+    def of_part(self, jaxpr: Jaxpr, invars: Sequence[Var] | None, outvars: Sequence[Atom] | None) -> DebugInfo:
+        """What is known of a program made of `jaxpr`, which is of this origin, with other arguments or results."""
+        names: Any = lambda: self.arg_names
+        paths: Any = lambda: self.result_paths
+        if invars is not None:
+            names = _picked(names, jaxpr.invars, invars)
+        if outvars is not None:
+            paths = _picked(paths, jaxpr.outvars, outvars)
+        return DebugInfo(self.traced_for, self.function_name, self._location, names, paths)
+
+    def _replace(self, *, traced_for: str | None = None, func_src_info: str | None = None, **names: Any) -> DebugInfo:
+        """With other values for some of the attributes, under the names that libraries use."""
+        name, _, location = (func_src_info or self.func_src_info).partition(" at ")
+        return DebugInfo(traced_for or self.traced_for, name, location or None, names.get("arg_names", self.arg_names),
+                         names.get("result_paths", self.result_paths))
+
+    def resolve_result_paths(self) -> DebugInfo:
+        return self
+
+    def _key(self) -> tuple:
+        return self.traced_for, self.func_src_info, self.arg_names, self.result_paths
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, DebugInfo) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return "DebugInfo(traced_for={!r}, func_src_info={!r}, arg_names={!r}, result_paths={!r})".format(*self._key())
+
+
+def _picked(known: Callable[[], Sequence[str] | None], before: Sequence[Atom], now: Sequence[Atom]) -> Callable:
+    """The names of those of `now` that were among `before`, empty ones for the others; None where none are known."""
+    def names():
+        found = known()
+        if found is None or len(found) != len(before):
+            return None
+        of = {id(v): name for v, name in zip(before, found)}
+        return tuple([of.get(id(v), "") for v in now])
+
+    return names
 
 
 unknown_origin = DebugInfo("a transformation", "<unnamed function>")
@@ -250,6 +334,8 @@ class Jaxpr:
 
     def replace(self, **changes) -> Jaxpr:
         fields = {name: getattr(self, name) for name in self.__slots__[:6]}
+        if "debug_info" not in changes and ("invars" in changes or "outvars" in changes):
+            changes["debug_info"] = self.debug_info.of_part(self, changes.get("invars"), changes.get("outvars"))
         return Jaxpr(**(fields | changes))
 
     def memoised(self, key: tuple, make: Callable[[], Any]) -> Any:

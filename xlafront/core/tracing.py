@@ -706,8 +706,7 @@ class StagingTrace(Trace):
     def origin_of(self, var) -> str | None:
         for index, candidate in enumerate(self.invars):
             if candidate is var:
-                names = self.debug_info.arg_names
-                name = names[index] if index < len(names) else f"number {index}"
+                name = self.debug_info.safe_arg_names(len(self.invars))[index] or f"number {index}"
                 return f"argument {name} of {self.debug_info.func_src_info}"
         for eqn in self.eqns:
             if var in eqn.outvars:
@@ -721,7 +720,7 @@ class StagingTrace(Trace):
         for eqn in reversed(self.eqns):
             if not needed.isdisjoint(eqn.outvars):
                 needed.update(v for v in eqn.invars if not v.is_literal)
-        names = [name for v, name in zip(self.invars, self.debug_info.arg_names) if v in needed]
+        names = [name for v, name in zip(self.invars, self.debug_info.safe_arg_names(len(self.invars))) if name and v in needed]
         if not names:
             return ""
         shown = ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")

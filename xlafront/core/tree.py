@@ -187,6 +187,11 @@ def leaf_paths(treedef: PyTreeDef) -> list[tuple]:
     return [path for path, _ in flatten_with_path(numbered(treedef))[0]]
 
 
+def result_paths(treedef: PyTreeDef) -> list[str]:
+    """The place of each leaf in what a function returns: `result['loss']`."""
+    return [f"result{keystr(path)}" for path in leaf_paths(treedef)]
+
+
 def path_of(tree, index: int) -> str:
     paths, _ = flatten_with_path(tree)
     return keystr(paths[index][0])

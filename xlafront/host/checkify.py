@@ -15,7 +15,7 @@ from xlafront import lax
 from xlafront.control.cond import cond_p
 from xlafront.control.scan import scan_p
 from xlafront.control.solves import linear_solve_p, split_operands
-from xlafront.control.while_loop import BATCHED, while_p
+from xlafront.control.while_loop import OfBatch, while_p
 from xlafront.core import errors as messages, source, tracing, tree
 from xlafront.core.errors import (
     ConcretizationTypeError,
@@ -174,7 +174,7 @@ class CheckedProgram(NamedTuple):
             count, effects, kinds = len(results), tuple(findings.places), findings.kinds
             return [*results, *findings.results()]
 
-        program = tracing.trace_to_closed_jaxpr(run, in_avals, debug_info)
+        program = tracing.trace_to_closed_jaxpr(run, in_avals, debug_info.with_unknown_names())
         return CheckedProgram(program, count, effects, kinds)
 
     def places(self, leaves: Sequence[Any]) -> list[tuple[ErrorEffect, list[Any]]]:
@@ -203,7 +203,8 @@ class CheckedProgram(NamedTuple):
 
         inner = self.program
         return inner.jaxpr.memoised(("carries errors", num_consts), lambda: tracing.trace_to_closed_jaxpr(
-            step, [*inner.in_avals[:num_consts], *self.error_avals, *inner.in_avals[num_consts:]], inner.debug_info))
+            step, [*inner.in_avals[:num_consts], *self.error_avals, *inner.in_avals[num_consts:]],
+            inner.debug_info.with_unknown_names()))
 
     def none(self) -> list[Any]:
         """No errors, in its places."""
@@ -271,7 +272,7 @@ def _while(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any
     """The condition is checked before the loop, and with what each step returns."""
     params, enabled = eqn.params, findings.enabled
     condition, body = params["cond_jaxpr"], params["body_jaxpr"]
-    if condition.debug_info.traced_for == BATCHED:
+    if isinstance(condition.debug_info, OfBatch):
         raise ValueError(f"checkify of the while_loop at {source.describe(eqn.site)}, of which vmap made one of a batch: it "
                          f"goes on for elements that are done, whose checks mean nothing. Apply vmap to the function that "
                          f"checkify makes, vmap(checkify(f)), in place of checkify(vmap(f)).")
@@ -297,7 +298,8 @@ def _while(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any
     def make_condition():
         return tracing.trace_to_closed_jaxpr(
             lambda *args: jaxpr_as_fun(without_checks(condition))(*args[:first], *args[first + len(start):]),
-            [*condition.in_avals[:first], *checked.error_avals, *condition.in_avals[first:]], condition.debug_info)
+            [*condition.in_avals[:first], *checked.error_avals, *condition.in_avals[first:]],
+            condition.debug_info.with_unknown_names())
 
     go_on = checked.program.jaxpr.memoised_with([condition.jaxpr], ("condition",), make_condition)
     found = while_p.bind(*of_cond, *of_cond, *of_body, *start, *carry, cond_jaxpr=go_on,
@@ -328,7 +330,7 @@ def _cond(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]
                       for effect, avals in types.items()]
             return [*found[:b.num_results], *[x for place in places for x in place]]
 
-        return tracing.trace_to_closed_jaxpr(run, b.program.in_avals, b.program.debug_info)
+        return tracing.trace_to_closed_jaxpr(run, b.program.in_avals, b.program.debug_info.with_unknown_results())
 
     def make():
         programs, first = [], 0
@@ -430,6 +432,13 @@ class _OfArrays(DerivedFunction):
         leaves = [fixed[i].value if i in fixed else next(rest) for i in range(in_tree.num_leaves)]
         args, kwargs = in_tree.unflatten(leaves)
         return self.f(*args, **kwargs)
+
+    @staticmethod
+    def names(parameters, key, in_tree):
+        whole, static = key
+        fixed = {i for i, _ in static}
+        found = signatures.leaf_names(parameters, signatures.Selection(), whole)
+        return [name for i, name in enumerate(found) if i not in fixed]
 
 
 def checkify(f: Callable[..., Out], errors: frozenset[ErrorCategory] = user_checks) -> Callable[..., tuple[Error, Out]]:

@@ -11,6 +11,7 @@ from xlafront.core import errors, tracing, tree
 from xlafront.core.ir import ClosedJaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.staging import signatures
 
 
 class ConstantArray:
@@ -114,7 +115,8 @@ def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
             results, out_tree = tree.flatten(decomposition(*in_tree.unflatten(xs), **attributes))
             return results
 
-        closed: ClosedJaxpr = tracing.trace_to_closed_jaxpr(flat_decomposition, avals)
+        closed: ClosedJaxpr = tracing.trace_to_closed_jaxpr(
+            flat_decomposition, avals, signatures.origin("composite", decomposition, in_tree, lambda: out_tree))
         if any(isinstance(c, tracing.Tracer) for c in closed.consts):
             raise errors.UnexpectedTracerError(
                 f"the decomposition of the composite operation {name} uses a value that is traced outside of it, a Tracer as a "

@@ -174,6 +174,11 @@ class _Applied(programs.DerivedFunction):
         rest = iter(dynamic)
         return self.f(*[self.statics[i] if i in self.statics else next(rest) for i in range(len(dynamic) + len(self.statics))])
 
+    @staticmethod
+    def names(parameters, key, in_tree):
+        static = signatures.Selection(tuple([i for i, _ in key]))
+        return signatures.leaf_names(parameters, static, tree.structure((tree.numbered(in_tree), {})))
+
 
 # The primitive
 

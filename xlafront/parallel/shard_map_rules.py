@@ -174,7 +174,7 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, newly_man
 
         in_avals = [a if d is None else _batch_of(a, d, size, batch, newly_manual_axes).update(
             vma=a.vma | set(element_axes) if check_vma else a.vma) for a, d, batch in zip(jaxpr.in_avals, dims, batches)]
-        return tracing.trace_to_closed_jaxpr(run, in_avals, jaxpr.debug_info), out_dims
+        return tracing.trace_to_closed_jaxpr(run, in_avals, jaxpr.debug_info.with_unknown_results()), out_dims
 
     def moved(spec, dim):
         if dim is None:

@@ -372,9 +372,11 @@ class Jitted:
             results, out_tree = signatures.check_results(fun, fun(*args, **kwargs))
             return results
 
-        known = signatures.weak_reference(fun)  # the caches must not keep alive the function that they are keyed on
-        debug_info = DebugInfo("jit", self.name, signatures.function_location(fun),
-                               lambda: signatures.argument_names(known(), static, in_tree))
+        written_as = signatures.written_as(fun)  # the caches must not keep alive the function that they are keyed on
+        debug_info = DebugInfo(
+            "jit", self.name, written_as[0],
+            lambda: signatures.leaf_names(signatures.Parameters.of_code(*written_as), static, in_tree),
+            lambda: tree.result_paths(out_tree))
         if tracing.thread.trace is not tracing.eval_trace:
             jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
         else:

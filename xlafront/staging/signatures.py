@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
+import functools
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from xlafront.core import errors, tracing, tree
+from xlafront.core.ir import DebugInfo
 from xlafront.core.refs import is_ref
 from xlafront.core.wrapping import update_wrapper
 
@@ -27,6 +29,26 @@ def dress(function: Any, fun: Callable, doc: str | None = None) -> Any:
     own = getattr(fun, "__doc__", None) or ""
     function.__doc__ = f"{doc}\n\n{own}" if doc and own else doc or own
     return function
+
+
+def written_as(fun: Callable) -> tuple[types.CodeType | None, int]:
+    """The code behind a callable, as `inspect.signature` finds it, and how many of its first parameters are given already: what
+    says the names of arguments and the place, and keeps nothing alive that the function closes over."""
+    given = 0
+    while True:
+        inner = getattr(fun, "__wrapped__", None)
+        if isinstance(fun, types.MethodType):
+            fun, given = fun.__func__, given + 1
+        elif inner is not None:
+            fun = inner
+        elif isinstance(fun, functools.partial):
+            fun, given = fun.func, given + len(fun.args)
+        else:
+            code = getattr(fun, "__code__", None)
+            if code is None:  # a class, or an object that can be called
+                called = fun.__init__ if isinstance(fun, type) else type(fun).__call__
+                code, given = getattr(called, "__code__", None), given + 1
+            return code, given
 
 
 def function_location(fun: Callable) -> str | None:
@@ -195,36 +217,66 @@ def join_call(statics: tuple, in_tree, leaves: Sequence[Any]) -> tuple[tuple, di
     return tuple(args), kwargs | {key: static.value for key, static in statics if isinstance(key, str)}
 
 
-def weak_reference(fun: Callable) -> Callable[[], Callable | None]:
-    """A function that returns `fun` while something else keeps it alive, or always where that cannot be told."""
-    try:
-        return weakref.ref(fun)
-    except TypeError:
-        return lambda: fun
+class Parameters(NamedTuple):
+    """The names of a function's parameters."""
+
+    positional: Sequence[str] = ()
+    variadic: str | None = None  # that of `*args`
+    named: Sequence[str] = ()  # those that are given by keyword alone
+    keywords: str | None = None  # that of `**kwargs`
+
+    @staticmethod
+    def of_code(code: types.CodeType | None, given: int = 0) -> Parameters:
+        """Those of a function of this code whose first ones are `given` already."""
+        if code is None:
+            return Parameters()
+        names, count, named = code.co_varnames, code.co_argcount, code.co_kwonlyargcount
+        rest = iter(names[count + named:])
+        variadic = next(rest) if code.co_flags & _VARIADIC else None
+        keywords = next(rest) if code.co_flags & _KEYWORDS else None
+        return Parameters(names[given:count], variadic, names[count:count + named], keywords)
 
 
-def argument_names(fun: Callable | None, static: Selection, in_tree) -> list[str]:
+_VARIADIC, _KEYWORDS = 4, 8  # CO_VARARGS and CO_VARKEYWORDS of `inspect`, which costs start-up 10 ms
+
+
+def argument_names(fun: Callable, static: Selection, in_tree) -> list[str]:
     """A name for each flat argument, as the user would write it: `params['w']`, `x[0]`."""
-    signature = None if fun is None else signature_of(fun)
-    names: list[str] = []
+    return leaf_names(Parameters.of_code(*written_as(fun)), static, in_tree)
+
+
+def leaf_names(parameters: Parameters, static: Selection, in_tree) -> list[str]:
+    """As `argument_names`, of a function with these parameters."""
     given = len(in_tree.children()[0].children()) + len(static.nums)
-    if signature is not None:
-        for p in signature.parameters.values():
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
-                names.append(p.name)
-            elif p.kind is p.VAR_POSITIONAL:
-                names += [f"{p.name}[{i}]" for i in range(given - len(names))]
-    dynamic_names = [name for i, name in enumerate(names) if i not in static.at(given)]
+    names = list(parameters.positional)
+    if parameters.variadic is not None:
+        names += [f"{parameters.variadic}[{i}]" for i in range(given - len(names))]
+    taken = static.at(given)
+    dynamic_names = [name for i, name in enumerate(names) if i not in taken]
+    by_keyword = {*parameters.positional, *parameters.named}
     found = []
     for path in tree.leaf_paths(in_tree):
         where, first, *rest = path
         if where.idx == 0:
             index = first.idx
             head = dynamic_names[index] if index < len(dynamic_names) else f"args[{index}]"
-        else:
+        elif parameters.keywords is None or first.key in by_keyword:
             head = str(first.key)
+        else:
+            head = f"{parameters.keywords}[{first.key!r}]"
         found.append(head + tree.keystr(tuple(rest)))
     return found
+
+
+def origin(role: str, fun: Callable, in_tree, out_tree: Callable[[], Any] | None = None,
+           static: Sequence[int] = ()) -> DebugInfo:
+    """What a program is traced from: `fun`, called with the positional arguments in `in_tree`, beside those at the positions in
+    `static`; `out_tree` tells the structure of its results when it is traced."""
+    code, given = written_as(fun)
+    return DebugInfo(
+        role, function_name(fun), code, lambda: leaf_names(
+            Parameters.of_code(code, given), Selection(tuple(static)), tree.structure((tree.numbered(in_tree), {}))),
+        None if out_tree is None else lambda: tree.result_paths(out_tree()))
 
 
 def abstract_arguments(fun: Callable, name: str, static: Selection, call: Call, of_library: bool = False) -> tuple:

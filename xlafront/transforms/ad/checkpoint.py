@@ -196,7 +196,7 @@ class _Plan:
             residuals = [next(computed) if k is None else primals[k] for k in split.known]
             return jaxpr_as_fun(split.linear)(*residuals, *tangents)
 
-        program = tracing.trace_to_closed_jaxpr(linear, [*saved_avals, *inputs, *moving], jaxpr.debug_info)
+        program = tracing.trace_to_closed_jaxpr(linear, [*saved_avals, *inputs, *moving], jaxpr.debug_info.with_unknown_names())
         keep = [True] * len(saved_avals) + [False] * len(inputs) + [True] * len(moving)
         self.linear, used = dce_closed(program, [True] * len(program.out_avals), keep)
         self.read = used[len(saved_avals):len(saved_avals) + len(inputs)]
@@ -341,7 +341,8 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
                 raise errors.not_an_array(x, f"checkpoint of {name}", signatures.argument_names(fun, static, call.in_tree)[i])
             leaves.append(x)
         body = _Call(fun, static, call.statics)
-        program, consts, out_tree = trace_function(body, call.in_tree, [tracing.aval_of(x) for x in leaves], "checkpoint")
+        program, consts, out_tree = trace_function(body, call.in_tree, [tracing.aval_of(x) for x in leaves],
+                                                  "checkpoint / remat")
         operands = [*consts, *leaves]
         barrier: bool | tuple[bool, ...]
         if isinstance(prevent_cse, bool):
@@ -402,8 +403,9 @@ class _Call(DerivedFunction):
         args, kwargs = signatures.join_call(self.key[1], in_tree, leaves)
         return self.f(*args, **kwargs)
 
-    def argument_names(self, in_tree):
-        return signatures.argument_names(self.f, self.key[0], in_tree)
+    @staticmethod
+    def names(parameters, key, in_tree):
+        return signatures.leaf_names(parameters, key[0], in_tree)
 
 
 remat = checkpoint

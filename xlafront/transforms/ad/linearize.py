@@ -13,6 +13,7 @@ from typing import Any
 from xlafront.core import dtypes, source, tracing
 from xlafront.core.ir import (
     ClosedJaxpr,
+    DebugInfo,
     Jaxpr,
     JaxprEqn,
     Var,
@@ -139,10 +140,11 @@ class LinearizeTrace(JVPTrace):
 
 
 def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool],
-                   kept: Sequence[bool] = ()) -> tuple[list[Any], LinearProgram]:
-    """Results of `fun`, and its derivative in the inputs marked active; `kept` as for `linearize_program`."""
+                   kept: Sequence[bool] = (), origin: DebugInfo = unknown_origin) -> tuple[list[Any], LinearProgram]:
+    """Results of `fun`, which is of this origin, and its derivative in the inputs marked active; `kept` as for
+    `linearize_program`."""
     parent = tracing.thread.trace
-    linear = LinearTrace(parent, unknown_origin)
+    linear = LinearTrace(parent, origin)
     trace = LinearizeTrace(parent, linear)
     types = [tracing.aval_of(x) for x in primals]
     tangent_avals = [aval.to_tangent_aval() for aval in types]
@@ -180,9 +182,10 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], kept: tuple
     """The two halves of a program; of the results marked in `kept` there are tangents even when they are zero."""
     def make():
         split = LinearizedProgram(None, None, None, [], 0)
+        origin = closed.jaxpr.debug_info.with_unknown_names()
 
         def run(*args):
-            results, program = linearize_flat(jaxpr_as_fun(closed), args, active, kept)
+            results, program = linearize_flat(jaxpr_as_fun(closed), args, active, kept, origin)
             positions = {id(x): i for i, x in enumerate(args)}
             split.known = [positions.get(id(c)) for c in program.consts]
             computed = [c for c, k in zip(program.consts, split.known) if k is None]
@@ -191,7 +194,7 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], kept: tuple
             split.linear = ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), [])
             return [*results, *computed]
 
-        split.forward = tracing.trace_to_closed_jaxpr(run, closed.in_avals, closed.debug_info)
+        split.forward = tracing.trace_to_closed_jaxpr(run, closed.in_avals, origin)
         _keep_less(split)
         return split
 

@@ -396,7 +396,7 @@ def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched:
         in_avals = [a if d is None else with_dimension(a, d, size) for a, d in zip(closed.in_avals, dims)]
         if splits:
             in_avals = [a if d is None or s is None else a.update(sharding=s) for a, d, s in zip(in_avals, dims, splits)]
-        return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info), out_dims
+        return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info.with_unknown_results()), out_dims
 
     return closed.jaxpr.memoised(("batch", dims, size, names, batched, tracing.thread.axes, splits), make)
 

@@ -150,12 +150,13 @@ class CustomFunction:
 
 
 class Rule:
-    """A function in an equation's parameters, flat: prints as the user's."""
+    """A function in an equation's parameters, flat: prints as the user's. `written` is the user's, the structure of its
+    positional arguments, and the positions of others."""
 
-    __slots__ = ("apply", "name")
+    __slots__ = ("apply", "name", "written")
 
-    def __init__(self, apply: Callable, name: str):
-        self.apply, self.name = apply, name
+    def __init__(self, apply: Callable, name: str, written: tuple[Callable, Any, Sequence[int]] | None = None):
+        self.apply, self.name, self.written = apply, name, written
 
     def __call__(self, *args):
         return self.apply(*args)
@@ -163,6 +164,12 @@ class Rule:
     def around(self, apply: Callable) -> Rule:
         """What a transformation makes of it."""
         return Rule(apply, self.name)
+
+    def origin(self, role: str) -> DebugInfo:
+        if self.written is None:
+            return DebugInfo(role, self.name)
+        fun, in_tree, others = self.written
+        return signatures.origin(role, fun, in_tree, static=others)
 
     def __repr__(self):
         return self.name
@@ -268,7 +275,7 @@ def stage_function(fun: Callable[..., Sequence[Any]], operands: Sequence[Any], d
     """The program of a flat function with what it closes over as leading operands, and those."""
     jaxpr, consts = tracing.trace_to_jaxpr(fun, [tracing.aval_of(x) for x in operands], debug_info)
     if not all_in_scope(consts):
-        raise closed_over(debug_info.traced_for, debug_info.function_name)
+        raise closed_over(debug_info.traced_for.removesuffix(" fun"), debug_info.function_name)
     return ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])), consts
 
 
@@ -359,7 +366,7 @@ class CustomCall(Primitive):
         if self.parameter in params:
             return None
         fun = params["fun"]
-        closed, consts = stage_function(fun, args, DebugInfo(self.shown_as, fun.name))
+        closed, consts = stage_function(fun, args, fun.origin(f"{self.shown_as} fun"))
         return trace.process(self, (*consts, *args), self.with_program(params, closed, len(consts)))
 
     def batch_with_axis(self, trace, values, dims, **params):

@@ -149,7 +149,8 @@ class custom_jvp(CustomFunction):
 
         flat_rule = _flat_rule(self, rule, nondiff_of, count, in_tree, results)
         found = custom_jvp_call_p.bind(
-            *fixed, *leaves, fun=Rule(fun, self._name), jvp_jaxpr_fun=Rule(flat_rule, signatures.function_name(rule)),
+            *fixed, *leaves, fun=Rule(fun, self._name, (self.fun, in_tree, self.nondiff_argnums)),
+            jvp_jaxpr_fun=Rule(flat_rule, signatures.function_name(rule)),
             num_consts=0, symbolic_zeros=self.symbolic_zeros)
         return results.unflatten(found)
 

@@ -125,9 +125,11 @@ class custom_vjp(CustomFunction):
         def fun(*xs):
             return results.of_function(self.fun, self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_array, xs)))))
 
+        written = self.fun, in_tree, self.nondiff_argnums
         forward = Forward(_flat_fwd(self, nondiff, in_tree, results), signatures.function_name(self.fwd), self.optimize_remat)
         found = custom_vjp_call_p.bind(
-            *leaves, fun=Rule(fun, self._name), fwd_jaxpr_thunk=forward, num_consts=0, symbolic_zeros=self.symbolic_zeros,
+            *leaves, fun=Rule(fun, self._name, written), fwd_jaxpr_thunk=forward, num_consts=0,
+            symbolic_zeros=self.symbolic_zeros,
             bwd=Rule(results.pull_back, signatures.function_name(self.bwd)), out_trees=results.trees)
         return results.unflatten(found)
 

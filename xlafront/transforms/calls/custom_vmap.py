@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, tracing, tree
-from xlafront.core.ir import DebugInfo
 from xlafront.core.zeros import Zero
 from xlafront.lax.shapes import broadcast_batch, move_dim
 from xlafront.lax.zeros import instantiate
@@ -76,7 +75,7 @@ class custom_vmap(CustomFunction):
             return results.of_function(self.fun, self.fun(*in_tree.unflatten(xs)))
 
         # The rule's results are checked against the types of the function's, so it is traced at once.
-        closed, consts = stage_function(fun, leaves, DebugInfo("custom_vmap", self._name))
+        closed, consts = stage_function(fun, leaves, signatures.origin("custom_vmap fun", self.fun, in_tree))
         flat_rule = _flat_rule(rule, self._name, in_tree, results)
         found = custom_vmap_call_p.bind(
             *consts, *leaves, call=closed, rule=Rule(flat_rule, signatures.function_name(rule)),

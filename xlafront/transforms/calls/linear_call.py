@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
-from xlafront.core.ir import DebugInfo, eval_jaxpr
+from xlafront.core.ir import eval_jaxpr
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.shapes import move_dim, reduce_sum_p
 from xlafront.lax.zeros import instantiate
@@ -53,7 +53,8 @@ def linear_call(fun: Callable, fun_transpose: Callable, residual_args, linear_ar
         return flat_cts
 
     avals = [tracing.aval_of(x) for x in linear]
-    found = linear_call_p.bind(*residuals, *linear, fun=Rule(flat, name), num_callee_consts=0, num_res=count,
+    written = fun, tree.structure((residual_args, linear_args)), ()
+    found = linear_call_p.bind(*residuals, *linear, fun=Rule(flat, name, written), num_callee_consts=0, num_res=count,
                                transpose_thunk=Rule(transposed, signatures.function_name(fun_transpose)))
     return results.unflatten(found)
 
@@ -164,7 +165,8 @@ def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[A
     for i, x in enumerate(leaves):
         if not tracing.is_arraylike(x):
             raise errors.not_an_array(x, f"closure_convert of {name}", tree.path_of(example_args, i))
-    jaxpr, consts = tracing.trace_to_jaxpr(flat, [tracing.aval_of(x) for x in leaves], DebugInfo("closure_convert", name))
+    jaxpr, consts = tracing.trace_to_jaxpr(flat, [tracing.aval_of(x) for x in leaves],
+                                           signatures.origin("closure_convert", fun, in_tree, lambda: out_tree))
     hoisted = [_may_be_differentiated(c) for c in consts]
     values = [c for c, h in zip(consts, hoisted) if h]
     fixed = [None if h else c for c, h in zip(consts, hoisted)]

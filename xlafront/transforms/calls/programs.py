@@ -33,19 +33,22 @@ class DerivedFunction:
 
     __slots__ = ("f", "key", "__name__", "__wrapped__", "__weakref__")
     remembered = True
+    role: str | None = None  # of such a function, in place of that which it is traced for
 
     def __init__(self, f: Callable, *key):
         self.f = self.__wrapped__ = f
         self.key = key
         self.__name__ = signatures.function_name(f)
 
-    def argument_names(self, in_tree) -> list[str]:
-        return _argument_names(None, in_tree)
+    @staticmethod
+    def names(parameters: signatures.Parameters, key: tuple, in_tree) -> list[str]:
+        """The names of the flat arguments, where `f` has these parameters."""
+        return _argument_names(signatures.Parameters(), key, in_tree)
 
 
-def _argument_names(fun: Callable | None, in_tree) -> list[str]:
+def _argument_names(parameters: signatures.Parameters, key: tuple, in_tree) -> list[str]:
     positional = tree.numbered(in_tree)
-    return signatures.argument_names(fun, signatures.Selection(), tree.structure((positional, {})))
+    return signatures.leaf_names(parameters, signatures.Selection(), tree.structure((positional, {})))
 
 
 def references_as_inputs(programs: Sequence[ClosedJaxpr], at: int) -> tuple[tuple[ClosedJaxpr, ...], list[Any]]:
@@ -67,8 +70,8 @@ def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], ro
                    ) -> tuple[ClosedJaxpr, list, Any]:
     """`fun` of the arguments in `in_tree` as a program whose constants are leading arguments; those; the result's tree.
 
-    `role` is what the function is to the operation, for messages. A function is traced once for the same types, unless
-    `evaluate` (see `StagingTrace`) was `used` to know values.
+    `role` is what the function is to the operation, in the words of programs. A function is traced once for the same types,
+    unless `evaluate` (see `StagingTrace`) was `used` to know values.
     """
     owner, kind = (fun.f, (type(fun), fun.key)) if isinstance(fun, DerivedFunction) and fun.remembered else (fun, ())
     caches = shared_caches(owner, ("program", role, kind))
@@ -82,19 +85,19 @@ def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], ro
             results, out_tree = signatures.check_results(fun, fun(*tree.unflatten(in_tree, tracers)))
             return results
 
-        known = signatures.weak_reference(fun)  # the caches must not keep alive what they are keyed on
-        debug_info = DebugInfo(role, signatures.function_name(fun), signatures.function_location(fun), lambda: _names(known(),
-                                                                                                                      in_tree))
+        # (the caches must not keep alive what they are keyed on)
+        names, derivation, written_as = _argument_names, (), signatures.written_as(fun)
+        if isinstance(fun, DerivedFunction):
+            names, derivation, role = fun.names, fun.key, fun.role or role
+        debug_info = DebugInfo(
+            role, signatures.function_name(fun), written_as[0],
+            lambda: names(signatures.Parameters.of_code(*written_as), derivation, in_tree), lambda: tree.result_paths(out_tree))
         jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info, evaluate)
         found = TracedCall(ClosedJaxpr(jaxpr, consts), out_tree, tuple(in_avals), debug_info)
         if not any(isinstance(c, tracing.Tracer) for c in consts) and not (evaluate is not None and evaluate.used):
             caches.traces[key] = found
     program, consts = constants_as_arguments(found.closed)
     return program, consts, found.out_tree
-
-
-def _names(fun: Callable | None, in_tree) -> list[str]:
-    return fun.argument_names(in_tree) if isinstance(fun, DerivedFunction) else _argument_names(fun, in_tree)
 
 
 def operands_of(leaves: Sequence[Any], name: str, whole: Any) -> list[Any]:
