@@ -259,15 +259,14 @@ class DebugInfo:
         return DebugInfo(self.traced_for, self.function_name, self._location)
 
     def with_unknown_results(self) -> DebugInfo:
-        return DebugInfo(self.traced_for, self.function_name, self._location, lambda: self.arg_names)
+        return DebugInfo(self.traced_for, self.function_name, self._location, self._arg_names)
 
     def of_part(self, jaxpr: Jaxpr, invars: Sequence[Var] | None, outvars: Sequence[Atom] | None) -> DebugInfo:
         """What is known of a program made of `jaxpr`, which is of this origin, with other arguments or results."""
-        names: Any = lambda: self.arg_names
-        paths: Any = lambda: self.result_paths
-        if invars is not None:
+        names, paths = self._arg_names, self._result_paths
+        if names is not None and invars is not None:
             names = _picked(names, jaxpr.invars, invars)
-        if outvars is not None:
+        if paths is not None and outvars is not None:
             paths = _picked(paths, jaxpr.outvars, outvars)
         return DebugInfo(self.traced_for, self.function_name, self._location, names, paths)
 
@@ -293,10 +292,10 @@ class DebugInfo:
         return "DebugInfo(traced_for={!r}, func_src_info={!r}, arg_names={!r}, result_paths={!r})".format(*self._key())
 
 
-def _picked(known: Callable[[], Sequence[str] | None], before: Sequence[Atom], now: Sequence[Atom]) -> Callable:
+def _picked(known: Any, before: Sequence[Atom], now: Sequence[Atom]) -> Callable:
     """The names of those of `now` that were among `before`, empty ones for the others; None where none are known."""
     def names():
-        found = known()
+        found = known() if callable(known) else known
         if found is None or len(found) != len(before):
             return None
         of = {id(v): name for v, name in zip(before, found)}
