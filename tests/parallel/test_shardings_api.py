@@ -259,8 +259,12 @@ def test_grids_of_devices():
 
     slices = mesh_utils.create_hybrid_device_mesh((2, 2), (2, 1), [Device(i) for i in range(8)])
     assert [[d.id for d in row] for row in slices] == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    blocks = mesh_utils.create_device_mesh((4, 2), [Device(i) for i in (0, 4, 1, 5, 2, 6, 3, 7)], contiguous_submeshes=True)
-    assert {frozenset(d.process_index for d in half.flat) for half in (blocks[:2], blocks[2:])} == {frozenset({0}), frozenset({1})}
+    by_process = mesh_utils.create_hybrid_device_mesh(
+        (2, 2), (1, 2), [Device(i) for i in (4, 5, 6, 7, 0, 1, 2, 3)], process_is_granule=True)
+    assert [[d.id for d in row] for row in by_process] == [[0, 1, 4, 5], [2, 3, 6, 7]]
+    unsorted = mesh_utils.create_hybrid_device_mesh(
+        (4,), (2,), [Device(i) for i in (4, 5, 6, 7, 0, 1, 2, 3)], should_sort_granules_by_key=False)
+    assert [d.id for d in unsorted] == [4, 5, 6, 7, 0, 1, 2, 3]
     with pytest.raises(ValueError, match="16 places for 8"):
         mesh_utils.create_device_mesh((16,))
     with pytest.raises(ValueError, match="process_is_granule"):

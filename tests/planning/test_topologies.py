@@ -1,6 +1,5 @@
 """Names of topologies, their tables and errors; compiling for them is in `test_compile_for_tpu.py` and `..._cuda.py`."""
 
-import numpy as np
 import pytest
 
 import xlafront as xf
@@ -76,33 +75,6 @@ def test_cards(card):
     assert text.count("{") == text.count("}") and f'"{card.description}"' in text and f"core_count: {card.multiprocessors} " in text
 
 
-class FakeMember:
-    """A device of a process."""
-
-    platform, coords = "tpu", (0, 0, 0)
-
-    def __init__(self, process, core):
-        self.process_index, self.core_on_chip = process, core
-
-
-@pytest.mark.parametrize("shape", [(4, 2), (2, 4), (8,), (2, 2, 2)])
-def test_blocks_of_processes(shape):
-    """Cores 0, 2, 4, 6 belong to process 0 and the others to process 1: each must be half of the mesh."""
-    topology = topologies.TopologyDescription([FakeMember(core % 2, core) for core in range(8)])
-    grid = np.vectorize(lambda d: d.process_index, otypes=[int])(
-        topologies.make_mesh(topology, shape, "abc"[:len(shape)], contiguous_submeshes=True).devices)
-    assert grid.ravel().tolist() in ([0] * 4 + [1] * 4, [0, 1] * 4) and grid.sum() == 4
-    boxes = [np.prod(np.ptp(np.argwhere(grid == process), axis=0) + 1) for process in (0, 1)]
-    assert boxes == [4, 4]
-
-
-def test_blocks_that_cannot_be():
-    topology = topologies.TopologyDescription([FakeMember(core // 3, core) for core in range(6)])  # processes of three
-    with pytest.raises(ValueError, match="contiguous_submeshes"):
-        topologies.make_mesh(topology, (3, 2), ("a", "b"), contiguous_submeshes=True)
-    assert topologies.make_mesh(topology, (2, 3), ("a", "b"), contiguous_submeshes=True).shape == {"a": 2, "b": 3}
-
-
 class FakeDevice:
     def __init__(self, platform, kind):
         self.platform, self.device_kind = platform, kind
@@ -122,39 +94,3 @@ def test_memory_of_chips(monkeypatch):
     monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION")
     assert runtime.chip_of(h100).memory == whole and not runtime.chip_of(h100).note
     assert runtime.chip_of(xf.devices("cpu")[0]) is None
-
-
-class FakeCore:
-    """A TPU core at a place."""
-
-    def __init__(self, x, y, z, core=0):
-        self.coords, self.core_on_chip, self.platform = (x, y, z), core, "tpu"
-
-    def __lt__(self, other):
-        raise AssertionError("devices have no order of their own")
-
-
-@pytest.fixture
-def cores():
-    made = [FakeCore(x, y, z) for z in range(2) for y in range(3) for x in range(4)]
-    return [made[i] for i in np.random.default_rng(0).permutation(len(made))]
-
-
-def distance(a, b):
-    return sum(abs(i - j) for i, j in zip(a.coords, b.coords))
-
-
-def test_a_single_axis_winds_through_the_hardware(cores):
-    from xlafront.staging.meshes import in_torus_order
-
-    for shape in ((24,), (1, 24), (24, 1)):
-        order = in_torus_order(cores, shape)
-        assert set(order) == set(cores) and all(distance(a, b) == 1 for a, b in zip(order, order[1:]))
-
-
-def test_several_axes_lie_along_rows_and_columns(cores):
-    from xlafront.staging.meshes import in_torus_order
-
-    grid = np.array(in_torus_order(cores, (6, 4)), dtype=object).reshape(6, 4)
-    assert all(len({d.coords[1:] for d in row}) == 1 and [d.coords[0] for d in row] == [0, 1, 2, 3] for row in grid)
-    assert all(len({d.coords[0] for d in column}) == 1 for column in grid.T)

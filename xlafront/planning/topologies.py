@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from xlafront.core import backends
 from xlafront.runtime import clients, topologies
 from xlafront.runtime.jaxlib_compat import Device
 from xlafront.runtime.sharding import AxisType, Mesh
 from xlafront.staging import meshes
+from xlafront.staging.mesh_utils import create_device_mesh
 
 __all__ = ["TopologyDescription", "get_attached_topology", "get_topology_desc", "make_mesh"]
 
@@ -65,8 +64,12 @@ def get_topology_desc(topology_name: str | None = "", platform: str | None = Non
 
 def make_mesh(topo: TopologyDescription, mesh_shape: Sequence[int], axis_names: tuple[str, ...], *,
               contiguous_submeshes: bool = False) -> Mesh:
-    """A mesh over a topology's devices, linked ones next to each other. With `contiguous_submeshes` the devices of each
-    process are a block of the mesh, or it is an error. The compiler decides how values are split over its axes.
+    """A mesh over a topology's devices, linked ones next to each other, along axes of the hardware or parts of them. The
+    compiler decides how values are split over its axes.
+
+    - `topo`: the topology, all of whose devices are in the mesh.
+    - `mesh_shape`, `axis_names`: sizes and names of the axes; later ones get the better links.
+    - `contiguous_submeshes`: rows of the mesh are connected parts of the hardware, for the shapes of which that is known.
 
     >>> make_mesh(get_attached_topology(), (1, len(xlafront.devices())), ("data", "model")).axis_names
     ('data', 'model')
@@ -75,22 +78,7 @@ def make_mesh(topo: TopologyDescription, mesh_shape: Sequence[int], axis_names: 
         raise ValueError(f"the mesh {tuple(mesh_shape)} is of {math.prod(mesh_shape)} devices, but the topology has "
                          f"{len(topo.devices)}: choose sizes whose product that is, or give some of the devices, "
                          f"TopologyDescription(topology.devices[:n]).")
-    mesh = meshes.make_mesh(mesh_shape, axis_names, (AxisType.Auto,) * len(axis_names), devices=topo.devices)
-    if not contiguous_submeshes or _in_blocks(mesh):
-        return mesh
-    by_process = sorted(mesh.devices.flat, key=lambda d: d.process_index)  # a stable sort: in a process, as in the mesh
-    mesh = Mesh(np.array(by_process, dtype=object).reshape(mesh.devices.shape), mesh.axis_names, mesh.axis_types)
-    if not _in_blocks(mesh):
-        raise ValueError(f"the devices of each process cannot be a block of a mesh of shape {tuple(mesh_shape)}: leave out "
-                         f"contiguous_submeshes, or choose sizes that the {len(topo.devices)} devices come in.")
-    return mesh
-
-
-def _in_blocks(mesh: Mesh) -> bool:
-    """Whether the devices of each process fill a box of the mesh."""
-    owners = np.vectorize(lambda d: d.process_index, otypes=[int])(mesh.devices)
-    for process in np.unique(owners):
-        places = np.argwhere(owners == process)
-        if np.prod(np.ptp(places, axis=0) + 1) != len(places):
-            return False
-    return True
+    types = (AxisType.Auto,) * len(axis_names)
+    if contiguous_submeshes:
+        return Mesh(create_device_mesh(mesh_shape, topo.devices, contiguous_submeshes=True), axis_names, types)
+    return meshes.make_mesh(mesh_shape, axis_names, types, devices=topo.devices)

@@ -7,11 +7,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from xlafront.core import backends, tracing
 from xlafront.runtime.jaxlib_compat import SingleDeviceSharding
 from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active, empty_mesh
+from xlafront.staging.mesh_utils import arranged
 
 
 def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types: Sequence[AxisType] | None = None, *,
@@ -38,28 +37,8 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types:
         raise ValueError(
             f"a mesh of shape {shape} needs {needed} devices, there are {len(found)}. On a CPU more "
             f"can be simulated: config.update('num_cpu_devices', {needed}) before the first computation.")
-    chosen = in_torus_order(found[:needed], shape)
-    grid = np.empty(len(chosen), dtype=object)
-    grid[:] = chosen
-    return Mesh(grid.reshape(shape), names, (AxisType.Explicit,) * len(names) if axis_types is None else axis_types)
-
-
-def in_torus_order(devices: list, shape: tuple[int, ...]) -> list:
-    """TPU cores such that neighbours in the mesh are linked: several mesh axes lie along the rows and columns of the
-    hardware, a single one winds through it. Other devices stay as they come."""
-    if not all(hasattr(d, "coords") for d in devices):
-        return devices
-    winds = sum(n > 1 for n in shape) == 1
-    height = 1 + max((*d.coords, 0)[1] for d in devices)
-
-    def position(device):
-        x, y, z = (*device.coords, 0, 0)[:3]
-        if winds:
-            y = y if z % 2 == 0 else height - 1 - y
-            x = x if (z * height + y) % 2 == 0 else -x
-        return getattr(device, "slice_index", 0) or 0, z, y, x, getattr(device, "core_on_chip", 0)
-
-    return sorted(devices, key=position)
+    types = (AxisType.Explicit,) * len(names) if axis_types is None else axis_types
+    return Mesh(arranged(found[:needed], shape), names, types)
 
 
 class set_mesh:
