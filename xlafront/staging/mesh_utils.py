@@ -81,11 +81,10 @@ _OF_CHIPS = {
 def _rings(devices: Sequence[Any], shape: tuple[int, ...]) -> list | None:
     """The order of devices in small slices, where it is known; None where the axes of the torus say it."""
     kind, count = devices[0].device_kind, len(devices)
-    trays = [device for first in range(0, count, 8) for device in (devices[first + i] for i in _TRAY if count % 8 == 0)]
     if kind in ("TPU v2", "TPU v3"):
-        return trays if count == 8 or shape[-1:] == (8,) else list(devices)
+        return _around_trays(devices) if count == 8 or shape[-1:] == (8,) else list(devices)
     if kind.startswith("TPU7") and count in (8, 16) and _cores(devices) == 2:
-        return trays
+        return _around_trays(devices)
     if kind in ("TPU v5 lite", "TPU v6 lite") and count in _OF_CHIPS and not any(d.coords[2] for d in devices):
         size, order = _OF_CHIPS[count]
         found = sorted(devices, key=lambda d: d.coords[::-1])
@@ -93,6 +92,10 @@ def _rings(devices: Sequence[Any], shape: tuple[int, ...]) -> list | None:
         if size in (None, (width, height)) and (count < 16 or count in shape):
             return [found[i] for i in order]
     return None
+
+
+def _around_trays(devices: Sequence[Any]) -> list:
+    return [devices[first + i] for first in range(0, len(devices), 8) for i in _TRAY]
 
 
 def _cores(devices: Sequence[Any]) -> int:
