@@ -225,3 +225,56 @@ def _with_rules(make, *rules):
 def test_what_libraries_read_of_equations(function, name, names):
     eqn = xf.make_jaxpr(function)(np.ones(3, np.float32)).eqns[-1]
     assert eqn.primitive.name == name and set(names.split()) <= set(eqn.params)
+
+
+class Unremembered:
+    """Callables of which nothing says what their arguments are called, once they are gone."""
+
+    def method(self, z):
+        return {"z": (z, [z])}
+
+
+def _origin(jaxpr):
+    info = jaxpr.debug_info
+    return info.traced_for, info.func_name, info.arg_names, info.result_paths
+
+
+def _inner(f, *args):
+    """Where the programs in the equations of `f` come from."""
+    [eqn] = [e for e in program(f, *args).eqns if any(ir.subprograms(e.params))]
+    return [_origin(jaxpr) for jaxpr in ir.subprograms(eqn.params)]
+
+
+def test_programs_say_what_their_inputs_and_outputs_are():
+    def f(a, b, *args, k=1, **kw):
+        return {"s": a + b, "t": (a, [b])}
+
+    paths = ("result['s']", "result['t'][0]", "result['t'][1][0]")
+    assert _origin(xf.make_jaxpr(f)(1.0, 2.0, 3.0, k=4.0, z=5.0).jaxpr) == ("jit", "f", ("a", "b", "args[0]", "k", "kw['z']"), paths)
+    assert _origin(xf.jit(f, static_argnums=0).trace(1.0, 2.0).jaxpr.jaxpr) == ("jit", "f", ("b",), paths)
+    assert _origin(program(Unremembered().method, 1.0).jaxpr)[2:] == (("z",), ("result['z'][0]", "result['z'][1][0]"))
+    assert _origin(program(lambda z: z, {"u": 1.0}).jaxpr)[2:] == (("z['u']",), ("result['u']",))
+    assert _origin(program(lambda z: None, 1.0).jaxpr)[2:] == (("z",), ())
+    info = program(f, 1.0, 2.0).jaxpr.debug_info
+    assert info.func_filename.endswith("test_ir.py") and info.func_lineno > 1
+    assert info.filter_result_paths([False, True, False]) == (paths[1],) and info.safe_arg_names(2) == ("a", "b")
+    assert info.with_unknown_names().safe_arg_names(2) == ("", "") and "traced_for='jit'" in repr(info)
+
+
+def test_programs_in_equations_say_what_they_were_traced_for():
+    lax, x = xf.lax, np.ones(3, np.float32)
+    assert _inner(lambda z: xf.jit(lambda a: a * z)(z), x) == [("jit", "<lambda>", ("", "a"), ("result",))]
+    assert _inner(lambda z: xf.checkpoint(lambda a, *, b: a * b)(z, b=z), x) == [
+        ("checkpoint / remat", "<lambda>", ("a", "b"), ("result",))]
+    assert _inner(lambda z: lax.scan(lambda c, y: ((c[0], c[1] + y), {"k": c[1]}), (1.0, 0.0), z), x) == [
+        ("scan", "<lambda>", ("c[0]", "c[1]", "y"), ("result[0][1]", "result[1]['k']"))]
+    assert _inner(lambda z: lax.cond(z > 0, lambda p: p, lambda q: q * 2, z), 1.0) == [
+        ("cond", "<lambda>", ("q",), ("result",)), ("cond", "<lambda>", ("p",), ("result",))]
+    assert _inner(lambda z: lax.while_loop(lambda c: c < 3, lambda c: c + 1, z), 1.0) == [
+        ("while_cond", "<lambda>", ("c",), ("result",)), ("while_body", "<lambda>", ("c",), ("result",))]
+    assert _inner(lambda z: lax.fori_loop(0, 3, lambda i, c: c + i, z), 1.0) == [
+        ("fori_loop", "<lambda>", ("i", "c"), ("result[0][0]", "result[0][1]"))]
+    # What transformations make of a program has other inputs and outputs than the function.
+    assert _inner(xf.vmap(lambda z: xf.jit(lambda a: a * a)(z)), x) == [("jit", "<lambda>", ("a",), None)]
+    assert [_origin(e.params["jaxpr"].jaxpr) for e in program(xf.grad(lambda z: xf.jit(lambda a: xnp.sin(a))(z)), 1.0).eqns] == [
+        ("jit", "<lambda>", None, None)] * 2

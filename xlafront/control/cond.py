@@ -392,9 +392,9 @@ def _choose(what: str, index, functions: Sequence[Callable], names: Sequence[str
     values = operands_of(leaves, what, operands)
     avals = [tracing.aval_of(x) for x in values]
     traced: dict[int, tuple] = {}  # a function that is several branches is traced once
-    for f, name in [(functions[first], names[first]), *zip(functions, names)]:
+    for f in (functions[first], *functions):
         if id(f) not in traced:
-            traced[id(f)] = trace_function(f, in_tree, avals, f"{name} of {what}")
+            traced[id(f)] = trace_function(f, in_tree, avals, what)
     programs, consts, trees = zip(*[traced[id(f)] for f in functions])
     results = join_branches(what, programs, trees, functions, names)
     programs, all_consts = merge_constants(programs, consts)

@@ -530,7 +530,7 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     rows = [without_dimension(a, 0) for a in rows]
     in_tree = tree.structure((init, xs))
     program, consts, out_tree, carry = trace_carry(
-        f, in_tree, carry, rows, lambda out: _carry_tree(name, out), init, init_tree, f"scan of {name}")
+        f, in_tree, carry, rows, lambda out: _carry_tree(name, out), init, init_tree, f"scan of {name}", "scan")
     plan = program.jaxpr.memoised(("handed through", len(consts), len(carry)),
                                   lambda: _without_handed_through(program, len(consts), len(carry)))
     options = {"length": length, "reverse": bool(reverse), "unroll": unroll}
@@ -604,7 +604,7 @@ def _carry_tree(name, out_tree):
     return children[0]
 
 
-def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
+def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who, role):
     """Trace a loop body whose first results must have the types of its first arguments, the carry.
 
     Weakly typed values of the initial carry (Python scalars) take the dtype that the body gives them.
@@ -612,7 +612,7 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
     own = of_library(f)
     for _ in range(len(carry) + 2):
         types = [tracing.aval_of(x) for x in carry]
-        program, consts, out_tree = trace_function(f, in_tree, [*types, *others], who)
+        program, consts, out_tree = trace_function(f, in_tree, [*types, *others], role)
         found_tree = carry_tree_of(out_tree)
         found = program.out_avals[:found_tree.num_leaves]
         if found_tree != init_tree:

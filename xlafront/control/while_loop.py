@@ -31,6 +31,7 @@ from xlafront.transforms.batching.vmap import batch_program
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
     active_results,
+    argument_names,
     evaluate,
     fixpoint,
     in_three,
@@ -318,19 +319,20 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
     in_tree = tree.structure((init_val,))
     # (the condition first: what functions do when they are traced may depend on the order)
     types = [tracing.aval_of(x) for x in carry]
-    asked = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
-    program, consts, out_tree, carry = trace_carry(body_fun, in_tree, carry, [], lambda out: out, init_val, init_tree, who)
+    asked = trace_function(cond_fun, in_tree, types, "while_cond")
+    program, consts, out_tree, carry = trace_carry(
+        body_fun, in_tree, carry, [], lambda out: out, init_val, init_tree, who, "while_body")
     if types != program.in_avals[len(consts):]:
         types = program.in_avals[len(consts):]
-        asked = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
+        asked = trace_function(cond_fun, in_tree, types, "while_cond")
     condition, cond_consts, cond_tree = asked
     found = condition.out_avals
     axes = frozenset().union(*[a.vma for a in found])
     if not all([axes <= a.vma for a in types]):  # devices stop after different numbers of steps
         program, consts, out_tree, carry = trace_carry(
-            body_fun, in_tree, [vary(x, axes) for x in carry], [], lambda out: out, init_val, init_tree, who)
+            body_fun, in_tree, [vary(x, axes) for x in carry], [], lambda out: out, init_val, init_tree, who, "while_body")
         types = program.in_avals[len(consts):]
-        condition, cond_consts, cond_tree = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
+        condition, cond_consts, cond_tree = trace_function(cond_fun, in_tree, types, "while_cond")
     if cond_tree.num_nodes != 1 or len(found) != 1 or found[0].shape != () or found[0].dtype != dtypes.bool_:
         shown = cond_tree.unflatten(found)
         raise TypeError(f"while_loop needs a cond_fun that returns a boolean scalar, but {signatures.function_name(cond_fun)} "
@@ -423,6 +425,13 @@ class _CountedBody(DerivedFunction):
     """The body of `fori_loop` as one of `scan` or of `while_loop`; its key is `(dynamic,)`."""
 
     __slots__ = ()
+    role = "fori_loop"
+
+    @staticmethod
+    def argument_names(f, key, in_tree):
+        first, *upper, value = in_tree.children()[0].children()
+        names = argument_names(f, tree.structure((tree.numbered(first), tree.numbered(value))))
+        return [names[0], *[""] * len(upper), *names[1:]]
 
     def __call__(self, state, _=None):
         i, *upper, value = state

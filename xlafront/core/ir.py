@@ -196,15 +196,20 @@ class JaxprEqn:
 class DebugInfo:
     """What a program was traced from: for messages, argument names and module names."""
 
-    __slots__ = ("traced_for", "function_name", "location", "_arg_names", "result_paths")
+    __slots__ = ("traced_for", "function_name", "location", "_arg_names", "_result_paths")
 
     def __init__(self, traced_for: str, function_name: str, location: str | None = None,
-                 arg_names: Callable[[], Sequence[str]] | Sequence[str] = (), result_paths: Sequence[str] = ()):
+                 arg_names: Callable[[], Sequence[str]] | Sequence[str] | None = None,
+                 result_paths: Callable[[], Sequence[str]] | Sequence[str] | None = None):
         self.traced_for = traced_for
         self.function_name = function_name
         self.location = location
         self._arg_names = arg_names
-        self.result_paths = result_paths
+        self._result_paths = result_paths
+
+    def __repr__(self):
+        return (f"DebugInfo(traced_for={self.traced_for!r}, func_src_info={self.func_src_info!r}, "
+                f"arg_names={self.arg_names}, result_paths={self.result_paths})")
 
     @property
     def func_src_info(self) -> str:
@@ -215,10 +220,67 @@ class DebugInfo:
         return self.function_name
 
     @property
-    def arg_names(self) -> Sequence[str]:
-        if callable(self._arg_names):
-            self._arg_names = self._arg_names()
+    def func_filename(self) -> str | None:
+        return self.location.rpartition(":")[0] if self.location else None
+
+    @property
+    def func_lineno(self) -> int | None:
+        return int(self.location.rpartition(":")[2]) if self.location else None
+
+    @property
+    def arg_names(self) -> tuple[str, ...] | None:
+        """What the user calls each input; "" for one that the function closes over, None where inputs are not arguments."""
+        self._arg_names = _known(self._arg_names)
         return self._arg_names
+
+    @property
+    def result_paths(self) -> tuple[str, ...] | None:
+        """Where in the result of the function each output is, as `result['loss']`; None where outputs are no results."""
+        self._result_paths = _known(self._result_paths)
+        return self._result_paths
+
+    def safe_arg_names(self, count: int) -> tuple[str, ...]:
+        """The names of so many inputs, "" for those that are not known."""
+        return self.arg_names if self.arg_names is not None and len(self.arg_names) == count else ("",) * count
+
+    def safe_result_paths(self, count: int) -> tuple[str, ...]:
+        """The paths of so many outputs, "" for those that are not known."""
+        return self.result_paths if self.result_paths is not None and len(self.result_paths) == count else ("",) * count
+
+    def filter_arg_names(self, keep: Sequence[bool]) -> tuple[str, ...]:
+        return tuple([name for name, kept in zip(self.safe_arg_names(len(keep)), keep) if kept])
+
+    def filter_result_paths(self, keep: Sequence[bool]) -> tuple[str, ...]:
+        return tuple([path for path, kept in zip(self.safe_result_paths(len(keep)), keep) if kept])
+
+    def with_unknown_names(self) -> DebugInfo:
+        """Of a program made of the one of the function, with other inputs and outputs."""
+        return DebugInfo(self.traced_for, self.function_name, self.location)
+
+    def with_unknown_results(self) -> DebugInfo:
+        """Of a program made of the one of the function, with other outputs."""
+        return DebugInfo(self.traced_for, self.function_name, self.location, self._arg_names)
+
+    def after_constants(self, count: int) -> DebugInfo:
+        """Of the program that takes as many constants before its arguments."""
+        return DebugInfo(self.traced_for, self.function_name, self.location,
+                         lambda: None if self.arg_names is None else (*[""] * count, *self.arg_names),
+                         lambda: self.result_paths)
+
+    def rearranged(self, inputs: Sequence[int] | None, outputs: Sequence[int] | None) -> DebugInfo:
+        """Of the program with these of the inputs and outputs, in this order; None for all."""
+        def chosen(names, numbers):
+            if names is None or numbers is None:
+                return names
+            return [names[i] for i in numbers] if len(names) > max(numbers, default=-1) else None
+
+        return DebugInfo(self.traced_for, self.function_name, self.location, lambda: chosen(self.arg_names, inputs),
+                         lambda: chosen(self.result_paths, outputs))
+
+
+def _known(names) -> tuple[str, ...] | None:
+    found = names() if callable(names) else names
+    return None if found is None else tuple(found)
 
 
 unknown_origin = DebugInfo("a transformation", "<unnamed function>")
@@ -251,6 +313,11 @@ class Jaxpr:
     def replace(self, **changes) -> Jaxpr:
         fields = {name: getattr(self, name) for name in self.__slots__[:6]}
         return Jaxpr(**(fields | changes))
+
+    def with_constants_as_inputs(self) -> Jaxpr:
+        """The program with its constants as leading inputs."""
+        return self.replace(constvars=[], invars=[*self.constvars, *self.invars],
+                            debug_info=self.debug_info.after_constants(len(self.constvars)))
 
     def memoised(self, key: tuple, make: Callable[[], Any]) -> Any:
         """What `make` derives from the program, kept as long as the program."""

@@ -706,8 +706,7 @@ class StagingTrace(Trace):
     def origin_of(self, var) -> str | None:
         for index, candidate in enumerate(self.invars):
             if candidate is var:
-                names = self.debug_info.arg_names
-                name = names[index] if index < len(names) else f"number {index}"
+                name = self.debug_info.safe_arg_names(len(self.invars))[index] or f"number {index}"
                 return f"argument {name} of {self.debug_info.func_src_info}"
         for eqn in self.eqns:
             if var in eqn.outvars:
@@ -721,7 +720,7 @@ class StagingTrace(Trace):
         for eqn in reversed(self.eqns):
             if not needed.isdisjoint(eqn.outvars):
                 needed.update(v for v in eqn.invars if not v.is_literal)
-        names = [name for v, name in zip(self.invars, self.debug_info.arg_names) if v in needed]
+        names = [name for v, name in zip(self.invars, self.debug_info.arg_names or ()) if v in needed]
         if not names:
             return ""
         shown = ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
@@ -785,6 +784,8 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
 
 
 def trace_to_closed_jaxpr(function, in_avals, debug_info: DebugInfo = unknown_origin) -> ClosedJaxpr:
+    """A program made of another one, of which `debug_info` is."""
+    debug_info = debug_info.with_unknown_results()
     return ClosedJaxpr(*trace_to_jaxpr(function, in_avals, debug_info))
 
 

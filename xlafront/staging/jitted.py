@@ -372,9 +372,10 @@ class Jitted:
             results, out_tree = signatures.check_results(fun, fun(*args, **kwargs))
             return results
 
-        known = signatures.weak_reference(fun)  # the caches must not keep alive the function that they are keyed on
+        known = signatures.parameters_of(fun)  # the caches must not keep alive the function that they are keyed on
         debug_info = DebugInfo("jit", self.name, signatures.function_location(fun),
-                               lambda: signatures.argument_names(known(), static, in_tree))
+                               lambda: signatures.argument_names(known(), static, in_tree),
+                               lambda: signatures.result_paths(out_tree))
         if tracing.thread.trace is not tracing.eval_trace:
             jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
         else:
@@ -657,7 +658,8 @@ def _gives_few_places(jaxpr: Jaxpr) -> bool:
 def _jit_lower(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings, **_):
     operands = module_shardings.constrain(ctx, operands, jaxpr.in_avals, in_shardings)
     inline = inline or _gives_few_places(jaxpr.jaxpr)
-    results = ctx.inline(jaxpr, operands) if inline else ctx.call(jaxpr, operands, name)
+    results = ctx.inline(jaxpr, operands) if inline else ctx.called(f"jit({name})").call(
+        jaxpr, operands, name)
     return module_shardings.constrain(ctx, results, jaxpr.out_avals, out_shardings)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import types
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -203,10 +205,39 @@ def weak_reference(fun: Callable) -> Callable[[], Callable | None]:
         return lambda: fun
 
 
+def parameters_of(fun: Callable) -> Callable[[], Callable | None]:
+    """A function that returns one with the parameters of `fun`, which it does not keep alive; None where they are not known."""
+    kind = type(fun)
+    if kind is types.FunctionType and not fun.__dict__:
+        code, defaults, keywords = fun.__code__, fun.__defaults__ and len(fun.__defaults__), fun.__kwdefaults__ and list(
+            fun.__kwdefaults__)
+
+        def like() -> Callable:
+            empty = tuple([types.CellType() for _ in code.co_freevars])
+            made = types.FunctionType(code, {}, None, defaults and (None,) * defaults, empty)
+            made.__kwdefaults__ = keywords and dict.fromkeys(keywords)
+            return made
+
+        return like
+    if kind is types.MethodType:
+        of_function = parameters_of(fun.__func__)
+        return lambda: (found := of_function()) and types.MethodType(found, object())
+    if kind is functools.partial:
+        of_function, count, names = parameters_of(fun.func), len(fun.args), tuple(fun.keywords)
+        return lambda: (found := of_function()) and functools.partial(found, *[None] * count, **dict.fromkeys(names))
+    return weak_reference(fun)
+
+
+def result_paths(out_tree) -> list[str]:
+    """Where in its result each flat result of a function is: `result['loss']`, `result[0]`."""
+    return [f"result{tree.keystr(path)}" for path in tree.leaf_paths(out_tree)]
+
+
 def argument_names(fun: Callable | None, static: Selection, in_tree) -> list[str]:
     """A name for each flat argument, as the user would write it: `params['w']`, `x[0]`."""
     signature = None if fun is None else signature_of(fun)
     names: list[str] = []
+    extra = None  # the name of the parameter that takes all other keywords
     given = len(in_tree.children()[0].children()) + len(static.nums)
     if signature is not None:
         for p in signature.parameters.values():
@@ -214,6 +245,8 @@ def argument_names(fun: Callable | None, static: Selection, in_tree) -> list[str
                 names.append(p.name)
             elif p.kind is p.VAR_POSITIONAL:
                 names += [f"{p.name}[{i}]" for i in range(given - len(names))]
+            elif p.kind is p.VAR_KEYWORD:
+                extra = p.name
     dynamic_names = [name for i, name in enumerate(names) if i not in static.at(given)]
     found = []
     for path in tree.leaf_paths(in_tree):
@@ -222,7 +255,7 @@ def argument_names(fun: Callable | None, static: Selection, in_tree) -> list[str
             index = first.idx
             head = dynamic_names[index] if index < len(dynamic_names) else f"args[{index}]"
         else:
-            head = str(first.key)
+            head = str(first.key) if extra is None or first.key in signature.parameters else f"{extra}[{first.key!r}]"
         found.append(head + tree.keystr(tuple(rest)))
     return found
 

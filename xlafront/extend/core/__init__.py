@@ -58,7 +58,7 @@ class DebugInfo(ir.DebugInfo):
     def __init__(self, traced_for: str, func_src_info: str, arg_names: Sequence[str] | None = None,
                  result_paths: Sequence[str] | None = None):
         name, _, location = str(func_src_info).partition(" at ")
-        super().__init__(traced_for, name, location or None, arg_names or (), result_paths or ())
+        super().__init__(traced_for, name, location or None, arg_names, result_paths)
 
 
 # Programs

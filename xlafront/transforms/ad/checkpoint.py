@@ -341,7 +341,8 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
                 raise errors.not_an_array(x, f"checkpoint of {name}", signatures.argument_names(fun, static, call.in_tree)[i])
             leaves.append(x)
         body = _Call(fun, static, call.statics)
-        program, consts, out_tree = trace_function(body, call.in_tree, [tracing.aval_of(x) for x in leaves], "checkpoint")
+        in_avals = [tracing.aval_of(x) for x in leaves]
+        program, consts, out_tree = trace_function(body, call.in_tree, in_avals, "checkpoint / remat")
         operands = [*consts, *leaves]
         barrier: bool | tuple[bool, ...]
         if isinstance(prevent_cse, bool):
@@ -402,8 +403,9 @@ class _Call(DerivedFunction):
         args, kwargs = signatures.join_call(self.key[1], in_tree, leaves)
         return self.f(*args, **kwargs)
 
-    def argument_names(self, in_tree):
-        return signatures.argument_names(self.f, self.key[0], in_tree)
+    @staticmethod
+    def argument_names(f, key, in_tree):
+        return signatures.argument_names(f, key[0], in_tree)
 
 
 remat = checkpoint

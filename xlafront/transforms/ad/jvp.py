@@ -161,7 +161,7 @@ def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], kept: tuple[bool,
             return [*results, *[t for t in out_tangents if type(t) is not Zero]]
 
         tangent_avals = [v.to_tangent_aval() for v, a in zip(in_avals, active) if a]
-        program = tracing.trace_to_closed_jaxpr(run, [*in_avals, *tangent_avals], closed.debug_info)
+        program = tracing.trace_to_closed_jaxpr(run, [*in_avals, *tangent_avals], closed.debug_info.with_unknown_names())
         return program, nonzero
 
     return closed.jaxpr.memoised(("jvp", active, kept), make)

@@ -188,10 +188,11 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], kept: tuple
             computed = [c for c, k in zip(program.consts, split.known) if k is None]
             split.residuals, split.outputs = len(computed), program.outputs
             jaxpr = program.jaxpr
-            split.linear = ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), [])
+            split.linear = ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars],
+                                                     debug_info=closed.debug_info.with_unknown_names()), [])
             return [*results, *computed]
 
-        split.forward = tracing.trace_to_closed_jaxpr(run, closed.in_avals, closed.debug_info)
+        split.forward = tracing.trace_to_closed_jaxpr(run, closed.in_avals, closed.debug_info.with_unknown_names())
         _keep_less(split)
         return split
 

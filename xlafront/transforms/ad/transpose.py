@@ -173,7 +173,7 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tupl
         in_avals = [v.aval for v in others] + [
             v.aval.to_ct_aval().update(weak_type=False) if s else v.aval.to_ct_aval()
             for v, g, s in zip(jaxpr.outvars, given, strong or (False,) * len(given)) if g]
-        return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info), nonzero
+        return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info.with_unknown_names()), nonzero
 
     return closed.jaxpr.memoised(("transpose", linear, given, kept, strong), make)
 

@@ -268,8 +268,8 @@ def stage_function(fun: Callable[..., Sequence[Any]], operands: Sequence[Any], d
     """The program of a flat function with what it closes over as leading operands, and those."""
     jaxpr, consts = tracing.trace_to_jaxpr(fun, [tracing.aval_of(x) for x in operands], debug_info)
     if not all_in_scope(consts):
-        raise closed_over(debug_info.traced_for, debug_info.function_name)
-    return ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])), consts
+        raise closed_over(debug_info.traced_for.removesuffix(" fun"), debug_info.function_name)
+    return ClosedJaxpr(jaxpr.with_constants_as_inputs()), consts
 
 
 class CustomCall(Primitive):
@@ -359,7 +359,7 @@ class CustomCall(Primitive):
         if self.parameter in params:
             return None
         fun = params["fun"]
-        closed, consts = stage_function(fun, args, DebugInfo(self.shown_as, fun.name))
+        closed, consts = stage_function(fun, args, DebugInfo(f"{self.shown_as} fun", fun.name))
         return trace.process(self, (*consts, *args), self.with_program(params, closed, len(consts)))
 
     def batch_with_axis(self, trace, values, dims, **params):

@@ -33,19 +33,31 @@ class DerivedFunction:
 
     __slots__ = ("f", "key", "__name__", "__wrapped__", "__weakref__")
     remembered = True
+    role: str | None = None  # what it is traced for, where that is not what its caller traces functions for
 
     def __init__(self, f: Callable, *key):
         self.f = self.__wrapped__ = f
         self.key = key
         self.__name__ = signatures.function_name(f)
 
-    def argument_names(self, in_tree) -> list[str]:
-        return _argument_names(None, in_tree)
+    @staticmethod
+    def argument_names(f: Callable | None, key: tuple, in_tree) -> list[str]:
+        """Those of a call; `f` has the parameters of the user's function."""
+        return argument_names(None, in_tree)
 
 
-def _argument_names(fun: Callable | None, in_tree) -> list[str]:
+def argument_names(fun: Callable | None, in_tree) -> list[str]:
     positional = tree.numbered(in_tree)
     return signatures.argument_names(fun, signatures.Selection(), tree.structure((positional, {})))
+
+
+def _names_of_arguments(fun: Callable, in_tree) -> Callable[[], list[str]]:
+    """Tells them without keeping alive the function, which the caches are keyed on."""
+    if not isinstance(fun, DerivedFunction):
+        known = signatures.parameters_of(fun)
+        return lambda: argument_names(known(), in_tree)
+    of_user, key, derived = signatures.parameters_of(fun.f), fun.key, type(fun)
+    return lambda: derived.argument_names(of_user(), key, in_tree)
 
 
 def references_as_inputs(programs: Sequence[ClosedJaxpr], at: int) -> tuple[tuple[ClosedJaxpr, ...], list[Any]]:
@@ -67,10 +79,12 @@ def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], ro
                    ) -> tuple[ClosedJaxpr, list, Any]:
     """`fun` of the arguments in `in_tree` as a program whose constants are leading arguments; those; the result's tree.
 
-    `role` is what the function is to the operation, for messages. A function is traced once for the same types, unless
-    `evaluate` (see `StagingTrace`) was `used` to know values.
+    `role` is what the program is traced for, in the words of its debug_info. A function is traced once for the same types,
+    unless `evaluate` (see `StagingTrace`) was `used` to know values.
     """
-    owner, kind = (fun.f, (type(fun), fun.key)) if isinstance(fun, DerivedFunction) and fun.remembered else (fun, ())
+    owner, kind, role = fun, (), getattr(fun, "role", None) or role
+    if isinstance(fun, DerivedFunction) and fun.remembered:
+        owner, kind = fun.f, (type(fun), fun.key)
     caches = shared_caches(owner, ("program", role, kind))
     key = (in_tree, tuple(in_avals), config.trace_context_key(), tracing.thread.axes)
     found = caches.traces.get(key)
@@ -82,19 +96,15 @@ def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], ro
             results, out_tree = signatures.check_results(fun, fun(*tree.unflatten(in_tree, tracers)))
             return results
 
-        known = signatures.weak_reference(fun)  # the caches must not keep alive what they are keyed on
-        debug_info = DebugInfo(role, signatures.function_name(fun), signatures.function_location(fun), lambda: _names(known(),
-                                                                                                                      in_tree))
+        names = _names_of_arguments(fun, in_tree)
+        debug_info = DebugInfo(role, signatures.function_name(fun), signatures.function_location(fun),
+                               names, lambda: signatures.result_paths(out_tree))
         jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info, evaluate)
         found = TracedCall(ClosedJaxpr(jaxpr, consts), out_tree, tuple(in_avals), debug_info)
         if not any(isinstance(c, tracing.Tracer) for c in consts) and not (evaluate is not None and evaluate.used):
             caches.traces[key] = found
     program, consts = constants_as_arguments(found.closed)
     return program, consts, found.out_tree
-
-
-def _names(fun: Callable | None, in_tree) -> list[str]:
-    return fun.argument_names(in_tree) if isinstance(fun, DerivedFunction) else _argument_names(fun, in_tree)
 
 
 def operands_of(leaves: Sequence[Any], name: str, whole: Any) -> list[Any]:
@@ -223,7 +233,8 @@ def reorder(closed: ClosedJaxpr, inputs: Sequence[int] | None = None, outputs: S
     jaxpr = closed.jaxpr
     invars = jaxpr.invars if inputs is None else [jaxpr.invars[i] for i in inputs]
     outvars = jaxpr.outvars if outputs is None else [jaxpr.outvars[i] for i in outputs]
-    return closed.replace(jaxpr=jaxpr.replace(invars=invars, outvars=outvars))
+    debug_info = jaxpr.debug_info.rearranged(inputs, outputs)
+    return closed.replace(jaxpr=jaxpr.replace(invars=invars, outvars=outvars, debug_info=debug_info))
 
 
 def _varying(jaxpr: Jaxpr, constant: Sequence[bool]) -> set:
