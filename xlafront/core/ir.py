@@ -199,8 +199,8 @@ class DebugInfo:
     __slots__ = ("traced_for", "function_name", "location", "_arg_names", "_result_paths")
 
     def __init__(self, traced_for: str, function_name: str, location: str | None = None,
-                 arg_names: Callable[[], Sequence[str]] | Sequence[str] | None = None,
-                 result_paths: Callable[[], Sequence[str]] | Sequence[str] | None = None):
+                 arg_names: Callable[[], Sequence[str] | None] | Sequence[str] | None = None,
+                 result_paths: Callable[[], Sequence[str] | None] | Sequence[str] | None = None):
         self.traced_for = traced_for
         self.function_name = function_name
         self.location = location
@@ -264,7 +264,7 @@ class DebugInfo:
     def after_constants(self, count: int) -> DebugInfo:
         """Of the program that takes as many constants before its arguments."""
         return DebugInfo(self.traced_for, self.function_name, self.location,
-                         lambda: None if self.arg_names is None else (*[""] * count, *self.arg_names),
+                         lambda: None if (names := self.arg_names) is None else (*[""] * count, *names),
                          lambda: self.result_paths)
 
     def rearranged(self, inputs: Sequence[int] | None, outputs: Sequence[int] | None) -> DebugInfo:
