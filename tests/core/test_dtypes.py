@@ -169,6 +169,10 @@ def test_wide_arrays_keep_their_type_among_themselves_where_it_is_off():
         assert xf.eval_shape(lambda x: getattr(xnp, name)([x, x]), wide).dtype == np.float64, name
     assert xf.eval_shape(lambda x: xnp.einsum("i,i", x, x), wide).dtype == np.float64
     np.testing.assert_array_equal(np.asarray(xnp.stack([wide, wide])), [[1.0, 2.0, 3.0]] * 2)
+    for name in ("zeros_like", "ones_like", "empty_like"):
+        assert getattr(xnp, name)(wide).dtype == np.float64, name
+    assert xnp.full_like(wide, 2).tolist() == [2.0] * 3 and xnp.full_like(whole, 2).dtype == np.int64
+    assert xnp.zeros_like(xf.ShapeDtypeStruct((2,), "float64")).dtype == xnp.zeros_like(np.ones(2)).dtype == np.float32
     # With anything else they are as narrow as what is made now; dtypes that are named are those of now.
     assert (wide + 1).dtype == (wide * xnp.float32(2)).dtype == (wide + whole).dtype == np.float32
     with pytest.warns(UserWarning, match="truncated to float32"):
