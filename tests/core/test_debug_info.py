@@ -112,6 +112,8 @@ OPERATIONS = [
     (lambda x: lax.switch(x.astype(int), [negate, stay], x),
      [("switch", "negate", ("x",), ("result",)), ("switch", "stay", ("x",), ("result",))]),
     (lambda x: xf.jit(pair)(x, x)[0], [("jit", "pair", ("x", "y"), BOTH)]),
+    (lambda x: xf.jit(lambda a: a * x)(x), [("jit", "<lambda>", ("", "a"), ("result",))]),
+    (lambda x: xf.checkpoint(lambda a, *, b: a * b)(x, b=x), [("checkpoint / remat", "<lambda>", ("a", "b"), ("result",))]),
     (lambda x: xf.checkpoint(pair)(x, x)[0], [("checkpoint / remat", "pair", ("x", "y"), BOTH)]),
     (lambda x: lax.composite(lambda y: y * 2, "a.b")(x), [("composite", "<lambda>", ("y",), ("result",))]),
     (lambda x: lax.reduce(x, 0.0, lambda a, b: a + b * 1, (0,)), [("reduce comp", "<lambda>", ("a", "b"), ("result",))]),
@@ -158,6 +160,7 @@ def test_the_object():
     unknown = info.with_unknown_names()
     assert (unknown.arg_names, unknown.result_paths) == (None, None)
     assert (unknown.safe_arg_names(2), info.safe_arg_names(2), info.safe_result_paths(2)) == (("", ""), ("x", "y"), BOTH)
+    assert (info.filter_arg_names([False, True]), info.filter_result_paths([False, True])) == (("y",), BOTH[1:])
 
 
 def test_parts_of_programs_keep_the_names_of_what_is_left():

@@ -155,3 +155,25 @@ def test_scalar_types():
 def test_types_that_arrays_cannot_hold(bad):
     with pytest.raises((TypeError, ValueError)):
         xnp.zeros(2, bad)
+
+
+def test_wide_arrays_keep_their_type_among_themselves_where_it_is_off():
+    with xf.enable_x64(True):
+        wide, whole = xnp.arange(1.0, 4.0), xnp.arange(3)
+    two = {"matmul": np.matmul, "dot": np.dot, "arctan2": np.arctan2, "power": np.power, "true_divide": np.true_divide,
+           "append": np.append, "outer": np.outer}
+    for name, expected in two.items():
+        found = xf.eval_shape(getattr(xnp, name), wide, wide)
+        assert found.dtype == np.float64 and found.shape == expected(np.ones(3), np.ones(3)).shape, name
+    for name in ("stack", "concatenate", "hstack", "vstack", "column_stack", "dstack", "block"):
+        assert xf.eval_shape(lambda x: getattr(xnp, name)([x, x]), wide).dtype == np.float64, name
+    assert xf.eval_shape(lambda x: xnp.einsum("i,i", x, x), wide).dtype == np.float64
+    np.testing.assert_array_equal(np.asarray(xnp.stack([wide, wide])), [[1.0, 2.0, 3.0]] * 2)
+    for name in ("zeros_like", "ones_like", "empty_like"):
+        assert getattr(xnp, name)(wide).dtype == np.float64, name
+    assert xnp.full_like(wide, 2).tolist() == [2.0] * 3 and xnp.full_like(whole, 2).dtype == np.int64
+    assert xnp.zeros_like(xf.ShapeDtypeStruct((2,), "float64")).dtype == xnp.zeros_like(np.ones(2)).dtype == np.float32
+    # With anything else they are as narrow as what is made now; dtypes that are named are those of now.
+    assert (wide + 1).dtype == (wide * xnp.float32(2)).dtype == (wide + whole).dtype == np.float32
+    with pytest.warns(UserWarning, match="truncated to float32"):
+        assert xnp.result_type("float64") == xnp.result_type(np.float64, np.float64) == np.float32

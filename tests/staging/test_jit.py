@@ -503,6 +503,23 @@ def test_shardings_of_arguments_belong_to_positions():
             call(2, y=3)
 
 
+def test_names_of_operations_in_the_module_and_in_hlo():
+    @xf.jit
+    def inner(x):
+        with xf.named_scope("one"):
+            return xf.lax.sin(x)
+
+    def f(x):
+        with xf.named_scope("out"):
+            return inner(x) + xf.lax.while_loop(lambda c: c < 3, lambda c: c + 1, x)
+
+    lowered = xf.jit(f).lower(1.0)
+    short, text = lowered.as_text("hlo"), lowered.as_text("hlo", debug_info=True)
+    names = {line.split('op_name="')[1].split('"')[0] for line in text.splitlines() if "op_name" in line}
+    assert {"x", "jit(f)/out/jit(inner)", "jit(f)/out/while", "jit(f)/out/while/cond/lt", "jit(f)/out/while/body/add"} <= names
+    assert any(name.endswith("one/sin") for name in names) and "metadata" not in short and "x.1 = f32[] parameter(0)" in short
+
+
 def test_names_of_arguments_and_results_in_the_module():
     def f(x, y, unused, *, z):
         return {"a": x + y["b"], "c": (z, [x])}

@@ -25,7 +25,7 @@ def close_jaxpr(jaxpr: Jaxpr) -> ClosedJaxpr:
 
 def convert_constvars_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
     """A program that takes its constants first."""
-    return jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
+    return jaxpr.with_constants_as_inputs()
 
 
 def separate_consts(jaxpr: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:

@@ -241,9 +241,9 @@ def custom_root(f: Callable, initial_guess: Any, solve: Callable, tangent_solve:
     guess = operands_of(leaves, who, initial_guess)
     avals = [tracing.aval_of(x) for x in guess]
     in_tree = tree.structure((initial_guess,))
-    function, f_consts, out_tree = trace_function(f, in_tree, avals, f"f of {who}")
+    function, f_consts, out_tree = trace_function(f, in_tree, avals, who)
     _check_like(f"f of {who}", "initial_guess", guess_tree, avals, out_tree, function.out_avals)
-    program, solve_consts, result_tree = trace_function(functools.partial(solve, f), in_tree, avals, f"solve of {who}")
+    program, solve_consts, result_tree = trace_function(functools.partial(solve, f), in_tree, avals, f"{who} solve")
     root_tree, found = _solution(f"solve of {who}", result_tree, program.out_avals, has_aux)
     _check_like(f"solve of {who}", "initial_guess", guess_tree, avals, root_tree, found)
 
@@ -262,7 +262,7 @@ def custom_root(f: Callable, initial_guess: Any, solve: Callable, tangent_solve:
     linearised.__name__ = signatures.function_name(tangent_solve)
     at_root = tree.structure((initial_guess, initial_guess))
     moving = [a.to_tangent_aval() for a in function.out_avals]
-    tangent, tangent_consts, tangent_tree = trace_function(linearised, at_root, [*found, *moving], f"tangent_solve of {who}")
+    tangent, tangent_consts, tangent_tree = trace_function(linearised, at_root, [*found, *moving], f"{who} tangent_solve")
     _check_like(f"tangent_solve of {who}", "initial_guess", guess_tree, avals, tangent_tree, tangent.out_avals)
 
     num_f, num_solve, num_tangent = len(f_consts), len(solve_consts), len(tangent_consts)

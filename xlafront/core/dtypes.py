@@ -457,8 +457,8 @@ def promote_pair(d1, weak1: bool, d2, weak2: bool) -> tuple[Any, bool]:
 def _promote(operands) -> tuple[Any, bool]:
     kinds = set(operands)
     if len(kinds) == 1:
-        [(d, weak)] = kinds
-        return of_arrays(d), bool(weak) and d != bool_
+        [(d, weak)] = kinds  # (arrays that were made with wider types than there are now keep them among themselves)
+        return of_arrays(d) if weak else d, bool(weak) and d != bool_
     for d, _ in kinds:
         if is_extended(d):
             raise TypePromotionError(f"arrays of dtypes {', '.join(str(k[0]) for k in operands)} have no common dtype, {d} "
@@ -484,7 +484,7 @@ def operand_type(x) -> tuple[Any, bool]:
         return python_scalar_dtypes[x], x is not bool
     if isinstance(x, (np.ndarray, np.generic)):  # a value from outside, which loses its bits also where dtypes do not
         return _TO_32.get(x.dtype, x.dtype) if not config.enable_x64.value else x.dtype, False
-    return dtype(x), bool(getattr(x, "weak_type", False))
+    return of_arrays(dtype(x)), bool(getattr(x, "weak_type", False))
 
 
 def lattice_result_type(*args) -> tuple[Any, bool]:

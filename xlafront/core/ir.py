@@ -255,6 +255,12 @@ class DebugInfo:
         paths = self.result_paths
         return ("",) * count if paths is None or len(paths) != count else paths
 
+    def filter_arg_names(self, keep: Sequence[bool]) -> tuple[str, ...]:
+        return tuple([name for name, kept in zip(self.safe_arg_names(len(keep)), keep) if kept])
+
+    def filter_result_paths(self, keep: Sequence[bool]) -> tuple[str, ...]:
+        return tuple([path for path, kept in zip(self.safe_result_paths(len(keep)), keep) if kept])
+
     def with_unknown_names(self) -> DebugInfo:
         return DebugInfo(self.traced_for, self.function_name, self._location)
 
@@ -336,6 +342,10 @@ class Jaxpr:
         if "debug_info" not in changes and ("invars" in changes or "outvars" in changes):
             changes["debug_info"] = self.debug_info.of_part(self, changes.get("invars"), changes.get("outvars"))
         return Jaxpr(**(fields | changes))
+
+    def with_constants_as_inputs(self) -> Jaxpr:
+        """The program with its constants as leading inputs."""
+        return self.replace(constvars=[], invars=[*self.constvars, *self.invars])
 
     def memoised(self, key: tuple, make: Callable[[], Any]) -> Any:
         """What `make` derives from the program, kept as long as the program."""

@@ -55,9 +55,8 @@ def debug_info(traced_for: str, fun: Callable, args: Sequence[Any], kwargs: dict
     places = static.at(len(args))
     dynamic = tuple([x for i, x in enumerate(args) if i not in places])
     in_tree = tree.structure((dynamic, {name: x for name, x in kwargs.items() if name not in static_argnames}))
-    paths = result_paths_thunk() if callable(result_paths_thunk) else ()
     return DebugInfo(traced_for, signatures.function_name(fun), signatures.function_location(fun),
-                     tuple(signatures.argument_names(fun, static, in_tree)), paths or ())
+                     signatures.argument_names(fun, static, in_tree), result_paths_thunk)
 
 
 @transformation_with_aux2

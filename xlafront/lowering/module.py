@@ -389,6 +389,11 @@ class RuleContext:
             return operation
         return operation.result if len(results) == 1 else list(operation.results)
 
+    def called(self, name: str) -> RuleContext:
+        """The context, under another name than the primitive's for what it writes."""
+        return RuleContext(self.body, self._invars, self._outvars, self.module_context.location(name, self.site, self.body),
+                           self.primitive, self.site, self.told)
+
     def constant(self, value, shape=None, dtype=None) -> ir.Value:
         """A constant; a scalar one is shared within the block."""
         value = np.asarray(value, dtype)
@@ -566,7 +571,7 @@ class RuleContext:
             following = body(inner, *state[count:])
             return [*inner.tokens(effects), *following]
 
-        results = self.with_regions("stablehlo.while", state, [
+        results = self.called("while").with_regions("stablehlo.while", state, [
             (types, lambda inner, *state: [condition(inner, *state[count:])]), (types, step if count else body)], types,
             scopes=("while/cond", "while/body"))
         self.set_tokens(effects, results[:count])

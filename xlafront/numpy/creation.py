@@ -270,8 +270,11 @@ def _sizes(name: str, shape) -> tuple[int, ...]:
 
 
 def _filled(shape, value, dtype, device, name, out_sharding=None):
-    shape = _sizes(name, shape)
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
+    return _filled_with(_sizes(name, shape), value, d, device, name, out_sharding)
+
+
+def _filled_with(shape, value, d, device, name, out_sharding=None):
     if not tracing.is_tracing():
         guards.check("host_to_device", "The number that a new array is filled with comes to a device")
     if device is None:
@@ -391,6 +394,11 @@ def _placed_like(result, like, split: bool):
     return tracing.as_varying(result, getattr(like, "vma", None))
 
 
+def _own_dtype(aval):
+    """Of an array as it is, of what describes one that which it would get: 64-bit types may be off by now."""
+    return aval.dtype if type(aval) is ShapedArray else dtypes.canonicalize_dtype(aval.dtype, True)
+
+
 def _like(name, value, example):
     def function(a: ArrayLike, dtype: DTypeLike | None = None, shape: int | Sequence[int] | None = None, *, device: Any = None,
                  out_sharding: Any = None) -> Array:
@@ -400,9 +408,10 @@ def _like(name, value, example):
         if not (hasattr(a, "dtype") and hasattr(a, "shape")):
             check_arraylike(name, a)
         aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
-        own = tuple(aval.shape) if shape is None else shapes.static_shape(name, shape)
+        own = tuple(aval.shape) if shape is None else _sizes(name, shape)
         target = device or target_of(f"xnp.{name}", out_sharding, own) or placement_of(a, own)
-        result = _filled(own, value, aval.dtype if dtype is None else dtype, target, name)
+        d = _own_dtype(aval) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
+        result = _filled_with(own, value, d, target, name)
         if dtype is None and getattr(aval, "weak_type", False) and not is_placed(device):
             result = convert_element_type_p.bind(result, new_dtype=result.dtype, weak_type=True, sharding=None)
         return _placed_like(result, aval, target is None and shape is None)
@@ -455,7 +464,7 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     if target is None and not np.shape(fill_value):
         target = placement_of(a, own)
     check_arraylike("full_like", fill_value)
-    d = dtypes.canonicalize_dtype(aval.dtype, True) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full_like")
+    d = _own_dtype(aval) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full_like")
     weak = dtype is None and getattr(aval, "weak_type", False) and not is_placed(device) and not np.ndim(fill_value)
     result = _full(own, fill_value, d, weak, target)
     return _placed_like(result, aval, target is None and shape is None)

@@ -90,6 +90,13 @@ def hlo_computation(bytecode: bytes):
     return _jax.mlir.mlir_module_to_xla_computation(bytecode)
 
 
+def hlo_text(computation, places: bool) -> str:
+    """An XLA computation as text, with the places and names that its operations come from where those are asked for."""
+    options = _hlo.HloPrintOptions.short_parsable()
+    options.print_metadata = places
+    return computation.as_hlo_module().to_string(options)
+
+
 def hlo_cost_analysis(client, computation) -> dict[str, float]:
     return _jax.hlo_module_cost_analysis(client, computation.as_hlo_module())
 

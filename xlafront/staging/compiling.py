@@ -41,7 +41,7 @@ def constants_as_arguments(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]
         return closed, []
     jaxpr = closed.jaxpr
     return jaxpr.memoised(("constants as arguments",), lambda: ClosedJaxpr(
-        jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), [])), closed.consts
+        jaxpr.with_constants_as_inputs(), [])), closed.consts
 
 
 def _warn_of_large(constants: Sequence[Any], name: str, closed: ClosedJaxpr) -> None:

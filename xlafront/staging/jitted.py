@@ -659,7 +659,7 @@ def _gives_few_places(jaxpr: Jaxpr) -> bool:
 def _jit_lower(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings, **_):
     operands = module_shardings.constrain(ctx, operands, jaxpr.in_avals, in_shardings)
     inline = inline or _gives_few_places(jaxpr.jaxpr)
-    results = ctx.inline(jaxpr, operands) if inline else ctx.call(jaxpr, operands, name)
+    results = ctx.inline(jaxpr, operands) if inline else ctx.called(f"jit({name})").call(jaxpr, operands, name)
     return module_shardings.constrain(ctx, results, jaxpr.out_avals, out_shardings)
 
 

@@ -17,6 +17,7 @@ from xlafront.runtime.jaxlib_compat import (
     PjitFunctionCache,
     hlo_computation,
     hlo_cost_analysis,
+    hlo_text,
     let_go,
     pjit,
 )
@@ -146,7 +147,7 @@ class Traced:
         """What the arguments that are read are called, and the results."""
         names = self._traced.debug_info.arg_names
         arguments = [name for name, keep in zip(names, kept) if keep] if len(names) == len(kept) else []  # as with parts
-        return arguments, [f"result{tree.keystr(path)}" for path, _ in tree.leaves_with_path(self.out_info)]
+        return arguments, tree.result_paths(tree.structure(self.out_info))
 
     def lower(self, *, lowering_platforms=None, _private_parameters=None) -> Lowered:
         """The StableHLO module, for the devices that a call would use.
@@ -245,7 +246,7 @@ class Lowered:
         if dialect in (None, "stablehlo"):
             return lowering.written.module_text(self.compiler_ir(), debug_info)
         if dialect == "hlo":
-            return self._hlo().as_hlo_text()
+            return hlo_text(self._hlo(), debug_info)
         raise ValueError(f"as_text takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
 
     def compiler_ir(self, dialect: str | None = None):
@@ -259,7 +260,7 @@ class Lowered:
         raise ValueError(f"compiler_ir takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
 
     def _hlo(self):
-        return hlo_computation(lowering.written.module_bytecode(self._lowered.module_context.module))
+        return hlo_computation(lowering.written.module_bytecode(self.compiler_ir()))
 
     def cost_analysis(self) -> dict[str, float] | None:
         """The compiler's estimate before optimisation: flops, bytes accessed, by name; None where it makes none."""

@@ -34,7 +34,7 @@ class CallPrimitive(ProgramCall):
             closed = tracing.trace_to_closed_jaxpr(lambda *xs: call(*xs), [tracing.aval_of(x) for x in args])
             args = (*closed.consts, *args)
             jaxpr = closed.jaxpr
-            params["call_jaxpr"] = ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]))
+            params["call_jaxpr"] = ClosedJaxpr(jaxpr.with_constants_as_inputs())
         elif not isinstance(params["call_jaxpr"], ClosedJaxpr):
             params["call_jaxpr"] = ClosedJaxpr(params["call_jaxpr"])
         return super().bind(*args, **params)

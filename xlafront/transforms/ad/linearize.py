@@ -191,7 +191,7 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], kept: tuple
             computed = [c for c, k in zip(program.consts, split.known) if k is None]
             split.residuals, split.outputs = len(computed), program.outputs
             jaxpr = program.jaxpr
-            split.linear = ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), [])
+            split.linear = ClosedJaxpr(jaxpr.with_constants_as_inputs(), [])
             return [*results, *computed]
 
         split.forward = tracing.trace_to_closed_jaxpr(run, closed.in_avals, origin)

@@ -276,7 +276,7 @@ def stage_function(fun: Callable[..., Sequence[Any]], operands: Sequence[Any], d
     jaxpr, consts = tracing.trace_to_jaxpr(fun, [tracing.aval_of(x) for x in operands], debug_info)
     if not all_in_scope(consts):
         raise closed_over(debug_info.traced_for.removesuffix(" fun"), debug_info.function_name)
-    return ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])), consts
+    return ClosedJaxpr(jaxpr.with_constants_as_inputs()), consts
 
 
 class CustomCall(Primitive):

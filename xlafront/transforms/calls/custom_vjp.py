@@ -396,7 +396,7 @@ def _without_references(operands: Sequence[Any], tangents: Sequence[Any], params
     if not any([type(t) is RefTangent for t in tangents]):
         return list(tangents)
     closed = params["call_jaxpr"] if "call_jaxpr" in params else stage_function(
-        params["fun"], operands, DebugInfo("custom_vjp", params["fun"].name))[0]
+        params["fun"], operands, DebugInfo("custom_vjp fun", params["fun"].name))[0]
     shift = len(closed.in_avals) - len(operands)  # what it closes over comes first
     for effect in effects_by_operand(closed, -shift):
         if isinstance(effect, RefEffect) and type(effect) is not ReadEffect and isinstance(effect.ref, int) and effect.ref >= 0:

@@ -25,7 +25,7 @@ def forward_or_function(fwd: Callable, function: Callable[..., Sequence[Any]], c
         count = len(outs)
         return [*outs, *residuals]
 
-    closed, more = stage_function(flat, [*consts, *primals], DebugInfo("custom_vjp", name))
+    closed, more = stage_function(flat, [*consts, *primals], DebugInfo("custom_vjp fun", name))
     assert pullback is not None
     found = remat_opt_p.bind(*more, *consts, *primals, fwd_jaxpr=closed, fun_jaxpr_thunk=Rule(function, name),
                              num_consts=len(more), num_res=len(closed.out_avals) - count)
