@@ -89,8 +89,8 @@ def start_trace(log_dir: os.PathLike | str, create_perfetto_link: bool = False, 
     directory = os.fspath(log_dir)
     with _lock:
         if _recording is not None:
-            raise RuntimeError(f"Profile has already been started, into {_recording.log_dir!r}; only one profile may be run at a "
-                               f"time: call stop_trace() before the next start_trace().")
+            raise RuntimeError(f"Profile has already been started, into {_recording.log_dir!r}; only one profile may be run at "
+                               f"a time: call stop_trace() before the next start_trace().")
         _make_writable(directory)
         _start_client()
         session = profiling.ProfilerSession(profiler_options) if profiler_options is not None else profiling.ProfilerSession()
