@@ -57,13 +57,13 @@ class TestMessages:
 
     def test_what_they_format_are_arrays(self):
         for value in (3.0, "text", object()):
-            with pytest.raises(TypeError, match="formats pytrees of arrays"):
+            with pytest.raises(TypeError, match="Formatting arguments .* pytrees of arrays"):
                 check(True, "{}", value)
         check(True, "{} {}", np.arange(3), None)
 
     def test_conditions_are_boolean_scalars(self):
         for pred in (1, 1.0, None, xnp.ones(()), xnp.array([True]), "true"):
-            with pytest.raises(TypeError, match="boolean scalar"):
+            with pytest.raises(TypeError, match="takes a scalar pred"):
                 check(pred, "text")
 
     def test_fields_without_an_argument(self):

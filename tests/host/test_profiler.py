@@ -97,12 +97,12 @@ def test_a_function_that_fails_is_recorded(tmp_path):
     with pytest.raises(KeyError):
         fail()
     assert "before" in events(tmp_path)
-    with pytest.raises(RuntimeError, match="no trace to stop"):
+    with pytest.raises(RuntimeError, match="No profile started"):
         profiler.stop_trace()
 
 
 def test_one_recording_at_a_time(tmp_path):
-    with pytest.raises(RuntimeError, match="no trace to stop"):
+    with pytest.raises(RuntimeError, match="No profile started"):
         profiler.stop_trace()
     profiler.start_trace(tmp_path, profiler_options=quiet())
     try:
@@ -118,7 +118,7 @@ def test_directories_that_cannot_be_written_to(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(JaxRuntimeError, match="Nothing is recorded"), profiler.trace(tmp_path / "file"):
         pass
-    with pytest.raises(RuntimeError, match="no trace to stop"):
+    with pytest.raises(RuntimeError, match="No profile started"):
         profiler.stop_trace()
 
 
@@ -181,11 +181,11 @@ def test_server():
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=10):
             pass
-        with pytest.raises(ValueError, match="one at a time"):
+        with pytest.raises(ValueError, match="be active at a time"):
             profiler.start_server(port)
     finally:
         profiler.stop_server()
-    with pytest.raises(ValueError, match="no profiler server"):
+    with pytest.raises(ValueError, match="No active profiler server"):
         profiler.stop_server()
 
 

@@ -21,9 +21,10 @@ SPARSE = {
     "cond": lambda x: lax.cond(x.sum() > 0, lambda x: x * 2, lambda x: x + x, x), "custom": lambda x: nn.relu(x),
     "loop": lambda x: lax.fori_loop(0, 3, lambda i, c: c * 2, x), "gradient": xf.grad(lambda x: (x ** 2).sum()),
     "while": lambda x: lax.while_loop(lambda c: c[1] < 3, lambda c: (c[0] * 2, c[1] + 1), (x, 0))[0],
-    "split": lambda x: xnp.split(x, 2)[1], "mapped": xf.vmap(lambda row: row * 3),
+    "split": lambda x: xnp.split(x, 2)[1], "rows": lambda x: [row * (i + 1) for i, row in enumerate(x)][2], "mapped": xf.vmap(lambda row: row * 3),
 }
 DENSE = {
+    "sums of rows": lambda x: [row.sum() for row in x][2], "length": len,
     "mean": lambda x: x.mean(), "todense": lambda x: sparse.todense(x) + 1, "matmul": lambda x: x @ M.T,
         "vecmat": lambda x: M[:, 0] @ x,
     "add": lambda x: x + M, "subtract": lambda x: M - x, "einsum": lambda x: xnp.einsum("ij,kj->ik", x, M),

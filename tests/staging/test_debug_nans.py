@@ -45,12 +45,18 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 def test_operation_and_line(place):
-    with xf.debug_nans(True), pytest.raises(FloatingPointError, match=rf"nan.* in log, .*test_debug_nans\.py:{LINE}\b"):
+    with xf.debug_nans(True), pytest.raises(FloatingPointError, match=rf"nan.* in log first, .*test_debug_nans\.py:{LINE}\b"):
+        PLACES[place](POINTS)
+
+
+@pytest.mark.parametrize("place", ["shard_map", "pmap"])
+def test_programs_over_several_devices_are_called_so(place):
+    with xf.debug_nans(True), pytest.raises(FloatingPointError, match=r"Invalid value \(nan\) encountered in sharded computation"):
         PLACES[place](POINTS)
 
 
 def test_infinities():
-    with xf.debug_infs(True), pytest.raises(FloatingPointError, match=rf"inf.* in log, .*test_debug_nans\.py:{LINE}\b"):
+    with xf.debug_infs(True), pytest.raises(FloatingPointError, match=rf"inf.* in log first, .*test_debug_nans\.py:{LINE}\b"):
         lax.scan(lambda c, v: (c + logarithm(v), v), 0.0, xnp.zeros(2))
 
 
@@ -72,7 +78,7 @@ def test_arguments_are_kept_for_the_search():
     x = xnp.asarray([-1.0, 1.0, 2.0])
     with xf.debug_nans(True):
         for _ in range(2):
-            with pytest.raises(FloatingPointError, match=r"first encountered in log, .*test_debug_nans\.py"):
+            with pytest.raises(FloatingPointError, match=r"encountered in log first, .*test_debug_nans\.py"):
                 f(x)
     f(x)
     assert x.is_deleted()

@@ -254,4 +254,5 @@ def test_saved_residuals_say_where_they_are_kept_and_asked_for(capsys):
     print_saved_residuals(xf.checkpoint(lambda x: xnp.sin(checkpoint_name(xnp.sin(x), "h")), policy=offload), np.ones(3))
     print_saved_residuals(lambda x, i: x[i], np.ones(3), np.int32(1))
     kept, read = capsys.readouterr().out.splitlines()[1:]
-    assert kept.startswith("f32<host>[3] output of") and read.startswith("i32[] output of") and __file__ in read
+    assert kept.startswith("f32<host>[3] output of") and "test_saved_residuals_say_where_they" in kept
+    assert read.startswith("i32[] output of") and __file__ in read

@@ -20,16 +20,17 @@ def check(name: str, closed: ClosedJaxpr, arguments: Sequence[Any], names: Seque
     """Raise if a program that is about to run would spend keys that are spent already."""
     use = use_of_program(closed.jaxpr)
     operands = (*arguments, *closed.consts)
+    user = name if [eqn.primitive.name for eqn in closed.jaxpr.eqns] == [name] else "jit-compiled function"
     spent: list[tuple[KeyArray, Any]] = []
     for i, part in use.spends:
         keys = operands[i]
         if isinstance(keys, KeyArray):
-            what = f"argument {names[i]}" if i < len(names) else (
-                f"argument {i}" if i < len(arguments) else "an array that it closes over")
-            refuse_spent(keys, part, name, what)
+            what = f"argument {names[i]} of {name}" if i < len(names) else (
+                f"argument {i} of {name}" if i < len(arguments) else f"an array that {name} closes over")
+            refuse_spent(keys, part, user, i, what)
             if any([other is keys and overlap(before, part) for other, before in spent]):
-                raise KeyReuseError(f"Previously-consumed key in the call of {name}: {what} ({keys.aval}) is another of its "
-                                    f"arguments too, and both are consumed. {KeyReuseError.remedy}")
+                raise KeyReuseError(f"Previously-consumed key passed to {user} at index {i}: {what} ({keys.aval}) is another "
+                                    f"of its arguments too, and both are consumed. {KeyReuseError.remedy}")
             spent.append((keys, part))
 
 
@@ -55,12 +56,12 @@ def take(keys: KeyArray, index, result: KeyArray) -> None:
     """Spend what a static index picks out: it is in the result from now on."""
     part = np.zeros(keys.shape, bool)
     part[index] = True
-    refuse_spent(keys, part, "indexing", "the array")
+    refuse_spent(keys, part, "indexing", 0, "the array")
     keys._consumed = together(keys._consumed, part)
     result._consumed = False
 
 
-def refuse_spent(keys: KeyArray, part, user: str, what: str) -> None:
+def refuse_spent(keys: KeyArray, part, user: str, index: int, what: str) -> None:
     if overlap(keys._consumed, part):
-        raise KeyReuseError(f"Previously-consumed key in the call of {user}: {what} ({keys.aval}) is already consumed, by an "
-                            f"earlier call that drew numbers from it or split it. {KeyReuseError.remedy}")
+        raise KeyReuseError(f"Previously-consumed key passed to {user} at index {index}: {what} ({keys.aval}) is already "
+                            f"consumed, by an earlier call that drew numbers from it or split it. {KeyReuseError.remedy}")

@@ -109,9 +109,9 @@ def together(a, b):
 
 
 def _spent_twice(jaxpr: Jaxpr, eqn: JaxprEqn, i: int, by: JaxprEqn | None) -> KeyReuseError:
-    earlier = "" if by is None or by is eqn else f" by {_operation_name(by)} at {source.describe(by.site)}"
-    return KeyReuseError(f"{jaxpr.debug_info.func_src_info} uses a random key twice. In {_operation_name(eqn)} at "
-                         f"{source.describe(eqn.site)}, argument {i} is already consumed{earlier}. {KeyReuseError.remedy}")
+    earlier = "" if by is None or by is eqn else f", and was by {_operation_name(by)} at {source.describe(by.site)}"
+    return KeyReuseError(f"{jaxpr.debug_info.func_src_info} uses a random key twice. In {_operation_name(eqn)}, argument {i} "
+                         f"is already consumed. It is used at {source.describe(eqn.site)}{earlier}. {KeyReuseError.remedy}")
 
 
 def _operation_name(eqn: JaxprEqn) -> str:

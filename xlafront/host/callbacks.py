@@ -398,9 +398,8 @@ def _make_printer(*, fmt, has_placeholders, in_tree, static_args, np_printoption
 def _log_line(name: str, file: str, line: int, function: str, text: str) -> None:
     import logging  # start-up: 2.6 ms
 
-    logger = logging.getLogger(name)
-    if logger.isEnabledFor(logging.INFO):
-        logger.handle(logger.makeRecord(name, logging.INFO, file, line, text, (), None, function))
+    logger = logging.getLogger(name)  # to all handlers: levels are for what the library has to say of itself
+    logger.handle(logger.makeRecord(name, logging.INFO, file, line, text, (), None, function))
 
 
 debug_callback_p = _debug_rules("debug_callback", "debug.callback", lambda *, callback, **_: callback,

@@ -141,8 +141,8 @@ class OOBError(JaxException):
         index, axis, last = np.asarray(self.payload).tolist()
         size = self.operand_shape[axis]
         part = "" if last == size - 1 else f" as the start of {size - last} elements"
-        return (f"out-of-bounds indexing{self.where} for an array of shape {self.operand_shape}: index {index} is out of "
-                f"bounds for axis {axis} with size {size}{part} ({self.primitive_name}).")
+        return (f"out-of-bounds indexing for array of shape {self.operand_shape}: index {index} is out of bounds for axis "
+                f"{axis} with size {size}{part} ({self.primitive_name}{self.where}).")
 
 
 class BatchedError(JaxException):
@@ -347,9 +347,10 @@ def _lower(ctx, *leaves, error_tree, debug):
     kind = kinds_of(error_tree)[0]
     error = kind.unflatten([None] * kind.num_leaves)
     text = f" {error.fmt_string!r}" if isinstance(error, FailedCheckError) else ""
-    raise ValueError(f"the check{text}{error.where} is in a function that is compiled (by jit, scan, pmap, ...), where it "
-                     f"cannot raise: it must be functionalized. Apply checkify to the function before it is compiled, "
-                     f"jit(checkify(f)), and throw the error that it returns; or use debug_check, which has no effect here.")
+    raise ValueError(f"Cannot abstractly evaluate the check{text}{error.where}, which was not functionalized: in a function "
+                     f"that is compiled (by jit, scan, pmap, ...) it cannot raise. Apply checkify to the function before it "
+                     "is compiled, jit(checkify(f)), and throw the error that it returns; or use debug_check, which has no "
+                     "effect here.")
 
 
 def _batch(size, leaves, dims, *, error_tree, debug):
@@ -403,12 +404,13 @@ def check(pred: ArrayLike, msg: str, *fmt_args: Any, debug: bool = False, **fmt_
     elif isinstance(pred, (ArrayImpl, tracing.Tracer, np.ndarray)) and not pred.shape and pred.dtype == np.bool_:
         failed = lax.bitwise_not(pred)
     else:
-        raise TypeError(f"check takes a boolean scalar as its condition (pred), got {pred!r:.200} of type "
+        raise TypeError(f"check takes a scalar pred as argument, the boolean condition, got {pred!r:.200} of type "
                         f"{type(pred).__name__}. Reduce an array with xlafront.numpy.all, compare a number.")
     for x in tree.leaves((fmt_args, fmt_kwargs)):
         if isinstance(x, (bool, int, float, complex, np.generic)) or not tracing.is_arraylike(x):
-            raise TypeError(f"check formats pytrees of arrays, got {x!r:.60} of type {type(x).__name__} among the values for "
-                            f"its message {msg!r:.60}. Write what is known when the function is traced into the message.")
+            raise TypeError(f"Formatting arguments of check are pytrees of arrays, got {x!r:.60} of type {type(x).__name__} "
+                            f"among those for its message {msg!r:.60}. Write what is known when a function is traced into the "
+                            "message.")
     args, kwargs = tree.map(_held, (fmt_args, fmt_kwargs))
     with source.using_site(None):  # rather than that of an operation whose rule calls this
         error = FailedCheckError(source.current_site(), msg, args, kwargs)

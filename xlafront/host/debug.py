@@ -87,7 +87,7 @@ def print(fmt: str | None = None, *args, ordered: bool = False, partitioned: boo
 @boundary
 def log(fmt: str | None = None, *args, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False,
         _use_logging: bool = True, **kwargs) -> Callable[..., None] | None:
-    """As `debug.print`, to the logger `xlafront` at level INFO with the file and line of the call.
+    """As `debug.print`, to the handlers of the logger `xlafront`, at level INFO with the file and line of the call.
 
     >>> debug.log("loss {}", 0.5)
     """
@@ -143,11 +143,11 @@ class _CheckOnly(string.Formatter):
     def check_unused_args(self, used_args, args, kwargs):
         extra = [x for i, x in enumerate(args) if i not in used_args]
         if extra:
-            raise ValueError(f"debug.print was given unused positional arguments, which its format has no field for: {extra}. "
+            raise ValueError(f"Unused positional arguments to debug.print, which its format has no field for: {extra}. "
                              f"Add a {{}} for each.")
         names = [name for name in kwargs if name not in used_args]
         if names:
-            raise ValueError("debug.print was given unused keyword arguments, which its format has no field for: "
+            raise ValueError("Unused keyword arguments to debug.print, which its format has no field for: "
                              f"{', '.join(names)}. Write {{{names[0]}}} in the format, which must be a plain string: an "
                              "f-string has lost its fields.")
 

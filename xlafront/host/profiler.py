@@ -89,8 +89,8 @@ def start_trace(log_dir: os.PathLike | str, create_perfetto_link: bool = False, 
     directory = os.fspath(log_dir)
     with _lock:
         if _recording is not None:
-            raise RuntimeError(f"a trace has already been started, into {_recording.log_dir!r}, and a process makes one at a "
-                               f"time: call stop_trace() before the next start_trace().")
+            raise RuntimeError(f"Profile has already been started, into {_recording.log_dir!r}; only one profile may be run at "
+                               f"a time: call stop_trace() before the next start_trace().")
         _make_writable(directory)
         _start_client()
         session = profiling.ProfilerSession(profiler_options) if profiler_options is not None else profiling.ProfilerSession()
@@ -114,7 +114,7 @@ def stop_trace() -> None:
     global _recording
     with _lock:
         if _recording is None:
-            raise RuntimeError("there is no trace to stop: none was started by start_trace().")
+            raise RuntimeError("No profile started: call start_trace() before stop_trace().")
         done = _recording
         done.write()
         _recording = None
@@ -280,7 +280,7 @@ def start_server(port: int, requires_backend: bool = True) -> profiling.Profiler
         raise TypeError(f"start_server takes the number of a port, got {type(port).__name__}: {port!r}")
     with _lock:
         if _server is not None:
-            raise ValueError("this process has a profiler server already, and one at a time is all: call stop_server() first.")
+            raise ValueError("Only one profiler server can be active at a time: call stop_server() first.")
         if requires_backend:
             _start_client()
         _server = profiling.start_server(port)
@@ -296,7 +296,7 @@ def stop_server() -> None:
     global _server
     with _lock:
         if _server is None:
-            raise ValueError("there is no profiler server to stop: none was started by start_server().")
+            raise ValueError("No active profiler server: call start_server() before stop_server().")
         _server = None  # jaxlib's server ends with its object
 
 

@@ -63,12 +63,12 @@ def check(direction: str, what: str) -> None:
     asked = state.explicit_device_put
     if level is None or level is _level("allow") or asked and not level.name.endswith("EXPLICIT"):
         return
-    text = f"{what}: a {direction.replace('_', '-')} transfer."
+    transfer = f"{direction.replace('_', '-')} transfer"
     if level.name.startswith("LOG"):
-        log().warning("%s", text)
+        log().warning("%s: a %s.", what, transfer)
     else:
-        raise JaxRuntimeError(f"Disallowed by the setting transfer_guard: {text} Ask for it with device_put, or allow it "
-                              f"where it happens: with transfer_guard('allow').")
+        raise JaxRuntimeError(f"Disallowed {transfer} by the setting transfer_guard: {what}. Ask for it with device_put, or "
+                              f"allow it where it happens: with transfer_guard('allow').")
 
 
 class from_host:

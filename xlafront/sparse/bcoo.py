@@ -221,8 +221,8 @@ def unique_count(data: Array, indices: Array, shape: tuple[int, ...]) -> int:
     """How many places the batch with the most of them has."""
     n_batch, n_sparse, _, _ = layout_of(data, indices, shape)
     if isinstance(indices, tracing.Tracer) and indices._concrete() is None:
-        raise ValueError("the number of distinct indices depends on values, and is not known in jit, vmap and other "
-                         "transformations: sum_duplicates must be given nse there.")
+        raise ValueError("bcoo_sum_duplicates: nse must be specified when it is called in jit, vmap and other transformations, "
+                         "as the number of distinct indices depends on values.")
     return int(at_once(_most_groups, indices, shape=shape[n_batch:n_batch + n_sparse]))
 
 

@@ -332,12 +332,12 @@ def _split_shape(name: str, mat: BCOO, new: Sequence[int]) -> tuple[int, int]:
     """How many dimensions of a new shape are batches, and how many sparse: as many as have their product."""
     groups = (mat.shape[:mat.n_batch], mat.shape[mat.n_batch:mat.n_batch + mat.n_sparse])
     start, counts = 0, []
-    for kind, group in zip(("batch", "sparse"), groups):
+    for kinds, group in zip(("batch and sparse", "sparse and dense"), groups):
         wanted = math.prod(group)
         fits = [stop for stop in range(start, len(new) + 1) if math.prod(new[start:stop]) == wanted]
         if not fits:
-            raise ValueError(f"{name} cannot mix {kind} dimensions with others: shape {mat.shape} with n_batch={mat.n_batch} "
-                             f"and n_dense={mat.n_dense} cannot become {tuple(new)}. Change that with update_layout.")
+            raise ValueError(f"{name} cannot mix {kinds} dimensions: shape {mat.shape} with n_batch={mat.n_batch} and "
+                             f"n_dense={mat.n_dense} cannot become {tuple(new)}. Change that with update_layout.")
         stop = start + len(group) if start + len(group) in fits and not wanted else fits[-1]
         counts.append(stop - start)
         start = stop

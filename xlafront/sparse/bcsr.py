@@ -187,8 +187,8 @@ class BCSR(JAXSparse):
         """The BCSR array of a dense one; see `bcsr_fromdense`."""
         mat = xnp.asarray(mat)
         if mat.ndim - n_batch - n_dense != 2:
-            raise ValueError(f"a BCSR array has 2 sparse dimensions: shape {mat.shape} with n_batch={n_batch} and "
-                             f"n_dense={n_dense} has {mat.ndim - n_batch - n_dense}")
+            raise ValueError(f"bcsr_fromdense: a BCSR array must have 2 sparse dimensions, shape {mat.shape} with "
+                             f"n_batch={n_batch} and n_dense={n_dense} has {mat.ndim - n_batch - n_dense}")
         if nse is None:
             nse = known_number(stored_elements(mat, n_batch, n_dense), "bcsr_fromdense")
         parts = fromdense_p.bind(mat, nse=int(nse), n_batch=n_batch, n_dense=n_dense, index_dtype=np.dtype(index_dtype))
@@ -198,7 +198,7 @@ class BCSR(JAXSparse):
     def from_bcoo(cls, arr: BCOO) -> BCSR:
         """The BCSR array with the elements of a BCOO array with two sparse dimensions."""
         if arr.n_sparse != 2:
-            raise NotImplementedError(f"a BCSR array has 2 sparse dimensions, the BCOO array {arr!r} has {arr.n_sparse}")
+            raise NotImplementedError(f"a BCSR array must have 2 sparse dimensions, the BCOO array {arr!r} has {arr.n_sparse}")
         arr = arr.sort_indices()
         indices, indptr = at_once(_compressed, arr.indices, shape=arr.shape, n_batch=arr.n_batch,
                                   index_dtype=arr.indices.dtype)

@@ -20,9 +20,11 @@ from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.core.wrapping import wraps
+from xlafront.lax.elementwise import as_array
 from xlafront.sparse.bcoo import BCOO
 from xlafront.sparse.sparsify_rules import is_sparse, rule_for
 from xlafront.staging import signatures
+from xlafront.staging.inspection import eval_shape
 from xlafront.staging.jit import jit
 from xlafront.transforms.calls.custom_calls import CustomCall
 
@@ -78,6 +80,11 @@ def _compiled(closed: ClosedJaxpr) -> Callable:
 
 def _cond(operands: Sequence[Any], *, branches: Sequence[ClosedJaxpr], **_: Any) -> list[Any]:
     index, *rest = operands
+    found = [eval_shape(functools.partial(_tuple_of, branch), *rest) for branch in branches]
+    if any(tree.structure(out) != tree.structure(found[0]) for out in found):
+        raise TypeError("sparsified true_fun output must have same type structure as sparsified false_fun output (or that of "
+                        f"other branches), got {' and '.join(map(str, found))}. Where one is sparse and another dense, use "
+                        "sparse.todense(), or make all sparse.")
     return list(switch(index, [functools.partial(_tuple_of, branch) for branch in branches], *rest))
 
 
@@ -216,7 +223,8 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
             return results
 
         jaxpr, consts = tracing.trace_to_jaxpr(traced, [_aval(x) for x in flat.values])
-        return tree.unflatten(out_tree, evaluate(jaxpr, consts, [_marked(x) for x in flat.values]))
+        found = evaluate(jaxpr, consts, [_marked(x) for x in flat.values])
+        return tree.unflatten(out_tree, [x if is_sparse(x) else as_array(x) for x in found])
 
     return sparsified
 

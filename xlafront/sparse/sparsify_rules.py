@@ -26,7 +26,7 @@ ZERO_PRESERVING = frozenset(
     "abs asin asinh atan atanh cbrt ceil expm1 floor log1p relu round sign sin sinh sqrt square tan tanh".split())
 # Operations that are not, of which the message says so.
 DENSE = frozenset("acos acosh cos cosh digamma eq erfc exp exp2 ge gt is_finite le lgamma log logistic lt ne rsqrt".split())
-DENSE_SAYS = "because the result would be dense. Where that is what is meant, use sparse.todense()"
+DENSE_SAYS = "because it would result in dense output. Where that is what is meant, use sparse.todense()"
 
 
 def is_sparse(x: Any) -> bool:
@@ -70,13 +70,14 @@ def _same_indices(x: Any, y: Any) -> bool:
 def _add(primitive: Any, x: Any, y: Any) -> Any:
     if is_sparse(x) and is_sparse(y):
         if x.shape != y.shape:
-            raise NotImplementedError(f"there is no sparse rule for {primitive.name} of shapes {x.shape} and {y.shape}: the "
-                                      "sum of sparse arrays needs one shape")
+            raise NotImplementedError("Addition between sparse arrays of different shapes is not implemented: "
+                                      f"{primitive.name} got {x.shape} and {y.shape}")
         if _same_indices(x, y):
             return x.with_data(primitive.bind(x.data, y.data))
         if (x.n_batch, x.n_dense) != (y.n_batch, y.n_dense):
-            raise NotImplementedError(f"there is no sparse rule for {primitive.name} of arrays with n_batch={x.n_batch}, "
-                                      f"n_dense={x.n_dense} and n_batch={y.n_batch}, n_dense={y.n_dense}: use update_layout")
+            raise NotImplementedError("Addition between sparse matrices with different batch/dense dimensions is not supported "
+                                      f"({primitive.name}): got n_batch={x.n_batch}, n_dense={x.n_dense} and "
+                                      f"n_batch={y.n_batch}, n_dense={y.n_dense}. Use update_layout.")
         other = y.data if primitive.name.startswith("add") else -y.data
         k = x.n_batch
         data, indices = (xnp.concatenate(functions.common_batch(pair, k), k)
@@ -86,8 +87,9 @@ def _add(primitive: Any, x: Any, y: Any) -> Any:
     sparse = x if is_sparse(x) else y
     shape = np.broadcast_shapes(np.shape(dense), sparse.shape)
     if np.shape(dense) != shape:
-        raise NotImplementedError(f"there is no sparse rule for {primitive.name} of a sparse array of shape {sparse.shape} and "
-                                  f"a dense one of shape {np.shape(dense)}, {DENSE_SAYS}")
+        raise NotImplementedError(f"Addition between a sparse array X and a dense array Y is not implemented where X makes Y "
+                                  f"larger, {DENSE_SAYS}: {primitive.name} got X of shape {sparse.shape} and Y of shape "
+                                  f"{np.shape(dense)}")
     if primitive.name.startswith("sub") and sparse is y:
         sparse = y.with_data(-y.data)
     elif primitive.name.startswith("sub"):
@@ -108,7 +110,7 @@ def _mul(primitive: Any, x: Any, y: Any, **params: Any) -> Any:
 
 def _div(primitive: Any, x: Any, y: Any) -> Any:
     if is_sparse(y):
-        raise NotImplementedError(f"there is no sparse rule for div by a sparse array, {DENSE_SAYS}")
+        raise NotImplementedError(f"Division by a sparse array is not implemented {DENSE_SAYS}")
     y = xnp.asarray(y)
     if y.ndim == 0:
         return x.with_data(x.data / y)
@@ -164,6 +166,11 @@ def _split(primitive: Any, x: Any, *, sizes: Sequence[int], axis: int) -> Any:
     return parts
 
 
+def _unstack(primitive: Any, x: Any, *, axis: int) -> Any:
+    n = x.shape[axis]
+    return [functions.bcoo_squeeze(part, dimensions=(axis,)) for part in _split(primitive, x, sizes=[1] * n, axis=axis)]
+
+
 def _dynamic_slice(primitive: Any, x: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
     return functions.bcoo_dynamic_slice(x, starts, slice_sizes)
 
@@ -204,7 +211,8 @@ BCOO_RULES: dict[str, Rule] = {
     **dict.fromkeys((*LINEAR, *ZERO_PRESERVING), _elementwise),
     "integer_pow": _integer_pow, "add": _add, "add_any": _add, "sub": _add, "mul": _mul, "div": _div, "transpose": _transpose,
     "reduce_sum": _reduce_sum, "concatenate": _concatenate, "stack": _stack, "roll": _roll, "split": _split,
-    "dynamic_slice": _dynamic_slice, "gather": _gather, "conv_general_dilated": _conv, "dot_general": _dot_general,
+    "unstack": _unstack, "dynamic_slice": _dynamic_slice, "gather": _gather, "conv_general_dilated": _conv,
+    "dot_general": _dot_general,
     "broadcast_in_dim": _broadcast_in_dim, "reshape": _named(functions.bcoo_reshape),
     "slice": _named(functions.bcoo_slice), "squeeze": _named(functions.bcoo_squeeze),
     "rev": lambda primitive, x, *, dimensions: functions.bcoo_rev(x, dimensions), "todense": _todense,
@@ -223,7 +231,7 @@ def rule_for(primitive: Any, operands: Sequence[Any]) -> Rule:
     table = BCSR_RULES if any(isinstance(x, BCSR) for x in operands) else BCOO_RULES
     rule = table.get(primitive.name)
     if rule is None:
-        why = f", {DENSE_SAYS}" if primitive.name in DENSE else ""
+        why = f" {DENSE_SAYS}" if primitive.name in DENSE else ""
         raise NotImplementedError(f"sparse rule for {primitive.name} is not implemented{why}")
     return rule
 

@@ -27,6 +27,13 @@ def _bad(x) -> str | None:
     return None
 
 
+_SHORT = {"NaN": "nan", "infinity": "inf"}
+
+
+def _one(kind: str) -> str:
+    return f"{'an' if kind[0] == 'i' else 'a'} {kind}"
+
+
 class _Thread(threading.local):
     uncompiled = False  # whether a function is being run again that way
 
@@ -37,8 +44,8 @@ _thread = _Thread()
 def check_new(host: np.ndarray, what: str = "an array was made of a value that has") -> None:
     """Refuse a NaN (or infinity) in what is to become an array; `what` says where it comes from."""
     if (kind := _bad(host)) is not None:
-        raise FloatingPointError(f"{what} {'an' if kind[0] == 'i' else 'a'} {kind}: an invalid value was encountered. The "
-                                 f"settings debug_nans and debug_infs look for it.")
+        raise FloatingPointError(f"invalid value ({_SHORT[kind]}) encountered: {what} {_one(kind)}. The settings "
+                                 "debug_nans and debug_infs look for it.")
 
 
 def check_finite(name: str, results: Sequence[Any], closed, leaves: Sequence[Any], uncompiled: Callable | None) -> None:
@@ -55,14 +62,15 @@ def check_finite(name: str, results: Sequence[Any], closed, leaves: Sequence[Any
             uncompiled()
         finally:
             _thread.uncompiled = False
-    kind = next(filter(None, map(_bad, results)))
+    kind, found = next((kind, x) for x in results if (kind := _bad(x)))
     with config.debug_nans(False), config.debug_infs(False):
         # What is known of a function of the library's was traced for whoever called it first.
         where = _first_bad_equation(closed.jaxpr, closed.consts, leaves, kind,
                                     source.current_site() if uncompiled is None else None)
-    raise FloatingPointError(f"invalid value ({'nan' if kind == 'NaN' else 'inf'}): {name} returned "
-                             f"{'an' if kind[0] == 'i' else 'a'} {kind}{where}. It was found de-optimized, operation by "
-                             "operation; the settings debug_nans and debug_infs look for it.")
+    spread = isinstance(found, ArrayImpl) and len(found.sharding.device_set) > 1
+    start = "Invalid value ({}) encountered in sharded computation," if spread else "invalid value ({}) encountered"
+    raise FloatingPointError(f"{start.format(_SHORT[kind])}{where}: {name} returned {_one(kind)}. It was found de-optimized, "
+                             "operation by operation; the settings debug_nans and debug_infs look for it.")
 
 
 class _Found(BaseException):
@@ -102,7 +110,6 @@ def _run(jaxpr, consts, args, kind: str, site: source.Site | None) -> list[Any]:
                 within = None if len(jaxpr.eqns) == 1 else site  # the user's, who called this one operation
                 eqn.primitive.steps(lambda inner, *operands: _run(inner.jaxpr, inner.consts, operands, kind, within), operands,
                                     eqn.params)
-            raise _Found(f", first encountered in {eqn.primitive.shown_as}, in its result, at "
-                         f"{source.describe(site or eqn.site)}")
+            raise _Found(f" in {eqn.primitive.shown_as} first, in its result, at {source.describe(site or eqn.site)}")
         values.update(zip(eqn.outvars, results))
     return [value_of(v) for v in jaxpr.outvars]

@@ -88,8 +88,8 @@ def split_by_policy(closed: ClosedJaxpr, policy: Callable | None, recomputed: Se
         else:
             for v in eqn.outvars:
                 away = Var(v.aval.update(memory_space=None if decision.dst == "device" else MemorySpace.Host))
-                first.append(_moved(v, away, decision.dst))
-                again.append(_moved(away, v, decision.src))
+                first.append(_moved(eqn, v, away, decision.dst))
+                again.append(_moved(eqn, away, v, decision.src))
                 saved.append(away)
     later = jaxpr.replace(invars=[*saved, *jaxpr.invars], eqns=again,
                           outvars=[v for v, r in zip(jaxpr.outvars, recomputed) if r])
@@ -119,8 +119,9 @@ def _decision(policy, eqn):
     return Saveable if decision else Recompute
 
 
-def _moved(source_var, target, memory_kind: str) -> JaxprEqn:
-    return JaxprEqn([source_var], [target], move_memory_p, {"memory_kind": memory_kind})
+def _moved(eqn: JaxprEqn, source_var, target, memory_kind: str) -> JaxprEqn:
+    """The move of a value between memories, in the name of the operation that made it."""
+    return JaxprEqn([source_var], [target], move_memory_p, {"memory_kind": memory_kind}, site=eqn.site)
 
 
 def split_call(eqn: JaxprEqn, policy) -> tuple[JaxprEqn, JaxprEqn, list[Var]] | None:
