@@ -141,8 +141,8 @@ class OOBError(JaxException):
         index, axis, last = np.asarray(self.payload).tolist()
         size = self.operand_shape[axis]
         part = "" if last == size - 1 else f" as the start of {size - last} elements"
-        return (f"out-of-bounds indexing{self.where} for an array of shape {self.operand_shape}: index {index} is out of "
-                f"bounds for axis {axis} with size {size}{part} ({self.primitive_name}).")
+        return (f"out-of-bounds indexing for array of shape {self.operand_shape}: index {index} is out of bounds for axis "
+                f"{axis} with size {size}{part} ({self.primitive_name}{self.where}).")
 
 
 class BatchedError(JaxException):
