@@ -703,7 +703,10 @@ def _converted_number(number, params):
         converted = value.astype(wanted)
     if dtypes.is_integer(wanted) and converted != value:
         return None
-    return Literal(converted[()], convert_element_type_p.result_types((number.aval,), params))
+    aval = convert_element_type_p.result_types((number.aval,), params)
+    held = converted.item() if aval.weak_type else converted[()]  # a literal's value has the literal's type
+    return Literal(held, aval) if tracing.aval_of(held).weak_type == aval.weak_type and (
+        tracing.aval_of(held).dtype == aval.dtype) else None
 
 
 PRIMITIVES["convert_element_type"] = convert_element_type_p = elementwise(

@@ -588,7 +588,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
                     preferred_element_type, product)
 
 
-def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> tuple[list, Any]:
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list, Any]:
     """The order in which `einsum` would contract its operands, and a table of what it costs.
 
     - `subscripts`, `operands`: as for `einsum`.
