@@ -243,8 +243,10 @@ def test_interfaces():
     assert lowered.in_avals[1] == {} and len(lowered.in_avals[0]) == 2 and lowered.donate_argnums == (1,)
     key = xf.random.key(True)
     assert xnp.array([key, key]).shape == (2,) and key.copy() == key
-    path, _ = xnp.einsum_path("ij,jk,kl", np.ones((2, 3)), np.ones((3, 4)), np.ones((4, 2)))
-    assert len(path) == 2 and all(len(pair) == 2 for pair in path)
+    chain = [np.ones((n, n + 1)) for n in range(2, 6)]
+    paths = [xnp.einsum_path("ij,jk,kl,lm", *chain, optimize=told)[0] for told in ("auto", True, "greedy", False)]
+    assert paths == [[(0, 1), (0, 2), (0, 1)]] * 2 + [[(2, 3), (1, 2), (0, 1)], [(0, 1)] * 3]
+    assert xnp.einsum_path("ij,jk,kl,lm", *chain)[0] == paths[0]  # as in einsum, the one with the fewest multiplications
 
 
 @pytest.mark.parametrize("value", [1, 1.0, True, np.int8(1), np.float32(1), V[:1]], ids=repr)

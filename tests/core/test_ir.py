@@ -6,7 +6,7 @@ import pytest
 import xlafront as xf
 import xlafront.experimental
 import xlafront.numpy as xnp
-from xlafront import core
+from xlafront import core, lax
 from xlafront.core import ir
 from xlafront.core.ir import Effect, dce_jaxpr
 
@@ -225,3 +225,32 @@ def _with_rules(make, *rules):
 def test_what_libraries_read_of_equations(function, name, names):
     eqn = xf.make_jaxpr(function)(np.ones(3, np.float32)).eqns[-1]
     assert eqn.primitive.name == name and set(names.split()) <= set(eqn.params)
+
+
+NUMBERS_IN_PLACE = {  # as in the reference
+    "gradient of x": (lambda x: xf.grad(lambda x: x)(x), "{ lambda ; a:f32[]. let  in (1.0:f32[],) }"),
+    "value and gradient": (lambda x: xf.value_and_grad(lambda x: x)(x), "{ lambda ; a:f32[]. let  in (a, 1.0:f32[]) }"),
+    "gradient of a constant": (lambda x: xf.grad(lambda x: 1.0)(x), "{ lambda ; a:f32[]. let  in (0.0:f32[],) }"),
+    "zero tangent": (lambda x: xf.jvp(xnp.floor, (x,), (x,)), "{ lambda ; a:f32[]. let b:f32[] = floor a in (b, 0.0:f32[]) }"),
+    "zeros": (lambda x: (xnp.zeros(()), xnp.ones((), int), xnp.full((), 2.0)),
+              "{ lambda ; a:f32[]. let  in (0.0:f32[], 1:i32[], 2.0:f32[]) }"),
+    "like": (lambda x: (xnp.zeros_like(x), xnp.full_like(x, 2), lax.full_like(x, 3)),
+             "{ lambda ; a:f32[]. let  in (0.0:f32[], 2.0:f32[], 3.0:f32[]) }"),
+    "conversion": (lambda x: (lax.convert_element_type(2.0, "int32"), lax.full((), 2.0), lax.broadcast(2.0, ())),
+                   "{ lambda ; a:f32[]. let  in (2:i32[], 2.0:f32[], 2.0:f32[]) }"),
+    "an array already": (lambda x: xnp.asarray(x), "{ lambda ; a:f32[]. let  in (a,) }"),
+    "square": (lambda x: x**2, "{ lambda ; a:f32[]. let b:f32[] = integer_pow[y=2] a in (b,) }"),
+    "derivative of x**1": (lambda x: xf.grad(lambda x: x**1)(x),
+                           "{ lambda ; a:f32[]. let _:f32[] = integer_pow[y=1] a in (1.0:f32[],) }"),
+}
+
+
+@pytest.mark.parametrize("case", NUMBERS_IN_PLACE)
+def test_numbers_stay_in_place(case):
+    function, text = NUMBERS_IN_PLACE[case]
+    assert str(program(function, 1.0)) == text
+
+
+def test_what_a_device_would_decide_is_not_decided_while_tracing():
+    for value, dtype in [(np.float32(1.5), "int32"), (np.float32(1e20), "int32"), (np.float32(np.nan), "int8")]:
+        assert len(program(lambda x, value=value, dtype=dtype: lax.convert_element_type(value, dtype), 1.0).eqns) == 1

@@ -309,8 +309,8 @@ def _common_scope(x: DimExpr | int, y: DimExpr | int) -> Any:
 def check_one_scope(sizes: Sequence[DimExpr]) -> None:
     for n in sizes[1:]:
         if n.scope is not sizes[0].scope:
-            raise ValueError(f"the dimensions '{sizes[0]}' and '{n}' are of different symbolic scopes, {sizes[0].scope} and "
-                             f"{n.scope}, mixing which says nothing. Make them by one call of symbolic_shape or "
+            raise ValueError(f"invalid mixing of symbolic scopes: the dimensions '{sizes[0]}' and '{n}' are of different "
+                             f"symbolic scopes, {sizes[0].scope} and {n.scope}. Make them by one call of symbolic_shape or "
                              f"symbolic_args_specs, or pass scope=other.scope.")
 
 

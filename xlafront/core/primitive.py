@@ -48,6 +48,8 @@ class Primitive:
                  "sharding_rule", "sums", "cost", "discharge", "__weakref__", "__dict__")
 
     stage: Callable | None = None
+    # What it makes of a number that a program holds in place, to be held there too: (literal, params) -> literal or None.
+    of_number: Callable | None = None
     # The values of parameters that calls leave out and equations name, as libraries read them there.
     defaults: dict[str, Any] = {}
     # How an equation is printed, where not as `results = name[params] operands`: (results, none is read, operands, equation).

@@ -564,6 +564,10 @@ class StagingTrace(Trace):
                 staged = primitive.stage(self, args, params)
                 if staged is not None:
                     return staged
+            elif primitive.of_number is not None and invars[0].is_literal:
+                number = primitive.of_number(invars[0], params)
+                if number is not None:
+                    return StagedTracer(self, number.aval, number)
             try:
                 types = primitive.result_types(avals, params)
             except VaryingMismatch as mismatch:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront import lowering
-from xlafront.core import backends, errors, keys
+from xlafront.core import backends, errors, keys, tree
+from xlafront.core.dimensions import DimExpr, check_one_scope
 from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary
@@ -63,6 +64,8 @@ def export(fun_jit: Callable, *, platforms: Sequence[str] | None = None,
 
     @boundary
     def export_for(*args, **kwargs) -> Exported:
+        shapes = [getattr(leaf, "shape", None) for leaf in tree.leaves((args, kwargs))]
+        check_one_scope([n for shape in shapes if isinstance(shape, tuple) for n in shape if type(n) is DimExpr])
         traced = fun_jit.trace(*args, **kwargs)  # type: ignore[attr-defined]
         if traced._traced.is_high:
             of_arrays, args, kwargs = traced.of_arrays()

@@ -15,6 +15,7 @@ from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import is_symbolic_dim
+from xlafront.core.ir import Literal
 from xlafront.core.sharding_types import of_all, of_first, of_one
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import wide_loops
@@ -151,10 +152,9 @@ def _share_of_tie(g, ans, x, other):
 
 
 def _integer_pow_derivative(g, ans, x, *, y):
-    if y == 0:
-        return None
-    power = integer_pow_p.bind(x, y=y - 1)
-    return mul(g, mul(constant_like(x, y), power))
+    if 0 <= y < 2:
+        return g if y else None
+    return mul(g, mul(constant_like(x, y), x if y == 2 else integer_pow_p.bind(x, y=y - 1)))
 
 
 def _polygamma_in_order(g, ans, m, x):
@@ -693,10 +693,27 @@ def _convert_transpose(i, ct, x, *, new_dtype, weak_type, sharding):
     return convert_element_type_p.bind(ct, new_dtype=x.aval.dtype, weak_type=x.aval.weak_type, sharding=sharding)
 
 
+def _converted_number(number, params):
+    """What a number is converted to, where that does not depend on the device."""
+    value, wanted = np.asarray(number.val), params["new_dtype"]
+    if not isinstance(wanted, np.dtype) or wanted == dtypes.float0 or value.dtype.kind not in "biufc" or (
+            value.dtype.kind == "c" and wanted.kind != "c"):
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = value.astype(wanted)
+    if dtypes.is_integer(wanted) and converted != value:
+        return None
+    aval = convert_element_type_p.result_types((number.aval,), params)
+    held = converted.item() if aval.weak_type else converted[()]  # a literal's value has the literal's type
+    return Literal(held, aval) if tracing.aval_of(held).weak_type == aval.weak_type and (
+        tracing.aval_of(held).dtype == aval.dtype) else None
+
+
 PRIMITIVES["convert_element_type"] = convert_element_type_p = elementwise(
     "convert_element_type", _convert_lower, "any", derivatives=(_convert_derivative,), transpose=_convert_transpose,
     shown_as="astype", sums=of_first)
 convert_element_type_p.abstract = _convert_abstract
+convert_element_type_p.of_number = _converted_number
 PRIMITIVES["copy"] = copy_p = elementwise(
     "copy", lambda ctx, x: x, "any", derivatives=(lambda g, y, x: g,), transpose=linear(0)(lambda i, ct, x: ct),
     sums=of_first)

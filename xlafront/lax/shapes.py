@@ -124,6 +124,7 @@ def _broadcast_batch(axis_size, operands, dims, *, shape, broadcast_dimensions, 
 
 broadcast_in_dim_p = structural("broadcast_in_dim", _broadcast_abstract, _broadcast_lower, _broadcast_transpose,
                                 _broadcast_batch, "broadcast", sharding_rules.broadcast, of_first)
+broadcast_in_dim_p.of_number = lambda number, params: None if params["shape"] else number
 
 
 # Reductions

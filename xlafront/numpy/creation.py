@@ -95,9 +95,8 @@ def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = 
             return result.with_words(_copy(result._base_array)) if copy else result
         if wanted is not None and (result.aval.dtype != wanted or result.aval.weak_type):
             result = _astype(result, wanted)
-        elif copy and isinstance(result, ArrayImpl) and not tracing.is_tracing() or isinstance(
-                result, tracing.Tracer) and result.aval.weak_type:  # which may stand for a Python number
-            result = _copy(result)
+        elif not tracing.is_tracing() and (copy if isinstance(result, ArrayImpl) else result.aval.weak_type):
+            result = _copy(result)  # of a tracer that may stand for a Python number
     else:
         result = _from_host(object, wanted, weak)
     if ndmin > np.ndim(result):

@@ -445,16 +445,19 @@ def _plan_einsum(subscripts: str, shapes, optimize) -> tuple:
     else:
         import opt_einsum  # start-up: opt_einsum takes 16 ms
 
-        if optimize is True:
-            optimize = "optimal"
-        elif optimize is False:
-            optimize = [(0, 1)] * (len(terms) - 1)
         expanded = ",".join(terms) + "->" + result
         path, _ = opt_einsum.contract_path(expanded, *[tuple(known(sizes[c], 1000) for c in t) for t in terms], shapes=True,
-                                           optimize=optimize)
+                                           optimize=_strategy(optimize, len(terms)))
     plan = (tuple(terms), result, tuple(tuple(sorted(p)) for p in path))
     _plans.keep(key, plan)
     return plan
+
+
+def _strategy(optimize, operands: int):
+    """What opt_einsum is told: the best order for True, that of the operands for False."""
+    if optimize is False and operands > 1:
+        return [(0, 1)] * (operands - 1)
+    return "optimal" if type(optimize) is bool else optimize
 
 
 def _single(x, term: str, kept, accumulated=None, unreduced=frozenset()) -> tuple:
@@ -588,7 +591,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
                     preferred_element_type, product)
 
 
-def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> tuple[list, Any]:
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list, Any]:
     """The order in which `einsum` would contract its operands, and a table of what it costs.
 
     - `subscripts`, `operands`: as for `einsum`.
@@ -602,7 +605,7 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") ->
 
     text, arrays = _subscripts((subscripts, *operands))
     return opt_einsum.contract_path(text, *[np.shape(x) for x in arrays], shapes=True,
-                                    optimize={True: "greedy", False: "greedy"}.get(optimize, optimize))
+                                    optimize=_strategy(optimize, len(arrays)))
 
 
 # Other products

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.keys import KeyArray
 from xlafront.core.refs import AbstractRef
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import convert_element_type_p
@@ -131,6 +132,9 @@ def as_array(x):
     if isinstance(x, (ArrayImpl, tracing.Tracer)) or isinstance(x, np.ndarray) and x.dtype == dtypes.float0 or (
             tracing.aval_of(x).is_high):
         return x
+    if tracing.is_tracing() and not np.shape(x) and not isinstance(x, KeyArray):  # in programs a number in place
+        aval = tracing.aval_of(x)
+        return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None)
     return put_leaf(x, None)
 
 
