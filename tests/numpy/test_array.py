@@ -170,6 +170,10 @@ def test_to_python():
         [1, 2][s]
 
 
+def test_printing_of_scalar_types():
+    assert repr(xnp.float32) == "<class 'xlafront.numpy.float32'>" and str(xnp.bool_) == "<class 'xlafront.numpy.bool'>"
+
+
 def test_printing():
     assert repr(xnp.arange(3)) == "Array([0, 1, 2], dtype=int32)" and str(xnp.arange(3)) == "[0 1 2]"
     assert (
