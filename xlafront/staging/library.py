@@ -66,7 +66,8 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
             else:
                 result = fun(*args, **kwargs)
         except NotAnArrayError as e:
-            raise _of_argument(e, shown, parameters, args, kwargs) from None
+            _name_argument(e, shown, parameters, args, kwargs)
+            raise
         return result if isinstance(result, Tracer) else _as_values(trace, result), None, False
 
     dispatcher = make_dispatcher(fun, jitted, cache_miss)
@@ -75,15 +76,15 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
     return _with_lists(dispatcher, fun, static_places if lists is True else frozenset((parameters.index(lists), lists)))
 
 
-def _of_argument(error: NotAnArrayError, name: str, parameters: tuple, args: tuple, kwargs: dict[str, Any]) -> TypeError:
-    """A list in place of an array as the caller gave it: inside of the function its elements are traced."""
+def _name_argument(error: NotAnArrayError, name: str, parameters: tuple, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Say of a list in place of an array what the caller gave: inside of the function its elements are traced."""
     value = error.value
     if isinstance(value, (list, tuple, dict)):
         names = (*parameters, *[f"number {i}" for i in range(len(parameters), len(args))])
         for argument, x in (*zip(names, args), *kwargs.items()):
-            if type(x) is type(value) and len(x) == len(value):
-                return not_an_array(x, name, argument)
-    return error
+            if type(x) is type(value) and tree.structure(x) == tree.structure(value):
+                error.args, error.value = not_an_array(x, name, argument).args, x
+                return
 
 
 def _as_values(trace: Trace, result: Any) -> Any:
