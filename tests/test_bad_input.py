@@ -1,5 +1,6 @@
 """Mistakes that users make: each error names what was wrong and what to do."""
 
+import functools
 import subprocess
 import sys
 import textwrap
@@ -9,9 +10,11 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront import errors
+from xlafront import errors, scipy
+from xlafront.scipy import special, stats  # noqa: F401
 
 jit = xf.jit
+KEY = xf.random.key(0)
 
 
 def branch(speed):
@@ -53,6 +56,19 @@ ROWS = [
     ),
     ("function argument", lambda: jit(lambda f, x: f(x))(abs, 1), TypeError, ["argument f", "close over"]),
     ("result that is no array", lambda: jit(lambda x: {"a": (x, "done")})(1), TypeError, ["['a'][1]", "str", "'done'"]),
+    ("list in place of an array", lambda: xnp.sum([1, 2]), TypeError, ["sum got argument a of type list", "[1, 2]", "asarray"]),
+    ("list as a keyword", lambda: xnp.sum(xnp.ones(2), where=[True]), TypeError, ["sum got argument where", "[True]"]),
+    ("list of a primitive", lambda: xf.lax.add([1.0], 2.0), TypeError, ["add got argument x of type list", "[1.0]"]),
+    ("list of no parameter", lambda: xf.lax.reshape([1.0, 2.0], (2,)), TypeError, ["reshape got argument number 0", "[1.0, 2.0]"]),
+    ("tuple of samples", lambda: xf.random.gamma(KEY, (1.0, 2.0)), TypeError, ["gamma got argument a of type tuple", "(1.0, 2.0)"]),
+    *[
+        (f"list for random.{f.__name__}", functools.partial(f, KEY, [0.25, 0.5]), TypeError, [f"{f.__name__} got", "[0.25, 0.5]"])
+        for f in (xf.random.choice, xf.random.permutation, xf.random.bernoulli, xf.random.dirichlet, xf.random.poisson)
+    ],
+    ("list for scipy", lambda: scipy.stats.sem([1.0]), TypeError, ["sem got argument number 0 of type list"]),
+    ("shapes of scipy", lambda: scipy.special.xlogy(xnp.ones(2), xnp.ones(3)), TypeError, ["xlogy got incompatible", "(2,), (3,)"]),
+    ("update of no place", lambda: xnp.ones(3).at.set(1), AttributeError, ["'set'", "x.at[index].set(...)"]),
+    ("unknown update", lambda: xnp.ones(3).at.put(1), AttributeError, ["'put'", "add, apply, divide"]),
     (
         "if on a tracer",
         lambda: jit(branch)(1.0),

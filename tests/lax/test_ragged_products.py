@@ -122,3 +122,9 @@ BAD = [
 def test_bad_input(call, kind, words):
     with pytest.raises(kind, match=words):
         call()
+
+
+def test_dimension_numbers_are_tuples():
+    given, wanted = lax.RaggedDotDimensionNumbers([[[1], [1]], [[], []]], [0], [0]), ((((1,), (1,)), ((), ())), (0,), (0,))
+    assert (given.dot_dimension_numbers, given.lhs_ragged_dimensions, given.rhs_group_dimensions) == wanted
+    assert given == lax.RaggedDotDimensionNumbers(*wanted) and len({given, lax.RaggedDotDimensionNumbers(*wanted)}) == 1

@@ -170,6 +170,10 @@ def test_to_python():
         [1, 2][s]
 
 
+def test_printing_of_scalar_types():
+    assert repr(xnp.float32) == "<class 'xlafront.numpy.float32'>" and str(xnp.bool_) == "<class 'xlafront.numpy.bool'>"
+
+
 def test_printing():
     assert repr(xnp.arange(3)) == "Array([0, 1, 2], dtype=int32)" and str(xnp.arange(3)) == "[0 1 2]"
     assert (
@@ -186,6 +190,15 @@ def test_printing():
         and f"{xnp.arange(2)}" == "[0 1]"
         and repr(xnp.ones(1, "bfloat16")) == "Array([1], dtype=bfloat16)"
     )
+    # Where a dtype does not fit into its line six spaces stand before it, and no line ends: what the reference does.
+    assert repr(xnp.ones(16, "int32")) == "Array([" + "1, " * 15 + "1], dtype=int32)"
+    assert repr(xnp.full(16, 11, "uint8")) == "Array([" + "11, " * 15 + "11],      dtype=uint8)"
+    with np.printoptions(linewidth=40):
+        assert repr(xnp.arange(8)) == "Array([0, 1, 2, 3, 4, 5, 6, 7], dtype=int32)"
+        assert repr(xnp.arange(9)) == "Array([0, 1, 2, 3, 4, 5, 6, 7, 8],      dtype=int32)"
+        assert repr(xnp.ones((2, 3), bool)) == (
+            "Array([[ True,  True,  True],\n       [ True,  True,  True]],      dtype=bool)"
+        )
     with np.printoptions(precision=2):
         assert repr(xnp.float32([1 / 3])) == "Array([0.33], dtype=float32)"
     gone = xnp.ones(2)

@@ -253,6 +253,8 @@ def test_refused():
         our_stats.rankdata(np.arange(3), "foo")
     with pytest.raises(ValueError, match="nan_policy"):
         our_stats.mode(np.arange(3), nan_policy="foo")
+    with pytest.raises(ValueError, match="nan_policy"):
+        our_stats.sem(np.arange(3), nan_policy="raise")
     with pytest.raises(TypeError, match="list"):
         our_stats.norm.pdf([1.0])
     with pytest.raises(TypeError, match="Dirichlet|compatible|broadcast"):

@@ -5,6 +5,8 @@ An error says what was attempted, on which values, where those came from, and wh
 
 from __future__ import annotations
 
+from typing import Any
+
 from xlafront.core.zeros import is_undefined
 from xlafront.runtime.jaxlib_compat import JaxRuntimeError as JaxRuntimeError
 
@@ -172,7 +174,18 @@ def not_callable(user: str, value, argument: str = "its first argument") -> Type
     return TypeError(f"{user} takes a function (a callable) as {argument}, got {type(value).__name__}: {short(value)}")
 
 
-def not_an_array(value, user: str, argument: str | None, may_be_static: bool = False) -> TypeError:
+class NotAnArrayError(TypeError):
+    """`value` was given where an array is needed."""
+
+    def __init__(self, text: str, value: Any):
+        super().__init__(text)
+        self.value = value
+
+    def __reduce__(self):
+        return TypeError, self.args
+
+
+def not_an_array(value, user: str, argument: str | None, may_be_static: bool = False) -> NotAnArrayError | TypeError:
     """`may_be_static`: the user can mark the argument of this function as static."""
     if is_undefined(value):
         return TypeError(f"the function to transpose is not linear: {user} takes two values that both depend on its arguments. "
@@ -190,8 +203,8 @@ def not_an_array(value, user: str, argument: str | None, may_be_static: bool = F
     else:
         remedy = ("Pass an array, a number or a pytree of them; make the argument static (static_argnums), or register "
                   "its type as a pytree (tree_util.register_dataclass).")
-    return TypeError(f"{user} got {where} of type {type(value).__name__}, which is not an array nor another valid JAX type, "
-                     f"and cannot be read as an abstract array: {shown}. {remedy}")
+    return NotAnArrayError(f"{user} got {where} of type {type(value).__name__}, which is not an array nor another valid JAX "
+                           f"type, and cannot be read as an abstract array: {shown}. {remedy}", value)
 
 
 class StaticTracerError(ConcretizationTypeError, ValueError):

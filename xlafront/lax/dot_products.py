@@ -279,7 +279,7 @@ dot_general_p.summed_axes = lambda avals, params: _summed_by_product(
     avals[0], avals[1], params["dimension_numbers"])
 
 
-@library(static=("dimension_numbers", "precision", "preferred_element_type", "out_sharding"))
+@library(static=("dimension_numbers", "precision", "preferred_element_type", "out_sharding"), name="dot_general")
 def _kernel(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=None):
     return dot_general_p.bind(lhs, rhs, dimension_numbers=dimension_numbers, precision=precision,
                               preferred_element_type=preferred_element_type, out_sharding=out_sharding)

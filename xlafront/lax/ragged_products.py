@@ -7,8 +7,9 @@ Where it is a batch dimension, groups change nothing.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,8 @@ from xlafront.staging.library import library
 _WHO = "ragged_dot_general"
 
 
-class RaggedDotDimensionNumbers(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class RaggedDotDimensionNumbers:
     """Which dimensions a ragged product sums, which are batches, and which fall into groups.
 
     - `dot_dimension_numbers`: as `dot_general` takes them.
@@ -38,18 +40,24 @@ class RaggedDotDimensionNumbers(NamedTuple):
     - `rhs_group_dimensions`: that of `rhs` which counts the groups; none where the ragged dimension is summed or a batch.
 
     >>> numbers = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])
+    >>> numbers.lhs_ragged_dimensions
+    (0,)
     """
 
     dot_dimension_numbers: Any
-    lhs_ragged_dimensions: Any
-    rhs_group_dimensions: Any
+    lhs_ragged_dimensions: Sequence[int]
+    rhs_group_dimensions: Sequence[int]
+
+    def __post_init__(self) -> None:
+        (xc, yc), (xb, yb) = self.dot_dimension_numbers
+        for name, value in (("dot_dimension_numbers", ((_ints(xc), _ints(yc)), (_ints(xb), _ints(yb)))),
+                            ("lhs_ragged_dimensions", _ints(self.lhs_ragged_dimensions)),
+                            ("rhs_group_dimensions", _ints(self.rhs_group_dimensions))):
+            object.__setattr__(self, name, value)
 
 
-def _canonical(numbers: RaggedDotDimensionNumbers) -> RaggedDotDimensionNumbers:
-    (xc, yc), (xb, yb) = numbers.dot_dimension_numbers
-    both = (tuple(map(int, xc)), tuple(map(int, yc))), (tuple(map(int, xb)), tuple(map(int, yb)))
-    return RaggedDotDimensionNumbers(both, tuple(map(int, numbers.lhs_ragged_dimensions)),
-                                     tuple(map(int, numbers.rhs_group_dimensions)))
+def _ints(values: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(int, values))
 
 
 class _Roles:
@@ -252,7 +260,7 @@ def ragged_dot_general(lhs: ArrayLike, rhs: ArrayLike, group_sizes: ArrayLike,
     if not isinstance(ragged_dot_dimension_numbers, RaggedDotDimensionNumbers):
         raise TypeError(f"{_WHO} needs RaggedDotDimensionNumbers, got {ragged_dot_dimension_numbers!r}.")
     wanted = None if preferred_element_type is None else dtypes.canonicalize_dtype(preferred_element_type)
-    return _kernel(lhs, rhs, group_sizes, _canonical(ragged_dot_dimension_numbers), canonical_precision(precision), wanted,
+    return _kernel(lhs, rhs, group_sizes, ragged_dot_dimension_numbers, canonical_precision(precision), wanted,
                    named_sharding(out_sharding, _WHO))
 
 

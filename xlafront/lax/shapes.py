@@ -488,8 +488,8 @@ def broadcast_shapes(name: str, *shapes, error: type[Exception] = ValueError) ->
         if len(big) > 1:
             rule = "Shapes broadcast when, counted from the last dimension, sizes are equal or 1."
             if error is TypeError:
-                raise errors.incompatible_shapes(f"xnp.{name}", [("", s) for s in shapes], rule, broadcast=True)
-            raise error(f"Incompatible shapes for broadcasting: {', '.join(str(tuple(s)) for s in shapes)}, of xnp.{name}. "
+                raise errors.incompatible_shapes(name, [("", s) for s in shapes], rule, broadcast=True)
+            raise error(f"Incompatible shapes for broadcasting: {', '.join(str(tuple(s)) for s in shapes)}, in {name}. "
                         f"{rule}")
         full.append(big.pop() if big else 1)
     return tuple(full)

@@ -11,7 +11,7 @@ import numpy as np
 
 from xlafront.lowering import mlir
 from xlafront.lowering.mlir import constant_value, create, ir
-from xlafront.lowering.module import GLOBAL_CONSTANT, MOST_CALLS, ModuleContext
+from xlafront.lowering.module import MOST_CALLS, ModuleContext
 from xlafront.runtime import kernel_libraries
 
 _SYMBOL = re.compile(r'@(?:"([^"]*)"|([\w$.\-]+))')
@@ -169,14 +169,6 @@ def _choose(block) -> None:
         for result, given in zip(op.results, end.operands):
             result.replace_all_uses_with(given)
         op.erase()
-
-
-def takes_platform(main) -> bool:
-    """Whether the first argument of a function is the index of the platform that it runs on."""
-    if "arg_attrs" not in main.attributes:
-        return False
-    first = next(iter(ir.ArrayAttr(main.attributes["arg_attrs"])), None)
-    return first is not None and GLOBAL_CONSTANT in ir.DictAttr(first)
 
 
 def _reached(functions: dict[str, Any], start: str) -> dict[str, int]:

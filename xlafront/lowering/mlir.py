@@ -163,10 +163,6 @@ def boolean(value: bool) -> ir.Attribute:
     return ir.BoolAttr.get(bool(value))
 
 
-def bools(values) -> ir.Attribute:
-    return ir.DenseBoolArrayAttr.get([bool(v) for v in values])
-
-
 def string(text: str) -> ir.Attribute:
     return _strings[text]
 

@@ -33,9 +33,6 @@ from xlafront.lowering import mlir, sizes
 from xlafront.lowering.mlir import create, ir, tensor_type, type_of
 
 GLOBAL_CONSTANT = "jax.global_constant"  # marks arguments of `main` that are the same for all calls of a compiled program
-INLINE_CONSTANT_BYTES = 256  # larger constants become arguments of the program, not text in it
-
-
 MOST_OF_A_NAME = 128  # characters
 MOST_CALLS = 128  # XLA recurses into functions that call others, on threads whose stacks end at some 170
 

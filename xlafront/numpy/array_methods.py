@@ -256,9 +256,8 @@ def _repr(self):
         return f"Array([], shape={aval.shape}, {tail})"
     text = np.array2string(value, separator=", ", prefix="Array(", suffix=",")
     last = text[text.rfind("\n") + 1:]
-    used = len(last) + (len("Array(") if "\n" not in text else 0)
-    gap = ", " if used + len(tail) + 3 <= np.get_printoptions()["linewidth"] else ",\n      "
-    return f"Array({text}{gap}{tail})"
+    gap = " " if len(last) + len(tail) + 4 <= np.get_printoptions()["linewidth"] else " " * len("Array(")
+    return f"Array({text},{gap}{tail})"
 
 
 def _str(self):

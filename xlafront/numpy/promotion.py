@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 
 from xlafront.core import dtypes, errors, source, tracing, tree
@@ -17,10 +19,10 @@ def check_arraylike(name: str, *args) -> None:
             raise _not_arraylike(name, i, x)
 
 
-def _not_arraylike(name, i, x) -> TypeError:
+def _not_arraylike(name: str, i: int, x) -> TypeError:
     if x is None:
         return TypeError(f"{name} requires an array or a scalar, got None, of type NoneType, at position {i}.")
-    return errors.not_an_array(x, f"xnp.{name}", f"number {i}")
+    return errors.not_an_array(x, f"xnp.{name}" if hasattr(sys.modules[__package__], name) else name, f"number {i}")
 
 
 def hashable_axis(axis, name: str):

@@ -46,9 +46,6 @@ class ScalarType(type):
     def __instancecheck__(cls, instance):
         return isinstance(instance, cls.dtype.type)
 
-    def __repr__(cls):
-        return f"<dtype {cls.__name__}>"
-
 
 _NAMES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
           "complex64", "complex128", *(d.name for d in (*dtypes.custom_floats, *dtypes.small_ints)))

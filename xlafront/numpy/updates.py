@@ -54,6 +54,11 @@ class At:
     def __getitem__(self, index):
         return AtIndex(self.array, index)
 
+    def __getattr__(self, name):
+        known = [method for method in dir(AtIndex) if not method.startswith("_") and callable(getattr(AtIndex, method))]
+        remedy = f"Say first where: x.at[index].{name}(...)" if name in known else f"x.at[index] has {', '.join(known)}"
+        raise AttributeError(f"'At' object has no attribute {name!r}. {remedy}.", name=name, obj=self)
+
     def __repr__(self):
         return f"{self.array!r}.at"
 

@@ -94,6 +94,7 @@ def _sample_shape(name: str, shape, *params, error: type[Exception] = ValueError
 
 def check_parameters(name: str, dtype, *params) -> None:
     """Parameters of a wider floating dtype than that of the samples are refused, rather than rounded."""
+    check_arraylike(name, *params)
     for p in params:
         d, weak = dtypes.operand_type(unwrap(p))
         if not weak and dtypes.is_float(d) and dtypes.promote_types(dtypes.canonicalize_dtype(d), dtype) != dtype:
@@ -379,6 +380,7 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
     if not np.ndim(x):
         shapes.canonical_axis(axis, 1, "random.permutation")
         return placed(_permutation_of_range(key, _count("permutation", x), dtypes.default_dtype(int)), out_sharding)
+    check_arraylike("permutation", x)
     axis = shapes.canonical_axis(axis, np.ndim(x), "random.permutation")
     return with_out_sharding("random.permutation", out_sharding, _permutation, (key, x), axis, bool(independent))
 
@@ -427,8 +429,8 @@ def choice(key: ArrayLike, a: ArrayLike, shape: Sequence[int] = (), replace: boo
     if isinstance(shape, (int, np.integer)):
         raise TypeError(f"random.choice needs its shape as a sequence of integers, got {shape!r}.")
     shape = _static_shape("choice", shape)
+    check_arraylike("choice", a)
     if not np.ndim(a):
-        check_arraylike("choice", a)
         a, axis = arange(int(a)), 0
     axis = shapes.canonical_axis(axis, np.ndim(a), "random.choice")
     n = np.shape(a)[axis]
@@ -573,6 +575,7 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Sequence[int] | None = 
     Array([False,  True], dtype=bool)
     """
     key = single_key("bernoulli", key)
+    check_arraylike("bernoulli", p)
     p = unwrap(p)
     d = dtypes.canonicalize_dtype(dtypes.operand_type(p)[0])
     if not dtypes.is_float(d):

@@ -23,6 +23,7 @@ from xlafront.lax.keys import unwrap_p
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
 from xlafront.lax.sharding_rules import merge
+from xlafront.numpy.promotion import check_arraylike
 from xlafront.random import rbg
 from xlafront.random.distributions import (
     _broadcast,
@@ -223,6 +224,7 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Sequence[int] | None = No
     (2, 3)
     """
     key = single_key("dirichlet", key)
+    check_arraylike("dirichlet", alpha)
     if not np.ndim(alpha):
         raise ValueError("random.dirichlet needs a vector of parameters alpha, with ndim of at least one (>= 1); got a scalar.")
     joint = _sample_shape("dirichlet", shape, np.empty(np.shape(alpha)[:-1]))

@@ -16,6 +16,7 @@ import numpy as np
 from xlafront.core import backends, dtypes, source, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dtypes import is_integer, python_scalar_dtypes
+from xlafront.core.errors import NotAnArrayError, not_an_array
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, jaxpr_as_fun
 from xlafront.core.memo import Memo
 from xlafront.core.primitive import Primitive
@@ -57,18 +58,33 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
             args = tuple([_converted(x) if converts is True or parameters[i] == converts else x for i, x in enumerate(args)])
             kwargs = {key: _converted(x) if converts in (True, key) else x for key, x in kwargs.items()}
         trace = thread.trace
-        if trace is eval_trace:
-            return evaluate(*args, **kwargs)
-        if programs is not None and (type(trace) is StagingTrace or trace.composes):
-            result = programs.call(trace, args, kwargs, jitted)
-        else:
-            result = fun(*args, **kwargs)
+        try:
+            if trace is eval_trace:
+                return evaluate(*args, **kwargs)
+            if programs is not None and (type(trace) is StagingTrace or trace.composes):
+                result = programs.call(trace, args, kwargs, jitted)
+            else:
+                result = fun(*args, **kwargs)
+        except NotAnArrayError as e:
+            _name_argument(e, shown, parameters, args, kwargs)
+            raise
         return result if isinstance(result, Tracer) else _as_values(trace, result), None, False
 
     dispatcher = make_dispatcher(fun, jitted, cache_miss)
     if not lists:
         return dispatcher
     return _with_lists(dispatcher, fun, static_places if lists is True else frozenset((parameters.index(lists), lists)))
+
+
+def _name_argument(error: NotAnArrayError, name: str, parameters: tuple, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Say of a list in place of an array what the caller gave: inside of the function its elements are traced."""
+    value = error.value
+    if isinstance(value, (list, tuple, dict)):
+        names = (*parameters, *[f"number {i}" for i in range(len(parameters), len(args))])
+        for argument, x in (*zip(names, args), *kwargs.items()):
+            if type(x) is type(value) and tree.structure(x) == tree.structure(value):
+                error.args, error.value = not_an_array(x, name, argument).args, x
+                return
 
 
 def _as_values(trace: Trace, result: Any) -> Any:
