@@ -37,6 +37,7 @@ def test_segments(name, rng):
         check_derivatives(lambda d: f(d, np.maximum(IDS, 0), 6)[:2], [DATA], rng)
     for dtype in ("int32", "uint8", "bfloat16"):
         assert f(DATA.astype(dtype), IDS, 2).tolist() == brute(name, DATA, IDS, 2).tolist()
+        assert f(DATA.astype(dtype), IDS, 2, bucket_size=2).dtype == dtype
 
 
 BAD = [((DATA, IDS, -1), {}, ValueError, "non-negative"), ((DATA, IDS, 2.0), {}, TypeError, "integer"), ((DATA, IDS[:3], 2), {}, ValueError, "broadcast"),

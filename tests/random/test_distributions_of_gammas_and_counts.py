@@ -168,3 +168,17 @@ def test_parameters_that_are_arrays():
             call()
     with pytest.raises(ValueError, match="axis 1"):
         random.permutation(key, 7, axis=1)
+    with pytest.raises(ValueError, match="shape"):
+        random.t(key, half, ())
+
+
+def test_parameters_that_widen_what_is_drawn():
+    """Facts of the reference: scale and shift of these are not rounded to the dtype of what is drawn."""
+    key, wide = random.key(7), xnp.ones(())
+    for call in (lambda p: random.double_sided_maxwell(key, p, 2.0, dtype="float16"),
+                 lambda p: random.weibull_min(key, p, 2.0, dtype="float16"),
+                 lambda p: random.generalized_normal(key, p, dtype="float16"), lambda p: random.ball(key, 3, p, dtype="float16")):
+        assert call(wide).dtype == "float32" and call(1.0).dtype == "float16"
+    found = random.multivariate_normal(key, xnp.zeros(2), xnp.eye(2), (3,), "float16")
+    drawn = random.normal(key, (3, 2), "float16")
+    assert found.dtype == "float32" and (found == drawn).all()

@@ -134,6 +134,23 @@ def test_no_distributions():
             assert np.isnan(getattr(getattr(stats, distribution), name)(*args)), (distribution, name)
 
 
+@pytest.mark.parametrize("name", ["pdf", "sf"])
+def test_no_distribution_on_a_vector(name):
+    """What one number decides for a whole vector: XLA leaves memory as it is where an exponential is known to be NaN."""
+    parameters = {"pdf": ("beta", -1.0, 2.0), "sf": ("truncnorm", 2.0, 1.0)}[name]
+    function = getattr(getattr(our_stats, parameters[0]), name)
+    assert np.isnan(function(np.linspace(0, 1, 5, dtype=np.float32), *np.float32(parameters[1:]))).all()
+
+
+def test_quantiles_of_cauchy_from_the_nearer_end():
+    q = np.array([1e-30, 1e-7, 0.1, 0.25, 0.5, 0.6, 0.75, 0.99, 1 - 2.0**-23], np.float32)
+    for name in ("ppf", "isf"):
+        ours = getattr(our_stats.cauchy, name)
+        np.testing.assert_allclose(ours(q), getattr(stats.cauchy, name)(q.astype(np.float64)), rtol=1e-6, atol=1e-7)
+        assert not np.isnan(xf.vmap(xf.grad(ours))(q)).any()
+    assert our_stats.cauchy.ppf(0.0) == -np.inf and our_stats.cauchy.ppf(1.0) == np.inf
+
+
 def test_nan_of_nan_counts():
     for distribution, *parameters in (("bernoulli", 0.3), ("betabinom", 5, 0.5, 1.5), ("nbinom", 2.5, 0.3)):
         assert np.isnan(getattr(our_stats, distribution).logpmf(np.nan, *parameters))
@@ -160,6 +177,13 @@ def test_shares_far_out(distribution, names, parameters):
         assert not np.isnan(xf.vmap(xf.grad(lambda x, f=ours: f(x, *parameters)))(x[2:8])).any(), name
 
 
+def test_shares_of_gamma_have_no_slope_where_there_is_no_density():
+    for name in ("cdf", "logcdf", "sf", "logsf"):
+        f = getattr(our_stats.gamma, name)
+        assert f(np.inf, 2.5) == getattr(stats.gamma, name)(np.inf, 2.5)
+        np.testing.assert_array_equal(xf.vmap(xf.grad(f), (0, None))(np.array([-3.0, 0.0, np.inf], np.float32), 2.5), 0)
+
+
 def test_normal_distribution_of_numbers_by_that_of_vectors():
     x, variances = np.array([0.2, -1.0, 3.0], np.float32), np.array([1.0, 2.0, 0.5], np.float32)
     wide = stats.norm.logpdf(x, 0.5, np.sqrt(variances))
@@ -178,6 +202,11 @@ def test_shares_of_beta_have_no_slope_where_there_is_no_density(a, b):
         np.testing.assert_array_equal(xf.jacobian(lambda x, f=f: f(x, a, b))(x), np.zeros((4, 4)))
         np.testing.assert_allclose(xf.grad(f)(0.3, a, b), sign * stats.beta.pdf(0.3, a, b), rtol=1e-5)
     assert np.isnan(our_stats.beta.cdf(0.0, -1.0, 2.0))
+
+
+def test_many_degrees_of_freedom_in_single_precision():
+    x, df = np.array([0.0, 1.0, -2.0], np.float32), np.array([[3.0], [1e3], [1e6], [1e10]], np.float32)
+    np.testing.assert_allclose(our_stats.t.logpdf(x, df), stats.t.logpdf(x.astype(float), df.astype(float)), rtol=1e-5)
 
 
 def test_tails_in_single_precision():

@@ -48,7 +48,7 @@ def _kernel(data, segment_ids, name, count, indices_are_sorted, unique_indices, 
     data = xnp.concatenate([data, xnp.full((missing, *data.shape[1:]), start)])
     segment_ids = xnp.concatenate([segment_ids, xnp.full((missing,), count, segment_ids.dtype)])
     parts = vmap(reduced)(data.reshape(-1, bucket_size, *data.shape[1:]), segment_ids.reshape(-1, bucket_size))
-    return getattr(xnp, reduction)(parts, axis=0)
+    return getattr(xnp, reduction)(parts, axis=0).astype(data.dtype)
 
 
 def _count(name: str, segment_ids, num_segments) -> int:

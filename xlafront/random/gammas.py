@@ -241,7 +241,7 @@ def _t(key, df, shape, dtype):
 
 
 @written_once
-def t(key: ArrayLike, df: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
+def t(key: ArrayLike, df: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
       out_sharding: ShardingLike = None) -> Array:
     """Samples of Student's t distribution.
 
@@ -254,7 +254,7 @@ def t(key: ArrayLike, df: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike
     key = single_key("t", key)
     d = _float_dtype("t", dtype)
     check_parameters("t", d, df)
-    return placed(_t(key, df, _sample_shape("t", shape or None, df), d), out_sharding)
+    return placed(_t(key, df, _sample_shape("t", shape, df), d), out_sharding)
 
 
 def _chisquare_inline(key, df, shape, dtype):

@@ -11,6 +11,7 @@ import xlafront.numpy as xnp
 from xlafront.core import tracing
 from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
+from xlafront.numpy.promotion import promote_dtypes_inexact
 from xlafront.random.distributions import (
     _broadcast,
     _float_dtype,
@@ -39,12 +40,12 @@ def _maxwell_inline(key, shape, dtype):
 
 def _generalized_inline(key, p, shape, dtype):
     first, second = split(key, 2)
-    p = _broadcast(p, shape, dtype)
-    g = gamma_inline(first, 1 / p, shape, dtype)
-    return _signs(second, shape, dtype) * g ** (1 / p)
+    power = 1 / xnp.asarray(p)
+    g = gamma_inline(first, power, shape, dtype)
+    return _signs(second, shape, dtype) * g ** power
 
 
-# name: the samples, of a key and the parameters at the dtype of the samples
+# name: the samples, of a key and the parameters
 def _lognormal(key, shape, dtype, sigma):
     return xnp.exp(normal_inline(key, shape, dtype) * sigma)
 
@@ -86,12 +87,12 @@ def _double_sided_maxwell(key, shape, dtype, loc, scale):
 _KERNELS = {f.__name__[1:]: f for f in (
     _lognormal, _pareto, _rayleigh, _weibull_min, _triangular, _wald, _double_sided_maxwell)}
 _CHECKED = frozenset(("pareto", "rayleigh", "triangular", "wald"))
-_LOOSE = frozenset(("weibull_min", "double_sided_maxwell"))  # what is drawn has not the shape of the parameters
+_LOOSE = frozenset(("weibull_min", "double_sided_maxwell"))  # what is drawn has neither the parameters' shape nor their dtype
 
 
 @library(static=("name", "shape", "dtype"), name="random")
 def _sampled(key, params, name, shape, dtype):
-    spread = [xnp.asarray(p, dtype) if name in _LOOSE else _full(_broadcast(p, shape, dtype), shape) for p in params]
+    spread = params if name in _LOOSE else [_full(_broadcast(p, shape, dtype), shape) for p in params]
     return _KERNELS[name](key, shape, dtype, *spread)
 
 
@@ -284,7 +285,9 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: Sequence[int] = (), dt
 def _multivariate_normal(key, mean, cov, shape, dtype, method):
     from xlafront.linalg import factorizations, numpy_functions, spectra  # start-up
 
-    mean, cov = xnp.asarray(mean, dtype), xnp.asarray(cov, dtype)
+    mean, cov = promote_dtypes_inexact(xnp.asarray(mean), xnp.asarray(cov))
+    if mean.dtype.itemsize < 4:  # no library decomposes such: where samples are wider, their dtype does
+        mean, cov = mean.astype(dtype), cov.astype(dtype)
     if method == "cholesky":
         factor = factorizations.cholesky(cov)
     elif method == "svd":

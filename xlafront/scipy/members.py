@@ -54,7 +54,9 @@ def member(distribution: str, **parameters: str) -> Callable[[Callable], Callabl
 def exponential(function: Callable, name: str) -> Callable:
     """A distribution's function from that of its logarithm: `pdf` from `logpdf`, `sf` from `logsf` and so on."""
     def exponential_of(*args, **kwargs):
-        return xnp.exp(function(*args, **kwargs))
+        log = function(*args, **kwargs)
+        # Where one number decides that all are NaN, XLA's vectors of exponentials are whatever was in memory.
+        return xnp.where(xnp.isnan(log), log, xnp.exp(log))
 
     log = function.__name__
     exponential_of.__name__ = exponential_of.__qualname__ = name

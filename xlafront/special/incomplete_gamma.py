@@ -32,7 +32,8 @@ _STEPS = 5000  # of a loop at most; each formula needs fewer where it is used
 
 
 class Parts(NamedTuple):
-    """A formula's values where it holds: P = 1 - Q or Q (which of them, `upper` says), and `slope` = dP/da over the density.
+    """A formula's values where it holds: P = 1 - Q or Q (which of them, `upper` says), and `slope` = dP/da over the density, or
+    None where nobody asks for it: sums of derivatives take more steps to settle.
 
     The density is `x^(a-1) exp(-x) / gamma(a)`, `mass` is x times it.
     """
@@ -79,54 +80,63 @@ def _until_settled(step, start) -> tuple:
     return while_loop(lambda state: xnp.any(state[-1]) & (state[0] < _STEPS), step, start)
 
 
-def _series(a, x, used) -> Parts:
+def _series(a, x, used, sloped: bool) -> Parts:
     """The sum of `x^n / ((a + 1) ... (a + n))`, by which P is `x^a exp(-x) / gamma(a + 1)` times."""
     eps = np.finfo(x.dtype).eps
     x_safe = xnp.where(used, x, 0)  # elsewhere the first term is all
 
     def step(state):
-        n, term, total, harmonic, moved, _ = state
+        n, term, total, slopes, _ = state
         n = n + 1
-        term, harmonic = term * x_safe / (a + n), harmonic + 1 / (a + n)
-        total, change = total + term, harmonic * term
-        moved = moved + change
-        return n, term, total, harmonic, moved, (term > eps * total) | (change > eps * moved)
+        term = term * x_safe / (a + n)
+        total = total + term
+        open_ = term > eps * total
+        if sloped:
+            harmonic = slopes[0] + 1 / (a + n)
+            moved = slopes[1] + harmonic * term
+            slopes, open_ = (harmonic, moved), open_ | (harmonic * term > eps * moved)
+        return n, term, total, slopes, open_
 
     one, zero = xnp.ones_like(x), xnp.zeros_like(x)
-    _, _, total, _, moved, _ = _until_settled(step, (xnp.zeros((), x.dtype), one, one, zero, zero, used))
+    start = (xnp.zeros((), x.dtype), one, one, (zero, zero) if sloped else (), used)
+    _, _, total, slopes, _ = _until_settled(step, start)
     mass = _mass(a, x)
-    slope = x / a * (total * (xnp.log(x) - _digamma(a + 1)) - moved)
+    slope = x / a * (total * (xnp.log(x) - _digamma(a + 1)) - slopes[1]) if sloped else None
     return Parts(mass * total / a, mass, slope, False)
 
 
-def _fraction(a, x, used) -> Parts:
+def _fraction(a, x, used, sloped: bool) -> Parts:
     """`x + 1 - a + 1 (a - 1) / (x + 3 - a + 2 (a - 2) / (x + 5 - a + ...))`, by which Q is `mass` divided: by Lentz's method,
     whose steps multiply the value by what they change it, and with it the derivative of its logarithm in a."""
     eps = np.finfo(x.dtype).eps
     a_safe, x_safe = xnp.where(used, a, 1), xnp.where(used, x, 2)
 
     def step(state):
-        n, value, slope, c, dc, d, dd, open_ = state
+        n, value, c_before, d_before, slopes, open_ = state
         n = n + 1
         top, bottom = n * (a_safe - n), x_safe + 2 * n + 1 - a_safe
-        ratio = top / c
-        dc = -1 + (n - ratio * dc) / c
-        c = bottom + ratio
-        dd = -1 + n * d + top * dd
-        d = 1 / (bottom + top * d)
-        dd = -d * d * dd
-        factor, change = c * d, dc / c + dd / d
+        ratio = top / c_before
+        c, inverse = bottom + ratio, bottom + top * d_before
+        d = 1 / inverse
+        factor = c * d
         # What has settled stays, or rounding would add up while others go on.
-        value, slope = xnp.where(open_, value * factor, value), xnp.where(open_, slope + change, slope)
-        going = (abs(factor - 1) > eps) | (abs(change) > eps * abs(slope))
-        return n, value, slope, c, dc, d, dd, open_ & going
+        value = xnp.where(open_, value * factor, value)
+        going = abs(factor - 1) > eps
+        if sloped:
+            slope, dc, dd = slopes
+            dc = -1 + (n - ratio * dc) / c_before
+            dd = -d * d * (n * d_before + top * dd - 1)
+            change = dc / c + dd * inverse
+            slope = xnp.where(open_, slope + change, slope)
+            slopes, going = (slope, dc, dd), going | (abs(change) > eps * abs(slope))
+        return n, value, c, d, slopes, open_ & going
 
     first = x_safe + 1 - a_safe
     minus, zero = -xnp.ones_like(x), xnp.zeros_like(x)
-    start = (xnp.zeros((), x.dtype), first, -1 / first, first, minus, zero, zero, used)
-    _, value, log_slope, *_ = _until_settled(step, start)
+    slopes = (-1 / first, minus, zero) if sloped else ()
+    _, value, _, _, slopes, _ = _until_settled(step, (xnp.zeros((), x.dtype), first, first, zero, slopes, used))
     mass = _mass(a, x)
-    slope = -x / value * (xnp.log(x) - _digamma(a) - log_slope)
+    slope = -x / value * (xnp.log(x) - _digamma(a) - slopes[0]) if sloped else None
     return Parts(mass / value, mass, slope, True)
 
 
@@ -143,7 +153,7 @@ def _polynomial(x, coefficients):
     return found
 
 
-def _expansion(a, x) -> Parts:
+def _expansion(a, x, sloped: bool) -> Parts:
     """`Q = erfc(eta sqrt(a / 2)) / 2 + exp(-a eta^2 / 2) / sqrt(2 pi a) (c0 + c1 / a + ...)`, with `eta^2 / 2` the excess of
     `(x - a) / a` over the logarithm of `x / a`."""
     a = xnp.maximum(a, 100)
@@ -155,6 +165,8 @@ def _expansion(a, x) -> Parts:
     tail = _erfc(abs(eta) * xnp.sqrt(a / 2)) / 2
     upper = m >= 0
     value = tail + xnp.where(upper, 1, -1) * bell * correction
+    if not sloped:
+        return Parts(value, None, None, upper)
     # By a, eta changes by -1 / (a scale), a eta^2 / 2 by -log(x / a).
     log_ratio = m - eta * eta / 2
     of_coefficients = -_polynomial(eta, [k * c for k, c in enumerate(_C0)][1:]) / (a * scale) - _polynomial(eta, _C1) / (a * a)
@@ -163,12 +175,12 @@ def _expansion(a, x) -> Parts:
     return Parts(value, bell * a * xnp.exp(-stirling(a)), slope / density, upper)
 
 
-def _parts(a, x) -> Parts:
+def _parts(a, x, sloped: bool) -> Parts:
     """The formula that holds for each pair of positive numbers."""
     large = (a >= _LARGE[x.dtype]) & (abs(x - a) < _NEAR * a)
     fraction = ~large & (x >= 1) & (x > a)
-    found = [_series(a, x, ~(large | fraction)), _fraction(a, x, fraction), _expansion(a, x)]
-    return Parts(*[xnp.where(large, e, xnp.where(fraction, f, s)) for s, f, e in zip(*found)])
+    found = [_series(a, x, ~(large | fraction), sloped), _fraction(a, x, fraction, sloped), _expansion(a, x, sloped)]
+    return Parts(*[None if e is None else xnp.where(large, e, xnp.where(fraction, f, s)) for s, f, e in zip(*found)])
 
 
 def _inside(a, x):
@@ -181,7 +193,7 @@ def _inside(a, x):
 def _regularized(upper: bool):
     def compute(a, x):
         usual, nowhere, b, y = _inside(a, x)
-        parts = _parts(b, y)
+        parts = _parts(b, y, False)
         value = xnp.where(parts.upper == upper, parts.value, 1 - parts.value)
         # At the borders all is on one side: beyond x = 0 above it, up to infinity below, at a = 0 below too.
         below = (x == np.inf) | ((a == 0) & (x > 0))
@@ -194,7 +206,7 @@ def _regularized(upper: bool):
 def _slope(of_samples: bool):
     def compute(a, x):
         usual, _, b, y = _inside(a, x)
-        parts = _parts(b, y)
+        parts = _parts(b, y, True)
         value = -parts.slope if of_samples else parts.slope * parts.mass / y
         return xnp.where(usual, value, xnp.where((x == 0) & (a > 0), 0, np.nan))
 

@@ -36,4 +36,4 @@ def cdf(k, p):
 @_bernoulli
 def ppf(q, p):
     valid = (p >= 0) & (p <= 1) & (q >= 0) & (q <= 1)
-    return xnp.where(valid, xnp.where(q == 0, -1, xnp.where(q <= 1 - p, 0, 1)), xnp.nan * q)
+    return xnp.where(valid, xnp.where(q == 0, -1, xnp.where(q <= 1 - p, 0, 1)), xnp.nan)

@@ -15,13 +15,21 @@ from xlafront.scipy.members import exponential, member
 _cauchy = member("Cauchy")
 
 
+def _by_angle(y):
+    """The share above `y`, by one arc tangent, as exact far out as near 0; far to the left what 1 exceeds it by, negative."""
+    far = abs(y) > 1
+    angle = xnp.arctan(xnp.where(far, 1 / xnp.where(far, y, 1), y)) / math.pi
+    return far & (y < 0), xnp.where(far, angle, 0.5 - angle)
+
+
 def _share(y):
-    """The share above `y`, which is as exact far out as near 0."""
-    return xnp.arctan2(1, y) / math.pi
+    left, share = _by_angle(y)
+    return xnp.where(left, 1 + share, share)
 
 
 def _log_share(y):
-    return xnp.where(y < 0, xnp.log1p(-_share(-y)), xnp.log(_share(y)))
+    left, share = _by_angle(y)
+    return xnp.where(left, xnp.log1p(xnp.where(left, share, 0)), xnp.log(xnp.where(left, 1, share)))
 
 
 @_cauchy
@@ -50,14 +58,22 @@ def logsf(x, loc=0, scale=1):
     return _log_share((x - loc) / scale)
 
 
+def _value(q):
+    """The value below which lies the share `q`: from the nearer end where that is closer than the middle."""
+    left, right = q < 0.25, q > 0.75
+    slope = xnp.tan(math.pi * xnp.where(left, q, xnp.where(right, 1 - q, q - 0.5)))
+    far = 1 / xnp.where(left | right, slope, 1)
+    return xnp.where(left, -far, xnp.where(right, far, slope))
+
+
 @_cauchy
 def ppf(q, loc=0, scale=1):
-    return loc + scale * xnp.tan(math.pi * (q - 0.5))
+    return loc + scale * _value(q)
 
 
 @_cauchy
 def isf(q, loc=0, scale=1):
-    return loc + scale * xnp.tan(math.pi * (0.5 - q))
+    return loc - scale * _value(q)
 
 
 pdf = exponential(logpdf, "pdf")

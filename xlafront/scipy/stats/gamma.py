@@ -18,8 +18,16 @@ _gamma = member("gamma", a="the shape")
 def _between(lower, a, x, loc, scale):
     """A part of the integral, of numbers from 0 on; NaN of NaN and of shapes that are none."""
     y = (x - loc) / scale
-    integral = lax.igamma if lower else lax.igammac
-    return xnp.where(xnp.isnan(y) | (a <= 0), xnp.nan, integral(a, xnp.maximum(y, 0)))
+    integral, end = lax.igamma if lower else lax.igammac, y == xnp.inf
+    value = xnp.where(end, 1 if lower else 0, integral(a, xnp.where(end, 1, xnp.maximum(y, 0))))
+    return xnp.where(xnp.isnan(y) | (a <= 0), xnp.nan, value)
+
+
+def _log_between(lower, a, x, loc, scale):
+    """Its logarithm, whose slope is 0 where there is nothing."""
+    share = _between(lower, a, x, loc, scale)
+    none = share == 0
+    return xnp.where(none, -xnp.inf, xnp.log(xnp.where(none, 1, share)))
 
 
 @_gamma
@@ -37,7 +45,7 @@ def cdf(x, a, loc=0, scale=1):
 
 @_gamma
 def logcdf(x, a, loc=0, scale=1):
-    return xnp.log(_between(True, a, x, loc, scale))
+    return _log_between(True, a, x, loc, scale)
 
 
 @_gamma
@@ -47,7 +55,7 @@ def sf(x, a, loc=0, scale=1):
 
 @_gamma
 def logsf(x, a, loc=0, scale=1):
-    return xnp.log(_between(False, a, x, loc, scale))
+    return _log_between(False, a, x, loc, scale)
 
 
 pdf = exponential(logpdf, "pdf")

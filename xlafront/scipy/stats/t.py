@@ -7,17 +7,15 @@ Array(True, dtype=bool, weak_type=True)
 
 from __future__ import annotations
 
-import math
-
 import xlafront.numpy as xnp
-from xlafront import lax
+from xlafront.scipy.gamma_functions import betaln
 from xlafront.scipy.members import exponential, member
 
 
 @member("Student's t", df="degrees of freedom")
 def logpdf(x, df, loc=0, scale=1):
     y = (x - loc) / scale
-    constant = lax.lgamma((df + 1) / 2) - lax.lgamma(df / 2) - 0.5 * xnp.log(df * math.pi) - xnp.log(xnp.abs(scale))
+    constant = -betaln(df / 2, 0.5) - 0.5 * xnp.log(df) - xnp.log(xnp.abs(scale))
     return constant - (df + 1) / 2 * xnp.log1p(y * y / df)
 
 
