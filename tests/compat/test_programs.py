@@ -1,9 +1,12 @@
 """Functions that libraries import by their private names."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 import xlafront.numpy as xnp
+from xlafront.compat import renamed
 from xlafront.compat.programs import check_close
 
 
@@ -20,3 +23,13 @@ def test_what_is_close():
             check_close(x, y)
     with pytest.raises(ValueError, match="."):
         check_close([1.0], (1.0,))
+
+
+def test_numbers_that_know_their_dtype():
+    for kind, value, dtype in ((renamed.TypedInt, 5, "int8"), (renamed.TypedFloat, 2.5, "float16"),
+                               (renamed.TypedComplex, 1 + 2j, "complex64")):
+        number = kind(value, np.dtype(dtype))
+        assert number == value and number.dtype == dtype and repr(number) == f"{kind.__name__}({value}, dtype={dtype})"
+        assert type(number + 1) is type(value) and pickle.loads(pickle.dumps(number)).dtype == dtype
+        array = xnp.asarray(number)
+        assert array.dtype == dtype and array.weak_type and array.item() == value
