@@ -1,10 +1,23 @@
 """Functions that libraries import by their private names."""
 
+import pickle
+
 import numpy as np
 import pytest
 
+import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront.compat.programs import check_close
+from xlafront.compat import renamed
+from xlafront.compat.programs import (
+    HashablePartial,
+    canonicalize_sharding,
+    check_close,
+    promote_args,
+    promote_args_inexact,
+    promote_dtypes,
+    promote_dtypes_complex,
+    promote_dtypes_inexact,
+)
 
 
 def test_what_is_close():
@@ -20,3 +33,51 @@ def test_what_is_close():
             check_close(x, y)
     with pytest.raises(ValueError, match="."):
         check_close([1.0], (1.0,))
+
+
+def test_numbers_that_know_their_dtype():
+    for kind, value, dtype in ((renamed.TypedInt, 5, "int8"), (renamed.TypedFloat, 2.5, "float16"),
+                               (renamed.TypedComplex, 1 + 2j, "complex64")):
+        number = kind(value, np.dtype(dtype))
+        assert number == value and number.dtype == dtype and repr(number) == f"{kind.__name__}({value}, dtype={dtype})"
+        assert type(number + 1) is type(value) and pickle.loads(pickle.dumps(number)).dtype == dtype
+        array = xnp.asarray(number)
+        assert array.dtype == dtype and array.weak_type and array.item() == value
+
+
+def test_partial_functions_that_are_equal():
+    def line(a, b, c=0):
+        return a, b, c
+
+    one, other = (HashablePartial(line, 1, c=2) for _ in range(2))
+    assert one(3) == (1, 3, 2) and one(3, c=4) == (1, 3, 4)
+    assert one == other and hash(one) == hash(other) and one != HashablePartial(line, 2, c=2) and one != line
+
+
+def test_promotion_to_complex_numbers():
+    x, y = promote_dtypes_complex(xnp.arange(2), np.float32(1))
+    assert x.dtype == y.dtype == "complex64" and x.tolist() == [0, 1] and complex(y) == 1
+    [half] = promote_dtypes_complex(xnp.ones(2, "float16"))
+    assert half.dtype == "complex64" and half.tolist() == [1, 1]
+
+
+def test_promotions_give_arrays():
+    for args, dtype, weak in (((1, 2.0), "float32", True), ((1,), "int32", True), ((np.float64(1), 2), "float32", False),
+                              ((np.arange(2),), "int32", False), ((np.True_, 1), "int32", True)):
+        for found in (promote_dtypes(*args), promote_args("f", *args)):
+            assert [(isinstance(x, xf.Array), str(x.dtype), x.weak_type) for x in found] == [(True, dtype, weak)] * len(args)
+        for found in (promote_dtypes_inexact(*args), promote_args_inexact("f", *args)):
+            assert {str(x.dtype) for x in found} == {"float32"}
+
+
+def test_shardings_as_types_say_them():
+    mesh = xf.make_mesh((1,), ("x",), axis_types=(xf.sharding.AxisType.Explicit,))
+    split = xf.sharding.NamedSharding(mesh, xf.P("x"))
+    assert canonicalize_sharding(None, "f") is None
+    assert canonicalize_sharding(xf.typeof(xnp.ones(2)).sharding, "f") is None
+    assert canonicalize_sharding(split, "f") == xf.sharding.NamedSharding(mesh.abstract_mesh, xf.P("x"))
+    with xf.set_mesh(mesh):
+        assert canonicalize_sharding(xf.P("x"), "f") == canonicalize_sharding(split, "f")
+    for wrong, error in ((xf.P("x"), ValueError), (3, TypeError)):
+        with pytest.raises(error):
+            canonicalize_sharding(wrong, "f")

@@ -141,8 +141,10 @@ def test_call_primitive_under_every_transformation():
         mapped = transform(xf.vmap(f, (0, None)))(np.arange(3.0), 3.0)
         np.testing.assert_allclose(mapped, np.arange(3) * np.sin(3), rtol=1e-6)
     [eqn] = xf.make_jaxpr(f)(2.0, 3.0).eqns
-    [inner], params = eqn.primitive.get_bind_params(eqn.params)
-    assert eqn.primitive is block_p and params == {} and float(inner(2.0, 3.0)[0]) == pytest.approx(2 * np.sin(3))
+    params = eqn.primitive.get_bind_params(eqn.params)
+    [inner] = params["subfuns"]
+    assert eqn.primitive is block_p and list(params) == ["subfuns"]
+    assert float(inner.call_wrapped(2.0, 3.0)[0]) == float(block_p.bind(2.0, 3.0, **params)[0]) == pytest.approx(2 * np.sin(3))
 
 
 class RecordingTracer(core.Tracer):
@@ -190,6 +192,62 @@ def test_trace_of_a_user():
     np.testing.assert_allclose(xf.grad(lambda x: record(x)[0])(2.0), 3 * np.cos(2), rtol=1e-6)
 
 
+class WrappingTrace(RecordingTrace):
+    """Hands on the calls of functions with rules as such, to the trace around it."""
+
+    def hand_on(self, primitive, functions, tracers, options):
+        self.names.append(primitive.name)
+        values = [t.value for t in tracers]
+        params = {"subfuns": tuple(unchanged(f) for f in functions), **options}
+        results = primitive.bind_with_trace(self.parent_trace, tuple(values), tuple(map(xf.typeof, values)), params)
+        return [RecordingTracer(self, r) for r in results]
+
+    def process_custom_jvp_call(self, primitive, fun, jvp, tracers, *, symbolic_zeros):
+        return self.hand_on(primitive, (fun, jvp), tracers, {"symbolic_zeros": symbolic_zeros})
+
+    def process_custom_vjp_call(self, primitive, fun, fwd, bwd, tracers, *, out_trees, symbolic_zeros):
+        return self.hand_on(primitive, (fun, fwd, bwd), tracers, {"out_trees": out_trees, "symbolic_zeros": symbolic_zeros})
+
+
+@lu.transformation2
+def unchanged(f, *args):
+    return f(*args)
+
+
+@pytest.mark.parametrize("symbolic_zeros", [False, True])
+def test_trace_of_a_user_that_hands_on_rules(symbolic_zeros):
+    by_jvp, by_vjp = xf.custom_jvp(lambda x, y: x * y), xf.custom_vjp(lambda x, y: x * y)
+
+    def jvp(primals, tangents):  # 100 times what it would be without the rule
+        (x, y), (t, u) = primals, tangents
+        assert (type(u) is xf.custom_derivatives.SymbolicZero) is symbolic_zeros
+        return x * y, 100 * t * y
+
+    def fwd(x, y):
+        if symbolic_zeros:
+            assert (x.perturbed, y.perturbed) == (True, False)
+            x, y = x.value, y.value
+        return x * y, (x, {"y": y})
+
+    by_jvp.defjvp(jvp, symbolic_zeros=symbolic_zeros)
+    by_vjp.defvjp(fwd, lambda saved, ct: (100 * ct * saved[1]["y"], None), symbolic_zeros=symbolic_zeros)
+    for f, name in ((by_jvp, "custom_jvp_call"), (by_vjp, "custom_vjp_call")):
+        for called in (f, lambda x, y, f=f: xf.extend.core.jaxpr_as_fun(xf.make_jaxpr(f)(2.0, 3.0))(x, y)[0]):
+            def record(x, called=called, name=name):
+                with extend_core.take_current_trace() as parent:
+                    trace = WrappingTrace(parent)
+                    with extend_core.set_current_trace(trace):
+                        result = called(RecordingTracer(trace, x), RecordingTracer(trace, xnp.float32(3)))
+                    assert trace.names == [name]
+                    return result.value
+
+            assert float(record(2.0)) == float(xf.jit(record)(2.0)) == 6
+            assert float(xf.grad(record)(2.0)) == float(xf.jit(xf.grad(record))(2.0)) == 300
+            assert xf.vmap(xf.grad(record))(xnp.arange(2.0)).tolist() == [300, 300]
+            [eqn] = xf.make_jaxpr(record)(2.0).eqns
+            assert eqn.primitive.name == name
+
+
 def test_where_a_function_is_called():
     seen = []
 
@@ -229,9 +287,8 @@ def evaluate(jaxpr, consts, *args):
     safe_map(write, jaxpr.invars, args)
     safe_map(write, jaxpr.constvars, consts)
     for eqn in jaxpr.eqns:
-        subfuns, bind_params = eqn.primitive.get_bind_params(eqn.params)
         with eqn.ctx.manager:
-            outvals = eqn.primitive.bind(*subfuns, *safe_map(read, eqn.invars), **bind_params)
+            outvals = eqn.primitive.bind(*safe_map(read, eqn.invars), **eqn.primitive.get_bind_params(eqn.params))
         safe_map(write, eqn.outvars, outvals if eqn.primitive.multiple_results else [outvals])
     return safe_map(read, jaxpr.outvars)
 

@@ -501,6 +501,8 @@ def test_shardings_of_arguments_belong_to_positions():
     for call in (f, f.lower, xf.make_jaxpr(f)):
         with pytest.raises(ValueError, match="keyword argument.*y.*by position"):
             call(2, y=3)
+    f = xf.jit(lambda x, *, y: x * y, in_shardings=None, out_shardings=None)  # None says nothing: Flax's NNX gives it always
+    assert f(2, y=3) == f.lower(2, y=3).compile()(2, y=3) == 6
 
 
 def test_names_of_operations_in_the_module_and_in_hlo():

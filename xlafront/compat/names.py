@@ -58,16 +58,16 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.pickles": "_reconstruct_array",
     }),
     "jax._src.checkify": ("Flax", {"xlafront.host.checks": "JaxException", "xlafront.host.checkify": "Out"}),
-    "jax._src.core": ("Flax, NumPyro, Oryx", {
+    "jax._src.core": ("Flax, NumPyro, Oryx, tests of Quax", {
         "xlafront.core.avals": "AbstractValue ShapedArray",
         "xlafront.core.ir": "ClosedJaxpr DebugInfo DropVar eval_jaxpr",
         "xlafront.core.tracing": "Trace Tracer eval_context",
+        "xlafront.compat.renamed": "full_lower physical_aval trace_ctx trace_state_clean",
         "xlafront.extend.core": "CallPrimitive TraceTag get_opaque_trace_state set_current_trace take_current_trace",
         "xlafront.interpreters.call_arguments": "safe_map",
         "xlafront.interpreters.hijax": "AvalQDD",
         "xlafront.compat.pickles": "MemorySpace",
         "xlafront.compat.programs": "safe_zip",
-        "xlafront.compat.renamed": "full_lower physical_aval trace_state_clean",
     }),
     "jax._src.dispatch": ("Equinox", {"xlafront.compat.renamed": "wait_for_tokens"}),
     "jax._src.earray": ("Flax", {"xlafront.interpreters.extended_dtypes": "EArray"}),
@@ -93,14 +93,17 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.interpreters.pxla": ("Flax", {"xlafront.compat.programs": "global_result_handlers"}),
     "jax._src.lax": ("those who import from it", {}),
     "jax._src.lax.control_flow": ("Oryx", {"xlafront.lax": "cond_p scan_p while_p"}),
-    "jax._src.lib": ("programs of users", {"xlafront.runtime.jaxlib_compat": "jaxlib_version_text pytree"}),
+    "jax._src.lib": ("Dynamiqs, users", {"xlafront.runtime.jaxlib_compat": "jaxlib_version_text pytree xla_client"}),
     "jax._src.literals": ("Equinox, Quax", {"xlafront.compat.renamed": "TypedComplex TypedFloat TypedInt TypedNdArray"}),
     "jax._src.mesh": ("programs of users", {"xlafront.interpreters.pxla": "thread_resources"}),
     "jax._src.named_sharding": ("jaxlib", {}),
-    "jax._src.sharding_impls": ("jaxlib", {"xlafront.compat.renamed": "UNSPECIFIED UnspecifiedValue"}),
+    "jax._src.sharding_impls": ("jaxlib, JAXNS", {"xlafront.compat.programs": "canonicalize_sharding",
+                                                   "xlafront.compat.renamed": "UNSPECIFIED UnspecifiedValue"}),
     "jax._src.state": ("those who import from it", {}),
-    "jax._src.numpy.util": ("programs of users", {
-        "xlafront.numpy.promotion": "check_arraylike promote_args promote_args_inexact promote_dtypes promote_dtypes_inexact",
+    "jax._src.numpy.util": ("S2FFT, programs of users", {
+        "xlafront.compat.programs": """promote_args promote_args_inexact promote_dtypes promote_dtypes_complex
+            promote_dtypes_inexact""",
+        "xlafront.numpy.promotion": "check_arraylike",
     }),
     "jax._src.numpy.setops": ("files", {"xlafront.numpy.sets": """_UniqueAllResult _UniqueCountsResult
         _UniqueInverseResult"""}),
@@ -131,9 +134,9 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.programs": "prefix_errors",
         "xlafront.tree_util": "flatten_one_level tree_leaves tree_map tree_unflatten",
     }),
-    "jax._src.util": ("Oryx", {
+    "jax._src.util": ("optree, Oryx", {
         "xlafront.interpreters.call_arguments": "safe_map",
-        "xlafront.compat.programs": "HashableFunction safe_zip split_list unzip2 weakref_lru_cache wrap_name",
+        "xlafront.compat.programs": "HashableFunction HashablePartial safe_zip split_list unzip2 weakref_lru_cache wrap_name",
     }),
     "jax._src.xla_bridge": ("Chex", {"xlafront.compat.renamed": "_backends"}),
     "jax.experimental": ("Flax", {"xlafront.interpreters.hijax": "cur_qdd"}),
@@ -169,7 +172,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     }),
     "jax.cloud_tpu_init": ("programs for TPUs", {}),
     "jax.experimental.shard_map": ("programs of before 2025", {"xlafront.compat.deprecated": "shard_map"}),
-    "jax.lib": ("those who import it", {}),
+    "jax.lib": ("JAXNS", {"jaxlib.version": "__version__"}),
 }
 
 # Modules that have what a module of xlafront has, and more.

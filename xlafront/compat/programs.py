@@ -13,7 +13,10 @@ import numpy as np
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.avals import AbstractValue, ShapedArray
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr
-from xlafront.runtime.jaxlib_compat import result_handler
+from xlafront.lax.arguments import named_sharding
+from xlafront.lax.elementwise import as_array, as_type
+from xlafront.numpy import promotion
+from xlafront.runtime.jaxlib_compat import NamedSharding, result_handler
 
 global_result_handlers = {ShapedArray: result_handler}
 
@@ -134,6 +137,49 @@ class HashableFunction:
 
     def __hash__(self):
         return hash(self._what_it_does)
+
+
+class HashablePartial:
+    """As `functools.partial`; equal to another of the same code and arguments."""
+
+    def __init__(self, f: Callable, *args, **kwargs):
+        self.f, self.args, self.kwargs = f, args, kwargs
+
+    def __call__(self, *args, **kwargs):
+        return self.f(*self.args, *args, **self.kwargs | kwargs)
+
+    def _what_it_does(self):
+        return getattr(self.f, "__code__", self.f), self.args, tuple(sorted(self.kwargs.items()))
+
+    def __eq__(self, other):
+        return type(other) is HashablePartial and self._what_it_does() == other._what_it_does()
+
+    def __hash__(self):
+        return hash(self._what_it_does())
+
+
+def _giving_arrays(promote: Callable) -> Callable:
+    """Here numbers stay numbers where they can; libraries ask the results for shapes and dtypes."""
+    return functools.wraps(promote)(lambda *args: [as_array(x) for x in promote(*args)])
+
+
+@_giving_arrays
+def promote_dtypes_complex(*args):
+    """The arguments at the complex dtype that holds them all."""
+    d, weak = dtypes.lattice_result_type(*args)
+    return [as_type(x, dtypes.to_complex(dtypes.to_inexact(d)), weak) for x in args]
+
+
+promote_dtypes, promote_dtypes_inexact, promote_args, promote_args_inexact = map(_giving_arrays, (
+    promotion.promote_dtypes, promotion.promote_dtypes_inexact, promotion.promote_args, promotion.promote_args_inexact))
+
+
+def canonicalize_sharding(sharding: Any, api_name: str, check_mesh_consistency: bool = True) -> NamedSharding | None:
+    """What `out_sharding` says, as types say it: over an abstract mesh, None where nothing is said."""
+    if not check_mesh_consistency and isinstance(sharding, NamedSharding):
+        return sharding
+    found = named_sharding(sharding, api_name)
+    return found and NamedSharding(found.mesh.abstract_mesh, found.spec)
 
 
 def weakref_lru_cache(f: Callable | None = None, *, maxsize: int | None = 2048, trace_context_in_key: bool = True,

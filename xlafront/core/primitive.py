@@ -243,9 +243,9 @@ class Primitive:
         with tracing.current_trace(trace):
             return trace.process(self, tuple(args), avals_and_params[-1])
 
-    def get_bind_params(self, params: dict[str, Any]) -> tuple[list, dict[str, Any]]:
-        """Functions and parameters for `bind(*functions, *args, **parameters)`, from those of an equation."""
-        return [], dict(params)
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Parameters for `bind(*args, **parameters)`, from those of an equation."""
+        return dict(params)
 
     def abstract_eval(self, *avals, **params):
         """`(types of the results, effects)`."""

@@ -52,6 +52,11 @@ class Trace:
             raise NotImplementedError(f"{type(self).__name__} must say how it processes an operation: it needs a method "
                                       f"process_primitive(self, primitive, tracers, params).")
         with current_trace(eval_trace):
+            if primitive.custom_rule:
+                own = getattr(self, f"process_{primitive.name}", None)  # with the function and its rules, to be wrapped
+                if own is not None:
+                    bound = primitive.get_bind_params(params)
+                    return own(primitive, *bound.pop("subfuns"), args, **bound)
             return self.process_primitive(primitive, args, params)
 
     def process_primitive(self, primitive, tracers, params):

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront.core import tracing
+from xlafront.core.linear_util import WrappedFun, wrap_init
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import UndefinedPrimal as UndefinedPrimal, Zero as Zero, is_undefined
-from xlafront.interpreters.linear_util import WrappedFun, wrap_init
 from xlafront.interpreters.registries import Registry, arrays
 from xlafront.lax import families
 from xlafront.lax.families import add_any_p

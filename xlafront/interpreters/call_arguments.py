@@ -7,7 +7,7 @@ from typing import Any
 
 from xlafront.core import tracing, tree
 from xlafront.core.ir import DebugInfo
-from xlafront.interpreters.linear_util import WrappedFun, transformation2, transformation_with_aux2
+from xlafront.core.linear_util import WrappedFun, transformation2, transformation_with_aux2
 from xlafront.staging import signatures
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from xlafront.core import ir, tracing
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from xlafront.core.linear_util import WrappedFun, wrap_init
 from xlafront.core.tracing import StagedTracer as DynamicJaxprTracer, current_trace
-from xlafront.interpreters.linear_util import WrappedFun, wrap_init
 from xlafront.interpreters.registries import Registry
 from xlafront.transforms.ad.linearize import LinearTrace
 

@@ -163,7 +163,7 @@ def conj(x: ArrayLike) -> Array:
 
 def refuse_negative_power(x, y) -> None:
     if y < 0 and not dtypes.is_inexact(tracing.aval_of(x).dtype):
-        raise TypeError(f"integers cannot be raised to the negative power {y}: the results are no integers. Convert with "
+        raise TypeError(f"Integers cannot be raised to negative powers, got {y}: the results are no integers. Convert with "
                         f"x.astype(float).")
 
 

@@ -27,6 +27,14 @@ HAS_EFFORTS = jaxlib_version < (0, 11)
 HAS_TWO_EMITTERS = jaxlib_version < (0, 11)
 
 
+def __getattr__(name: str):
+    if name != "xla_client":
+        raise AttributeError(f"xlafront.runtime.jaxlib_compat has no {name!r}")
+    from jaxlib import xla_client  # start-up: 1 ms, for libraries that look up its exceptions
+
+    return xla_client
+
+
 def let_go(leaves) -> None:
     """After a call that donates: the arrays among its arguments that are gone know it."""
     for x in leaves:

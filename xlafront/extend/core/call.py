@@ -7,6 +7,7 @@ from typing import Any
 
 from xlafront.core import tracing
 from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
+from xlafront.core.linear_util import WrappedFun, wrap_init
 from xlafront.core.program_call import ProgramCall
 
 
@@ -27,9 +28,9 @@ class CallPrimitive(ProgramCall):
             call_jaxpr, operands, params.get("name") or name))
 
     def bind(self, *args, **params):
-        """`bind(fun, *args)` traces the function first; with `call_jaxpr` the program is given."""
+        """`bind(fun, *args)` and `bind(*args, subfuns=(fun,))` trace the function; with `call_jaxpr` the program is given."""
         if "call_jaxpr" not in params:
-            fun, *args = args
+            [fun], args = (params.pop("subfuns"), args) if "subfuns" in params else (args[:1], args[1:])
             call = getattr(fun, "call_wrapped", fun)
             closed = tracing.trace_to_closed_jaxpr(lambda *xs: call(*xs), [tracing.aval_of(x) for x in args])
             args = (*closed.consts, *args)
@@ -39,11 +40,23 @@ class CallPrimitive(ProgramCall):
             params["call_jaxpr"] = ClosedJaxpr(params["call_jaxpr"])
         return super().bind(*args, **params)
 
-    def get_bind_params(self, params: dict[str, Any]) -> tuple[list, dict[str, Any]]:
-        """The called program as a function, and what other parameters there are."""
-        rest = dict(params)
-        closed = rest.pop("call_jaxpr")
-        return [jaxpr_as_fun(closed)], rest
+    def bind_with_trace(self, trace, args, *avals_and_params):
+        with tracing.current_trace(trace):
+            return self.bind(*args, **avals_and_params[-1])
+
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """With the called program as a function in `subfuns`, in place of `call_jaxpr`."""
+        rest = {name: x for name, x in params.items() if name != "call_jaxpr"}
+        return rest | {"subfuns": (_as_function(params["call_jaxpr"]),)}
+
+    def def_impl(self, impl: Callable) -> Callable:
+        """Say how it runs outside of programs: `impl(fun, *args, **params)`."""
+        self.own_impl = lambda *args, call_jaxpr, **params: impl(_as_function(call_jaxpr), *args, **params)
+        return impl
+
+
+def _as_function(closed: ClosedJaxpr) -> WrappedFun:
+    return wrap_init(jaxpr_as_fun(closed), debug_info=closed.debug_info)
 
 
 def _run(*args, call_jaxpr, **params):

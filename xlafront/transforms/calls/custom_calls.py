@@ -24,6 +24,7 @@ from xlafront.core.ir import (
     jaxpr_as_fun,
     keeps_alive,
 )
+from xlafront.core.linear_util import WrappedFun, wrap_init
 from xlafront.core.primitive import Primitive
 from xlafront.core.wrapping import update_wrapper
 from xlafront.lax.barriers import stop_gradient_p
@@ -299,6 +300,24 @@ class CustomCall(Primitive):
         super().__init__(
             name, multiple_results=True, memoise=False, shown_as=shown_as, abstract=self._abstract, effects=self._effects,
             lower=self._lower, impl=self._impl, transpose=self._transpose, dce=self._dce, discharge=_discharge, **fields)
+
+    def bind(self, *args, **params):
+        """As libraries call it that have wrapped the function and its rules: with these as `subfuns`."""
+        if "subfuns" in params:
+            params = self.of_wrapped(**params)
+        return tracing.thread.trace.process(self, args, params)
+
+    def bind_with_trace(self, trace, args, *avals_and_params):
+        with tracing.current_trace(trace):
+            return self.bind(*args, **avals_and_params[-1])
+
+    def of_wrapped(self, subfuns: Sequence[WrappedFun], **options) -> dict[str, Any]:
+        """The parameters that `get_bind_params` was asked for, from what became of them."""
+        raise TypeError(f"{self.shown_as} takes no subfuns.")
+
+    def wrapped_function(self, params: dict[str, Any]) -> WrappedFun:
+        """The function that an operation calls, on flat operands, as libraries wrap it."""
+        return wrap_init(self.run_of(params), debug_info=DebugInfo(self.shown_as, self.name_of(params)))
 
     def run_of(self, params: dict[str, Any]) -> Callable[..., Sequence[Any]]:
         """The function that an operation calls, on flat operands."""

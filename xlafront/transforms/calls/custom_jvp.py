@@ -9,6 +9,8 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import without_dimension
+from xlafront.core.ir import DebugInfo
+from xlafront.core.linear_util import wrap_init
 from xlafront.core.refs import RefTangent
 from xlafront.core.zeros import Zero
 from xlafront.lax.barriers import stop_gradient
@@ -174,15 +176,10 @@ def _flat_rule(function: custom_jvp, rule: Callable, nondiff_of, count: int, in_
     symbolic, name = function.symbolic_zeros, function._name
     title = f"the custom_jvp rule {signatures.function_name(rule)} of {name}"
 
-    def given(t):
-        if type(t) is not Zero:
-            return as_array(t)
-        return SymbolicZero(t.aval) if symbolic else as_array(zeros_array(t.aval))
-
     def flat(primals, tangents):
         try:
             pair = rule(*nondiff_of(primals[:count]), in_tree.unflatten(map(as_array, primals[count:])),
-                        in_tree.unflatten([given(t) for t in tangents[count:]]))
+                        in_tree.unflatten([given_to_rule(t, symbolic) for t in tangents[count:]]))
         except errors.UnexpectedTracerError as e:
             raise leaked_in_rule(title, e) from e
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -201,6 +198,18 @@ def _flat_rule(function: custom_jvp, rule: Callable, nondiff_of, count: int, in_
             zip(outs, out_tangents))]
 
     return flat
+
+
+def given_to_rule(t, symbolic: bool):
+    """A tangent or cotangent as rules get it, with or without `symbolic_zeros`."""
+    if type(t) is not Zero:
+        return as_array(t)
+    return SymbolicZero(t.aval) if symbolic else as_array(zeros_array(t.aval))
+
+
+def taken_from_rule(t):
+    """The inverse, for what a wrapped rule gives."""
+    return Zero(t.aval) if type(t) is SymbolicZero else t
 
 
 def _checked(primal, tangent, title: str, path: Callable[[], str]):
@@ -298,6 +307,30 @@ class _CustomJvpCall(CustomCall):
             return [*outs, *refs.held(made)], [*out_tangents, *[cells[i].value for i in refs.written]]
 
         return {"jvp_jaxpr_fun": rule.around(of_values)}
+
+    def get_bind_params(self, params):
+        """With the function of flat operands, and its rule: `(*operands, *tangents) -> (*results, *their tangents)`."""
+        first, symbolic, rule = params["num_consts"], params["symbolic_zeros"], params["jvp_jaxpr_fun"]
+
+        def jvp(*operands):
+            half = len(operands) // 2
+            outs, tangents = rule(operands[first:half], [taken_from_rule(t) for t in operands[half + first:]])
+            return [*outs, *[given_to_rule(t, symbolic) for t in tangents]]
+
+        subfuns = (self.wrapped_function(params), wrap_init(jvp, debug_info=DebugInfo(self.shown_as, rule.name)))
+        return {"subfuns": subfuns, "symbolic_zeros": symbolic}
+
+    def of_wrapped(self, subfuns, *, symbolic_zeros):
+        fun, jvp = subfuns
+        title = f"the custom_jvp rule {jvp.__name__} of {fun.__name__}"
+
+        def rule(primals, tangents):
+            found = jvp.call_wrapped(*primals, *[given_to_rule(t, symbolic_zeros) for t in tangents])
+            outs, tangents = found[:len(found) // 2], found[len(found) // 2:]
+            return outs, [_checked(p, t, title, lambda i=i: f"[{i}]") for i, (p, t) in enumerate(zip(outs, tangents))]
+
+        return {"fun": Rule(fun.call_wrapped, fun.__name__), "jvp_jaxpr_fun": Rule(rule, jvp.__name__), "num_consts": 0,
+                "symbolic_zeros": symbolic_zeros}
 
 
 def _jvp(primals, tangents, *, jvp_jaxpr_fun, num_consts, **params):

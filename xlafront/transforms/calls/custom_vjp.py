@@ -10,6 +10,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import with_dimension, without_dimension
 from xlafront.core.ir import DebugInfo, ReadEffect, RefEffect, effects_by_operand, eval_jaxpr
+from xlafront.core.linear_util import wrap_init
 from xlafront.core.primitive import Primitive
 from xlafront.core.refs import RefTangent
 from xlafront.core.tree import map as tree_map
@@ -17,7 +18,6 @@ from xlafront.core.wrapping import wraps
 from xlafront.core.zeros import Zero
 from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.lax.shapes import move_dim, reduce_sum_p
-from xlafront.lax.zeros import zeros_array
 from xlafront.runtime import config
 from xlafront.staging import signatures
 from xlafront.transforms.ad.linearize import LinearTrace
@@ -33,7 +33,7 @@ from xlafront.transforms.calls.custom_calls import (
     leaked_in_rule,
     stage_function,
 )
-from xlafront.transforms.calls.custom_jvp import SymbolicZero
+from xlafront.transforms.calls.custom_jvp import SymbolicZero, given_to_rule, taken_from_rule
 from xlafront.transforms.calls.custom_vjp_remat import forward_or_function
 
 
@@ -198,14 +198,10 @@ def _flat_bwd(function: custom_vjp, bwd, nondiff, in_tree, avals, residual_tree,
     def path(index: int) -> str:
         return function.argument_path(tree.numbered(in_tree), index)
 
-    def given(ct):
-        if type(ct) is not Zero:
-            return as_array(ct)
-        return SymbolicZero(ct.aval) if symbolic else as_array(zeros_array(ct.aval))
-
     def pullback(residuals, cts):
+        cotangent = out_tree.unflatten([given_to_rule(ct, symbolic) for ct in cts])
         try:
-            found = bwd(*nondiff, residual_tree.unflatten(residuals), out_tree.unflatten([given(ct) for ct in cts]))
+            found = bwd(*nondiff, residual_tree.unflatten(residuals), cotangent)
         except errors.UnexpectedTracerError as e:
             raise leaked_in_rule(title, e) from e
         found_cts = _broadcast_cotangents(found, in_tree, title)
@@ -352,6 +348,50 @@ class _CustomVjpCall(CustomCall):
             return [*outs, *refs.held(made)], residuals, narrower
 
         return {"fwd_jaxpr_thunk": rule.around(of_values)}
+
+    def get_bind_params(self, params):
+        """With the function of flat operands, and its rules: `fwd` takes each operand and whether it is differentiated, and
+        returns `(*residuals, *results)`, `bwd` takes residuals and cotangents. `out_trees()`, after `fwd`, says how many."""
+        first, symbolic, forward = params["num_consts"], params["symbolic_zeros"], params["fwd_jaxpr_thunk"]
+        rules = Results()
+
+        def fwd(*operands):
+            outs, residuals, rules.pullback = forward(operands[2 * first::2], operands[2 * first + 1::2])
+            rules.avals = [tracing.aval_of(x).to_tangent_aval() for x in operands[:2 * first:2]]
+            rules.tree_of_rule, rules.residual_tree = tree.structure(list(outs)), tree.structure(list(residuals))
+            return [*residuals, *outs]
+
+        def bwd(*residuals_and_cotangents):
+            found = rules.pull_back(*map(taken_from_rule, residuals_and_cotangents))
+            return [given_to_rule(ct, symbolic) for ct in (*map(Zero, rules.avals), *found)]
+
+        def out_trees():
+            return (*rules.trees(), [None] * rules.residual_tree.num_leaves)
+
+        wrapped = [wrap_init(f, debug_info=DebugInfo(self.shown_as, name)) for f, name in (
+            (fwd, forward.name), (bwd, params["bwd"].name))]
+        return {"subfuns": (self.wrapped_function(params), *wrapped), "out_trees": out_trees, "symbolic_zeros": symbolic}
+
+    def of_wrapped(self, subfuns, *, out_trees, symbolic_zeros):
+        fun, fwd, bwd = subfuns
+        title, rules = f"the backward rule {bwd.__name__} of {fun.__name__}", Results()
+
+        def forward(primals, perturbed):
+            found = iter(fwd.call_wrapped(*[x for pair in zip(primals, perturbed) for x in pair]))
+            rules.tree_of_rule, rules.residual_tree, forwarded = out_trees()  # residuals that are operands are not returned
+            residuals = [next(found) if i is None else primals[i] for i in forwarded]
+            avals = [tracing.aval_of(x) for x in primals]
+
+            def pullback(residuals, cts):
+                cts = bwd.call_wrapped(*residuals, *[given_to_rule(ct, symbolic_zeros) for ct in cts])
+                return [_checked(ct, aval, title, lambda i=i: f"[{i}]") for i, (ct, aval) in enumerate(zip(cts, avals))]
+
+            rules.pullback = pullback
+            return list(found), residuals, pullback
+
+        return {"fun": Rule(fun.call_wrapped, fun.__name__), "fwd_jaxpr_thunk": Forward(forward, fwd.__name__, False),
+                "num_consts": 0, "symbolic_zeros": symbolic_zeros, "bwd": Rule(rules.pull_back, bwd.__name__),
+                "out_trees": rules.trees}
 
 
 def _batched_pullback(mapped, pullback, residual_dims, in_dims, out_dims):
