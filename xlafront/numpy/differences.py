@@ -259,7 +259,8 @@ def _interp(x, xp, fp, left, right, period, outside):
     x, xp = promote_dtypes_inexact(operand(x), operand(xp))
     [fp] = promote_dtypes_inexact(operand(fp))
     if period is not None:
-        period = PUBLIC["abs"](as_type(operand(period), tracing.aval_of(x).dtype, False))
+        positions = tracing.aval_of(x)
+        period = PUBLIC["abs"](as_type(operand(period), positions.dtype, positions.weak_type))
         x, xp = PUBLIC["mod"](x, period), PUBLIC["mod"](xp, period)
         order = argsort(xp)
         xp, fp = take_rows(xp, order), take_rows(fp, order)
