@@ -252,9 +252,11 @@ def is_tracing() -> bool:
 def writing_trace() -> StagingTrace | None:
     """The trace to which operations on values that nobody traces come, where one writes them down."""
     trace = thread.trace
-    while trace is not None and not isinstance(trace, StagingTrace):
+    while trace is not eval_trace and trace is not None:
+        if isinstance(trace, StagingTrace):
+            return trace
         trace = trace.parent
-    return trace
+    return None
 
 
 # Tracers

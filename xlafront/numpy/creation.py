@@ -152,14 +152,12 @@ def _from_host(object, wanted, weak):
     if wanted is None and canonical != host.dtype and host.dtype.kind in "iu" and not isinstance(object, np.ndarray):
         for extreme in (host.min(), host.max()) if host.size else ():
             dtypes.check_int_fits(int(extreme), canonical)
-    return _new(host, ShapedArray(host.shape, canonical, weak))
+    aval, writer = ShapedArray(host.shape, canonical, weak), tracing.writing_trace()
+    return put_new(host, aval) if writer is None else _written(host, aval, writer)
 
 
-def _new(host: np.ndarray, aval):
-    """An array of a host array that nobody else holds; in functions that are written down a traced one, as all results are."""
-    writer = tracing.writing_trace() if tracing.is_tracing() else None
-    if writer is None:
-        return put_new(host, aval)
+def _written(host: np.ndarray, aval, writer):
+    """The array that `put_new` makes in a function that is written down, where it is a traced one, as all results are."""
     if host.shape or active.mesh is not None or config.debug_nans.value or config.debug_infs.value:
         return writer.constant(put_new(host, aval))
     return writer.constant(host.astype(aval.dtype)[()], aval)
