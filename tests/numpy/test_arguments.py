@@ -77,6 +77,9 @@ REFUSED = [  # (error, a word of its text, calls)
     (IndexError, "integer axis", "xf.random.categorical(xf.random.key(0), X, axis='a') | xf.random.categorical(xf.random.key(0), X, axis=None)"),
     (ValueError, "number as axis", "xf.random.categorical(xf.random.key(0), X, axis=True)"),
     (ValueError, "one axis", "xnp.trapezoid(X, axis=(0, 1)) | xnp.trapezoid(X, axis=())"),
+    (ValueError, "size=4 is more", "xnp.compress(xnp.ones(2), xnp.ones(5), size=4) | xnp.extract(xnp.ones(3) > 0, xnp.ones(3), size=4)"),
+    (ValueError, "leading dimensions must broadcast", "xnp.matmul(xnp.ones((2, 2, 3)), xnp.ones((3, 3, 2))) | "
+     "xnp.vecdot(xnp.ones((2, 3)), xnp.ones((4, 3))) | xnp.matvec(xnp.ones((3, 2, 3)), xnp.ones((2, 3)))"),
     (ValueError, "broadcast", "xnp.full(-1, X) | xnp.full((2, -1), xnp.ones(3))"),
     (TypeError, "sequence of arrays", "xnp.choose(m, 1) | m.choose(None) | xnp.choose(1.5, 2)"),
     (TypeError, "array", "xnp.choose(m, 'a') | xnp.bincount(x, [1, 2])"),
@@ -281,6 +284,7 @@ def test_distances_of_samples_in_lists():
     y = np.array([[0.0, 1.0, 2.0], [3.0, 5.0, 9.0]])
     np.testing.assert_allclose(xnp.trapezoid(y, dx=[1, 2]), np.trapezoid(y, dx=[1, 2]))
     np.testing.assert_allclose(xnp.trapezoid(y, axis=(0,)), np.trapezoid(y, axis=0))
+    np.testing.assert_allclose(xnp.trapezoid(y[0], y.cumsum(1)), np.trapezoid(y[0], y.cumsum(1)))  # positions of more dimensions
     np.testing.assert_allclose(xnp.trapezoid(y, [0.0, 1.0, 3.0] @ np.eye(3), None), np.trapezoid(y, [0.0, 1.0, 3.0]))
 
 

@@ -310,6 +310,50 @@ def test_creation_from_all_sorts():
             xnp.array(big)
 
 
+NEW_ONES = {  # what makes an array of no array, and how its program reads
+    "asarray(3.0)": "in (3.0:f32[],)", "array(2)": "in (2:i32[],)", "float32(1)": "in (1.0:f32[],)", "bool_(True)": "in (True:bool[],)",
+    "asarray(1, dtype='int8')": "in (1:i8[],)", "asarray(np.float64(1))": "in (1.0:f32[],)", "array(1j)": "in (1j:c64[],)",
+    "asarray([1, 2])": "in (a,)", "asarray(np.ones(2))": "in (a,)", "array(x)": "in (a,)", "asarray([])": "in (a,)",
+    "array(2, ndmin=1)": "let b:i32[1] = broadcast_in_dim 2:i32[] in (b,)",
+}
+
+
+@pytest.mark.parametrize("call", NEW_ONES)
+def test_new_arrays_of_traced_functions_are_traced(call):
+    """As all that such functions compute; scalars are written in place, and are no constants that the program holds."""
+    kinds = []
+
+    def make(a):
+        kinds.append(new := eval(f"xnp.{call}"))
+        return new
+
+    text = " ".join(str(xf.make_jaxpr(make)(1.0)).split())
+    assert text.endswith(f"{NEW_ONES[call]} }}")
+    xf.jit(xf.vmap(make))(xnp.ones(2)), xf.lax.fori_loop(0, 1, lambda i, c: (make(c), c)[1], 0.0)
+    assert all(isinstance(new, tracing.Tracer) for new in kinds)
+    kinds.clear()
+    xf.vmap(make)(xnp.ones(2)), xf.linearize(make, 1.0), xf.jit(lambda: in_compile_time(make))()
+    assert len(kinds) == 3 and not any(isinstance(new, tracing.Tracer) for new in kinds)
+
+
+def in_compile_time(make):
+    with xf.ensure_compile_time_eval():
+        return make(0.0)
+
+
+@pytest.mark.parametrize("take, error", [
+    (lambda: 1 if xnp.asarray(True) else 2, "TracerBoolConversionError"),
+    (lambda: np.sin(xnp.array([1.0])), "TracerArrayConversionError"),
+    (lambda: range(xnp.array(3)), "TracerIntegerConversionError"),
+    (lambda: xnp.ones(2)[xnp.array([True, False])], "NonConcreteBooleanIndexError"),
+    (lambda: float(xnp.float32(1)), "ConcretizationTypeError"),
+])
+def test_new_arrays_of_traced_functions_have_no_values(take, error):
+    take()
+    with pytest.raises(getattr(xf.errors, error)):
+        xf.jit(take)()
+
+
 @pytest.mark.parametrize("first", [
     "xf.lax.add(1.0, 2.0)",
     "xf.lax.scan(lambda c, x: (c + x, c * 2), 0.0, __import__('numpy').ones(3, 'float32'))[0]",

@@ -186,7 +186,7 @@ def test_apply():
 def test_integer_arrays_keep_their_dtype():
     x = xnp.arange(3)
     assert x.at[1].divide(2).tolist() == [0, 0.5, 2] and x.at[0].power(2).dtype == x.dtype
-    with pytest.warns(FutureWarning, match="float32"):
+    with pytest.warns(FutureWarning, match="cannot safely cast .* float32"):
         assert x.at[0].set(1.5).tolist() == [1, 1, 2]
     assert xnp.zeros(2, "int8").at[0].set(300).tolist() == [44, 0]
 

@@ -112,6 +112,26 @@ def test_what_is_computed_with_constants_is_weak_of_scalars_alone(name):
         assert xf.vmap(function)(vector).weak_type
 
 
+def test_weak_sets():
+    """Elements that are chosen keep it, where no others fill a given size."""
+    two, three = xnp.asarray(2), xnp.asarray(3)
+    for chosen in (xnp.setxor1d(two, three), xnp.intersect1d(two, three), xnp.setdiff1d(two, three), xnp.setdiff1d(two, three, size=2)):
+        assert chosen.weak_type
+    assert not xnp.setxor1d(two, three, size=2).weak_type and not xnp.intersect1d(two, two, size=1).weak_type
+
+
+def test_weak_positions_leave_the_dtype_to_the_values():
+    samples = xnp.arange(4), xnp.ones(4, "bfloat16")
+    assert xnp.interp(1.5, *samples).dtype == xnp.interp(1.5, *samples, period=2.0).dtype == xnp.bfloat16
+
+
+def test_what_stands_for_a_python_number_is_a_vector_of_one_in_cumulative_functions():
+    assert xnp.cumsum(3, axis=0).tolist() == xnp.cumprod(xnp.asarray(3), axis=-1).tolist() == [3]
+    for number in (xnp.int32(3), xnp.float32(3), True):
+        with pytest.raises(ValueError, match="axis"):
+            xnp.cumsum(number, axis=0)
+
+
 def test_weak_arrays_and_functions_of_several():
     weak = xnp.broadcast_to(2, (3,))
     assert all(part.weak_type for part in xnp.modf(weak))

@@ -1,8 +1,9 @@
 """How `import jax` comes to xlafront: a finder that is asked before all others, for the modules that `names` lists.
 
 A public module is xlafront's own module, in `sys.modules` under both names. What such a module says of itself (`__name__`,
-`__spec__`) stays xlafront's, so that what it holds can be pickled and loaded by either name. `jax` itself and the modules that
-have no counterpart are faces of their own, whose names are loaded from xlafront when they are first used.
+`__spec__`) stays xlafront's, so that what it holds can be pickled and loaded by either name, but for the `__name__` of those
+that libraries know by it. `jax` itself and the modules that have no counterpart are faces of their own, whose names are loaded
+from xlafront when they are first used.
 
 Processes that this one starts find the package `jax` of the folder `on_path`, which hands over to xlafront.
 """
@@ -13,7 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from importlib import import_module
+from importlib import import_module, util
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -63,6 +64,8 @@ class _Same:
         own = sys.modules[module.__name__] = import_module(names.SAME[module.__name__])
         if not hasattr(own, "__getattr__"):
             own.__getattr__ = without(own.__name__)  # type: ignore[method-assign]
+        if module.__name__ in names.NAMED:
+            own.__name__ = module.__name__
 
 
 class _Own:
@@ -118,6 +121,8 @@ class _Finder:
             return self.spec(name)
         if sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":  # and not importlib.util.find_spec
             parent, _, child = name.rpartition(".")
+            if parent in names.NAMED and util.find_spec(own := f"{names.SAME[parent]}.{child}") is not None:
+                import_module(own)  # `from xlafront.numpy import ufuncs` asks for it by the `__name__` of the package
             raise ModuleNotFoundError(unknown(parent, child, names.CHILDREN.get(parent, ())), name=name)
         return None
 

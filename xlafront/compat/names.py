@@ -1,4 +1,4 @@
-"""What is called `jax` and what answers to it: four tables."""
+"""What is called `jax` and what answers to it: five tables."""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ SAME: dict[str, str] = {f"jax.{path}": f"xlafront.{path}" for path in _SAME_PATH
     "jax.version": "xlafront.compat.version",
     "jax._src.compiler": "xlafront.runtime.compile",  # Chex replaces a function in it
 }
+
+# Modules with the `__name__` of jax's: array_api_compat, and with it SciPy and scikit-learn, know the arrays' namespace by it.
+NAMED = ("jax.numpy",)
 
 # Attention under masks, the one part of Pallas that is here: Keras cannot be imported without.
 _ATTENTION = {"xlafront.nn.splash_attention": """DEFAULT_MASK_VALUE BlockSizes QKVLayout SegmentIds SplashAttentionKernel

@@ -70,8 +70,8 @@ def python_number(tracer, attempt: str) -> ConcretizationTypeError:
 class TracerBoolConversionError(ConcretizationTypeError):
     """A traced array was used as a condition."""
 
-    attempt = ("`if`, `while`, `and`, `or` or `not` asked for the boolean conversion of {what}, which has no concrete value "
-               "while it is traced")
+    attempt = ("attempted boolean conversion of traced array, by `if`, `while`, `and`, `or` or `not`: {what} has no concrete "
+               "value while it is traced")
     remedy = ("Which way it goes is only known when the compiled function runs. Use lax.cond or lax.while_loop for "
               "branches and loops, xlafront.numpy.where to select elements, & | ~ for logic on arrays, or make the "
               "argument static (static_argnums).")

@@ -254,6 +254,16 @@ def is_tracing() -> bool:
     return thread.trace is not eval_trace
 
 
+def writing_trace() -> StagingTrace | None:
+    """The trace to which operations on values that nobody traces come, where one writes them down."""
+    trace = thread.trace
+    while trace is not eval_trace and trace is not None:
+        if isinstance(trace, StagingTrace):
+            return trace
+        trace = trace.parent
+    return None
+
+
 # Tracers
 
 
@@ -693,6 +703,11 @@ class StagingTrace(Trace):
         var = Var(aval_of(x))
         self.constants[id(x)] = (var, x)
         return var
+
+    def constant(self, x, aval=None) -> StagedTracer:
+        """A value from outside as one of this trace; `aval` is the type of a NumPy scalar, which need not be its own."""
+        atom = self.lift(x) if aval is None else Literal(x.item() if aval.weak_type else x, aval)
+        return StagedTracer(self, atom.aval, atom)
 
     def to_atom(self, x):
         return x._var if type(x) is StagedTracer and x._trace is self else self.lift(x)

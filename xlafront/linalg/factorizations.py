@@ -70,7 +70,7 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
 @library(static="symmetrize_input")
 def _cholesky(x, symmetrize_input):
     x = floating(x)
-    square("cholesky", x, TypeError)
+    square("cholesky", x, TypeError if symmetrize_input else ValueError)
     return xnp.tril(cholesky_p.bind(symmetrized(x) if symmetrize_input else x))
 
 

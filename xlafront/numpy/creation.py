@@ -95,8 +95,11 @@ def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = 
             return result.with_words(_copy(result._base_array)) if copy else result
         if wanted is not None and (result.aval.dtype != wanted or result.aval.weak_type):
             result = _astype(result, wanted)
-        elif not tracing.is_tracing() and (copy if isinstance(result, ArrayImpl) else result.aval.weak_type):
-            result = _copy(result)  # of a tracer that may stand for a Python number
+        elif copy and isinstance(result, ArrayImpl):
+            writer = tracing.writing_trace()
+            result = _copy(result) if writer is None else writer.constant(result)
+        elif not tracing.is_tracing() and isinstance(result, tracing.Tracer) and result.aval.weak_type:
+            result = _copy(result)  # which may stand for a Python number
     else:
         result = _from_host(object, wanted, weak)
     if ndmin > np.ndim(result):
@@ -143,13 +146,21 @@ def _from_host(object, wanted, weak):
         raise OverflowError(f"{object!r:.60} does not fit {np.dtype(read_as)}: {e}. Give a wider dtype, or switch on "
                             f"enable_x64.") from None
     if host.dtype == np.dtype(np.object_) or host.dtype.kind in "SUOM":
-        raise TypeError(f"arrays hold booleans and numbers (numeric dtypes); {object!r:.60}, with elements of dtype "
+        raise TypeError(f"arrays hold booleans and numbers (numeric dtypes). Value {object!r:.60}, with elements of dtype "
                         f"{host.dtype}, is not a valid JAX array type.")
     canonical = (dtypes.canonicalize_dtype if wanted is None else dtypes.of_arrays)(host.dtype)
     if wanted is None and canonical != host.dtype and host.dtype.kind in "iu" and not isinstance(object, np.ndarray):
         for extreme in (host.min(), host.max()) if host.size else ():
             dtypes.check_int_fits(int(extreme), canonical)
-    return put_new(host, ShapedArray(host.shape, canonical, weak))
+    aval, writer = ShapedArray(host.shape, canonical, weak), tracing.writing_trace()
+    return put_new(host, aval) if writer is None else _written(host, aval, writer)
+
+
+def _written(host: np.ndarray, aval, writer):
+    """The array that `put_new` makes in a function that is written down, where it is a traced one, as all results are."""
+    if host.shape or active.mesh is not None or config.debug_nans.value or config.debug_infs.value:
+        return writer.constant(put_new(host, aval))
+    return writer.constant(host.astype(aval.dtype)[()], aval)
 
 
 def put_new(host: np.ndarray, aval):

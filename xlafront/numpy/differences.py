@@ -199,9 +199,10 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     if x is not None and np.ndim(x) == 0:
         raise ValueError("xnp.trapezoid takes positions x in a vector or an array like y, got a scalar. Give a distance as dx.")
     axis_of_y = canonical_axis(axis, np.ndim(y), "xnp.trapezoid")
-    fewer = x is not None and 1 < np.ndim(x) < np.ndim(y)
-    dx = dx if x is None else None
-    return _trapezoid(y, x, dx, axis_of_y, canonical_axis(axis, np.ndim(x), "xnp.trapezoid, in x,") if fewer else axis_of_y)
+    if x is None:
+        return _trapezoid(y, None, dx, axis_of_y, None)
+    axis_of_x = canonical_axis(axis, np.ndim(x), "xnp.trapezoid, in x,") if np.ndim(x) > 1 else None
+    return _trapezoid(y, x, None, axis_of_y, axis_of_x)
 
 
 # Angles, and values between samples
@@ -258,7 +259,8 @@ def _interp(x, xp, fp, left, right, period, outside):
     x, xp = promote_dtypes_inexact(operand(x), operand(xp))
     [fp] = promote_dtypes_inexact(operand(fp))
     if period is not None:
-        period = PUBLIC["abs"](as_type(operand(period), tracing.aval_of(x).dtype, False))
+        positions = tracing.aval_of(x)
+        period = PUBLIC["abs"](as_type(operand(period), positions.dtype, positions.weak_type))
         x, xp = PUBLIC["mod"](x, period), PUBLIC["mod"](xp, period)
         order = argsort(xp)
         xp, fp = take_rows(xp, order), take_rows(fp, order)

@@ -103,8 +103,8 @@ def _matmul_kernel(a, b, precision=None, preferred=None, unreduced=frozenset()):
     try:
         batch = common_shape(batch_a, batch_b)
     except ValueError:
-        raise errors.incompatible_shapes("matmul", [("", sa), ("", sb)], "The leading dimensions must broadcast.",
-                                         broadcast=True) from None
+        raise ValueError(f"matmul got incompatible shapes for broadcasting: {sa}, {sb}. The leading dimensions must "
+                         "broadcast.") from None
     # Dimensions of size 1 on one side are free dimensions of the other, not copies; on both sides they come back at the end.
     rank = len(batch)
     pad_a, pad_b = rank - len(batch_a), rank - len(batch_b)

@@ -458,7 +458,7 @@ def _make_cumulative(name, primitive, says, example):
         refuse_out(name, out)
         check_arraylike(name, a)
         a = unwrap(a)
-        if axis is None or not np.ndim(a):  # as in NumPy a scalar has one axis here
+        if axis is None or not np.ndim(a) and tracing.aval_of(a).weak_type:  # what stands for a Python number has an axis
             a, axis = reshape_to(a, (math.prod(np.shape(a)),)), axis or 0
         d = tracing.aval_of(a).dtype
         wanted = (_sum_dtype(d, True) if d == dtypes.bool_ else d) if dtype is None else _checked_dtype(dtype, name)

@@ -202,7 +202,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
     - `condition`: a vector; what is not as long as the axis counts as false.
     - `a`: the array.
     - `axis`: the axis; None takes elements of the array as one vector.
-    - `size`: how many slices to return. Inside of a traced function it must be given.
+    - `size`: how many slices to return, no more than there are. Inside of a traced function it must be given.
     - `fill_value`: the elements of the slices that are missing then.
     - `out`: of NumPy's signature; it must be None.
 
@@ -224,6 +224,9 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
     length = min_dim(np.shape(condition)[0], n)
     if not isinstance(condition, tracing.Tracer) and np.asarray(condition)[length:].any():
         raise ValueError("the condition of xnp.compress is true beyond the end of the array.")
+    if size is not None and isinstance(length, int) and size > length:
+        raise ValueError(f"xnp.compress finds at most {length} slices, by a condition of shape {np.shape(condition)} along an "
+                         f"axis of size {n}: size={size} is more.")
     found = nonzero(getitem(condition, slice(0, length)), size=size, fill_value=n)[0]
     return take(a, found, axis, fill_value=fill_value)
 
@@ -233,7 +236,7 @@ def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fi
 
     - `condition`: an array of the shape of `arr`.
     - `arr`: the array.
-    - `size`: how many elements to return. Inside of a traced function it must be given.
+    - `size`: how many elements to return, no more than there are. Inside of a traced function it must be given.
     - `fill_value`: what stands for those that are missing then.
 
     >>> xnp.extract(xnp.array([True, False, True]), xnp.array([1, 2, 3]))

@@ -278,16 +278,16 @@ def _marked(ar1, ar2, operation, unique):
     return ordered, _both(differs, isin(ordered, other)), places
 
 
-@library(static=("size", "lengths"), name="compress")
-def _taken(values, keep, places, fill, size, lengths):
+@library(static=("size", "lengths", "strong"), name="compress")
+def _taken(values, keep, places, fill, size, lengths, strong):
     """The elements where a mask holds, `fill` or else the first of them where there are no more; and their places."""
-    n, d = np.shape(values)[0], tracing.aval_of(values).dtype
+    n, aval = np.shape(values)[0], tracing.aval_of(values)
     chosen = nonzero(keep, size=size)[0] if n else full((size,), 0)
     present = lt(arange(size), total(keep, dtype=dtypes.default_dtype(int)))
-    found = take_rows(values, chosen) if n else full((size,), 0, d)
+    found = take_rows(values, chosen) if n else full((size,), 0, aval.dtype)
     if fill is None:
         fill = where(any_of(keep), values[0] if not size else found[0], 0) if n else 0
-    found = where(present, found, as_type(unwrap(fill), d, False))
+    found = where(present, found, as_type(unwrap(fill), aval.dtype, aval.weak_type and not strong))
     return [found, *[where(present, take_rows(p, chosen) if n else 0, length) for p, length in zip(places or (), lengths)]]
 
 
@@ -296,9 +296,10 @@ def _set_operation(name: str, ar1, ar2, operation: str, unique, size, fill_value
     ar1, ar2 = unwrap(ar1), unwrap(ar2)
     values, keep, places = _marked(ar1, ar2, operation, bool(unique))
     number = _number(keep, name) if size is None else _static_size(name, size)
-    if operation == "difference" and fill_value is None:
+    difference = operation == "difference"
+    if difference and fill_value is None:
         fill_value = 0
-    return _taken(values, keep, places, fill_value, number, (np.size(ar1), np.size(ar2)))
+    return _taken(values, keep, places, fill_value, number, (np.size(ar1), np.size(ar2)), not difference and size is not None)
 
 
 def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:

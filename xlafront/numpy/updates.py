@@ -278,8 +278,8 @@ def _joint_dtype(x, values, name):
         joint, _ = dtypes.promote_pair(own.dtype, own.weak_type, given.dtype, given.weak_type)
         if joint != own.dtype:
             source.warn(
-                f"x.at[...].{name} casts values of dtype {given.dtype} to the dtype {own.dtype} of the array, which may "
-                f"lose information; a later version will refuse this. Convert one of them with astype.", FutureWarning)
+                f"x.at[...].{name} cannot safely cast values of dtype {given.dtype} to the dtype {own.dtype} of the array: it "
+                f"may lose information, and a later version will refuse this. Convert one of them with astype.", FutureWarning)
         return joint
     raise errors.incompatible_dtypes(f"x.at[...].{name}", [own.dtype, given.dtype])
 
