@@ -290,12 +290,24 @@ def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size:
     >>> lax.dynamic_slice_in_dim(xnp.arange(5), xnp.array(1), 2)
     Array([1, 2], dtype=int32)
     """
+    axis = canonical_axis(axis, np.ndim(operand), "dynamic_slice_in_dim")
+    [size] = static_shape("dynamic_slice_in_dim", (slice_size,))
+    return _slice_in_dim_kernel(operand, start_index, size, axis, bool(allow_negative_indices), True)
+
+
+@library(static=("size", "axis", "wrap", "keepdims"), name="dynamic_slice_in_dim")
+def _slice_in_dim_kernel(operand, start_index, size, axis, wrap, keepdims):
     shape = np.shape(operand)
-    axis = canonical_axis(axis, len(shape), "dynamic_slice_in_dim")
-    starts = [0] * len(shape)
-    starts[axis] = start_index
-    return dynamic_slice(operand, starts, (*shape[:axis], slice_size, *shape[axis + 1:]),
-                         allow_negative_indices=allow_negative_indices)
+    starts = _starts("dynamic_slice", _at(start_index, axis, len(shape)), shape, (wrap,) * len(shape))
+    part = dynamic_slice_p.bind(operand, *starts, slice_sizes=(*shape[:axis], size, *shape[axis + 1:]))
+    return part if keepdims else squeeze(part, (axis,))
+
+
+def _at(index, axis: int, rank: int) -> list:
+    """The index in one dimension, 0 in all others."""
+    found: list = [0] * rank
+    found[axis] = index
+    return found
 
 
 def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *,
@@ -311,8 +323,8 @@ def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, ke
     >>> lax.dynamic_index_in_dim(xnp.array([[1, 2], [3, 4]]), xnp.array(1), keepdims=False)
     Array([3, 4], dtype=int32)
     """
-    result = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
-    return result if keepdims else squeeze(result, (axis,))
+    axis = canonical_axis(axis, np.ndim(operand), "dynamic_index_in_dim")
+    return _slice_in_dim_kernel(operand, index, 1, axis, bool(allow_negative_indices), bool(keepdims))
 
 
 def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int, *,
@@ -328,9 +340,15 @@ def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_ind
     Array([0, 7, 8, 0], dtype=int32)
     """
     axis = canonical_axis(axis, np.ndim(operand), "dynamic_update_slice_in_dim")
-    starts = [0] * np.ndim(operand)
-    starts[axis] = start_index
-    return dynamic_update_slice(operand, update, starts, allow_negative_indices=allow_negative_indices)
+    return _update_in_dim_kernel(operand, update, start_index, axis, bool(allow_negative_indices), False)
+
+
+@library(static=("axis", "wrap", "expands"), name="dynamic_update_slice_in_dim")
+def _update_in_dim_kernel(operand, update, start_index, axis, wrap, expands):
+    rank = np.ndim(operand)
+    if expands and np.ndim(update) != rank:
+        update = expand_dims(update, (axis,))
+    return _dynamic_update_kernel.__wrapped__(operand, update, _at(start_index, axis, rank), (wrap,) * rank)
 
 
 def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *,
@@ -347,6 +365,4 @@ def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: Ar
            [3, 4]], dtype=int32)
     """
     axis = canonical_axis(axis, np.ndim(operand), "dynamic_update_index_in_dim")
-    if np.ndim(update) != np.ndim(operand):
-        update = expand_dims(update, (axis,))
-    return dynamic_update_slice_in_dim(operand, update, index, axis, allow_negative_indices=allow_negative_indices)
+    return _update_in_dim_kernel(operand, update, index, axis, bool(allow_negative_indices), True)
