@@ -277,6 +277,7 @@ def _dynamic_update_kernel(operand, update, start_indices, wrap):
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
 
+@library(static=("slice_size", "axis", "allow_negative_indices"), lists=True)
 def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0, *,
                          allow_negative_indices: bool = True) -> Array:
     """`dynamic_slice` along one dimension, with the whole of the others.
@@ -292,15 +293,13 @@ def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size:
     """
     axis = canonical_axis(axis, np.ndim(operand), "dynamic_slice_in_dim")
     [size] = static_shape("dynamic_slice_in_dim", (slice_size,))
-    return _slice_in_dim_kernel(operand, start_index, size, axis, bool(allow_negative_indices), True)
+    return _part(operand, start_index, size, axis, bool(allow_negative_indices))
 
 
-@library(static=("size", "axis", "wrap", "keepdims"), name="dynamic_slice_in_dim")
-def _slice_in_dim_kernel(operand, start_index, size, axis, wrap, keepdims):
+def _part(operand, start, size: int, axis: int, wrap: bool):
     shape = np.shape(operand)
-    starts = _starts("dynamic_slice", _at(start_index, axis, len(shape)), shape, (wrap,) * len(shape))
-    part = dynamic_slice_p.bind(operand, *starts, slice_sizes=(*shape[:axis], size, *shape[axis + 1:]))
-    return part if keepdims else squeeze(part, (axis,))
+    starts = _starts("dynamic_slice", _at(start, axis, len(shape)), shape, (wrap,) * len(shape))
+    return dynamic_slice_p.bind(operand, *starts, slice_sizes=(*shape[:axis], size, *shape[axis + 1:]))
 
 
 def _at(index, axis: int, rank: int) -> list:
@@ -310,6 +309,7 @@ def _at(index, axis: int, rank: int) -> list:
     return found
 
 
+@library(static=("axis", "keepdims", "allow_negative_indices"), lists=True)
 def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *,
                          allow_negative_indices: bool = True) -> Array:
     """The part of an array at an index that is known when it runs. It is moved inside if it lies outside.
@@ -324,9 +324,11 @@ def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, ke
     Array([3, 4], dtype=int32)
     """
     axis = canonical_axis(axis, np.ndim(operand), "dynamic_index_in_dim")
-    return _slice_in_dim_kernel(operand, index, 1, axis, bool(allow_negative_indices), bool(keepdims))
+    part = _part(operand, index, 1, axis, bool(allow_negative_indices))
+    return part if keepdims else squeeze(part, (axis,))
 
 
+@library(static=("axis", "allow_negative_indices"), lists=True)
 def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int, *,
                                 allow_negative_indices: bool = True) -> Array:
     """`dynamic_update_slice` along one dimension.
@@ -340,17 +342,15 @@ def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_ind
     Array([0, 7, 8, 0], dtype=int32)
     """
     axis = canonical_axis(axis, np.ndim(operand), "dynamic_update_slice_in_dim")
-    return _update_in_dim_kernel(operand, update, start_index, axis, bool(allow_negative_indices), False)
+    return _replaced(operand, update, start_index, axis, bool(allow_negative_indices))
 
 
-@library(static=("axis", "wrap", "expands"), name="dynamic_update_slice_in_dim")
-def _update_in_dim_kernel(operand, update, start_index, axis, wrap, expands):
+def _replaced(operand, update, start, axis: int, wrap: bool):
     rank = np.ndim(operand)
-    if expands and np.ndim(update) != rank:
-        update = expand_dims(update, (axis,))
-    return _dynamic_update_kernel.__wrapped__(operand, update, _at(start_index, axis, rank), (wrap,) * rank)
+    return _dynamic_update_kernel.__wrapped__(operand, update, _at(start, axis, rank), (wrap,) * rank)
 
 
+@library(static=("axis", "allow_negative_indices"), lists=True)
 def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *,
                                 allow_negative_indices: bool = True) -> Array:
     """An array with the part at an index replaced that is known when it runs. It is moved inside if it lies outside.
@@ -365,4 +365,6 @@ def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: Ar
            [3, 4]], dtype=int32)
     """
     axis = canonical_axis(axis, np.ndim(operand), "dynamic_update_index_in_dim")
-    return _update_in_dim_kernel(operand, update, index, axis, bool(allow_negative_indices), True)
+    if np.ndim(update) != np.ndim(operand):
+        update = expand_dims(update, (axis,))
+    return _replaced(operand, update, index, axis, bool(allow_negative_indices))

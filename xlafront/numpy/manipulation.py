@@ -369,6 +369,7 @@ def broadcast_to(array: ArrayLike, shape: int | Sequence[int], *, out_sharding: 
     return with_out_sharding("xnp.broadcast_to", out_sharding, _broadcast_kernel, (array,), target)
 
 
+@library(converts=True)
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """The arrays at the one shape that they broadcast to.
 
