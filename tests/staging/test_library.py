@@ -11,6 +11,8 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.core import source
 from xlafront.core.ir import eval_jaxpr
+from xlafront.scipy import stats
+from xlafront.scipy.ndimage import map_coordinates
 from xlafront.staging import compiling, library as module
 from xlafront.staging.library import library
 from xlafront.staging.outlining import without_inlined_calls
@@ -298,3 +300,50 @@ def test_what_is_handed_through_is_an_array_under_a_trace():
         assert under(every) == 1 + 2 + 4 + 1 + 1 + 2 + 2
     assert seen == [[(True, weak) for weak in (True, True, False, False, False, True, False)]] * 5
     assert str(xf.make_jaxpr(lambda x: x * xnp.broadcast_to(2.0, ()))(1.0)) == str(xf.make_jaxpr(lambda x: x * 2.0)(1.0))
+
+
+def functions_run(call) -> list[str]:
+    """The functions of Python that run when something is called again."""
+    call()
+    call()
+    found = []
+    sys.setprofile(lambda frame, event, _: found.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return found[1:]
+
+
+M, B, PLACES = np.arange(12, dtype=np.float32).reshape(3, 4), np.arange(8, dtype=np.uint8), np.arange(4)
+ONE_DISPATCH = {
+    "poly": lambda: xnp.poly(X), "polyadd": lambda: xnp.polyadd(X, Y), "polysub": lambda: xnp.polysub(X, Y),
+    "polyder": lambda: xnp.polyder(X), "polyint": lambda: xnp.polyint(X), "vander": lambda: xnp.vander(X, 3),
+    "polyfit": lambda: xnp.polyfit(X, Y, 2), "logmeanexp": lambda: xf.nn.logmeanexp(X), "sem": lambda: stats.sem(X),
+    "rankdata": lambda: stats.rankdata(X), "packbits": lambda: xnp.packbits(B), "unpackbits": lambda: xnp.unpackbits(B),
+    "rot90": lambda: xnp.rot90(M), "rollaxis": lambda: xnp.rollaxis(M, 1), "unstack": lambda: xnp.unstack(M),
+    "matvec": lambda: xnp.matvec(M, X), "vecmat": lambda: xnp.vecmat(X[:3], M), "resize": lambda: xnp.resize(M, (2, 2)),
+    "put_along_axis": lambda: xnp.put_along_axis(M, PLACES[:3, None], 0.0, axis=1, inplace=False),
+    "map_coordinates": lambda: map_coordinates(M, [X / 2, Y / 3], 1), "nanquantile": lambda: xnp.nanquantile(X, 0.5),
+    "nanmedian": lambda: xnp.nanmedian(X), "squeeze": lambda: xnp.squeeze(M[None], 0),
+    "dynamic_index_in_dim": lambda: xf.lax.dynamic_index_in_dim(M, 1, 1, keepdims=False),
+    "dynamic_slice_in_dim": lambda: xf.lax.dynamic_slice_in_dim(M, 1, 2, 1), "broadcast_arrays": lambda: xnp.broadcast_arrays(M, X),
+    "dynamic_update_index_in_dim": lambda: xf.lax.dynamic_update_index_in_dim(M, X[1:], 1, 1),
+    "dynamic_update_slice_in_dim": lambda: xf.lax.dynamic_update_slice_in_dim(M, M[:, :2], 1, 1), "eigvalsh": lambda: xnp.linalg.eigvalsh(M[:, :3]),
+}
+
+
+@pytest.mark.parametrize("name", ONE_DISPATCH)
+def test_what_is_one_kernel_runs_no_python_when_it_is_repeated(name):
+    assert functions_run(ONE_DISPATCH[name]) in ([], ["call"])
+
+
+def test_parts_at_an_index():
+    x = xnp.asarray(M)
+    assert np.array_equal(xf.lax.dynamic_index_in_dim(x, -1, 1, keepdims=False), M[:, -1])
+    assert np.array_equal(xf.lax.dynamic_index_in_dim(x, 2, -1, allow_negative_indices=False), M[:, 2:3])
+    assert np.array_equal(xf.lax.dynamic_slice_in_dim(x, -3, 2, 1), M[:, 1:3])
+    expected = M.copy()
+    expected[:, 1] = X[1:]
+    assert np.array_equal(xf.lax.dynamic_update_index_in_dim(x, X[1:], 1, 1), expected)
+    assert np.array_equal(xf.lax.dynamic_update_slice_in_dim(x, X[1:, None], -3, 1), expected)

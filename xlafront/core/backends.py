@@ -122,7 +122,10 @@ def process_count(backend: str | None = None) -> int:
     >>> xf.process_count() == len(xf.process_indices())
     True
     """
-    return max(d.process_index for d in devices(backend)) + 1
+    chosen = client(backend)
+    if chosen.device_count() == chosen.local_device_count():
+        return chosen.process_index() + 1
+    return max(d.process_index for d in chosen.devices()) + 1
 
 
 def process_indices(backend: str | None = None) -> list[int]:

@@ -135,13 +135,13 @@ def dtype(x) -> Any:
     """The dtype named by a dtype, a scalar type, a string, or an array's own; not canonicalised."""
     if isinstance(x, (np.dtype, ExtendedDType)):
         return x
+    if isinstance(x, str):
+        return _BY_NAME[x] if x in _BY_NAME else np.dtype(x)
     if isinstance(x, type) and x in python_scalar_dtypes:
         return python_scalar_dtypes[x]
     found = getattr(x, "dtype", None)
     if isinstance(found, (np.dtype, ExtendedDType)):
         return found
-    if isinstance(x, str) and x in _BY_NAME:
-        return _BY_NAME[x]
     if type(x) in python_scalar_dtypes:
         return python_scalar_dtypes[type(x)]
     return np.dtype(x)

@@ -277,6 +277,7 @@ def _dynamic_update_kernel(operand, update, start_indices, wrap):
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
 
+@library(static=("slice_size", "axis", "allow_negative_indices"), lists=True)
 def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0, *,
                          allow_negative_indices: bool = True) -> Array:
     """`dynamic_slice` along one dimension, with the whole of the others.
@@ -290,14 +291,25 @@ def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size:
     >>> lax.dynamic_slice_in_dim(xnp.arange(5), xnp.array(1), 2)
     Array([1, 2], dtype=int32)
     """
+    axis = canonical_axis(axis, np.ndim(operand), "dynamic_slice_in_dim")
+    [size] = static_shape("dynamic_slice_in_dim", (slice_size,))
+    return _part(operand, start_index, size, axis, bool(allow_negative_indices))
+
+
+def _part(operand, start, size: int, axis: int, wrap: bool):
     shape = np.shape(operand)
-    axis = canonical_axis(axis, len(shape), "dynamic_slice_in_dim")
-    starts = [0] * len(shape)
-    starts[axis] = start_index
-    return dynamic_slice(operand, starts, (*shape[:axis], slice_size, *shape[axis + 1:]),
-                         allow_negative_indices=allow_negative_indices)
+    starts = _starts("dynamic_slice", _at(start, axis, len(shape)), shape, (wrap,) * len(shape))
+    return dynamic_slice_p.bind(operand, *starts, slice_sizes=(*shape[:axis], size, *shape[axis + 1:]))
 
 
+def _at(index, axis: int, rank: int) -> list:
+    """The index in one dimension, 0 in all others."""
+    found: list = [0] * rank
+    found[axis] = index
+    return found
+
+
+@library(static=("axis", "keepdims", "allow_negative_indices"), lists=True)
 def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *,
                          allow_negative_indices: bool = True) -> Array:
     """The part of an array at an index that is known when it runs. It is moved inside if it lies outside.
@@ -311,10 +323,12 @@ def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, ke
     >>> lax.dynamic_index_in_dim(xnp.array([[1, 2], [3, 4]]), xnp.array(1), keepdims=False)
     Array([3, 4], dtype=int32)
     """
-    result = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
-    return result if keepdims else squeeze(result, (axis,))
+    axis = canonical_axis(axis, np.ndim(operand), "dynamic_index_in_dim")
+    part = _part(operand, index, 1, axis, bool(allow_negative_indices))
+    return part if keepdims else squeeze(part, (axis,))
 
 
+@library(static=("axis", "allow_negative_indices"), lists=True)
 def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int, *,
                                 allow_negative_indices: bool = True) -> Array:
     """`dynamic_update_slice` along one dimension.
@@ -328,11 +342,15 @@ def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_ind
     Array([0, 7, 8, 0], dtype=int32)
     """
     axis = canonical_axis(axis, np.ndim(operand), "dynamic_update_slice_in_dim")
-    starts = [0] * np.ndim(operand)
-    starts[axis] = start_index
-    return dynamic_update_slice(operand, update, starts, allow_negative_indices=allow_negative_indices)
+    return _replaced(operand, update, start_index, axis, bool(allow_negative_indices))
 
 
+def _replaced(operand, update, start, axis: int, wrap: bool):
+    rank = np.ndim(operand)
+    return _dynamic_update_kernel.__wrapped__(operand, update, _at(start, axis, rank), (wrap,) * rank)
+
+
+@library(static=("axis", "allow_negative_indices"), lists=True)
 def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *,
                                 allow_negative_indices: bool = True) -> Array:
     """An array with the part at an index replaced that is known when it runs. It is moved inside if it lies outside.
@@ -349,4 +367,4 @@ def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: Ar
     axis = canonical_axis(axis, np.ndim(operand), "dynamic_update_index_in_dim")
     if np.ndim(update) != np.ndim(operand):
         update = expand_dims(update, (axis,))
-    return dynamic_update_slice_in_dim(operand, update, index, axis, allow_negative_indices=allow_negative_indices)
+    return _replaced(operand, update, index, axis, bool(allow_negative_indices))

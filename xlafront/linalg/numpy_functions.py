@@ -465,20 +465,13 @@ def eigvals(a: ArrayLike) -> Array:
     return kernels.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
 
 
-@library(static=("lower", "symmetrize_input"))
-def _eigh(a, lower, symmetrize_input):
-    [a] = _floating("eigh", a)
-    vectors, values = kernels.eigh(a, lower=lower, symmetrize_input=symmetrize_input)
-    return EighResult(values, vectors)
-
-
 def _is_lower(uplo: str | None) -> bool:
     if uplo not in (None, "L", "U"):
         raise ValueError(f"UPLO says which triangle is read: 'L' or 'U', not {uplo!r}.")
     return uplo != "U"
 
 
-@written_once
+@library(static=("UPLO", "symmetrize_input"), converts=True)
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:  # noqa: N803  (NumPy's name)
     """Eigenvalues in ascending order, and eigenvectors (the columns), of Hermitian matrices.
 
@@ -489,10 +482,13 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     >>> xnp.linalg.eigh(xnp.array([[2.0, 1.0], [1.0, 2.0]])).eigenvalues
     Array([1., 3.], dtype=float32)
     """
-    return _eigh(a, _is_lower(UPLO), bool(symmetrize_input))
+    lower = _is_lower(UPLO)
+    [a] = _floating("eigh", a)
+    vectors, values = kernels.eigh(a, lower=lower, symmetrize_input=bool(symmetrize_input))
+    return EighResult(values, vectors)
 
 
-@written_once
+@library(static=("UPLO", "symmetrize_input"), converts=True)
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:  # noqa: N803  (NumPy's name)
     """Eigenvalues of Hermitian matrices, in ascending order.
 

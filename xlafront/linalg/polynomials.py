@@ -35,7 +35,6 @@ def _vector(name: str, p) -> Array:
     return p
 
 
-@library(name="poly")
 def _from_roots(roots):
     result = xnp.ones((1,), roots.dtype)
     for i in range(roots.shape[0]):
@@ -44,6 +43,7 @@ def _from_roots(roots):
     return result
 
 
+@library(converts=True)
 def poly(seq_of_zeros: ArrayLike) -> Array:
     """The coefficients of the polynomial with these roots and 1 as the first of them.
 
@@ -133,15 +133,15 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
 # Arithmetic
 
 
-@library(static="operation", name="polyadd")
-def _aligned(a1, a2, operation):
-    a1, a2 = promote_dtypes(unwrap(a1), unwrap(a2))
+def _aligned(name, a1, a2, operation):
+    check_arraylike(name, a1, a2)
+    a1, a2 = promote_dtypes(_vector(name, unwrap(a1)), _vector(name, unwrap(a2)))
     n = max_dim(np.shape(a1)[0], np.shape(a2)[0])
     a1, a2 = (xnp.pad(a, (n - np.shape(a)[0], 0)) if np.shape(a)[0] != n else a for a in (a1, a2))
     return getattr(xnp, operation)(a1, a2)
 
 
-@written_once
+@library(converts=True)
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of two polynomials.
 
@@ -150,11 +150,10 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> xnp.polyadd(xnp.array([1, 2]), xnp.array([3]))
     Array([1, 5], dtype=int32)
     """
-    check_arraylike("polyadd", a1, a2)
-    return _aligned(_vector("polyadd", a1), _vector("polyadd", a2), "add")
+    return _aligned("polyadd", a1, a2, "add")
 
 
-@written_once
+@library(converts=True)
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of two polynomials.
 
@@ -163,8 +162,7 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> xnp.polysub(xnp.array([1, 2]), xnp.array([3]))
     Array([ 1, -1], dtype=int32)
     """
-    check_arraylike("polysub", a1, a2)
-    return _aligned(_vector("polysub", a1), _vector("polysub", a2), "subtract")
+    return _aligned("polysub", a1, a2, "subtract")
 
 
 def _without_leading_zeros(name: str, p) -> Array:
@@ -236,14 +234,7 @@ def _falling(powers: Any, m: int) -> Any:
     return np.prod([powers - i for i in range(m)], axis=0, dtype=np.float64)
 
 
-@library(static="m", name="polyder")
-def _derivative(p, m):
-    [p] = promote_dtypes_inexact(unwrap(p))
-    n = np.shape(p)[0]
-    factors = _falling((xnp if is_symbolic_dim(n) else np).arange(n - 1, m - 1, -1), m).astype(tracing.aval_of(p).dtype)
-    return xnp.asarray(p)[:max_dim(n - m, 0)] * factors
-
-
+@library(static="m", lists=True, converts=True)
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The derivative of a polynomial.
 
@@ -254,21 +245,16 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     Array([2., 2.], dtype=float32)
     """
     check_arraylike("polyder", p)
-    m, p = _order("polyder", "derivative", m), _vector("polyder", p)
-    return _derivative(p, m) if m else promote_dtypes_inexact(p)[0]
-
-
-@library(static="m", name="polyint")
-def _integral(p, k, m):
-    p, k = promote_dtypes_inexact(unwrap(p), unwrap(k))
+    m, p = _order("polyder", "derivative", m), _vector("polyder", unwrap(p))
+    [p] = promote_dtypes_inexact(p)
+    if not m:
+        return p
     n = np.shape(p)[0]
-    k = xnp.broadcast_to(k, (m,))
-    divisors = _falling((xnp if is_symbolic_dim(n) else np).arange(n + m - 1, m - 1, -1), m)
-    constants = np.array([math.factorial(i) for i in range(m - 1, -1, -1)], np.float64)
-    d = tracing.aval_of(p).dtype
-    return xnp.concatenate([xnp.asarray(p) / divisors.astype(d), k / constants.astype(d)])
+    factors = _falling((xnp if is_symbolic_dim(n) else np).arange(n - 1, m - 1, -1), m).astype(p.dtype)
+    return p[:max_dim(n - m, 0)] * factors
 
 
+@library(static="m", lists="m", converts=True)
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """The integral of a polynomial.
 
@@ -281,13 +267,19 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """
     k = 0 if k is None else k
     check_arraylike("polyint", p, k)
-    m, p = _order("polyint", "integral", m), _vector("polyint", p)
+    m, p, k = _order("polyint", "integral", m), _vector("polyint", unwrap(p)), unwrap(k)
     if np.ndim(k) > 1 or np.size(k) not in (1, m):
         raise ValueError(f"xnp.polyint needs one constant k, or one for each of the {m} integrals; got shape {np.shape(k)}.")
-    return _integral(p, k, m) if m else promote_dtypes_inexact(p)[0]
+    if not m:
+        return promote_dtypes_inexact(p)[0]
+    p, k = promote_dtypes_inexact(p, k)
+    n = np.shape(p)[0]
+    divisors = _falling((xnp if is_symbolic_dim(n) else np).arange(n + m - 1, m - 1, -1), m)
+    constants = np.array([math.factorial(i) for i in range(m - 1, -1, -1)], np.float64)
+    return xnp.concatenate([p / divisors.astype(p.dtype), xnp.broadcast_to(k, (m,)) / constants.astype(p.dtype)])
 
 
-@written_once
+@library(static=("N", "increasing"), lists=True, converts=True)
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:  # noqa: N803  (NumPy's name)
     """The Vandermonde matrix: in each row the powers of a number.
 
@@ -305,12 +297,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     n = np.shape(x)[0] if N is None else as_size(N)
     if n < 0:
         raise ValueError(f"xnp.vander: N must be nonnegative, got {n}.")
-    return _vander(x, n, bool(increasing))
-
-
-@library(static=("n", "increasing"), name="vander")
-def _vander(x, n, increasing):
-    x = xnp.asarray(x)
+    x = xnp.asarray(unwrap(x))
     d, shape = x.dtype, (x.shape[0], n)
     powers = np.arange(n, dtype=np.int32 if dtypes.is_inexact(d) else d)[None]
     powers = xnp.broadcast_to(powers if increasing else powers[:, ::-1], shape)
@@ -318,7 +305,7 @@ def _vander(x, n, increasing):
     return lax.pow(base, powers) if dtypes.is_inexact(d) else xnp.power(base, powers)
 
 
-@written_once
+@library(static=("deg", "rcond", "full", "cov"), lists=True, converts=True)
 def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, full: bool = False, w: ArrayLike | None = None,
             cov: bool | str = False) -> Any:
     """The polynomial of a degree that is closest to samples, by least squares.
@@ -357,24 +344,17 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
     if cov and not full and cov != "unscaled" and np.size(x) <= deg + 1:
         raise ValueError(f"xnp.polyfit: the number of data points, {np.size(x)}, must exceed the {deg + 1} coefficients to "
                          f"scale the covariance matrix.")
-    cov = cov if cov == "unscaled" else bool(cov)
-    found = _polyfit(x, y, weights[0] if weights else None, float(rcond), deg, bool(full), cov)
-    return (*found, xnp.asarray(rcond)) if full else found
-
-
-@library(static=("rcond", "deg", "full", "cov"), name="polyfit")
-def _polyfit(x, y, weights, rcond, deg, full, cov):
     matrix, target = vander(x, deg + 1), xnp.asarray(y)
-    if weights is not None:
-        scale = xnp.asarray(weights)
+    if weights:
+        scale = xnp.asarray(weights[0])
         matrix = matrix * scale[:, None]
         target = target * (scale[:, None] if target.ndim == 2 else scale)
     size = xnp.sqrt(xnp.sum(matrix * xnp.conj(matrix), axis=0).real)
     matrix = matrix / size[None]
-    found, residuals, rank, singular = lstsq(matrix, target, rcond)
+    found, residuals, rank, singular = lstsq(matrix, target, float(rcond))
     found = (found.T / size).T
     if full:
-        return found, residuals, rank, singular
+        return found, residuals, rank, singular, xnp.asarray(rcond)
     if not cov:
         return found
     base = inv(matrix.T @ matrix) / xnp.outer(size, size)

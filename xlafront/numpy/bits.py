@@ -36,7 +36,6 @@ def _places(bitorder: str, rank: int) -> np.ndarray:
     return places if bitorder == "little" else places[..., ::-1]
 
 
-@library(static="bitorder", name="packbits")
 def _pack(a, bitorder):
     a = as_type(to_bool(a), dtypes.uint8, False)
     short = -a.shape[-1] % 8
@@ -46,6 +45,7 @@ def _pack(a, bitorder):
     return total(octets << _places(bitorder, octets.ndim), axis=-1, dtype=np.uint8)
 
 
+@library(static=("axis", "bitorder"), lists=True, converts=True)
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Eight truth values in each byte, zeros added at the end.
 
@@ -63,7 +63,6 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     return move_dim(packed, packed.ndim - 1, axis)
 
 
-@library(static=("count", "bitorder"), name="unpackbits")
 def _unpack(a, count, bitorder):
     bits = and_(a[..., None] >> _places(bitorder, a.ndim + 1), np.uint8(1))
     bits = reshape_to(bits, (*a.shape[:-1], 8 * a.shape[-1]))
@@ -74,6 +73,7 @@ def _unpack(a, count, bitorder):
     return bits[..., :kept] if kept <= n else pad(bits, [(0, 0)] * (a.ndim - 1) + [(0, kept - n)])
 
 
+@library(static=("axis", "count", "bitorder"), lists=True, converts=True)
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """The bits of bytes, as bytes of 0 and 1.
 

@@ -137,6 +137,7 @@ def _delete_unique(arr, obj, axis):
     return take(arr, order[:max_dim(n - obj.shape[0], 0)], axis, mode="clip")
 
 
+@library(static="new_shape", lists=True, converts=True)
 def resize(a: ArrayLike, new_shape: int | Sequence[int]) -> Array:
     """The elements in another shape, repeated in order where it has more of them.
 
@@ -151,11 +152,6 @@ def resize(a: ArrayLike, new_shape: int | Sequence[int]) -> Array:
     shape = static_shape("resize", new_shape)
     if any(n < 0 for n in shape):
         raise ValueError(f"xnp.resize: all elements of `new_shape` must be non-negative, got {shape}.")
-    return _resize(a, shape)
-
-
-@library(static="shape", name="resize")
-def _resize(a, shape):
     a, size = ravel(a), math.prod(shape)
     if not a.shape[0] or not size:
         return zeros(shape, a.dtype)
@@ -206,7 +202,7 @@ def _put(a, ind, v, mode):
         ind = PUBLIC["maximum"](PUBLIC["minimum"](ind, flat.size - 1), 0)
     elif mode == "wrap":
         ind = PUBLIC["remainder"](ind, flat.size)
-    values = as_type(_resize.__wrapped__(v, ind.shape), flat.dtype, False)
+    values = as_type(resize.__wrapped__(v, ind.shape), flat.dtype, False)
     return reshape_to(flat.at[ind].set(values, mode="drop"), np.shape(a))
 
 
@@ -262,6 +258,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
     return _place(arr, mask, vals)
 
 
+@library(static=("axis", "inplace", "mode"), lists=True, converts=True)
 def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = True, *,
                    mode: str | None = None) -> Array:
     """The array with elements replaced in each one-dimensional slice along an axis, at positions of its own.
@@ -289,16 +286,11 @@ def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: 
     if arr.ndim != indices.ndim:
         raise ValueError(f"xnp.put_along_axis: arr and indices must have the same ndim, got shapes {arr.shape} and "
                          f"{indices.shape}.")
-    result = _put_along(arr, indices, values, axis, mode)
-    return result if result.shape == shape else reshape_to(result, shape)
-
-
-@library(static=("axis", "mode"), name="put_along_axis")
-def _put_along(arr, indices, values, axis, mode):
     key = [reshape_to(arange(n, dtype=np.int32), tuple(n if j == i else 1 for j in range(arr.ndim)))
            for i, n in enumerate(arr.shape)]
     key[axis] = indices
-    return arr.at[tuple(key)].set(as_type(unwrap(values), arr.dtype, False), mode=mode)
+    result = arr.at[tuple(key)].set(as_type(unwrap(values), arr.dtype, False), mode=mode)
+    return result if result.shape == shape else reshape_to(result, shape)
 
 
 @library(name="fill_diagonal")
@@ -306,7 +298,7 @@ def _fill(a, val):
     n = min(a.shape)
     i = arange(n)
     values = as_type(unwrap(val), a.dtype, False)
-    return a.at[(i,) * a.ndim].set(_resize.__wrapped__(values, (n,)) if np.ndim(values) else values, unique_indices=True)
+    return a.at[(i,) * a.ndim].set(resize.__wrapped__(values, (n,)) if np.ndim(values) else values, unique_indices=True)
 
 
 def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True) -> Array:

@@ -257,6 +257,7 @@ def _matrices_and_vectors(name: str, matrices, vectors, dim: int):
     return matrices, vectors
 
 
+@library(converts=True)
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The products of matrices with vectors; the dimensions before them broadcast.
 
@@ -274,6 +275,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return squeeze(matmul(x1, x2), (-1,))
 
 
+@library(converts=True)
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The products of conjugated vectors with matrices; the dimensions before them broadcast.
 

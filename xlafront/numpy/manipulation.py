@@ -287,6 +287,7 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     return _transpose_kernel(a, tuple(order))
 
 
+@library(static=("axis", "start"), converts=True)
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """An axis moved to lie before another one; `moveaxis` is easier to read.
 
@@ -320,6 +321,7 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     return shapes._expand_kernel(a, canonical_axes(axes, np.ndim(a) + len(axes), "xnp.expand_dims"))
 
 
+@library(static="axis", lists=True, converts=True, light=True)
 def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
     """The array without axes of size 1.
 
@@ -333,7 +335,7 @@ def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
     dims = np.shape(a)
     axes = tuple(i for i, n in enumerate(dims) if n == 1) if axis is None else canonical_axes(
         axis, len(dims), "xnp.squeeze")
-    return shapes._squeeze_kernel(unwrap(a), axes)
+    return shapes.squeeze_p.bind(unwrap(a), dimensions=axes) if axes else asarray(a)
 
 
 @library(static="shape", name="broadcast_to")
@@ -367,6 +369,7 @@ def broadcast_to(array: ArrayLike, shape: int | Sequence[int], *, out_sharding: 
     return with_out_sharding("xnp.broadcast_to", out_sharding, _broadcast_kernel, (array,), target)
 
 
+@library(converts=True)
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """The arrays at the one shape that they broadcast to.
 
@@ -476,6 +479,7 @@ def stack(arrays: ArrayLike | Sequence[ArrayLike], axis: int = 0, out: None = No
     return _stack_kernel(items, canonical_axis(axis, np.ndim(items[0]) + 1, "xnp.stack"), wanted)
 
 
+@library(static="axis", lists=True, converts=True)
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices of an array along an axis, as a tuple.
 
@@ -490,12 +494,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
         raise ValueError("xnp.unstack needs an array with at least one dimension.")
     axis = canonical_axis(axis, np.ndim(x), "unstack")
     int(np.shape(x)[axis])  # of a size that is not known there is no tuple
-    return tuple(_unstack_kernel(x, axis))
-
-
-@library(static="axis", name="unstack")
-def _unstack_kernel(x, axis):
-    return unstack_p.bind(unwrap(x), axis=axis)
+    return tuple(unstack_p.bind(unwrap(x), axis=axis))
 
 
 def vstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
@@ -779,7 +778,7 @@ def flipud(m: ArrayLike) -> Array:
     return flip(m, 0)
 
 
-@written_once
+@library(static=("k", "axes"), lists=True, converts=True)
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """The array turned by 90 degrees in the plane of two axes, from the first towards the second.
 

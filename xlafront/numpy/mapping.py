@@ -10,13 +10,13 @@ import numpy as np
 
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.wrapping import wraps
-from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import canonical_axis, reshape_to
 from xlafront.numpy.creation import asarray, full
 from xlafront.numpy.manipulation import broadcast_arrays, expand_dims, ravel
 from xlafront.numpy.promotion import broadcast_shapes, check_arraylike
 from xlafront.numpy.searching import where
 from xlafront.numpy.ufuncs import to_bool
+from xlafront.staging.library import library
 from xlafront.transforms.batching.vmap import vmap
 
 # Signatures: the dimensions that a function sees of each argument, as in "(m,n),(n)->(m)"
@@ -197,17 +197,20 @@ def piecewise(x: ArrayLike, condlist: ArrayLike | Sequence[ArrayLike], funclist:
     if given not in (count, count + 1):
         raise ValueError(f"xnp.piecewise: with {count} condition(s), either {count} or {count + 1} functions are expected; got "
                          f"{given}.")
-    x = asarray(x)
-    functions, default = list(funclist[:count]), funclist[count] if given > count else 0
-    flat = ravel(x)
+    x, values = asarray(x), [*funclist[:count], funclist[count] if given > count else 0]
+    called = [i for i, f in enumerate(values) if callable(f)]
+    if called:
+        found = vmap(lambda v: [values[i](v, *args, **kw) for i in called])(ravel(x))
+        for i, value in zip(called, found):
+            values[i] = value
+    return _pieces(x, condlist, values)
 
-    def evaluated(f):
-        if not callable(f):
-            return full(flat.shape, asarray(f), x.dtype)
-        return as_type(vmap(lambda v: f(v, *args, **kw))(flat), x.dtype, False)
 
-    result = reshape_to(evaluated(default), x.shape)
-    for condition, f in zip(condlist, functions):
-        condition, result, value = broadcast_arrays(to_bool(asarray(condition)), result, reshape_to(evaluated(f), x.shape))
+@library(name="piecewise")
+def _pieces(x, condlist, values):
+    """The last value whose condition holds, the one behind all others where none does."""
+    *values, result = [full(x.size, asarray(value), x.dtype).reshape(x.shape) for value in values]
+    for condition, value in zip(condlist, values):
+        condition, result, value = broadcast_arrays(to_bool(asarray(condition)), result, value)
         result = where(condition, value, result)
     return result

@@ -14,7 +14,7 @@ from xlafront.numpy.creation import asarray
 from xlafront.numpy.manipulation import broadcast_arrays
 from xlafront.numpy.promotion import boolean_mask, check_arraylike, hashable_axis, promote_args, unwrap
 from xlafront.numpy.reductions import refuse_out
-from xlafront.numpy.statistics import checked_quantile
+from xlafront.numpy.statistics import QUANTILE_STATICS, checked_quantile
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.staging.library import library
 
@@ -254,6 +254,7 @@ def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
     return _arg("nanargmin", a, axis, out, keepdims)
 
 
+@library(static=QUANTILE_STATICS, converts=True)
 def nanquantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
                 method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None) -> Array:
     """The values below which a fraction of the elements that are not NaN lies.
@@ -285,6 +286,7 @@ def nanpercentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = Non
                             weights, True)
 
 
+@library(static=QUANTILE_STATICS, converts=True)
 def nanmedian(a: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
               keepdims: bool = False) -> Array:
     """The middle value of the elements that are not NaN.

@@ -217,13 +217,11 @@ _OUTSIDE: dict[str, Callable | None] = {
     "reflect": lambda i, n: _mirrored(2 * i + 1, 2 * n + 1) // 2}
 
 
-@library(static=("order", "mode"), name="map_coordinates")
 def _mapped(x, coordinates, cval, order, mode):
-    x, fix = xnp.asarray(x), _OUTSIDE[mode]
+    fix = _OUTSIDE[mode]
     floating = _weight_dtype(_inexact(x))
     nodes = []
     for c, n in zip(coordinates, x.shape):
-        c = xnp.asarray(c)
         c = c if dtypes.is_inexact(c.dtype) else c.astype(floating)
         if order == 0:
             found = [(xnp.floor(c + 0.5), None)]
@@ -248,6 +246,7 @@ def _mapped(x, coordinates, cval, order, mode):
     return (xnp.trunc(total + xnp.copysign(0.5, total)) if rounded else total).astype(x.dtype)  # halves go away from 0
 
 
+@library(static=("order", "mode"), lists=True, converts=True)
 def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: str = "constant", cval: Any = 0.0) -> Any:
     """The values of an array at coordinates between its elements.
 
@@ -262,14 +261,14 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: st
     Array([1.5, 3. ], dtype=float32)
     """
     who = "map_coordinates"
-    rank = np.ndim(input)
     input, coordinates = xnp.asarray(input), [xnp.asarray(c) for c in coordinates]
     if np.iscomplexobj(cval) and input.dtype.kind != "c":
         raise TypeError(f"{who} of numbers of dtype {input.dtype} takes a real number as cval, got {cval!r}.")
     if order == 1 and any(c.dtype == np.bool_ for c in coordinates):
         raise TypeError(f"{who} needs coordinates that are numbers, got dtype bool. Convert with x.astype(int).")
-    if len(coordinates) != rank:
-        raise ValueError(f"{who} needs coordinates that are a sequence of length input.ndim, but {len(coordinates)} != {rank}.")
+    if len(coordinates) != input.ndim:
+        raise ValueError(f"{who} needs coordinates that are a sequence of length input.ndim, but {len(coordinates)} != "
+                         f"{input.ndim}.")
     if mode not in _OUTSIDE:
         raise NotImplementedError(f"{who} does not support mode {mode!r}; it can be one of {', '.join(_OUTSIDE)}.")
     if order not in (0, 1):

@@ -168,10 +168,10 @@ def _inverted_cdf(rows, q, weights):
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
 
-_QUANTILE_STATICS = ("axis", "overwrite_input", "method", "keepdims", "interpolation")
+QUANTILE_STATICS = ("axis", "overwrite_input", "method", "keepdims", "interpolation")
 
 
-@library(static=_QUANTILE_STATICS)
+@library(static=QUANTILE_STATICS)
 def quantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
              method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
              interpolation: str | None = None) -> Array:
@@ -254,7 +254,7 @@ def percentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, 
         "percentile", a, q, axis, out, overwrite_input, interpolation or method, keepdims, weights), (a, fraction, weights))
 
 
-@library(static=_QUANTILE_STATICS)
+@library(static=QUANTILE_STATICS)
 def median(a: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Array:
     """The middle value over axes: the mean of the two in the middle, where the number of elements is even.
 

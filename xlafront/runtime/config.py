@@ -103,6 +103,10 @@ _ALIASES = {"compilation_cache_dir": "cache_dir", "persistent_cache_min_compile_
             "compilation_cache_min_compile_time_secs", "check_leaks": "check_tracer_leaks"}
 
 
+_TRUTH = {"1": True, "true": True, "yes": True, "on": True, "y": True, "t": True,
+          "0": False, "false": False, "no": False, "off": False, "n": False, "f": False, "": False}
+
+
 class SettingError(ValueError):
     """A setting was given a value that it cannot have."""
 
@@ -135,20 +139,22 @@ class Setting:
                 return self.parse(text, f"the environment variable {variable}"), True
         return self.default, False
 
-    def parse(self, value, where: str):
+    def parse(self, value, where: str = ""):
+        """The value as the setting keeps it; an error, which says `where`, for one that it cannot have."""
         kind = self.kind
+        if kind is bool and type(value) is bool:
+            return value
+        where = where or f"the setting {self.name}"
         choices = isinstance(kind, tuple) and isinstance(kind[0], str)
         if kind is bool:
             if value is None:
                 return False
-            known = {"1": True, "true": True, "yes": True, "on": True, "y": True, "t": True,
-                     "0": False, "false": False, "no": False, "off": False, "n": False, "f": False, "": False}
             if isinstance(value, bool) or type(value).__name__ == "bool_":
                 return bool(value)
             if isinstance(value, int) and value in (0, 1):
                 return bool(value)
-            if isinstance(value, str) and value.lower() in known:
-                return known[value.lower()]
+            if isinstance(value, str) and value.lower() in _TRUTH:
+                return _TRUTH[value.lower()]
             raise SettingError(f"{where} is {value!r}; it must be true or false.")
         if kind is object or value is None and not (choices and self.default is not None):
             return value
@@ -176,7 +182,7 @@ class Setting:
         return self.state.value
 
     def set(self, value) -> None:
-        value = self.parse(value, f"the setting {self.name}")
+        value = self.parse(value)
         for hook in _hooks.get(self.name, ()):
             hook(value)
         self.is_set = True
@@ -204,13 +210,13 @@ class Setting:
         >>> enable_x64.set_local(False)
         """
         if value is not _unset:
-            value = self.parse(value, f"the setting {self.name}")
+            value = self.parse(value)
         self.state.set_local(value)
         self.tell_thread(None if value is _unset else value)
 
     def __call__(self, new_val: Any = True, *, disable: bool | None = None) -> _Scope:
         value = new_val if disable is None else disable
-        return _Scope(self, self.parse(value, f"the setting {self.name}"))
+        return _Scope(self, self.parse(value))
 
     def tell_thread(self, value) -> None:
         """Tell those who asked (`on_scope`) that it has another value in this thread, None for that of the process."""

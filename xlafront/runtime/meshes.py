@@ -63,6 +63,9 @@ def _device_text(device: AbstractDevice) -> str:
     return f"device_kind={device.device_kind}, num_cores={device.num_cores}, platform={device.platform}"
 
 
+_AXES = ("axis_names", "axis_sizes", "axis_types", "shape_tuple", "shape", "explicit")
+
+
 class _Axes:
     """What meshes say of their axes."""
 
@@ -71,14 +74,15 @@ class _Axes:
     axis_names: tuple
     axis_sizes: tuple
     axis_types: tuple
+    shape_tuple: tuple  # pairs of names and sizes
+    shape: OrderedDict  # the same, by name
+    explicit: frozenset
 
-    @property
-    def shape(self) -> OrderedDict:
-        return OrderedDict(self.shape_tuple)
-
-    @property
-    def shape_tuple(self) -> tuple:
-        return tuple(zip(self.axis_names, self.axis_sizes))
+    def _set_axes(self, names: tuple, sizes: tuple, kinds: tuple) -> None:
+        self.axis_names, self.axis_sizes, self.axis_types = names, sizes, kinds
+        self.shape_tuple = tuple(zip(names, sizes))
+        self.shape = OrderedDict(self.shape_tuple)
+        self.explicit = frozenset(self.explicit_axes)
 
     def _of_type(self, kind: AxisType) -> tuple:
         return tuple(n for n, t in zip(self.axis_names, self.axis_types) if t is kind)
@@ -129,7 +133,7 @@ class AbstractMesh(_Axes):
     AbstractMesh('data': 4, 'model': 2, axis_types=(Auto, Auto))
     """
 
-    __slots__ = ("axis_sizes", "axis_names", "axis_types", "abstract_device", "_hash", "size", "explicit", "__weakref__")
+    __slots__ = (*_AXES, "abstract_device", "_hash", "size", "__weakref__")
 
     _internal_device_list = None
 
@@ -141,9 +145,9 @@ class AbstractMesh(_Axes):
         found = _abstract_meshes.get(key)
         if found is None:
             found = object.__new__(cls)
-            found.axis_sizes, found.axis_names, found.axis_types, found.abstract_device = key
+            found._set_axes(names, sizes, kinds)
+            found.abstract_device = abstract_device
             found.size = math.prod(sizes) if sizes else 0
-            found.explicit = frozenset(found.explicit_axes)
             found._hash = hash(key)
             found = _abstract_meshes.add(key, found)
         return found
@@ -203,8 +207,7 @@ class Mesh(_Axes):
     >>> mesh = Mesh(np.array(xlafront.devices()[:1]).reshape(1, 1), ("data", "model"))
     """
 
-    __slots__ = ("devices", "axis_names", "axis_types", "explicit", "_internal_device_list", "_hash", "_abstract",
-                 "__weakref__")
+    __slots__ = (*_AXES, "devices", "_internal_device_list", "_hash", "_abstract", "__weakref__")
 
     devices: np.ndarray
     _abstract: AbstractMesh | None
@@ -217,17 +220,15 @@ class Mesh(_Axes):
         found = _meshes.get(key)
         if found is None:
             found = object.__new__(cls)
-            found.axis_names, found.axis_types = names, kinds
+            found._set_axes(names, devices.shape, kinds)
             found.devices = devices.copy()
             found.devices.flags.writeable = False
-            found.explicit = frozenset(found.explicit_axes)
             found._internal_device_list = device_list(key[-1])
             found._hash = hash(key)
             found._abstract = None
             found = _meshes.add(key, found)
         return found
 
-    axis_sizes = property(lambda self: self.devices.shape)
     size = property(lambda self: self.devices.size if self.axis_names else 0)
     is_scalar = property(lambda self: self.devices.size == 1)
     device_ids = property(lambda self: np.vectorize(lambda d: d.id, otypes=[int])(self.devices))

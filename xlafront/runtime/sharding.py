@@ -133,7 +133,15 @@ def single_device(device) -> SingleDeviceSharding:
 
 # Over a mesh
 
-serve("jax._src.named_sharding", check_pspec=lambda mesh, spec, *rest: check_spec(mesh, spec))
+_accept = functools.lru_cache(4096)(check_spec)
+
+
+def _check_pspec(mesh, spec, *rest):
+    """Hot: called from C++ for each sharding that is made."""
+    _accept(mesh, spec) if type(spec) is PartitionSpec else check_spec(mesh, spec)
+
+
+serve("jax._src.named_sharding", check_pspec=_check_pspec)
 answered(NamedSharding, empty_abstract_mesh, PartitionSpec())  # looked up once a process
 
 
@@ -183,7 +191,11 @@ def _part_of(self, shape: tuple) -> tuple:
 
 
 def _named_indices(self, shape) -> dict:
-    shape = tuple(shape)
+    return _indices_of(self, tuple(shape))
+
+
+@functools.lru_cache(512)
+def _indices_of(self, shape: tuple) -> dict:
     if PartitionSpec.UNCONSTRAINED in self.spec.partitions:
         raise ValueError(f"{self.spec} leaves a dimension to the compiler (UNCONSTRAINED), so that nobody knows the parts of "
                          f"an array. Only with_sharding_constraint takes such a spec. Name axes there, or None.")
@@ -231,6 +243,13 @@ def _replicated_axes(self) -> frozenset:
     return frozenset(a for a in self.mesh.axis_names if a not in used)
 
 
+@functools.lru_cache(4096)
+def _is_whole(self) -> bool:
+    """Whether each device has all of an array."""
+    sizes = self.mesh.shape
+    return all([sizes[axis] == 1 for axis in (*[a for p in self.spec for a in axes_of(p)], *self.spec.unreduced)])
+
+
 def _devices_of(self):
     """The devices of a sharding over a mesh that has any."""
     if isinstance(self.mesh, AbstractMesh):
@@ -251,9 +270,7 @@ _attach(NamedSharding,
         check_compatible_aval=_named_check,
         devices_indices_map=_named_indices,
         replicated_axes=property(_replicated_axes),
-        is_fully_replicated=property(lambda self: (
-            all([n == 1 for n in _tiles(self, len(self.spec))[1]])
-            and all([self.mesh.shape[a] == 1 for a in self.spec.unreduced]))),
+        is_fully_replicated=property(_is_whole),
         __repr__=_named_repr,
         __reduce__=lambda self: (_make_named, (self.mesh, self.spec, self._memory_kind)))
 

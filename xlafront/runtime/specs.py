@@ -88,6 +88,12 @@ class P:
     reduced: frozenset
 
     def __new__(cls, *partitions, unreduced=_no_axes, reduced=_no_axes):
+        try:  # entries as they are kept
+            found = _specs.get((partitions, unreduced, reduced))
+            if found is not None:
+                return found
+        except TypeError:
+            pass
         entries = tuple([_entry(p) for p in partitions])
         if unreduced is not _no_axes or reduced is not _no_axes:
             unreduced, reduced = _checked_sums(entries, unreduced, reduced)

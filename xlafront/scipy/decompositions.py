@@ -69,6 +69,7 @@ def cho_factor(a: Array, lower: bool = False, overwrite_a: bool = False, check_f
     return cholesky(a, lower), lower
 
 
+@library(static=("lower", "eigvals_only", "overwrite_a", "overwrite_b", "turbo", "type", "check_finite"), converts=True)
 def eigh(a: Array, b: None = None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
          overwrite_b: bool = False, turbo: bool = True, eigvals: None = None, type: int = 1, check_finite: bool = True
          ) -> Any:
@@ -324,6 +325,7 @@ def rsf2csf(T: Array, Z: Array, check_finite: bool = True) -> tuple[Array, Array
     return lax.fori_loop(0, n - 1, step, (t, z))
 
 
+@library(static=("full_matrices", "compute_uv", "overwrite_a", "check_finite", "lapack_driver"), converts=True)
 def svd(a: Array, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
         lapack_driver: str = "gesdd") -> Any:
     """Singular values `s`, and orthonormal `U` and `Vh` with `U @ diag(s) @ Vh == a`.

@@ -65,6 +65,7 @@ def _mode(a, axis):
     return (xnp.take_along_axis(ordered, best, -1)[..., 0], xnp.take_along_axis(length, best, -1)[..., 0])
 
 
+@library(static=("method", "axis", "nan_policy"), lists=True, converts=True)
 def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate") -> Array:
     """The ranks of elements, from 1.
 
@@ -81,12 +82,7 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
         raise ValueError(f"rankdata has no method {method!r}: it has 'average', 'min', 'max', 'dense' and 'ordinal'.")
     check_arraylike("rankdata", a)
     a = xnp.asarray(a)
-    return _rankdata(a.ravel() if axis is None else a, method, -1 if axis is None else axis)
-
-
-@library(static=("method", "axis"))
-def _rankdata(a, method, axis):
-    a = xnp.moveaxis(a, axis, -1)
+    a, axis = (a.ravel(), -1) if axis is None else (xnp.moveaxis(a, axis, -1), axis)
     n = a.shape[-1]
     order = xnp.argsort(a, axis=-1, stable=True)
     back = xnp.argsort(order, axis=-1)
@@ -107,6 +103,7 @@ def _rankdata(a, method, axis):
     return xnp.moveaxis(ranks, -1, axis)
 
 
+@library(static=("axis", "ddof", "nan_policy", "keepdims"), lists=True, converts=True)
 def sem(a: ArrayLike, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Array:
     """The standard error of the mean.
 
