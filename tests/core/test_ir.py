@@ -268,6 +268,8 @@ def test_programs_in_equations_say_what_they_were_traced_for():
         ("checkpoint / remat", "<lambda>", ("a", "b"), ("result",))]
     assert _inner(lambda z: lax.scan(lambda c, y: ((c[0], c[1] + y), {"k": c[1]}), (1.0, 0.0), z), x) == [
         ("scan", "<lambda>", ("c[0]", "c[1]", "y"), ("result[0][1]", "result[1]['k']"))]
+    assert _inner(lambda z: lax.map(lambda v: v[0] * v[1], (z, z)), x) == [
+        ("scan", "<lambda>", ("x[0]", "x[1]"), ("result[1]",))]
     assert _inner(lambda z: lax.cond(z > 0, lambda p: p, lambda q: q * 2, z), 1.0) == [
         ("cond", "<lambda>", ("q",), ("result",)), ("cond", "<lambda>", ("p",), ("result",))]
     assert _inner(lambda z: lax.while_loop(lambda c: c < 3, lambda c: c + 1, z), 1.0) == [

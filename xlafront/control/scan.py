@@ -44,6 +44,7 @@ from xlafront.transforms.batching.vmap import batch_program, vmap
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
     active_results,
+    argument_names,
     evaluate,
     fixpoint,
     in_three,
@@ -702,3 +703,7 @@ class _RowFunction(DerivedFunction):
 
     def __call__(self, carry, x):
         return carry, self.f(x)
+
+    @staticmethod
+    def argument_names(f, key, in_tree):
+        return argument_names(lambda carry, x: None, in_tree)
