@@ -280,3 +280,11 @@ def test_programs_in_equations_say_what_they_were_traced_for():
     assert _inner(xf.vmap(lambda z: xf.jit(lambda a: a * a)(z)), x) == [("jit", "<lambda>", ("a",), None)]
     assert [_origin(e.params["jaxpr"].jaxpr) for e in program(xf.grad(lambda z: xf.jit(lambda a: xnp.sin(a))(z)), 1.0).eqns] == [
         ("jit", "<lambda>", None, None)] * 2
+
+
+def test_whole_powers_are_one_operation():
+    assert "= integer_pow[y=2] a" in str(program(lambda a: a ** 2, 1.0))
+    names = [e.primitive.name for e in program(lambda a: xnp.power(a, 2) + xnp.square(a), xnp.ones(3)).eqns]
+    assert names == ["integer_pow", "square", "add"]
+    assert "integer_pow" not in str(program(xf.grad(lambda a: a ** 2), 1.0))  # 2 a
+    assert float(xf.grad(lambda a: a ** 2)(3.0)) == 6.0

@@ -153,7 +153,7 @@ def _share_of_tie(g, ans, x, other):
 def _integer_pow_derivative(g, ans, x, *, y):
     if y == 0:
         return None
-    power = integer_pow_p.bind(x, y=y - 1)
+    power = x if y == 2 else integer_pow_p.bind(x, y=y - 1)
     return mul(g, mul(constant_like(x, y), power))
 
 

@@ -545,7 +545,7 @@ def power_inline(x, y):
         refuse_negative_power(x, y)
         if tracing.aval_of(x).dtype == dtypes.bool_:
             x = as_type(x, dtypes.int32, False)
-        return integer_pow_p.bind(x, y=y) if y != 2 else square_(x)
+        return integer_pow_p.bind(x, y=y)
     base, exponent = tracing.aval_of(x).dtype, tracing.aval_of(y).dtype
     if dtypes.is_inexact(base) and dtypes.is_integer(exponent):
         dtypes.lattice_result_type(x, y)  # refuses where the user forbids promotion
