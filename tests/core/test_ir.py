@@ -286,5 +286,5 @@ def test_whole_powers_are_one_operation():
     assert "= integer_pow[y=2] a" in str(program(lambda a: a ** 2, 1.0))
     names = [e.primitive.name for e in program(lambda a: xnp.power(a, 2) + xnp.square(a), xnp.ones(3)).eqns]
     assert names == ["integer_pow", "square", "add"]
-    assert "integer_pow" not in str(program(xf.grad(lambda a: a ** 2), 1.0))  # 2 a
+    assert str(program(xf.grad(lambda a: a ** 2), 1.0)).count("integer_pow") == 1  # the value; the derivative is 2 a
     assert float(xf.grad(lambda a: a ** 2)(3.0)) == 6.0
