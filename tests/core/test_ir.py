@@ -254,3 +254,10 @@ def test_numbers_stay_in_place(case):
 def test_what_a_device_would_decide_is_not_decided_while_tracing():
     for value, dtype in [(np.float32(1.5), "int32"), (np.float32(1e20), "int32"), (np.float32(np.nan), "int8")]:
         assert len(program(lambda x, value=value, dtype=dtype: lax.convert_element_type(value, dtype), 1.0).eqns) == 1
+
+
+def test_whole_powers_are_one_operation():
+    names = [e.primitive.name for e in program(lambda a: xnp.power(a, 2) + xnp.square(a), xnp.ones(3)).eqns]
+    assert names == ["integer_pow", "square", "add"]
+    assert str(program(xf.grad(lambda a: a**2), 1.0)).count("integer_pow") == 1  # the value; the derivative is 2 a
+    assert float(xf.grad(lambda a: a**2)(3.0)) == 6.0

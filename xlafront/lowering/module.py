@@ -387,9 +387,9 @@ class RuleContext:
         return operation.result if len(results) == 1 else list(operation.results)
 
     def called(self, name: str) -> RuleContext:
-        """The context, under another name than the primitive's for what it writes."""
-        return RuleContext(self.body, self._invars, self._outvars, self.module_context.location(name, self.site, self.body),
-                           self.primitive, self.site, self.told)
+        """The context under another name than the primitive's."""
+        loc = self.module_context.location(name, self.site, self.body)
+        return RuleContext(self.body, self._invars, self._outvars, loc, self.primitive, self.site, self.told)
 
     def constant(self, value, shape=None, dtype=None) -> ir.Value:
         """A constant; a scalar one is shared within the block."""
