@@ -177,6 +177,16 @@ def test_shares_far_out(distribution, names, parameters):
         assert not np.isnan(xf.vmap(xf.grad(lambda x, f=ours: f(x, *parameters)))(x[2:8])).any(), name
 
 
+@pytest.mark.parametrize("a, b", [(1000.0, 1001.0), (-40.0, -30.0), (200.0, np.inf), (-np.inf, np.inf), (5.0, 7.0), (-3.0, 0.5)])
+def test_truncated_normal_distributions_far_out(a, b):
+    x = np.float32(np.clip(a, -5, b - 1) if a == -np.inf else a) + np.array([1e-3, 0.1, 0.6], np.float32)
+    for name in ("logcdf", "logsf", "logpdf"):
+        expected = getattr(stats.truncnorm, name)(x.astype(float), a, b)
+        np.testing.assert_allclose(getattr(our_stats.truncnorm, name)(x, a, b), expected, rtol=1e-4, atol=1e-37)
+        slopes = xf.vmap(xf.grad(getattr(our_stats.truncnorm, name), (0, 1, 2)), (0, None, None))(x, a, b)
+        assert np.isfinite(slopes).all(), name
+
+
 def test_shares_of_gamma_have_no_slope_where_there_is_no_density():
     for name in ("cdf", "logcdf", "sf", "logsf"):
         f = getattr(our_stats.gamma, name)

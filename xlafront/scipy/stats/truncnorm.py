@@ -11,25 +11,34 @@ import math
 
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.scipy.integral_functions import erfcx
 from xlafront.scipy.members import exponential, member
-from xlafront.scipy.normal_functions import log_ndtr
 
 _truncated = member("truncated normal", a="the lower bound, before location and scale", b="the upper bound, before them")
 
 
-def _log_difference(upper, lower):
-    """`log(exp(upper) - exp(lower))`."""
-    none = upper == -xnp.inf
-    return upper + xnp.log1p(-xnp.exp(xnp.minimum(lower - xnp.where(none, 0, upper), 0)))
+def _tail(x):
+    """The normal probability beyond `x` over `exp(-x * x / 2)`."""
+    return 0.5 * erfcx(x * math.sqrt(0.5))
 
 
-def _log_mass(a, b):
-    """The logarithm of the normal probability between two numbers: from the tail in which they lie, or about 0."""
-    flip, about_0 = a > 0, (a < 1) & (b > -1) & (a < b)
-    lower, upper = xnp.where(flip, -b, a), xnp.where(flip, -a, b)
-    left, right = (lax.erf(xnp.where(about_0, x, s) * math.sqrt(0.5)) for x, s in ((a, -1), (b, 1)))
-    lower, upper = xnp.where(about_0, -2, lower), xnp.where(about_0, -1, upper)
-    return xnp.where(about_0, xnp.log(0.5 * (right - left)), _log_difference(log_ndtr(upper), log_ndtr(lower)))
+def _mass(a, b):
+    """The normal probability between two numbers: one of them, n, or 0, and the logarithm of what `exp(-n * n / 2)` is
+    multiplied with. Far out the squares, which alone would take all digits, are left to differences."""
+    left, about_0 = b <= -1, (a < 1) & (b > -1) & (a < b)
+    near = xnp.where(about_0, 1, xnp.where(left, -b, a))
+    far = xnp.where(about_0, 2, xnp.where(left, -a, b))
+    endless = far == xnp.inf
+    far = xnp.where(endless, near + 1, far)
+    rest = xnp.where(endless, 0, xnp.exp(-0.5 * (far - near) * (far + near)) * _tail(far))
+    below, above = (lax.erf(xnp.where(about_0, x, s) * math.sqrt(0.5)) for x, s in ((a, -1), (b, 1)))
+    return xnp.where(about_0, 0, near), xnp.log(xnp.where(about_0, 0.5 * (above - below), _tail(near) - rest))
+
+
+def _log_quotient(part, whole):
+    """Of two masses."""
+    (n, log), (m, other) = part, whole
+    return log - other - 0.5 * (n - m) * (n + m)
 
 
 def _middle(a, b):
@@ -51,7 +60,7 @@ def _when_in_order(a, b, value):
 @_truncated
 def logpdf(x, a, b, loc=0, scale=1):
     y = (x - loc) / scale
-    value = -0.5 * (y * y + math.log(2 * math.pi)) - xnp.log(xnp.abs(scale)) - _log_mass(a, b)
+    value = _log_quotient((xnp.abs(y), -0.5 * math.log(2 * math.pi) - xnp.log(xnp.abs(scale))), _mass(a, b))
     return _when_in_order(a, b, xnp.where((y < a) | (y > b), -xnp.inf, value))
 
 
@@ -59,8 +68,8 @@ def logpdf(x, a, b, loc=0, scale=1):
 def logcdf(x, a, b, loc=0, scale=1):
     y = (x - loc) / scale
     below, inside = y <= a, (y > a) & (y < b)
-    whole, y = _log_mass(a, b), xnp.where(inside, y, _middle(a, b))
-    value = _of_share(_log_mass(a, y) - whole, _log_mass(y, b) - whole)
+    whole, y = _mass(a, b), xnp.where(inside, y, _middle(a, b))
+    value = _of_share(_log_quotient(_mass(a, y), whole), _log_quotient(_mass(y, b), whole))
     return _when_in_order(a, b, xnp.where(below, -xnp.inf, xnp.where(inside, value, 0)))
 
 
@@ -68,8 +77,8 @@ def logcdf(x, a, b, loc=0, scale=1):
 def logsf(x, a, b, loc=0, scale=1):
     y = (x - loc) / scale
     above, inside = y >= b, (y > a) & (y < b)
-    whole, y = _log_mass(a, b), xnp.where(inside, y, _middle(a, b))
-    value = _of_share(_log_mass(y, b) - whole, _log_mass(a, y) - whole)
+    whole, y = _mass(a, b), xnp.where(inside, y, _middle(a, b))
+    value = _of_share(_log_quotient(_mass(y, b), whole), _log_quotient(_mass(a, y), whole))
     return _when_in_order(a, b, xnp.where(above, -xnp.inf, xnp.where(inside, value, 0)))
 
 
