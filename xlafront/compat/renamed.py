@@ -65,7 +65,7 @@ class _Typed:
     dtype: np.dtype
 
     def __new__(cls, value: Any, dtype: np.dtype):
-        number = super().__new__(cls, value)
+        number = super().__new__(cls, value)  # type: ignore[call-arg]
         number.dtype = dtype
         return number
 
