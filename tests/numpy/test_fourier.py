@@ -79,6 +79,7 @@ def test_axes_without_elements():
     assert xnp.fft.fft(empty).shape == (2, 0) and xnp.fft.fft(empty, 3, 0).shape == (3, 0)
     assert xnp.fft.fftn(X, axes=()).dtype == xnp.fft.irfftn(X, axes=()).dtype == np.complex64
     assert xnp.fft.rfftn(np.zeros((0, 4), np.float32)).shape == (0, 3)
+    assert xnp.fft.irfft(xnp.zeros(0, "float16")).dtype == xnp.fft.irfftn(xnp.zeros((0, 3), "bfloat16")).dtype == np.float32
     for name in ("rfft", "ihfft"):
         with pytest.raises(ValueError, match="at least one data point"):
             getattr(xnp.fft, name)(empty)

@@ -256,7 +256,12 @@ def test_result_type_of_narrow_weak_arrays_is_the_default_of_their_kind():
         assert (weak + weak).dtype == narrow
 
 
-@pytest.mark.parametrize("value", [1.5, 2, True, 1j, np.float32(1), np.ones(2)], ids=repr)
+def test_scalars_of_numpy_name_their_dtype():
+    assert xnp.zeros(2, np.float16(1)).dtype == np.float16 and xnp.ones(2).astype(np.int8(3)).dtype == np.int8
+    assert xnp.promote_types(np.uint8(7), "int64") == "int64" and xnp.issubdtype(np.float32(1), np.floating)
+
+
+@pytest.mark.parametrize("value", [1.5, 2, True, 1j, np.ones(2)], ids=repr)
 def test_values_are_no_dtypes(value):
     x = xnp.ones(2)
     for call in (lambda: xnp.zeros(2, value), lambda: xnp.full(2, 3, value), lambda: x.astype(value),

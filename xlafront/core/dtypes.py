@@ -151,13 +151,15 @@ _BY_NAME = {d.name: d for d in (bfloat16, *small_floats, *small_ints)}
 
 
 def named(x) -> Any:
-    """The dtype that a user names. Values are no names: `3` in place of a dtype is a slip, not the dtype of 3."""
+    """The dtype that a user names. Python's numbers are no names: `3` in place of a dtype is a slip, not the dtype of 3."""
     if isinstance(x, (np.dtype, ExtendedDType)):
         return x
+    if isinstance(x, np.generic):
+        return x.dtype
     if isinstance(x, (type, str)):
         return dtype(x)
     kind = type(x)
-    if kind in python_scalar_dtypes or isinstance(x, (np.generic, np.ndarray, tuple)):
+    if kind in python_scalar_dtypes or isinstance(x, (np.ndarray, tuple)):
         hint = ""
         if kind is int:
             hint = f" The sizes of a shape stand in one tuple, as in zeros(({x}, {x}))."

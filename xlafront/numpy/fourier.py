@@ -128,8 +128,8 @@ def _of_nothing(a, kind, sizes, axes):
         shape[i] = max_dim(n, 0)
     if kind == FftType.RFFT:
         shape[axes[-1]] = sizes[-1] // 2 + 1
-    d = dtypes.to_inexact(a.dtype)
-    return full(tuple(shape), 0, dtypes.to_real(d) if kind == FftType.IRFFT else dtypes.to_complex(d))
+    d = dtypes.to_complex(dtypes.to_inexact(a.dtype))
+    return full(tuple(shape), 0, dtypes.to_real(d) if kind == FftType.IRFFT else d)
 
 
 def _along(name: str, kind: FftType, a, n, axis, norm, opposite: bool = False):
