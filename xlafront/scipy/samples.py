@@ -111,7 +111,7 @@ def sem(a: ArrayLike, axis: int | None = 0, ddof: int = 1, nan_policy: str = "pr
     - `ddof`: what is taken from the number of elements for the variance.
     - `nan_policy`: `"propagate"`, or `"omit"` to leave NaN out.
 
-    >>> sem(xnp.array([1.0, 3.0]))
+    >>> sem(xnp.array([1.0, 1.0, 1.0, 5.0]))
     Array(1., dtype=float32)
     """
     if nan_policy not in ("propagate", "omit"):
