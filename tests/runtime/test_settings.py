@@ -159,6 +159,10 @@ def test_programs_are_written_to_files(tmp_path):
         xf.jit(lambda x: x * 18 + 4)(1.5)
     [module] = (tmp_path / "bare").iterdir()
     assert "_lambda_" in module.name and "test_settings.py" not in module.read_text()
+    with changed("dump_ir_to", str(tmp_path / "other")), changed("dump_ir_modes", "eqn_count_pprof"):
+        with pytest.warns(UserWarning, match="dump_ir_modes asks for eqn_count_pprof, which xlafront does not write"):
+            xf.jit(lambda x: x * 18 + 5)(1.5)
+    assert not list((tmp_path / "other").iterdir())
 
 
 def test_compiling_quickly():

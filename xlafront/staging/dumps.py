@@ -22,6 +22,11 @@ def dump(name: str, jaxpr: Jaxpr, module: Any) -> None:
     path = pathlib.Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     modes = {mode.strip() for mode in config.dump_ir_modes.value.split(",")}
+    if unknown := modes - {"", "stablehlo", "jaxpr"}:
+        import warnings  # start-up: for a message
+
+        warnings.warn(f"the setting dump_ir_modes asks for {' and '.join(sorted(unknown))}, which xlafront does not write: it "
+                      "writes 'stablehlo' and 'jaxpr'.", stacklevel=2)
     start = f"{next(_numbers):04d}_jit_" + re.sub(r"[^\w.-]", "_", name)
     if "stablehlo" in modes:
         (path / f"xlafront_ir{start}_compile.mlir").write_text(
