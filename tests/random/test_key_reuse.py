@@ -189,9 +189,9 @@ def test_messages_name_both_uses_and_the_remedy():
         x = random.normal(key)
         return x + random.uniform(key)
 
-    with pytest.raises(errors.KeyReuseError, match=r"reuses at .*test_key_reuse.py:\d+ uses a random key twice. In uniform, "
-                       r"argument 0 is already consumed. It is used at .*, and was by normal at .*random.split"):
+    with pytest.raises(errors.KeyReuseError, match=r"reuses at .*test_key_reuse.py:\d+ uses a random key twice: argument 0 "
+                       r"of uniform at .* is already consumed, and was by normal at .*random.split"):
         xf.jit(reuses)(one())
-    with pytest.raises(errors.KeyReuseError, match="Previously-consumed key passed to jit-compiled function at index 0: "
+    with pytest.raises(errors.KeyReuseError, match="jit-compiled function got a previously-consumed key at index 0: "
                        "argument key of uniform .*random.clone"):
         reuses(one())

@@ -29,7 +29,7 @@ def check(name: str, closed: ClosedJaxpr, arguments: Sequence[Any], names: Seque
                 f"argument {i} of {name}" if i < len(arguments) else f"an array that {name} closes over")
             refuse_spent(keys, part, user, i, what)
             if any([other is keys and overlap(before, part) for other, before in spent]):
-                raise KeyReuseError(f"Previously-consumed key passed to {user} at index {i}: {what} ({keys.aval}) is another "
+                raise KeyReuseError(f"{user} got a previously-consumed key at index {i}: {what} ({keys.aval}) is another "
                                     f"of its arguments too, and both are consumed. {KeyReuseError.remedy}")
             spent.append((keys, part))
 
@@ -63,5 +63,5 @@ def take(keys: KeyArray, index, result: KeyArray) -> None:
 
 def refuse_spent(keys: KeyArray, part, user: str, index: int, what: str) -> None:
     if overlap(keys._consumed, part):
-        raise KeyReuseError(f"Previously-consumed key passed to {user} at index {index}: {what} ({keys.aval}) is already "
+        raise KeyReuseError(f"{user} got a previously-consumed key at index {index}: {what} ({keys.aval}) is already "
                             f"consumed, by an earlier call that drew numbers from it or split it. {KeyReuseError.remedy}")

@@ -6,5 +6,5 @@ Outside of compiled functions a key is refused from its second use on, compiled 
 ...     key = random.key(0)
 ...     random.normal(key), random.uniform(key)
 Traceback (most recent call last):
-KeyReuseError: Previously-consumed key passed to jit-compiled function at index 0: argument key of uniform ...
+KeyReuseError: jit-compiled function got a previously-consumed key at index 0: argument key of uniform ...
 """

@@ -347,7 +347,7 @@ def _lower(ctx, *leaves, error_tree, debug):
     kind = kinds_of(error_tree)[0]
     error = kind.unflatten([None] * kind.num_leaves)
     text = f" {error.fmt_string!r}" if isinstance(error, FailedCheckError) else ""
-    raise ValueError(f"Cannot abstractly evaluate the check{text}{error.where}, which was not functionalized: in a function "
+    raise ValueError(f"the check{text}{error.where} was not functionalized, and cannot be abstractly evaluated: in a function "
                      f"that is compiled (by jit, scan, pmap, ...) it cannot raise. Apply checkify to the function before it "
                      "is compiled, jit(checkify(f)), and throw the error that it returns; or use debug_check, which has no "
                      "effect here.")

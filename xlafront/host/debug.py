@@ -143,11 +143,11 @@ class _CheckOnly(string.Formatter):
     def check_unused_args(self, used_args, args, kwargs):
         extra = [x for i, x in enumerate(args) if i not in used_args]
         if extra:
-            raise ValueError(f"Unused positional arguments to debug.print, which its format has no field for: {extra}. "
+            raise ValueError(f"debug.print got unused positional arguments, for which its format has no field: {extra}. "
                              f"Add a {{}} for each.")
         names = [name for name in kwargs if name not in used_args]
         if names:
-            raise ValueError("Unused keyword arguments to debug.print, which its format has no field for: "
+            raise ValueError("debug.print got unused keyword arguments, for which its format has no field: "
                              f"{', '.join(names)}. Write {{{names[0]}}} in the format, which must be a plain string: an "
                              "f-string has lost its fields.")
 

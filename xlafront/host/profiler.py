@@ -89,8 +89,8 @@ def start_trace(log_dir: os.PathLike | str, create_perfetto_link: bool = False, 
     directory = os.fspath(log_dir)
     with _lock:
         if _recording is not None:
-            raise RuntimeError(f"Profile has already been started, into {_recording.log_dir!r}; only one profile may be run at "
-                               f"a time: call stop_trace() before the next start_trace().")
+            raise RuntimeError(f"a profile has already been started, into {_recording.log_dir!r}: call stop_trace() before the "
+                               f"next start_trace().")
         _make_writable(directory)
         _start_client()
         session = profiling.ProfilerSession(profiler_options) if profiler_options is not None else profiling.ProfilerSession()
@@ -280,7 +280,7 @@ def start_server(port: int, requires_backend: bool = True) -> profiling.Profiler
         raise TypeError(f"start_server takes the number of a port, got {type(port).__name__}: {port!r}")
     with _lock:
         if _server is not None:
-            raise ValueError("Only one profiler server can be active at a time: call stop_server() first.")
+            raise ValueError("a profiler server is active already: call stop_server() before the next start_server().")
         if requires_backend:
             _start_client()
         _server = profiling.start_server(port)

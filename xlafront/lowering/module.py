@@ -689,9 +689,9 @@ def _lower_program(jaxpr, name: str, platforms: Sequence[str], by_case: bool, *,
     if num_partitions > 1:
         for effect in ordered_effects(jaxpr):
             if not effect.ordered_over_devices:
-                raise ValueError(f"{jaxpr.debug_info.func_src_info} has callbacks with ordered=True: ordered effects are not "
-                                 f"supported for more than 1 device ({effect}, in one over {num_partitions} devices), which "
-                                 "have no common order. Leave ordered out, call io_callback, or run it on one device.")
+                raise ValueError(f"{jaxpr.debug_info.func_src_info} has ordered effects ({effect}, of a callback with "
+                                 f"ordered=True) in a program for more than 1 device: the {num_partitions} devices have no "
+                                 "common order. Leave ordered out, call io_callback, or run it on one device.")
     with mlir.context, mlir.unknown_location:
         module = ModuleContext(module_name(name), platforms[0], num_partitions, num_replicas, sharding_context)
         module.manual_mesh = manual_mesh

@@ -267,8 +267,8 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: st
     if order == 1 and any(c.dtype == np.bool_ for c in coordinates):
         raise TypeError(f"{who} needs coordinates that are numbers, got dtype bool. Convert with x.astype(int).")
     if len(coordinates) != input.ndim:
-        raise ValueError(f"{who} needs coordinates that are a sequence of length input.ndim, but {len(coordinates)} != "
-                         f"{input.ndim}.")
+        raise ValueError(f"{who} needs coordinates as a sequence of length input.ndim, one for each of the "
+                         f"{input.ndim} dimensions, got {len(coordinates)}.")
     if mode not in _OUTSIDE:
         raise NotImplementedError(f"{who} does not support mode {mode!r}; it can be one of {', '.join(_OUTSIDE)}.")
     if order not in (0, 1):

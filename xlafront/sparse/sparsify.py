@@ -82,9 +82,9 @@ def _cond(operands: Sequence[Any], *, branches: Sequence[ClosedJaxpr], **_: Any)
     index, *rest = operands
     found = [eval_shape(functools.partial(_tuple_of, branch), *rest) for branch in branches]
     if any(tree.structure(out) != tree.structure(found[0]) for out in found):
-        raise TypeError("sparsified true_fun output must have same type structure as sparsified false_fun output (or that of "
-                        f"other branches), got {' and '.join(map(str, found))}. Where one is sparse and another dense, use "
-                        "sparse.todense(), or make all sparse.")
+        raise TypeError("the branches of a sparsified cond (true_fun, false_fun) need results of the same type structure, got "
+                        f"{' and '.join(map(str, found))}. Where one is sparse and another dense, use sparse.todense(), or "
+                        "make all sparse.")
     return list(switch(index, [functools.partial(_tuple_of, branch) for branch in branches], *rest))
 
 

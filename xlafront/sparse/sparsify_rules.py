@@ -70,13 +70,13 @@ def _same_indices(x: Any, y: Any) -> bool:
 def _add(primitive: Any, x: Any, y: Any) -> Any:
     if is_sparse(x) and is_sparse(y):
         if x.shape != y.shape:
-            raise NotImplementedError("Addition between sparse arrays of different shapes is not implemented: "
-                                      f"{primitive.name} got {x.shape} and {y.shape}")
+            raise NotImplementedError(f"addition of two sparse arrays needs equal shapes: {primitive.name} got {x.shape} and "
+                                      f"{y.shape}")
         if _same_indices(x, y):
             return x.with_data(primitive.bind(x.data, y.data))
         if (x.n_batch, x.n_dense) != (y.n_batch, y.n_dense):
-            raise NotImplementedError("Addition between sparse matrices with different batch/dense dimensions is not supported "
-                                      f"({primitive.name}): got n_batch={x.n_batch}, n_dense={x.n_dense} and "
+            raise NotImplementedError(f"addition of two sparse arrays needs as many batch and dense dimensions: "
+                                      f"{primitive.name} got n_batch={x.n_batch}, n_dense={x.n_dense} and "
                                       f"n_batch={y.n_batch}, n_dense={y.n_dense}. Use update_layout.")
         other = y.data if primitive.name.startswith("add") else -y.data
         k = x.n_batch
@@ -87,9 +87,8 @@ def _add(primitive: Any, x: Any, y: Any) -> Any:
     sparse = x if is_sparse(x) else y
     shape = np.broadcast_shapes(np.shape(dense), sparse.shape)
     if np.shape(dense) != shape:
-        raise NotImplementedError(f"Addition between a sparse array X and a dense array Y is not implemented where X makes Y "
-                                  f"larger, {DENSE_SAYS}: {primitive.name} got X of shape {sparse.shape} and Y of shape "
-                                  f"{np.shape(dense)}")
+        raise NotImplementedError(f"addition of a sparse array to a smaller dense array is not implemented, {DENSE_SAYS}: "
+                                  f"{primitive.name} got shapes {sparse.shape} and {np.shape(dense)}")
     if primitive.name.startswith("sub") and sparse is y:
         sparse = y.with_data(-y.data)
     elif primitive.name.startswith("sub"):
