@@ -260,7 +260,7 @@ def writing_trace() -> StagingTrace | None:
     while trace is not eval_trace and trace is not None:
         if isinstance(trace, StagingTrace):
             return trace
-        trace = trace.parent
+        trace = getattr(trace, "parent", None)  # those of extensions need not have one
     return None
 
 

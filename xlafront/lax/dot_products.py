@@ -165,7 +165,7 @@ def _lower(ctx, x, y, *, dimension_numbers, precision, preferred_element_type, o
     # XLA's CPU backend has no kernels for products of mixed or very small types: it computes in the result's.
     if not named and (a != b or (a.itemsize == 1 and a.kind == "V" and ctx.platform == "cpu")):
         a = b = given
-    if ctx.platform == "cuda" and a.itemsize == b.itemsize == 1 and dtypes.is_integer(a) and dtypes.is_integer(b):
+    if a.itemsize == b.itemsize == 1 and dtypes.is_integer(a) and dtypes.is_integer(b) and ctx.platform == "cuda":
         # XLA's own kernels for products of 8-bit integers give twice the product, or end the process where the result
         # is no int32.
         ctx.module_context.multiplies_bytes = True
