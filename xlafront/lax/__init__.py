@@ -20,7 +20,8 @@ _PLACES = {
     "xlafront.lax.composites": "composite composite_p",
     "xlafront.lax.convolutions": """conv conv_dimension_numbers conv_general_dilated conv_general_dilated_local
         conv_general_dilated_p conv_general_dilated_patches conv_general_permutations conv_general_shape_tuple conv_shape_tuple
-        conv_transpose conv_transpose_shape_tuple conv_with_general_padding ConvDimensionNumbers padtype_to_pads""",
+        conv_transpose conv_transpose_shape_tuple conv_with_general_padding ConvDimensionNumbers
+        ConvGeneralDilatedDimensionNumbers padtype_to_pads""",
     "xlafront.lax.creation": "broadcasted_iota empty full full_like iota",
     "xlafront.lax.cumulative": """associative_scan cumlogsumexp cumlogsumexp_p cummax cummax_p cummin cummin_p cumprod
         cumprod_p cumsum cumsum_p""",
@@ -28,7 +29,8 @@ _PLACES = {
         shape_as_value tile""",
     "xlafront.lax.device_put": "device_put_p",
     "xlafront.lax.dot_algorithms": "DotAlgorithm",
-    "xlafront.lax.dot_products": "batch_matmul dot dot_general dot_general_p DotAlgorithmPreset DotDimensionNumbers Precision",
+    "xlafront.lax.dot_products": """batch_matmul dot dot_general dot_general_p DotAlgorithmPreset DotDimensionNumbers Precision
+        PrecisionLike""",
     "xlafront.lax.dynamic_slicing": """dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p
         dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim dynamic_update_slice_p""",
     "xlafront.lax.elementwise": """abs_p acos_p acosh_p add_any_p add_p and_p asin_p asinh_p atan2_p atan_p atanh_p cbrt_p

@@ -285,12 +285,15 @@ def _kernel(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_
                               preferred_element_type=preferred_element_type, out_sharding=out_sharding)
 
 
+# One for both operands or one for each, or how they are multiplied.
+PrecisionLike: TypeAlias = (
+    None | str | Precision | tuple[str, str] | tuple[Precision, Precision] | DotAlgorithm | DotAlgorithmPreset)
 # Contracting dimensions of both, and batch dimensions of both.
 DotDimensionNumbers: TypeAlias = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
 
 
 @written_once
-def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionNumbers, precision: Any = None,
+def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionNumbers, precision: PrecisionLike = None,
                 preferred_element_type: DTypeLike | None = None, *, out_sharding: ShardingLike = None) -> Array:
     """Multiply two arrays and sum over some of their dimensions, side by side over others.
 
@@ -316,8 +319,9 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionN
 
 
 @written_once
-def dot(lhs: ArrayLike, rhs: ArrayLike, *, dimension_numbers: DotDimensionNumbers | None = None, precision: Any = None,
-        preferred_element_type: DTypeLike | None = None, out_sharding: ShardingLike = None) -> Array:
+def dot(lhs: ArrayLike, rhs: ArrayLike, *, dimension_numbers: DotDimensionNumbers | None = None,
+        precision: PrecisionLike = None, preferred_element_type: DTypeLike | None = None,
+        out_sharding: ShardingLike = None) -> Array:
     """The product of two vectors, of a matrix and a vector, or of two matrices.
 
     - `lhs`, `rhs`: arrays of rank 1 or 2; of any with `dimension_numbers`.
