@@ -255,7 +255,7 @@ CASES = UNARY | BINARY | {
     "where of rows": (lambda x, y: xnp.where(x > 0, y, x), "f32[b,1]; f32[b,3]"),
     "clip": (lambda x: xnp.clip(x, 0, 1), "f32[b,3]"),
     "lax.clamp": (lambda x: lax.clamp(0., x, 1.), "f32[b,3]"),
-    "compress": (lambda x: xnp.compress(xnp.array([True, False, True]), x, axis=1), "f32[b,3]"),
+    "compress": (lambda x: xnp.compress(xnp.array([True, False, True]), x, axis=1, size=2), "f32[b,3]"),
     "insert": (lambda x: xnp.insert(x, 1, 5., axis=1), "f32[b,3]"),
     "delete": (lambda x: xnp.delete(x, 1, axis=1), "f32[b,3]"),
     "triu_indices": (lambda x: x[:, xnp.triu_indices(3)[0]], "f32[b,3]"),
