@@ -704,3 +704,20 @@ def test_cotangents_of_empty_containers():
 
     f.defvjp(lambda x, lists: (f(x, lists), (x, lists)), lambda kept, g: (g * kept[1][1][0], ([], [g * kept[0]])))
     assert float(xf.grad(lambda a: f(2.0, ([], [a])))(3.0)) == 2.0
+
+
+def test_arrays_made_of_numbers_are_arrays_to_rules():
+    """Also where the program in which they are made is evaluated; what a rule itself makes has a value there."""
+    @xf.custom_vjp
+    def f(x, n):
+        return x * n
+
+    def forward(x, n):
+        made = xnp.asarray(3)
+        assert int(made) == 3 and made.shape == n.shape == ()
+        return x * n, (n, xnp.array(2.0))
+
+    f.defvjp(forward, lambda saved, ct: (ct * saved[0] * saved[1], None))
+    assert float(xf.grad(lambda x: f(x, xnp.asarray(4)))(1.5)) == 8.0
+    closed = xf.make_jaxpr(lambda x: f(x, xnp.asarray(4)))(1.5)
+    assert float(xf.grad(lambda x: xf.core.eval_jaxpr(closed.jaxpr, closed.consts, x)[0])(1.5)) == 8.0

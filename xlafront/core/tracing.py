@@ -258,7 +258,7 @@ def writing_trace() -> StagingTrace | None:
     """The trace to which operations on values that nobody traces come, where one writes them down."""
     trace = thread.trace
     while trace is not eval_trace and trace is not None:
-        if isinstance(trace, StagingTrace):
+        if isinstance(trace, StagingTrace) and trace.writes_values:
             return trace
         trace = getattr(trace, "parent", None)  # those of extensions need not have one
     return None
@@ -552,6 +552,8 @@ class StagingTrace(Trace):
 
     __slots__ = ("eqns", "invars", "constants", "effects", "debug_info", "alive", "evaluate")
 
+    writes_values = True  # whether what does not depend on its arguments is written down too
+
     def __init__(self, parent: Trace, debug_info: DebugInfo, evaluate: Callable[[Jaxpr, list], Any] | None = None):
         self.parent = parent
         self.evaluate = evaluate
@@ -704,9 +706,9 @@ class StagingTrace(Trace):
         self.constants[id(x)] = (var, x)
         return var
 
-    def constant(self, x, aval=None) -> StagedTracer:
-        """A value from outside as one of this trace; `aval` is the type of a NumPy scalar, which need not be its own."""
-        atom = self.lift(x) if aval is None else Literal(x.item() if aval.weak_type else x, aval)
+    def constant(self, x) -> StagedTracer:
+        """A value from outside as one of this trace."""
+        atom = self.lift(x)
         return StagedTracer(self, atom.aval, atom)
 
     def to_atom(self, x):

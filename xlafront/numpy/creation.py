@@ -152,15 +152,8 @@ def _from_host(object, wanted, weak):
     if wanted is None and canonical != host.dtype and host.dtype.kind in "iu" and not isinstance(object, np.ndarray):
         for extreme in (host.min(), host.max()) if host.size else ():
             dtypes.check_int_fits(int(extreme), canonical)
-    aval, writer = ShapedArray(host.shape, canonical, weak), tracing.writing_trace()
-    return put_new(host, aval) if writer is None else _written(host, aval, writer)
-
-
-def _written(host: np.ndarray, aval, writer):
-    """The array that `put_new` makes in a function that is written down, where it is a traced one, as all results are."""
-    if host.shape or active.mesh is not None or config.debug_nans.value or config.debug_infs.value:
-        return writer.constant(put_new(host, aval))
-    return writer.constant(host.astype(aval.dtype)[()], aval)
+    made, writer = put_new(host, ShapedArray(host.shape, canonical, weak)), tracing.writing_trace()
+    return made if writer is None else writer.constant(made)  # in a function that is written down, as all results there
 
 
 def put_new(host: np.ndarray, aval):

@@ -39,6 +39,7 @@ class LinearTrace(StagingTrace):
     """Writes down operations on tangents; others happen in the trace beneath. The rules of derivatives run in it."""
 
     __slots__ = ()
+    writes_values = False
 
     def process(self, primitive, args, params):
         for x in args:
