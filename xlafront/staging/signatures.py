@@ -52,12 +52,7 @@ def written_as(fun: Callable) -> tuple[types.CodeType | None, int]:
 
 
 def function_location(fun: Callable) -> str | None:
-    while True:
-        inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
-        if inner is None:
-            break
-        fun = inner
-    code = getattr(fun, "__code__", None)
+    code, _ = written_as(fun)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else None
 
 
