@@ -485,9 +485,12 @@ def test_backends():
 
 
 def test_places_and_scopes():
-    with siu.extend_name_stack("encoder"), siu.extend_name_stack("layer"):
-        [eqn] = xf.make_jaxpr(lax.sin)(1.0).eqns
-        assert str(siu.current_name_stack()) == "encoder/layer"
+    def f(x):
+        with siu.extend_name_stack("encoder"), siu.extend_name_stack("layer"):
+            assert str(siu.current_name_stack()) == "encoder/layer"
+            return lax.sin(x)
+
+    [eqn] = xf.make_jaxpr(f)(1.0).eqns
     assert eqn.source_info.name_stack == "encoder/layer" and "test_extension_points" in siu.summarize(eqn.source_info)
     with siu.user_context(eqn.source_info):
         assert siu.current().line == eqn.source_info.line

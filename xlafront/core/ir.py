@@ -426,11 +426,12 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args, propagate_source_info
     last_use = last_uses(jaxpr)
     thread = source.thread
     saved = thread.site
+    scope = source.current_scope.get() if saved is None else saved[2]
     try:
         for index, eqn in enumerate(jaxpr.eqns):
             values = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
             if propagate_source_info:
-                thread.site = eqn.site
+                thread.site = source.inside(scope, eqn.site) if scope else eqn.site
             results = eqn.primitive.bind(*values, **eqn.params)
             if eqn.primitive.multiple_results:
                 env.update(zip(eqn.outvars, results))

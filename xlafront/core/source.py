@@ -141,6 +141,35 @@ class annotated:
         return inside
 
 
+def scope_of_bodies() -> str:
+    """The scope in which programs inside of others begin, whose operations are in that of what calls them too: in none, but
+    for what compilers are told."""
+    scope = _get_scope()
+    if not scope or config.annotations.value is None:
+        return ""
+    return "/".join([part for part in scope.split("/") if part.startswith(_ATTRIBUTES)])
+
+
+def inside(outer: str, site: Site | None) -> Site | None:
+    """The site of an operation of a program whose operations are copied into a scope."""
+    if site is None:
+        return None
+    code, lasti, scope = site
+    return (code, lasti, f"{outer}/{scope}" if scope else outer)
+
+
+def outside(outer: str, site: Site | None) -> Site | None:
+    """The site of an operation in a scope, in a program that other places copy."""
+    if site is None or not site[2].startswith(outer):
+        return site
+    return (site[0], site[1], site[2][len(outer):].removeprefix("/"))
+
+
+def unnamed(site: Site | None) -> Site | None:
+    """The site in no scope, of operations whose names begin with those of the scope."""
+    return site if site is None or not site[2] else (site[0], site[1], "")
+
+
 class _Transposed(dict):
     """`scope -> the scope of the transpose`: it comes before the transformation that made the operations linear."""
 

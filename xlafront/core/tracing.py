@@ -789,12 +789,14 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
     saved_site = source.thread.site
     if saved_site is not source.NOWHERE:
         source.thread.site = None
+    saved_scope = source.current_scope.set(source.scope_of_bodies())
     try:
         with current_trace(trace):
             results = without_full_collections(function, *tracers)
             jaxpr, consts = trace.finish(results)
     finally:
         source.thread.site = saved_site
+        source.current_scope.reset(saved_scope)
         trace.end()
     if config.check_tracer_leaks.value:
         name, ended = trace.debug_info.func_src_info, weakref.ref(trace)

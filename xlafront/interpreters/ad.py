@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlafront.core import tracing
+from xlafront.core import source, tracing
 from xlafront.core.linear_util import WrappedFun, wrap_init
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import UndefinedPrimal as UndefinedPrimal, Zero as Zero, is_undefined
@@ -24,14 +24,16 @@ from xlafront.transforms.ad.transpose import transpose_of_call
 
 
 class _AuxApart:
-    """A function of flat arguments without what it returns besides its results, which is kept in `aux`."""
+    """A function of flat arguments that is differentiated, without what it returns besides its results, which is kept in
+    `aux`."""
 
     def __init__(self, fun, has_aux: bool):
         self.call = fun.call_wrapped if isinstance(fun, WrappedFun) else fun
         self.has_aux, self.aux = has_aux, None
 
     def __call__(self, *args):
-        results = self.call(*args)
+        with source.transformed("jvp"):
+            results = self.call(*args)
         if self.has_aux:
             results, self.aux = results
         return results

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from xlafront import lowering
-from xlafront.core import keys
+from xlafront.core import keys, source
 from xlafront.core.avals import ShapedArray
 from xlafront.runtime.jaxlib_compat import lets_bodies_sum
 from xlafront.runtime.sharding import Mesh, axes_of
@@ -195,7 +195,7 @@ def manual_computation(ctx, operands, in_avals, build, types, in_shardings, out_
     block = operation.regions[0].blocks.append(*block_types, arg_locs=[ctx.loc] * len(block_types))
     with mlir.ir.InsertionPoint(block):
         inner = type(ctx.body)(ctx.module_context, dict(zip(effects, block.arguments)))
-        body = type(ctx)(inner, ctx._invars, ctx._outvars, ctx.loc, ctx.primitive, ctx.site)
+        body = type(ctx)(inner, ctx._invars, ctx._outvars, ctx.loc, ctx.primitive, source.unnamed(ctx.site))
         results = build(body, *list(block.arguments)[count:])
         mlir.create("sdy.return", operands=[*body.tokens(effects), *results], loc=ctx.loc)
     results = list(operation.results)

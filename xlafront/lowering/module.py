@@ -218,13 +218,13 @@ def constant(value, shape=None, dtype=None) -> ir.Value:
 class Body:
     """The operations of one block: what is defined in it and may be used again."""
 
-    __slots__ = ("module", "splats", "sparse", "tokens", "prefix", "outer", "told", "sizes", "step")
+    __slots__ = ("module", "splats", "sparse", "tokens", "prefix", "told", "sizes", "step")
 
-    def __init__(self, module: ModuleContext, tokens: dict[Effect, ir.Value] | None = None, prefix: str = "", outer: str = "",
+    def __init__(self, module: ModuleContext, tokens: dict[Effect, ir.Value] | None = None, prefix: str = "",
                  told: dict[str, str] | None = None):
         self.module = module
         self.told = told  # what compilers are told of all operations here (`source.annotated`)
-        self.prefix, self.outer = prefix, outer  # the names in which its operations are, and the scope that these stand for
+        self.prefix = prefix  # the names in which its operations are
         self.splats: dict[tuple, ir.Value] = {}
         self.sparse: dict[ir.Value, list[Callable]] = {}  # values that are zero but for a few places: what adds them to another
         self.tokens = {} if tokens is None else tokens  # of each ordered effect the last; see the module's docstring
@@ -233,9 +233,6 @@ class Body:
 
     def inside(self, scope: str) -> str:
         """The names of a scope that an operation here is in, to be followed by its own."""
-        outer = self.outer
-        if outer and scope.startswith(outer):
-            scope = scope[len(outer):].removeprefix("/")
         return f"{self.prefix}{source.scope_texts[scope]}/" if scope else self.prefix
 
     def literal(self, value, dtype, shape: tuple[int, ...]) -> ir.Value:
@@ -287,7 +284,7 @@ class Body:
                 else:
                     operands.append(self.spread(env[v], aval, shape))
             if (site := eqn.site) is source.NOWHERE:
-                site = module.last_site  # that of the operation around
+                site = source.unnamed(module.last_site)  # of the operation around, of which the names are before it
             else:
                 module.last_site = site
             told = attributes[site[2]] if site is not None and site[2] else None
@@ -328,6 +325,11 @@ class RuleContext:
         self.primitive = primitive
         self.site = site
         self.told = told  # what compilers are told of the operation
+
+    @property
+    def names(self) -> str:
+        """Those in which the operation is, to be followed by others."""
+        return self.body.inside(self.site[2] if self.site is not None else "")
 
     @property
     def avals_in(self):
@@ -535,16 +537,15 @@ class RuleContext:
     def with_regions(self, name: str, operands, regions, types=None, scopes: Sequence[str] = (), **attributes):
         """As `with_region`, with several; `scopes` names what is in them."""
         operation = self.op(name, operands, types, regions=len(regions), **attributes)
-        outer = self.site[2] if self.site is not None else ""
-        before = self.body.inside(outer)
+        before, site = self.names, source.unnamed(self.site)
         for i, (region, (arg_types, build)) in enumerate(zip(operation.regions, regions)):
             block_types = [as_type(t) for t in arg_types]
             block = region.blocks.append(*block_types, arg_locs=[self.loc] * len(block_types))
             with ir.InsertionPoint(block):
-                inside = Body(self.body.module, None, f"{before}{scopes[i]}/" if scopes else before, outer, self.told)
+                inside = Body(self.body.module, None, f"{before}{scopes[i]}/" if scopes else before, self.told)
                 if self.body.sizes is not None:
                     inside.sizes = self.body.sizes.inside()
-                inner = RuleContext(inside, self._invars, self._outvars, self.loc, self.primitive, self.site, self.told)
+                inner = RuleContext(inside, self._invars, self._outvars, self.loc, self.primitive, site, self.told)
                 create("stablehlo.return", operands=list(build(inner, *block.arguments)), loc=self.loc)
         results = list(operation.results)
         return results[0] if len(results) == 1 and types is None and not self.primitive_has_many else results
@@ -644,14 +645,12 @@ class RuleContext:
         """Write a program's operations here; `scope` names them."""
         values = [constant(c, dtype=v.aval.dtype) for v, c in zip(closed.jaxpr.constvars, closed.consts)]
         body = self.body
-        saved, outer = (body.prefix, body.outer, body.told), self.site[2] if self.site is not None else ""
-        body.told = self.told
-        if scope is not None:
-            body.prefix, body.outer = f"{body.inside(outer)}{scope}/", outer
+        saved = body.prefix, body.told
+        body.prefix, body.told = f"{self.names}{scope}/" if scope else self.names, self.told
         try:
             return body.run(closed.jaxpr, values, operands)
         finally:
-            body.prefix, body.outer, body.told = saved
+            body.prefix, body.told = saved
 
 
 def as_type(t) -> ir.Type:

@@ -161,14 +161,11 @@ class Programs:
     def _call_at_once(self, jitted: Jitted, args: tuple, kwargs: dict[str, Any]) -> Any:
         """The function of values that are differentiated or mapped: one call of its program, so that what transformations make
         of it is compiled as a whole."""
-        scope = source.current_scope.set("")  # the program is that of other calls too
         try:
             call = split_call(jitted.name, jitted.options.static, args, kwargs)
             traced = jitted.trace(call)
         except Exception:  # called as it is, the function says it of the user's arguments
             traced = None
-        finally:
-            source.current_scope.reset(scope)
         if traced is None:
             return self.fun(*args, **kwargs)
         if self.light is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core import dtypes, errors, source, tracing, tree
 from xlafront.core.keys import KeyArray
 from xlafront.core.refs import AbstractRef
 from xlafront.lax.device_put import put_leaf
@@ -30,6 +30,11 @@ class FlatFunction:
         self.out_tree = self.aux = None
 
     def __call__(self, *leaves):
+        with source.transformed("jvp"):
+            return self.apply(*leaves)
+
+    def apply(self, *leaves):
+        """The function where it is not differentiated."""
         result = self.fun(*self.in_tree.unflatten(leaves))
         if self.has_aux:
             if not isinstance(result, (tuple, list)) or len(result) != 2:

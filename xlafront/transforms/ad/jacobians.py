@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core import dtypes, errors, source, tracing, tree
 from xlafront.core.avals import with_entry
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.device_put import reshard_p
@@ -141,7 +141,8 @@ def _columns(flat: FlatFunction, values: Sequence[Any], check: Callable[[Any], N
 
     units = [_split_as(weakly_typed_as(_unit_vectors(a.shape, a.dtype, start, total), a), a)
              for a, start in zip(in_avals, before)]
-    found, dims = batch_flat(push, units, [0] * len(units), total)
+    with source.transformed("vmap"):
+        found, dims = batch_flat(push, units, [0] * len(units), total)
     columns = iter([place_axis(x, d, np.ndim(x) - (d is not None), total) for x, d in zip(found, dims)])
     blocks = []
     for aval in out_avals:

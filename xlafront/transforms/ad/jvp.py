@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, source, tracing
+from xlafront.core import dtypes, tracing
 from xlafront.core.avals import str_short
 from xlafront.core.discharge import touched_operands
 from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
@@ -134,7 +134,7 @@ def jvp_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents
     parent = tracing.thread.trace
     trace = JVPTrace(parent, parent)
     try:
-        with current_trace(trace), source.transformed("jvp"):
+        with current_trace(trace):
             results = fun(*[trace.argument(p, t) for p, t in zip(primals, tangents)])
             pairs = [trace.unwrap(x) for x in results]
     finally:

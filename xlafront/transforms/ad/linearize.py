@@ -152,13 +152,15 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
     used = [bool(a) and aval.dtype != dtypes.float0 for a, aval in zip(active, tangent_avals)]
     duals = [trace.argument(x, linear.new_arg(aval)) if u else x for x, aval, u in zip(primals, tangent_avals, used)]
     try:
-        with current_trace(trace), source.transformed("jvp"):
+        with current_trace(trace):
             results = fun(*duals)
             pairs = [trace.unwrap(x) for x in results]
         if kept:
             pairs = list(zip([p for p, _ in pairs], keep_zeros([t for _, t in pairs], kept)))
         outputs = [type(t) is not Zero for _, t in pairs]
         jaxpr, consts = linear.finish([t for _, t in pairs if type(t) is not Zero])
+        if scope := source.current_scope.get():  # which is that of where the derivative is used, then
+            jaxpr.eqns[:] = [eqn.replace(site=source.outside(scope, eqn.site)) for eqn in jaxpr.eqns]
     finally:
         linear.alive = False
         trace.end()

@@ -57,6 +57,7 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
         accumulate(v, ct)
     thread = source.thread
     saved = thread.site
+    scope = source.current_scope.get() if saved is None else saved[2]
     saved_way, tracing.thread.make_whole = tracing.thread.make_whole, whole_operands
     try:
         for eqn in reversed(jaxpr.eqns):
@@ -68,6 +69,8 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
                 continue
             if (site := eqn.site) is not None:
                 site = (site[0], site[1], source.transposed_scopes[site[2]])
+                if scope:
+                    site = source.inside(scope, site)
             thread.site = site
             cts = [Zero(v.aval if v.aval.explicit_sharding is None else v.aval.to_ct_aval()) if ct is None else ct
                    for ct, v in zip(cts, eqn.outvars)]

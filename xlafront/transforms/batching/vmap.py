@@ -147,7 +147,7 @@ def batch_flat(fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: S
     if axis_name is not None:
         tracing.thread.axes = (*saved, (axis_name, size))
     try:
-        with current_trace(trace), source.transformed("vmap"):
+        with current_trace(trace):
             results = fun(*[trace.wrap(x, d) for x, d in zip(values, dims)])
             pairs = [trace.unwrap(x) for x in results]
     finally:
@@ -241,7 +241,8 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
             results, out_tree = tree.flatten(out)
             return _batches_of_vmappable_types(fun, name, results, _flat_out_axes(name, out_axes, out_tree))
 
-        results, result_dims = batch_flat(flat, values, dims, size, axis_name, spmd_axis_name)
+        with source.transformed("vmap"):
+            results, result_dims = batch_flat(flat, values, dims, size, axis_name, spmd_axis_name)
         wanted = _flat_out_axes(name, out_axes, out_tree)
         placed = out_tree.unflatten([x if vmappable_types.is_mapped_type(x) else _place(name, x, d, w, size, split, sum_match)
                                      for x, d, w in zip(results, result_dims, wanted)])
