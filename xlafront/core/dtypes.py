@@ -181,12 +181,17 @@ def canonicalize_dtype(dtype, allow_extended_dtype: bool = False):
     - `dtype`: a dtype, a scalar type or a name.
     - `allow_extended_dtype`: whether dtypes such as that of random keys pass, unchanged.
     """
+    x64 = config.enable_x64.value
+    try:
+        return _canonical[x64][dtype]
+    except (KeyError, TypeError):  # met for the first time, or no name of a dtype
+        pass
     d = dtype if isinstance(dtype, np.dtype) else named(dtype)
     if isinstance(d, ExtendedDType):
         if allow_extended_dtype:
             return d
         raise ValueError(f"{d} is an extended dtype, which cannot be used here")
-    if not config.enable_x64.value:
+    if not x64:
         d = _TO_32.get(d, d)
     if d not in supported:
         d = d.newbyteorder("=")
@@ -194,7 +199,12 @@ def canonicalize_dtype(dtype, allow_extended_dtype: bool = False):
             raise UnsupportedDTypeError(
                 f"only number, bool and string dtypes are supported, and strings not on devices: an array cannot have dtype "
                 f"{d}, and is then not a valid JAX type. Use booleans, numbers, or encode the elements first.")
+    if isinstance(dtype, (np.dtype, type, str)) and len(_canonical[x64]) < 256:
+        _canonical[x64][dtype] = d
     return d
+
+
+_canonical: dict[bool, dict[Any, np.dtype]] = {False: {}, True: {}}  # what was found, for each setting of enable_x64
 
 
 def of_arrays(dtype):

@@ -470,10 +470,12 @@ def plain_axes(axes, rank: int, name: str, error: type[Exception] = np.exception
 
 
 def canonical_axes(axes, rank: int, name: str = "this operation", repeated: type[Exception] = ValueError) -> tuple[int, ...]:
+    if type(axes) is int:  # Hot.
+        return (canonical_axis(axes, rank, name),)
     if axes is None:
         return tuple(range(rank))
     listed = axes if isinstance(axes, (tuple, list, range)) or np.ndim(axes) else (axes,)
-    found = tuple(canonical_axis(a, rank, name) for a in listed)
+    found = tuple([canonical_axis(a, rank, name) for a in listed])
     if len(set(found)) != len(found):
         raise repeated(f"{name} got an axis twice, a duplicate value: {axes}")
     return found

@@ -115,7 +115,7 @@ def can_cast(from_: DTypeLike, to: DTypeLike, casting: str = "safe") -> bool:
     >>> xnp.can_cast(xnp.int32, xnp.int16)
     False
     """
-    return np.can_cast(dtypes.dtype(from_), dtypes.dtype(to), casting=casting)
+    return np.can_cast(dtypes.dtype(from_), dtypes.dtype(to), casting)
 
 
 def iscomplexobj(x: Any) -> bool:
