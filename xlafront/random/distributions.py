@@ -78,10 +78,13 @@ def _static_shape(name: str, shape) -> tuple[int, ...]:
 
 def _sample_shape(name: str, shape, *params, error: type[Exception] = ValueError) -> tuple[int, ...]:
     """The shape asked for, which the parameters must broadcast to; theirs without one."""
-    joint = common_shape(*[np.shape(p) for p in params])
+    of_params = [np.shape(p) for p in params]
     if shape is None:
-        return joint
+        return common_shape(*of_params)
     shape = _static_shape(name, shape)
+    if not any(of_params):  # Hot: numbers.
+        return shape
+    joint = common_shape(*of_params)
     try:
         fits = common_shape(shape, joint) == shape
     except ValueError:
