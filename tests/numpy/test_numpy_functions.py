@@ -1,5 +1,6 @@
 """Every function of `xlafront.numpy` against NumPy on the same arguments: `(call, arguments)` a row, `n` is the module."""
 
+import io
 import warnings
 
 import numpy as np
@@ -434,3 +435,47 @@ def test_three_operands_contracted_at_once():
     for path in ([(0, 1, 2)], [(1, 2), (0, 1)], [(0, 2), (0, 1)], [(0,), (0, 1, 2)]):
         np.testing.assert_allclose(xnp.einsum("ji,kj,kl->li", *operands, optimize=path),
                                    np.einsum("ji,kj,kl->li", *operands), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("operands", [
+    (0, (1, 0)), (1, (2, 0, 1)), (1, (Ellipsis, 1, 0)), (0, (5, 3), 2, (3,)), (0, (1, 0), 0, (1, 2)), (0, (30, 2), (2, 30)),
+    (0, (0, 1), 0, (0, 1), ()), (1, (2, 1, 0), 0, (2, 1), (1, 0)),
+], ids=str)
+def test_einsum_with_numbers_for_letters(operands):
+    """Their order, not that in which they occur, is the order of the result where none is given."""
+    arrays = R.integers(-5, 5, size=(2, 3)), R.integers(-5, 5, size=(2, 3, 2)), R.integers(-5, 5, size=3)
+    given = [arrays[x] if isinstance(x, int) else x for x in operands]
+    np.testing.assert_array_equal(xnp.einsum(*given), np.einsum(*given))
+    with pytest.raises(ValueError, match="label 7"):
+        xnp.einsum(arrays[0], (0, 1), (7,))
+
+
+def test_fromfunction_is_told_of_one_element():
+    """The function is mapped: it may return an array for each element."""
+    def f(i, j):
+        assert np.shape(i) == np.shape(j) == ()
+        return i * xnp.arange(2) + 10 * j
+
+    expected = np.arange(2)[:, None, None] * np.arange(2) + 10 * np.arange(3)[:, None]
+    np.testing.assert_array_equal(xnp.fromfunction(f, (2, 3), dtype=int), expected)
+    assert xnp.fromfunction(lambda i: 1, (2,)).tolist() == [1, 1] and xnp.fromfunction(lambda: 5, ()) == 5
+    total, product = xnp.fromfunction(lambda i, j, shift: (i + j + shift, i * j), (2, 2), shift=3)
+    assert total.tolist() == [[3, 4], [4, 5]] and product.tolist() == [[0, 0], [0, 1]]
+
+
+def test_files_of_bfloat16():
+    """NumPy writes dtypes that are not its own as bytes."""
+    for x, expected in ((xnp.array([1.5, -2], "bfloat16"), "bfloat16"), (xnp.ones(2, "float8_e4m3fn"), "V1")):
+        file = io.BytesIO()
+        xnp.save(file, x)
+        file.seek(0)
+        found = xnp.load(file)
+        assert found.dtype == expected and np.asarray(found).tobytes() == np.asarray(x).tobytes()
+
+
+def test_joining_with_the_direction_of_a_matrix():
+    """"r" and "c" say what becomes of a vector; as in the reference, arrays are joined as without them."""
+    m = np.arange(6).reshape(2, 3)
+    assert xnp.c_["r", [1, 2], [3, 4]].tolist() == [[1, 3], [2, 4]] and xnp.r_["r", [1, 2], [3]].tolist() == [[1, 2, 3]]
+    assert xnp.r_["c", [1, 2], [3]].tolist() == [[1], [2], [3]] and xnp.c_["c", 1, 2].tolist() == [[1, 2]]
+    assert xnp.r_["r", m, m].tolist() == [*m.tolist()] * 2 and xnp.c_["r", m, m].tolist() == np.c_[m, m].tolist()

@@ -15,7 +15,7 @@ _PLACES = {
     "xlafront.numpy.constants": """ComplexWarning e euler_gamma get_printoptions index_exp inf nan newaxis pi printoptions s_
         set_printoptions""",
     "xlafront.numpy.convolutions": "convolve correlate",
-    "xlafront.numpy.creation": """arange array asarray astype copy empty empty_like eye frombuffer fromfunction
+    "xlafront.numpy.creation": """arange array asarray astype copy empty empty_like eye frombuffer
         fromiter fromstring full full_like geomspace identity linspace logspace meshgrid ones ones_like tri
         tril triu zeros zeros_like""",
     "xlafront.numpy.diagonals": "diag diagflat diagonal trace",
@@ -29,7 +29,7 @@ _PLACES = {
         ravel_multi_index tril_indices tril_indices_from triu_indices triu_indices_from unravel_index""",
     "xlafront.numpy.indexing": "take take_along_axis",
     "xlafront.numpy.linear": "cross dot einsum einsum_path inner kron matmul matvec outer tensordot vdot vecdot vecmat",
-    "xlafront.numpy.mapping": "apply_along_axis apply_over_axes piecewise vectorize",
+    "xlafront.numpy.mapping": "apply_along_axis apply_over_axes fromfunction piecewise vectorize",
     "xlafront.numpy.manipulation": """append array_split atleast_1d atleast_2d atleast_3d block broadcast_arrays
         broadcast_shapes broadcast_to column_stack concat concatenate dsplit dstack expand_dims flip fliplr flipud hsplit
         hstack matrix_transpose moveaxis ndim permute_dims ravel reshape roll rollaxis rot90 shape size split squeeze stack

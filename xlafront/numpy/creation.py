@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -860,22 +860,6 @@ def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: i
     Array([97, 98, 99], dtype=uint8)
     """
     return array(np.frombuffer(buffer, dtype=dtypes.dtype(dtype), count=count, offset=offset))
-
-
-def fromfunction(function: Callable, shape: int | Sequence[int], *, dtype: DTypeLike = float, **kwargs: Any) -> Any:
-    """What a function makes of the indices of an array.
-
-    - `function`: a function of as many arrays as there are dimensions: the indices along each of them.
-    - `shape`: the shape of these arrays.
-    - `dtype`: their dtype.
-    - `kwargs`: more arguments of the function.
-
-    >>> xnp.fromfunction(lambda i, j: 10 * i + j, (2, 2), dtype=int)
-    Array([[ 0,  1],
-           [10, 11]], dtype=int32)
-    """
-    grids = meshgrid(*[arange(n, dtype=dtype) for n in shapes.static_shape("fromfunction", shape)], indexing="ij")
-    return function(*grids, **kwargs)
 
 
 def fromiter(*args: Any, **kwargs: Any) -> Array:

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as _np
 
+from xlafront.core.dtypes import bfloat16
 from xlafront.core.typing import ArrayLike
 from xlafront.numpy.creation import array
 
@@ -94,6 +95,8 @@ def fromfile(*args: Any, **kwargs: Any) -> NoReturn:
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
     """Read an array, or a dictionary of them, that `save` or `savez` wrote.
 
+    Files of NumPy's name no dtypes but NumPy's: elements of two unnamed bytes are read as bfloat16, others are left to NumPy.
+
     - `file`: a path or an open file.
     - `args`, `kwargs`: more arguments of `numpy.load`.
 
@@ -105,4 +108,10 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
     Array([1, 2], dtype=int32)
     """
     found = _np.load(file, *args, **kwargs)
-    return array(found) if isinstance(found, _np.ndarray) else found  # noqa: F821
+    if not isinstance(found, _np.ndarray):
+        return found
+    if found.dtype.kind == "V":  # NumPy's files do not name dtypes of others
+        if found.dtype != _np.dtype("V2"):
+            return found
+        found = found.view(bfloat16)
+    return array(found)

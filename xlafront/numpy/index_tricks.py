@@ -86,7 +86,7 @@ class _Join:
         if items and isinstance(items[0], str):
             directive, *items = items
             if directive in ("r", "c"):
-                axis, rank, matrix = -1, 1, directive
+                matrix = directive
             else:
                 try:
                     axis, rank, at = (*map(int, directive.split(",")), *(axis, rank, at)[directive.count(",") + 1:])

@@ -386,15 +386,22 @@ def _subscripts(operands):
     if isinstance(operands[0], str):
         return operands[0].replace(" ", ""), list(operands[1:])
     # arrays and lists of labels in turn
-    letters: dict = {}
-
-    def text(labels):
-        return "".join("..." if label is Ellipsis else letters.setdefault(label, chr(97 + len(letters) if len(
-            letters) < 26 else 39 + len(letters))) for label in labels)
-
     arrays, parts = list(operands[0::2]), list(operands[1::2])
     output = arrays.pop() if len(arrays) > len(parts) else None
-    inputs = ",".join(text(p) for p in parts)
+    labels = {label for part in parts for label in part if label is not Ellipsis}
+    try:
+        ordered = sorted(labels)
+    except TypeError:  # of several kinds
+        ordered = sorted(labels, key=lambda label: (str(type(label)), hash(label)))
+    letters = {label: chr(97 + i if i < 26 else 39 + i) for i, label in enumerate(ordered)}
+
+    def text(labels):
+        try:
+            return "".join(["..." if label is Ellipsis else letters[label] for label in labels])
+        except KeyError as error:
+            raise ValueError(f"einsum: the result has the label {error.args[0]!r}, which no operand has.") from None
+
+    inputs = ",".join(map(text, parts))
     return inputs if output is None else f"{inputs}->{text(output)}", arrays
 
 

@@ -1,4 +1,4 @@
-"""Functions of scalars and vectors, applied over arrays: `vectorize`, `apply_along_axis`, `apply_over_axes`, `piecewise`."""
+"""Functions of scalars and vectors, applied over arrays: `vectorize`, `apply_along_axis`, `piecewise`, `fromfunction`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core.typing import Array, ArrayLike
+from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.core.wrapping import wraps
-from xlafront.lax.shapes import canonical_axis, reshape_to
-from xlafront.numpy.creation import asarray, full
+from xlafront.lax.shapes import canonical_axis, reshape_to, static_shape
+from xlafront.numpy.creation import arange, asarray, full
 from xlafront.numpy.manipulation import broadcast_arrays, expand_dims, ravel
 from xlafront.numpy.promotion import broadcast_shapes, check_arraylike
 from xlafront.numpy.searching import where
@@ -214,3 +214,28 @@ def _pieces(x, condlist, values):
         condition, result, value = broadcast_arrays(to_bool(asarray(condition)), result, value)
         result = where(condition, value, result)
     return result
+
+
+def fromfunction(function: Callable, shape: int | Sequence[int], *, dtype: DTypeLike = float, **kwargs: Any) -> Any:
+    """What a function makes of the indices of each element of an array.
+
+    Unlike NumPy, which calls the function with arrays of all indices, this is `vmap` of the function: what it is given are the
+    indices of one element, and it may return an array for each.
+
+    - `function`: a function of as many numbers as there are dimensions: the index along each of them.
+    - `shape`: the shape of the array.
+    - `dtype`: the dtype of the indices.
+    - `kwargs`: more arguments of the function.
+
+    >>> xnp.fromfunction(lambda i, j: 10 * i + j, (2, 2), dtype=int)
+    Array([[ 0,  1],
+           [10, 11]], dtype=int32)
+    """
+    sizes = static_shape("fromfunction", shape)
+
+    def of_element(*indices):
+        return function(*indices, **kwargs)
+
+    for i in reversed(range(len(sizes))):
+        of_element = vmap(of_element, in_axes=tuple([0 if j == i else None for j in range(len(sizes))]))
+    return of_element(*[arange(n, dtype=dtype) for n in sizes])
