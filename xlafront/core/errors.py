@@ -108,8 +108,8 @@ class NonConcreteBooleanIndexError(_Explained, JAXIndexError):
     def __init__(self, tracer):
         super().__init__(
             f"An array was indexed by {what_is(tracer)}. Boolean indices must be concrete: how many elements a mask selects, "
-            "and so the shape of the result, must be known while tracing. Use xlafront.numpy.where(mask, x, fill) or "
-            "x.at[mask].set(v), or xlafront.numpy.nonzero(mask, size=n).")
+            "and so the shape of the result, must be known while tracing. Use xlafront.numpy.where(mask, x, fill), "
+            "also in place of x.at[mask].set(fill), or xlafront.numpy.nonzero(mask, size=n).")
 
 
 class UnexpectedTracerError(_Explained, JAXTypeError):

@@ -249,8 +249,6 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
         if joint != own and UPDATES[name][1] is not None:  # the operation is done in the wider type
             return astype(update(name, astype(x, joint), key, values, indices_are_sorted, unique_indices, mode, wrap), own)
         values = _as_dtype(values, own)
-    if _is_traced_mask(key):
-        return _update_where(name, x, key, values)
     concrete = tracing.thread.trace is tracing.eval_trace and not isinstance(x, tracing.Tracer)
     try:
         entries, indices = plan_key(np.shape(x), key, not concrete, reads=False)
@@ -311,28 +309,6 @@ def _within(windows: tuple, x, mode, updated: Callable):
         start, mode = inside if clips else where(eq(start, inside), start, np.int32(n)), "drop"
     places = start + window.stride * arange(window.size, dtype=np.int32)
     return update("set", x, (*[slice(None)] * dim, places), new, unique_indices=window.stride == 1, mode=mode, wrap=False)
-
-
-def _is_traced_mask(key) -> bool:
-    if type(key) is tuple and len(key) == 1:
-        key = key[0]
-    return isinstance(key, tracing.Tracer) and key.dtype == np.bool_ and key.ndim > 0
-
-
-def _update_where(name, x, key, values):
-    """A mask without known values selects; that needs one value for all elements."""
-    mask = key[0] if type(key) is tuple else key
-    if np.ndim(values):
-        raise errors.NonConcreteBooleanIndexError(mask)
-    shape = np.shape(x)
-    if np.shape(mask) != shape[:np.ndim(mask)]:
-        raise IndexError(f"a boolean index must have the shape of the dimensions that it selects from: it has "
-                         f"{np.shape(mask)}, the array {shape}.")
-    mask = shapes.broadcast_in_dim(mask, shape, tuple(range(np.ndim(mask))))
-    operation = UPDATES[name][1]
-    values = _operand(values, tracing.aval_of(x).dtype)
-    new = values if operation is None else PRIMITIVES[operation].bind(x, values)
-    return where(mask, new, x)
 
 
 def _operand(values, d):
