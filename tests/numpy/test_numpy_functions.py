@@ -479,3 +479,14 @@ def test_joining_with_the_direction_of_a_matrix():
     assert xnp.c_["r", [1, 2], [3, 4]].tolist() == [[1, 3], [2, 4]] and xnp.r_["r", [1, 2], [3]].tolist() == [[1, 2, 3]]
     assert xnp.r_["c", [1, 2], [3]].tolist() == [[1], [2], [3]] and xnp.c_["c", 1, 2].tolist() == [[1, 2]]
     assert xnp.r_["r", m, m].tolist() == [*m.tolist()] * 2 and xnp.c_["r", m, m].tolist() == np.c_[m, m].tolist()
+
+
+@pytest.mark.parametrize("f, distances, expected", [
+    (np.arange(3), (), ("float32", False)), (np.arange(3), (2,), ("float32", False)), (np.arange(3), (2.0,), ("float32", True)),
+    (np.arange(3), (xnp.bfloat16(2),), ("bfloat16", False)), (np.array([True, False, True]), (2,), ("float32", True)),
+    (np.arange(3), (xnp.array([0, 1, 2], "float16"),), ("float16", False))])
+def test_types_of_slopes(f, distances, expected):
+    """Integers have the type that they are given by the distances."""
+    found = xnp.gradient(f, *distances)
+    assert (found.dtype, found.weak_type) == expected
+    np.testing.assert_array_equal(found, np.gradient(f.astype(float), *[np.asarray(h, float) for h in distances]))

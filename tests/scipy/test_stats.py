@@ -298,3 +298,10 @@ def test_refused():
         our_stats.norm.pdf([1.0])
     with pytest.raises(TypeError, match="Dirichlet|compatible|broadcast"):
         our_stats.norm.pdf(xnp.ones(3), xnp.ones(2))
+
+
+def test_mode_of_one_number():
+    for x in (3.0, xnp.float32(3)):
+        for axis in (0, -1, None):
+            assert [v.tolist() for v in our_stats.mode(x, axis=axis, keepdims=True)] == [[3.0], [1]]
+    assert not our_stats.mode(xnp.zeros(0)).mode.weak_type

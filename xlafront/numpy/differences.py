@@ -100,11 +100,13 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
 
 
 def _slope(a, h, axis):
-    """Central differences inside, one-sided ones at the ends; `h` is one distance or those between the samples."""
+    """Central differences inside, one-sided ones at the ends; `h` is one distance, None for 1, or those between the
+    samples."""
     first, last = (PUBLIC["subtract"](_part(a, i + 1, i + 2 or None, axis), _part(a, i, i + 1 or None, axis)) for i in (0, -2))
-    if not np.ndim(h):
+    if h is None or not np.ndim(h):
         inside = (_part(a, 2, None, axis) - _part(a, 0, -2, axis)) * 0.5
-        return concatenate([first, inside, last], axis) / h
+        slopes = concatenate([first, inside, last], axis)
+        return slopes if h is None else slopes / h
     before, after = h[:-1], h[1:]
     shape = [1] * np.ndim(a)
     shape[axis] = -1
@@ -116,8 +118,8 @@ def _slope(a, h, axis):
 
 @library(static="axes", name="gradient")
 def _gradient(f, spacings, axes):
-    f, *spacings = promote_dtypes_inexact(*promote_dtypes_inexact(operand(f)), *map(operand, spacings))
-    steps = [_steps(h, 0) if np.ndim(h) else h for h in spacings]
+    f, *spacings = promote_dtypes_inexact(operand(f), *map(operand, spacings))
+    steps = [_steps(h, 0) if np.ndim(h) else h for h in spacings] or [None] * len(axes)
     return [_slope(f, h, axis) for h, axis in zip(steps, axes)]
 
 
@@ -141,8 +143,8 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axes = None, edge_order: i
     axes = static_axes(axis, np.ndim(f), "gradient")
     if any(np.shape(f)[i] < 2 for i in axes):
         raise ValueError(f"xnp.gradient needs 2 samples or more along each axis: the shape {np.shape(f)} is too small.")
-    spacings = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
-    if len(spacings) != len(axes):
+    spacings = varargs * len(axes) if len(varargs) == 1 else varargs
+    if spacings and len(spacings) != len(axes):
         raise TypeError(f"xnp.gradient got {len(varargs)} distances for {len(axes)} axes: it takes none, one, or one for each.")
     for h, i in zip(spacings, axes):
         if np.ndim(h) > 1 or np.ndim(h) and np.shape(h)[0] != np.shape(f)[i]:

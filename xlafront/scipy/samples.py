@@ -39,7 +39,7 @@ def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keep
     """
     _check_policy("mode", nan_policy)
     check_arraylike("mode", a)
-    a = xnp.asarray(a)
+    a = xnp.atleast_1d(xnp.asarray(a))
     found = _mode(a.ravel() if axis is None else a, 0 if axis is None else axis)
     if keepdims:
         shape = (1,) * a.ndim if axis is None else None
@@ -53,7 +53,7 @@ def _mode(a, axis):
     n = a.shape[-1]
     if n == 0:
         shape = a.shape[:-1]
-        return xnp.full(shape, xnp.nan), xnp.zeros(shape)
+        return xnp.full(shape, xnp.nan, float), xnp.zeros(shape)
     ordered = xnp.sort(a, axis=-1)
     first = xnp.concatenate([xnp.ones((*a.shape[:-1], 1), bool), ordered[..., 1:] != ordered[..., :-1]], -1)
     place = xnp.arange(n)

@@ -166,6 +166,9 @@ def convolution_matrix(a: Array, n: int, mode: str = "full") -> Array:
     n = _size("convolution_matrix", n)
     if n < 1:
         raise ValueError(f"n of convolution_matrix must be positive, got {n}.")
+    check_arraylike("convolution_matrix", a)
+    if np.ndim(a) == 0:
+        raise ValueError("convolution_matrix takes a vector, got a scalar.")
     return _convolution_matrix(a, n, mode)
 
 
