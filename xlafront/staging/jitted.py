@@ -546,7 +546,9 @@ def shard_arg_fallback(x, sharding, *rest):
 def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):
     """The C++ function object in front of `cache_miss`."""
     static = jitted.options.static
-    dispatcher = pjit(jitted.name, fun, cache_miss, list(static.nums), list(static.names), jitted.key,
+    # C++ finds functions by weak references, and ends the process where there can be none (named tuples, `__slots__`).
+    referable = fun if type(fun).__weakrefoffset__ else functools.partial(fun)
+    dispatcher = pjit(jitted.name, referable, cache_miss, list(static.nums), list(static.names), jitted.key,
                       tree.dispatch_registry, shard_arg_fallback, dispatch_cache)
     signatures.dress(dispatcher, fun)
     dispatcher._jitted, jitted.dispatcher = jitted, weakref.ref(dispatcher)
