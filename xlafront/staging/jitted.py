@@ -477,8 +477,23 @@ class Jitted:
 
     def place(self, traced: TracedCall, call: Call) -> device_assignment.DeviceAssignment:
         """Where the program runs and its arguments go."""
-        return device_assignment.place_arguments(
+        assignment = device_assignment.place_arguments(
             self.name, call.leaves, self.flat_in_shardings(call.in_tree), traced, self.options)
+        self.check_layouts(traced, call)
+        return assignment
+
+    def check_layouts(self, traced: TracedCall, call: Call) -> None:
+        """Arrays that were put somewhere lie as they were asked to there: they are not laid out anew behind the user's back."""
+        if self.options.in_shardings is UNSPECIFIED or not sharding_arguments.asks_for_layouts(self.options.in_shardings):
+            return
+        asked = self.flat_layouts(call.in_tree, traced.out_tree)
+        for x, wanted, name in zip(call.leaves, asked[0] if asked else (), traced.debug_info.arg_names):
+            if wanted is not None and type(x) is ArrayImpl and x._committed and not x.is_deleted():
+                own = Layout.from_pjrt_layout(x._pjrt_layout)
+                if wanted is Layout.AUTO or not wanted.fits(own):
+                    raise ValueError(f"in_shardings of {self.name} has the layout {wanted} for its argument {name}, which does "
+                                     f"not match the layout that the array lies in, {own}. Bring it there with "
+                                     f"device_put(x, Format(layout, sharding)), or ask for what it has, x.format.")
 
     def lower(self, traced: TracedCall, call: Call, assignment, donated,
               elsewhere: tuple[str, ...] | None = None, self_contained: bool = False, own_rules=None) -> LoweredModule:
