@@ -557,3 +557,15 @@ def test_callables_without_weak_references():
     for number in range(4):  # the functions of earlier rounds are gone
         assert xf.jit(Times(number))(3) == 3 * number
         assert xf.jit(Plus(number))(3) == 3 + number
+
+
+def test_options_that_say_nothing_of_the_program_share_its_trace():
+    f, traces = counted(lambda x: x * 2)
+    x = xnp.ones(3)
+    for options in ({}, {"keep_unused": True}, {"inline": True}, {"donate_argnums": 0}, {"out_shardings": x.sharding}):
+        np.testing.assert_array_equal(xf.jit(f, **options)(xnp.ones(3)), [2, 2, 2])
+    assert len(traces) == 1
+    kept = xf.jit(f)
+    kept.clear_cache()
+    kept(x)
+    assert len(traces) == 2

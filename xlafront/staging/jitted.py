@@ -38,7 +38,14 @@ from xlafront.staging import (
     sharding_arguments,
     signatures,
 )
-from xlafront.staging.caches import TracedCall, dispatch_cache, live_executables, own_caches, shared_caches
+from xlafront.staging.caches import (
+    TracedCall,
+    dispatch_cache,
+    live_executables,
+    own_caches,
+    shared_caches,
+    traced_elsewhere,
+)
 from xlafront.staging.compile_log import TRACING, is_watched, logged_step
 from xlafront.staging.compiling import LoweredModule, constants_as_arguments, place_constant, run_executable
 from xlafront.staging.debug_nans import check_finite
@@ -101,6 +108,7 @@ class Jitted:
     def clear_cache(self) -> None:
         """Forget what was traced and compiled of this function."""
         self.caches.clear()
+        self.caches.alone = True
         dispatcher = self.dispatcher()
         if dispatcher is not None:
             dispatcher._clear_cache()
@@ -351,8 +359,11 @@ class Jitted:
         return found
 
     def _traced(self, call: Call, in_avals: tuple, key: tuple) -> TracedCall:
-        found = self._trace(call, in_avals)
         traces = self.caches.traces
+        found = None if self.of_library else traced_elsewhere(self.fun, self.caches, key)
+        if found is not None:
+            return traces.setdefault(key, found)
+        found = self._trace(call, in_avals)
         if config.explain_cache_misses.value and not self.of_library:
             log().warning("%s", explain_miss(self.name, key, traces, found.debug_info))
         if not any(isinstance(c, tracing.Tracer) for c in found.closed.consts):
