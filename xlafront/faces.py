@@ -7,6 +7,7 @@ reached by users through faces alone, which is why here is the place that gives 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -17,11 +18,13 @@ from xlafront.runtime.missing_names import missing
 _WITHOUT_ARRAYS = ("xlafront.runtime.config", "xlafront.runtime.monitoring", "xlafront.core.dtypes", "xlafront.core.errors")
 
 
-def lazy(face: str, places: dict[str, str], submodules: str = "") -> tuple[Callable[[str], Any], Callable[[], list], list]:
+def lazy(face: str, places: dict[str, str], submodules: str = "",
+         deprecated: dict[str, str] | None = None) -> tuple[Callable[[str], Any], Callable[[], list], list]:
     """`__getattr__`, `__dir__` and `__all__` of the module `face`.
 
     `places` names for each module what it offers, separated by spaces; a module that offers functions under names of
-    builtins has them in a table `PUBLIC`. `submodules` are modules of the face's own package.
+    builtins has them in a table `PUBLIC`. `submodules` are modules of the face's own package. `deprecated` says of names what
+    to use in their place, which is warned of when they are first asked for.
     """
     module_of = {name: module for module, names in places.items() for name in names.split()}
     modules = frozenset(submodules.split())
@@ -35,12 +38,14 @@ def lazy(face: str, places: dict[str, str], submodules: str = "") -> tuple[Calla
             raise missing(face, name, (*module_of, *modules))
         if module not in _WITHOUT_ARRAYS:
             import_module("xlafront.numpy.array_methods")  # operators and methods, before the first array
+        if deprecated and name in deprecated:
+            warnings.warn(f"{face}.{name} is deprecated: use {deprecated[name]}.", DeprecationWarning, stacklevel=2)
         owner = import_module(module)
         public = owner.__dict__.get("PUBLIC", ())
         value = namespace[name] = public[name] if name in public else getattr(owner, name)
         return value
 
-    return find, lambda: sorted({*namespace, *module_of, *modules}), sorted(module_of)
+    return find, lambda: sorted({*namespace, *module_of, *modules} - {"lazy"}), sorted(module_of)
 
 
 def without(face: str) -> Callable[[str], Any]:

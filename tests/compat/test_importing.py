@@ -281,3 +281,18 @@ print(jax.core.is_constant_shape((2, 3)), jax.core.is_concrete(1.0), jax.core.no
 def test_a_missing_name_says_whose_version_is_meant():
     done = python("-c", "import xlafront.as_jax\nfrom jax import util")
     assert "answers for jax 0.10.2" in done.stderr and "a release for jax 0.10.2" in done.stderr
+
+
+def test_older_names_are_warned_of():
+    found = printed("-c", """
+import warnings
+import xlafront.compat
+xlafront.compat.install()
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    from jax.experimental.shard_map import shard_map
+    from jax.experimental.shard_map import shard_map
+    from jax.experimental.pjit import pjit
+print([(w.category.__name__, "use" in str(w.message)) for w in seen])
+""")
+    assert found == "[('DeprecationWarning', True), ('DeprecationWarning', True)]"

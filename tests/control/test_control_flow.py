@@ -451,3 +451,20 @@ def test_map_reads_what_an_object_holds_by_now():
     assert lax.map(scaled, np.ones(2, np.float32)).tolist() == [1, 1]
     scaled.factor = 3.0
     assert lax.map(scaled, np.ones(2, np.float32)).tolist() == [3, 3]
+
+
+def test_loops_in_python_under_derivatives():
+    def double(x):
+        return lax.while_loop(lambda c: c < 3.0, lambda c: c * 2, x)
+
+    with xf.disable_jit():
+        assert xf.grad(double)(1.0) == xf.grad(xf.jit(double))(1.0) == 4  # (1, 2, 4: two steps)
+        np.testing.assert_array_equal(xf.vmap(double)(xnp.array([1.0, 2.0])), [4, 4])
+
+
+def test_bounds_that_are_traced_unroll_by_one():
+    count = xf.jit(lambda n, unroll: lax.fori_loop(0, n, lambda i, c: c + i, 0, unroll=unroll), static_argnums=1)
+    assert [int(count(4, unroll)) for unroll in (None, False, 1, True)] == [6] * 4
+    for unroll in (0, 2):
+        with pytest.raises(ValueError, match="traced"):
+            count(4, unroll)

@@ -177,3 +177,20 @@ def test_wide_arrays_keep_their_type_among_themselves_where_it_is_off():
     assert (wide + 1).dtype == (wide * xnp.float32(2)).dtype == (wide + whole).dtype == np.float32
     with pytest.warns(UserWarning, match="truncated to float32"):
         assert xnp.result_type("float64") == xnp.result_type(np.float64, np.float64) == np.float32
+
+
+def test_what_is_no_dtype():
+    key = xf.random.key(0)
+    for kind in (key.dtype, xf.dtypes.prng_key, xf.dtypes.extended):
+        assert not xnp.issubdtype(kind, object) and xnp.issubdtype(kind, xf.dtypes.extended)
+    for x in (None, "S3", object, xf.dtypes.float0, key.dtype):
+        with pytest.raises(ValueError, match="itemsize_bits"):
+            xf.dtypes.itemsize_bits(x)
+    with pytest.raises(ValueError, match="None"):
+        xf.dtypes.scalar_type_of(None)
+    with pytest.raises(TypeError, match="result_type"):
+        xnp.result_type(key.dtype)
+    for given in ((1, "int8"), (2.5, "int8"), ("int8", 1), ("int8", None), (None, "int8"), ("int8", np.ones(1))):
+        with pytest.raises(TypeError, match="can_cast"):
+            xnp.can_cast(*given)
+    assert xf.dtypes.prng_key.__module__ == "xlafront.dtypes"

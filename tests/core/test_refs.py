@@ -980,6 +980,8 @@ MISUSE = {
     "frozen": (lambda r: (xf.freeze(r), r[0]), RuntimeError, "was read after freeze"),
     "freed": (lambda r: (xf.free_ref(r), set_ref(r, 0, 1.0)), RuntimeError, "was written to after free_ref"),
     "passed when frozen": (lambda r: (xf.freeze(r), xf.jit(lambda r: r[0])(r)), RuntimeError, "was passed to .* after freeze"),
+    "written by a program when frozen": (
+        lambda r: (xf.freeze(r), xf.jit(lambda r: set_ref(r, 0, 1.0))(r)), RuntimeError, "was passed to .* after freeze"),
     "a scalar for all": (lambda r: set_ref(r, ..., 1.0), ValueError, r"needs a value of the shape that is written, \(3,\)"),
     "another shape": (lambda r: set_ref(r, 0, three), ValueError, "shape"),
     "another dtype": (lambda r: set_ref(r, 0, 1), ValueError, r"needs a value of dtype float32, .*; got ~int32\[\]"),

@@ -105,7 +105,7 @@ def test_types_of_results(function, specs, text):
     (lambda x, y: x @ y.T, [("x", "y"), ("x", "y")], "out_sharding"),
     (lambda x, y: x @ y.T, [("x",), ("x",)], "'x'.*out_sharding"),
     (lambda x: x[0], [("x",)], "out_sharding"),
-    (lambda x: x[1:3], [("x",)], "about 2 of the 8 indices.*out_sharding"),
+    (lambda x: x[1:3], [("x",)], "(about 2 of the 8 indices|part of size 2).*out_sharding"),
     (lambda x: x[np.array([0, 1])], [("x",)], "out_sharding"),
     (lambda x: x.reshape(2, 4, 4), [("x",)], "out_sharding"),
     (lambda x: x.reshape(32), [(None, "y")], "out_sharding"),
@@ -460,6 +460,16 @@ def test_whole_dimensions_stay_split(function, text):
 def test_parts_of_split_dimensions_ask(function):
     with xf.set_mesh(MESH), pytest.raises(ShardingTypeError, match="reshard"):
         function(put("x"))
+
+
+@pytest.mark.parametrize("key", [np.s_[:4], np.s_[4:], np.s_[::2], np.s_[-4:, ::-1], np.s_[None, :4], np.s_[..., :4, 1:]])
+def test_programs_take_parts_that_all_devices_have(key):
+    with xf.set_mesh(MESH):
+        found = xf.jit(lambda x: x[key])(put("x"))
+        assert xf.typeof(found).sharding.spec == (P(None, "x", None) if found.ndim == 3 else P("x", None))
+        mapped = xf.vmap(lambda x: x[key], -1, -1)(xnp.stack([put("x")] * 2, -1))
+    for result in (found, mapped[..., 0]):
+        np.testing.assert_array_equal(result, A[key])
 
 
 @pytest.mark.parametrize("function, plain", [

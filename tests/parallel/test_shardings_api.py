@@ -234,8 +234,11 @@ def test_arrays_in_another_order(mesh):
     compiled = xf.jit(lambda x: x.T, in_shardings=free, out_shardings=free).lower(xf.ShapeDtypeStruct((3, 4), "float32")).compile()
     [[found], _] = compiled.input_formats
     assert sorted(found.layout.major_to_minor) == [0, 1] and sorted(compiled.output_formats.layout.major_to_minor) == [0, 1]
-    for given in (B, x, B, x):
+    other = xf.device_put(B, Format(Layout(found.layout.major_to_minor[::-1]), one))
+    for given in (B, xf.device_put(B, found), xnp.asarray(B), B):
         assert compiled(given).tolist() == B.T.tolist()
+        with pytest.raises(ValueError, match="layout"):  # of an array that was put somewhere
+            compiled(other)
     described = xf.ShapeDtypeStruct((3, 4), "float32", sharding=Format(Layout((1, 0)), one))
     compiled = xf.jit(lambda x: x.T).lower(described).compile()
     assert compiled.input_formats[0][0].layout.major_to_minor == (1, 0) and compiled(x).tolist() == B.T.tolist()
@@ -601,3 +604,27 @@ def test_rotations_transform(mesh):
     keys = xf.random.split(xf.random.key(0), 8)
     rolled = xf.jit(lambda k: xnp.roll(k, 3))(keys)
     np.testing.assert_array_equal(xf.random.key_data(rolled), np.roll(xf.random.key_data(keys), 3, 0))
+
+
+def test_layouts_of_arrays_that_were_put_somewhere(mesh):
+    one = SingleDeviceSharding(xf.devices()[0])
+    rows, columns = [Format(Layout(order), one) for order in ((0, 1), (1, 0))]
+    uncommitted, by_rows, by_columns = xnp.asarray(A), xf.device_put(A, rows), xf.device_put(A, columns)
+    for asked, fits, wrong in ((rows, by_rows, by_columns), (columns, by_columns, by_rows)):
+        double = xf.jit(lambda x: x * 2, in_shardings=asked)
+        for given in (A, uncommitted, fits):
+            np.testing.assert_array_equal(double(given), A * 2)
+        for call in (double, double.lower):
+            with pytest.raises(ValueError, match="does not match the layout"):
+                call(wrong)
+    free = xf.jit(lambda x: x * 2, in_shardings=Format(Layout.AUTO, one))
+    np.testing.assert_array_equal(free(A), A * 2)
+    for call in (free, free.lower):
+        with pytest.raises(ValueError, match="layout AUTO"):
+            call(by_rows)
+    compiled = xf.jit(lambda x: x * 2).lower(by_columns).compile()
+    assert compiled.input_formats[0][0].layout.major_to_minor == (1, 0)
+    np.testing.assert_array_equal(compiled(by_columns), A * 2)
+    for alone in (Layout((0, 1)), Layout.AUTO):
+        with pytest.raises(ValueError, match="Format"):
+            xf.jit(lambda x: x, in_shardings=alone)(A)

@@ -194,8 +194,11 @@ def test_objects():
     with changed("jax_debug_nans", None):
         assert xf.config.jax_debug_nans is False
     assert xf.config.jax_array_garbage_collection_guard is None
-    with pytest.raises(ValueError, match="Device"):
-        xf.default_device(3)
+    for wrong in (3, "nowhere", "cpu:1"):
+        with pytest.raises(ValueError, match="Device"):
+            xf.default_device(wrong)
+        with pytest.raises(ValueError, match="Device"):
+            xf.config.update("default_device", wrong)
     with pytest.raises(ValueError, match="threefry2x32"):
         xf.default_prng_impl("foo")
     assert xf.config.x64_enabled is xf.config.jax_enable_x64 is False

@@ -5,6 +5,7 @@ import functools
 import logging
 import pickle
 import threading
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -534,3 +535,36 @@ def test_names_of_arguments_and_results_in_the_module():
         assert f"jax.result_info = \"result{path}\"" in short
     assert lowered.compile()(1.0, {"b": 2.0}, 5.0, z=xf.random.key(0))["a"] == 3
     assert 'jax.result_info = "result"' in xf.export.export(xf.jit(lambda x: x))(1.0).mlir_module()
+
+
+def test_callables_without_weak_references():
+    class Times:
+        __slots__ = ("factor",)
+
+        def __init__(self, factor):
+            self.factor = factor
+
+        def __call__(self, x):
+            return x * self.factor
+
+    class Plus(NamedTuple):
+        term: int
+
+        def __call__(self, x):
+            return x + self.term
+
+    for number in range(4):  # the functions of earlier rounds are gone
+        assert xf.jit(Times(number))(3) == 3 * number
+        assert xf.jit(Plus(number))(3) == 3 + number
+
+
+def test_options_that_say_nothing_of_the_program_share_its_trace():
+    f, traces = counted(lambda x: x * 2)
+    x = xnp.ones(3)
+    for options in ({}, {"keep_unused": True}, {"inline": True}, {"donate_argnums": 0}, {"out_shardings": x.sharding}):
+        np.testing.assert_array_equal(xf.jit(f, **options)(xnp.ones(3)), [2, 2, 2])
+    assert len(traces) == 1
+    kept = xf.jit(f)
+    kept.clear_cache()
+    kept(x)
+    assert len(traces) == 2

@@ -256,3 +256,8 @@ def test_saved_residuals_say_where_they_are_kept_and_asked_for(capsys):
     kept, read = capsys.readouterr().out.splitlines()[1:]
     assert kept.startswith("f32<host>[3] output of") and "test_saved_residuals_say_where_they" in kept
     assert read.startswith("i32[] output of") and __file__ in read
+
+
+def test_names_are_given_to_arrays_only():
+    with pytest.raises(TypeError, match="checkpoint_name"):
+        checkpoint_name({"a": "text"}, "h")

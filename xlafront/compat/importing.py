@@ -82,7 +82,8 @@ class _Own:
             face = import_module(names.MORE_THAN[name])
             places = places | {face.__name__: " ".join(face.__all__)}
             module.__file__, module.__doc__ = face.__file__, face.__doc__
-        find, module.__dir__, module.__all__ = lazy(name, places, " ".join(names.CHILDREN.get(name, ())))  # type: ignore
+        find, module.__dir__, module.__all__ = lazy(  # type: ignore
+            name, places, " ".join(names.CHILDREN.get(name, ())), names.DEPRECATED.get(name))
         module.__getattr__ = _behind(name, find) if name in names.BEHIND else find  # type: ignore[method-assign]
 
 

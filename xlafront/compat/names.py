@@ -178,6 +178,9 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax.lib": ("JAXNS", {"jaxlib.version": "__version__"}),
 }
 
+# What is warned of, and what to use in its place.
+DEPRECATED = {"jax.experimental.shard_map": {"shard_map": "jax.shard_map"}}
+
 # Modules that have what a module of xlafront has, and more.
 MORE_THAN = {"jax": "xlafront", "jax.experimental": "xlafront.experimental", "jax.extend": "xlafront.extend",
              "jax.experimental.colocated_python": "xlafront.experimental.colocated_python"}

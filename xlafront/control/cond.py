@@ -292,8 +292,7 @@ _missing = object()
 
 
 @boundary
-def cond(pred: ArrayLike, true_fun: Callable, false_fun: Callable, *operands: Any, operand: Any = _missing,
-         linear: Any = None) -> Any:
+def cond(pred: ArrayLike, true_fun: Callable, false_fun: Callable, *operands: Any, operand: Any = _missing) -> Any:
     """One of two functions of the operands, chosen by a condition; only that one runs.
 
     Both are traced, and must return the same types. Under `vmap` with a mapped condition both run.
@@ -301,7 +300,6 @@ def cond(pred: ArrayLike, true_fun: Callable, false_fun: Callable, *operands: An
     - `pred`: a boolean or number, a scalar.
     - `true_fun`, `false_fun`: what is applied where it is true, and where not.
     - `operands`: the arguments, pytrees of arrays; `operand`: a single one, by keyword.
-    - `linear`: has no effect.
 
     >>> lax.cond(True, lambda x: x + 1, lambda x: x - 1, 5)
     Array(6, dtype=int32, weak_type=True)

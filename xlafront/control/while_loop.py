@@ -308,9 +308,9 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
     for f, which in ((cond_fun, "cond_fun"), (body_fun, "body_fun")):
         if not callable(f):
             raise errors.not_callable("while_loop", f, which)
-    if config.disable_jit.value and not any([isinstance(x, tracing.Tracer) for x in tree.leaves(init_val)]):
+    if config.disable_jit.value:
         value = tree.map(as_array, init_val)
-        with contextlib.suppress(errors.TracerBoolConversionError):  # (it depends on elements that vmap maps over)
+        with contextlib.suppress(errors.TracerBoolConversionError):  # (of elements that vmap maps over, or a program's)
             while cond_fun(value):
                 value = body_fun(value)
             return value
@@ -402,7 +402,7 @@ def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fun: Callable, init_val: 
         (_, result), _ = scan(_CountedBody(body_fun, False), (counter, init_val), None, length,
                               unroll=1 if unroll is None else unroll)
         return result
-    if unroll is not None and unroll is not False:
+    if unroll is not None and unroll is not False and unroll != 1:
         raise ValueError("fori_loop can unroll only when its bounds are statically known numbers, not traced values.")
     return while_loop(_below, _CountedBody(body_fun, True), (lower, upper, init_val))[2]
 

@@ -150,7 +150,7 @@ def default_device():
         if isinstance(chosen, str):
             return client(chosen).local_devices()[0]
     except PlatformError as e:
-        raise ValueError(f"the setting default_device is {chosen!r}: {e}") from None
+        raise PlatformError(f"the setting default_device is {chosen!r}: {e}") from None
     raise ValueError(f"the setting default_device takes a device object, as devices()[0], or the name of a platform, got "
                      f"{chosen!r}.")
 

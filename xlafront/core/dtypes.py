@@ -29,9 +29,13 @@ class TypePromotionError(ValueError):
 class extended(np.generic):
     """Scalar type above all extended dtypes."""
 
+    __module__ = "xlafront.dtypes"
+
 
 class prng_key(extended):
     """Scalar type of random keys: `issubdtype(key.dtype, prng_key)`."""
+
+    __module__ = "xlafront.dtypes"
 
 
 class ExtendedDType:
@@ -269,7 +273,7 @@ def _is_subdtype(a, b) -> bool:
     if kind is not None:
         if isinstance(b, ExtendedDType):
             return a == b
-        return isinstance(b, type) and issubclass(kind, b)
+        return isinstance(b, type) and issubclass(b, np.generic) and issubclass(kind, b)
     if isinstance(b, ExtendedDType) or (isinstance(b, type) and issubclass(b, extended)):
         return False
     if isinstance(a, type) and a in _ABSTRACT:
@@ -327,6 +331,8 @@ def is_extended(d) -> bool:
 
 def scalar_type_of(x) -> type:
     """The Python scalar type that a value's dtype generalises: `scalar_type_of(np.int8(1))` is `int`."""
+    if x is None:
+        raise ValueError("scalar_type_of takes a value or a dtype, got None.")
     d = dtype(x)
     if d == bool_:
         return bool
@@ -341,7 +347,9 @@ def scalar_type_of(x) -> type:
 
 def itemsize_bits(dtype) -> int:
     """Bits of one element of a dtype, which for the small types are fewer than its bytes say."""
-    d = named(dtype)
+    d = dtype.dtype if getattr(dtype, "aval", None) is not None else named(dtype) if dtype is not None else None
+    if d is None or isinstance(d, ExtendedDType) or d == float0 or d not in supported:
+        raise ValueError(f"itemsize_bits takes the dtype of arrays of numbers, got {dtype!r}.")
     small = re.match(r"u?int([124])$|float([46])_", d.name)
     return int(small[1] or small[2]) if small else 8 * d.itemsize
 
@@ -520,6 +528,8 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     for x in args:
         if isinstance(x, (np.dtype, type, str)):
             check_user_dtype(x, "result_type")
+        elif isinstance(x, ExtendedDType):
+            raise TypeError(f"result_type takes arrays, numbers and their dtypes, got {x}: {x.no_numbers}")
         elif isinstance(x, (list, tuple)):
             raise TypeError(f"result_type takes arrays, numbers and dtypes, got {x!r:.60}.")
     d, weak = lattice_result_type(*args)

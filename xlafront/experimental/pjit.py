@@ -2,4 +2,4 @@
 
 from xlafront.faces import lazy
 
-__getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.staging.jit": "pjit"})
+__getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.staging.jit": "pjit"}, deprecated={"pjit": "jit"})

@@ -286,7 +286,7 @@ def check_whole(x, sizes, user: str, remedy: str) -> None:
     if explicit is None:
         return
     for d, (n, size, entry) in enumerate(zip(np.shape(x), sizes, explicit.spec.partitions)):
-        if size != n and entry is not None:
+        if size not in (n, 0) and entry is not None:
             raise errors.ShardingTypeError(f"{user} of an array of type {tracing.aval_of(x)} is about {size} of the {n} "
                                            f"indices of the sharded dimension {d}, split over {entry!r}: it is ambiguous how "
                                            f"the result is split. Say so with {remedy}, or bring the array to another "
@@ -314,6 +314,9 @@ def take_by(x, key, concrete: bool, mode=None, fill_value=None, indices_are_sort
                        wrap_negative_indices)
     if mode is None:
         _check_static_indices(shape, entries, indices)
+    if concrete and tracing.aval_of(x).explicit_sharding is not None:  # (programs take parts that all devices have)
+        parts = [entry for entry in entries if entry[0] not in ("new", "mask")]
+        check_whole(x, [entry[2] if entry[0] == "slice" else n for entry, n in zip(parts, shape)], *_OF_PARTS)
     if fill_value is not None and not isinstance(fill_value, (int, float, complex, np.generic)):
         fill_value = np.asarray(fill_value)[()]
     if mode is not None and [entry for entry in entries if entry[0] != "new"] == [("slice", 0, n, 1) for n in shape]:
@@ -437,7 +440,6 @@ def _apply_slices(x, entries):
         steps.append(step)
         dim += 1
     if tuple(limits) != tuple(shape) or any([s != 0 for s in starts]) or any(s != 1 for s in steps):
-        check_whole(x, [(b - a + s - 1) // s for a, b, s in zip(starts, limits, steps)], *_OF_PARTS)
         x = slicing.slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits),
                                 strides=tuple(steps) if any(s != 1 for s in steps) else None)
     return shapes.rev_p.bind(x, dimensions=tuple(flipped)) if flipped else x

@@ -115,6 +115,10 @@ def can_cast(from_: DTypeLike, to: DTypeLike, casting: str = "safe") -> bool:
     >>> xnp.can_cast(xnp.int32, xnp.int16)
     False
     """
+    if from_ is None or not isinstance(to, (str, type, np.dtype, dtypes.ExtendedDType)):
+        raise TypeError(f"can_cast takes dtypes, got {from_!r:.60} and {to!r:.60}.")
+    if type(from_) in dtypes.python_scalar_dtypes and type(from_) is not bool:
+        raise TypeError(f"can_cast takes dtypes: whether the number {from_!r} can be converted would depend on its value.")
     return np.can_cast(dtypes.dtype(from_), dtypes.dtype(to), casting)
 
 

@@ -107,6 +107,15 @@ _TRUTH = {"1": True, "true": True, "yes": True, "on": True, "y": True, "t": True
           "0": False, "false": False, "no": False, "off": False, "n": False, "f": False, "": False}
 
 
+def _is_platform(name: str) -> bool:
+    from xlafront.runtime.clients import canonical_platform  # start-up: for a setting that few give
+
+    try:
+        return bool(canonical_platform(name))
+    except RuntimeError:
+        return False
+
+
 class SettingError(ValueError):
     """A setting was given a value that it cannot have."""
 
@@ -144,6 +153,7 @@ class Setting:
         kind = self.kind
         if kind is bool and type(value) is bool:
             return value
+        from_environment = bool(where)
         where = where or f"the setting {self.name}"
         choices = isinstance(kind, tuple) and isinstance(kind[0], str)
         if kind is bool:
@@ -159,7 +169,7 @@ class Setting:
         if kind is object or value is None and not (choices and self.default is not None):
             return value
         if isinstance(kind, tuple) and isinstance(kind[0], type):
-            if isinstance(value, kind):
+            if isinstance(value, kind) and (not isinstance(value, str) or from_environment or _is_platform(value)):
                 return value
             raise SettingError(f"{where} is {value!r}; it must be a Device, such as devices('cpu')[0], or the name of a "
                                "platform.")

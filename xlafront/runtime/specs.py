@@ -151,7 +151,7 @@ class P:
     def count(self, value) -> int:
         return self._partitions.count(_entry(value))
 
-    def update(self, *, partitions=None, unreduced=None, reduced=None) -> P:
+    def update(self, partitions=None, unreduced=None, reduced=None) -> P:
         """The spec with some of its fields changed."""
         return P(*(self._partitions if partitions is None else partitions),
                  unreduced=self.unreduced if unreduced is None else unreduced,

@@ -108,13 +108,14 @@ _tracing = _Tracing()
 class Caches:
     """What has been traced of one function; shared by all `jit`s of it with the same options."""
 
-    __slots__ = ("traces", "on_arrays", "once", "lets_go", "__weakref__")
+    __slots__ = ("traces", "on_arrays", "once", "lets_go", "alone", "__weakref__")
 
     def __init__(self) -> None:
         self.traces: dict[tuple, TracedCall] = {}
         self.on_arrays: dict[tuple, Callable] = {}  # of arguments that consist of others
         self.once = Once()
         self.lets_go = False  # whether its calls delete what they donate: see `let_go`
+        self.alone = False  # whether nothing is taken from those with other options: what was traced is to be forgotten
 
     def clear(self) -> None:
         self.traces.clear()
@@ -134,6 +135,19 @@ def shared_caches(fun: Callable, key: tuple) -> Caches:
         return own_caches()
     _all.add(caches)
     return caches
+
+
+def traced_elsewhere(fun: Callable, own: Caches, key: tuple) -> TracedCall | None:
+    """What a `jit` of a function with other options, which say nothing of its program, traced for a signature."""
+    try:
+        siblings = () if own.alone else list(_of_functions.get(fun, {}).values())
+    except TypeError:
+        return None
+    for caches in siblings:
+        found = caches.traces.get(key) if caches is not own else None
+        if found is not None:
+            return TracedCall(found.closed, found.out_tree, found.in_avals, found.debug_info)
+    return None
 
 
 def own_caches() -> Caches:

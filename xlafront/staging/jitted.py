@@ -38,7 +38,14 @@ from xlafront.staging import (
     sharding_arguments,
     signatures,
 )
-from xlafront.staging.caches import TracedCall, dispatch_cache, live_executables, own_caches, shared_caches
+from xlafront.staging.caches import (
+    TracedCall,
+    dispatch_cache,
+    live_executables,
+    own_caches,
+    shared_caches,
+    traced_elsewhere,
+)
 from xlafront.staging.compile_log import TRACING, is_watched, logged_step
 from xlafront.staging.compiling import LoweredModule, constants_as_arguments, place_constant, run_executable
 from xlafront.staging.debug_nans import check_finite
@@ -101,6 +108,7 @@ class Jitted:
     def clear_cache(self) -> None:
         """Forget what was traced and compiled of this function."""
         self.caches.clear()
+        self.caches.alone = True
         dispatcher = self.dispatcher()
         if dispatcher is not None:
             dispatcher._clear_cache()
@@ -351,8 +359,11 @@ class Jitted:
         return found
 
     def _traced(self, call: Call, in_avals: tuple, key: tuple) -> TracedCall:
-        found = self._trace(call, in_avals)
         traces = self.caches.traces
+        found = None if self.of_library else traced_elsewhere(self.fun, self.caches, key)
+        if found is not None:
+            return traces.setdefault(key, found)
+        found = self._trace(call, in_avals)
         if config.explain_cache_misses.value and not self.of_library:
             log().warning("%s", explain_miss(self.name, key, traces, found.debug_info))
         if not any(isinstance(c, tracing.Tracer) for c in found.closed.consts):
@@ -477,8 +488,23 @@ class Jitted:
 
     def place(self, traced: TracedCall, call: Call) -> device_assignment.DeviceAssignment:
         """Where the program runs and its arguments go."""
-        return device_assignment.place_arguments(
+        assignment = device_assignment.place_arguments(
             self.name, call.leaves, self.flat_in_shardings(call.in_tree), traced, self.options)
+        self.check_layouts(traced, call)
+        return assignment
+
+    def check_layouts(self, traced: TracedCall, call: Call) -> None:
+        """Arrays that were put somewhere lie as they were asked to there: they are not laid out anew behind the user's back."""
+        if self.options.in_shardings is UNSPECIFIED or not sharding_arguments.asks_for_layouts(self.options.in_shardings):
+            return
+        asked = self.flat_layouts(call.in_tree, traced.out_tree)
+        for x, wanted, name in zip(call.leaves, asked[0] if asked else (), traced.debug_info.arg_names):
+            if wanted is not None and type(x) is ArrayImpl and x._committed and not x.is_deleted():
+                own = Layout.from_pjrt_layout(x._pjrt_layout)
+                if wanted is Layout.AUTO or not wanted.fits(own):
+                    raise ValueError(f"in_shardings of {self.name} has the layout {wanted} for its argument {name}, which does "
+                                     f"not match the layout that the array lies in, {own}. Bring it there with "
+                                     f"device_put(x, Format(layout, sharding)), or ask for what it has, x.format.")
 
     def lower(self, traced: TracedCall, call: Call, assignment, donated,
               elsewhere: tuple[str, ...] | None = None, self_contained: bool = False, own_rules=None) -> LoweredModule:
@@ -546,7 +572,9 @@ def shard_arg_fallback(x, sharding, *rest):
 def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):
     """The C++ function object in front of `cache_miss`."""
     static = jitted.options.static
-    dispatcher = pjit(jitted.name, fun, cache_miss, list(static.nums), list(static.names), jitted.key,
+    # C++ finds functions by weak references, and ends the process where there can be none (named tuples, `__slots__`).
+    referable = fun if type(fun).__weakrefoffset__ else functools.partial(fun)
+    dispatcher = pjit(jitted.name, referable, cache_miss, list(static.nums), list(static.names), jitted.key,
                       tree.dispatch_registry, shard_arg_fallback, dispatch_cache)
     signatures.dress(dispatcher, fun)
     dispatcher._jitted, jitted.dispatcher = jitted, weakref.ref(dispatcher)

@@ -74,12 +74,11 @@ class RefBoundary:
 
     def layout(self, inputs: Sequence[Any]) -> tuple:
         """Of each reference that is written to, how its array lies where that is over several devices: so it stays."""
-        return tuple([_over_devices(inputs[i]) for i in self.written])
+        return tuple([self._over_devices(inputs[i]) for i in self.written])
 
-
-def _over_devices(x):
-    sharding = getattr(x, "array", x).sharding
-    return sharding if isinstance(sharding, NamedSharding) and sharding.num_devices > 1 else None
+    def _over_devices(self, x):
+        sharding = (x.value(f"passed to {self.name}") if isinstance(x, RefBox) else x).sharding
+        return sharding if isinstance(sharding, NamedSharding) and sharding.num_devices > 1 else None
 
 
 def boundary_of(traced, name: str) -> RefBoundary:

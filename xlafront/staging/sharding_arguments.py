@@ -5,7 +5,7 @@ from __future__ import annotations
 from xlafront.core import tree
 from xlafront.core.avals import with_entry
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding
-from xlafront.runtime.layouts import Format
+from xlafront.runtime.layouts import Format, Layout
 from xlafront.runtime.sharding import PartitionSpec, active
 
 
@@ -68,6 +68,8 @@ def as_sharding(what: str, x, entered: bool = False):
         return over_active_mesh(what, x, RuntimeError, entered)
     if isinstance(x, Sharding):
         return x
+    if isinstance(x, Layout) or x is Layout.AUTO:
+        raise ValueError(f"{what} takes shardings, got a layout alone: {x!r}. Wrap it: Format(layout, sharding).")
     remedy = " Use sharding.SingleDeviceSharding(device)." if isinstance(x, Device) else ""
     raise TypeError(f"{what} takes shardings, got {type(x).__name__}: {x!r}.{remedy}")
 

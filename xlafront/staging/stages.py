@@ -80,6 +80,16 @@ def _described(x: Any) -> Any:
     return ShapeDtypeStruct(shape, x.dtype, weak_type=getattr(x, "weak_type", False))
 
 
+def _laid_out(x: Any) -> Any:
+    """An array that was put somewhere in an order of its own, as the type for which a program is lowered."""
+    if type(x) is not ArrayImpl or not x._committed or x.is_deleted():
+        return x
+    layout = Layout.from_pjrt_layout(x._pjrt_layout)
+    if layout.major_to_minor == tuple(range(x.ndim)):
+        return x
+    return ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type, sharding=Format(layout, x.sharding))
+
+
 def _structs(out_tree, types, shardings, lowered: bool = True):
     """Types of results, with the shardings that are known. (That one is weak is no property of a lowered program.)"""
     return out_tree.unflatten([
@@ -177,6 +187,9 @@ class Traced:
         if mesh is not None:
             return Lowered(self, self._over(mesh, backends.devices(), elsewhere), mesh)
         assignment = device_assignment.place_arguments(jitted.name, call.leaves, wanted, traced, options)
+        jitted.check_layouts(traced, call)
+        if layouts_in_use.others:
+            call = call._replace(leaves=[_laid_out(x) for x in call.leaves])
         donated = jitted.donated_flags(call)
         key = traced, assignment, donated, elsewhere, layouts_in_use.others
         laid_out = any([type(x) is ShapeDtypeStruct and x._layout for x in call.leaves])
@@ -498,3 +511,15 @@ def _check_call(name: str, traced, in_tree, call, executable, static) -> None:
                 f"{name} was compiled for its argument {traced.debug_info.arg_names[i]} {device_assignment.in_words(wanted)}, "
                 f"and the array that it got (shape {words.shape}) is {device_assignment.in_words(words._sharding)}. Move it "
                 f"with device_put to what compiled.input_shardings says, or call the jitted function.")
+    if layouts_in_use.others:
+        _check_layouts(name, traced, call, executable)
+
+
+def _check_layouts(name: str, traced, call, executable) -> None:
+    words = [keys.physical_array(x) for x in call.leaves]
+    misfits = iter(executable.misfits(words))
+    for x, keep, of in zip(words, executable.kept, traced.debug_info.arg_names):
+        if keep and next(misfits, False) and x._committed:
+            raise ValueError(f"{name} was compiled for an argument {of} of another layout than that of the array that it got, "
+                             f"{Layout.from_pjrt_layout(x._pjrt_layout)}: they disagree. Bring it with device_put to what "
+                             f"compiled.input_formats says, or call the jitted function.")

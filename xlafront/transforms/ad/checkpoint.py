@@ -31,7 +31,13 @@ from xlafront.runtime.layouts import MemorySpace
 from xlafront.runtime.logs import log
 from xlafront.staging import composites, signatures
 from xlafront.transforms.ad.linearize import linearize_program
-from xlafront.transforms.calls.programs import DerivedFunction, evaluate, references_as_inputs, trace_function
+from xlafront.transforms.calls.programs import (
+    DerivedFunction,
+    evaluate,
+    operands_of,
+    references_as_inputs,
+    trace_function,
+)
 
 # What a policy may say of an operation's results; True and False mean the first two.
 
@@ -287,7 +293,8 @@ def checkpoint_name(x: Any, name: str) -> Any:
     """
     if not isinstance(name, str):
         raise TypeError(f"checkpoint_name takes the name as a string, got {name!r}.")
-    return tree.map(lambda leaf: name_p.bind(leaf, name=name), x)
+    leaves, treedef = tree.flatten(x)
+    return treedef.unflatten([name_p.bind(leaf, name=name) for leaf in operands_of(leaves, "checkpoint_name", x)])
 
 
 # Public
