@@ -256,3 +256,14 @@ def test_saved_residuals_say_where_they_are_kept_and_asked_for(capsys):
     kept, read = capsys.readouterr().out.splitlines()[1:]
     assert kept.startswith("f32<host>[3] output of") and "test_saved_residuals_say_where_they" in kept
     assert read.startswith("i32[] output of") and __file__ in read
+
+
+def test_saved_residuals_of_jitted_functions_are_theirs(capsys):
+    @xf.jit
+    def scaled(x, y):
+        return xnp.sin(x) * y
+
+    print_saved_residuals(lambda x: scaled(x, 2.0) + xf.nn.softmax(x), np.ones(3, np.float32))
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("output of jitted function 'scaled' from " in line for line in lines) == 1
+    assert any(line.startswith("f32[3] output of exp from ") for line in lines)  # of a function of the library's

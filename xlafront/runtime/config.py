@@ -56,7 +56,7 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("dump_ir_to", str, "", False, "folder for the text of each program that is compiled"),
     ("dump_ir_modes", str, "stablehlo", False, "what is written there: 'stablehlo', 'jaxpr' or 'stablehlo,jaxpr'"),
     ("include_debug_info_in_dumps", bool, True, False, "whether operations in it have the places where they come from"),
-    ("hlo_source_file_canonicalization_regex", str, None, "calls",
+    ("hlo_source_file_canonicalization_regex", str, None, "rare",
      "a regular expression: what it matches is left out of the names of files in programs"),
     ("explicit_x64_dtypes", ("warn", "error", "allow"), "warn", True,
      "what asking for a 64-bit dtype does while enable_x64 is off: 32 bits and a warning, an error, or what was asked for"),
