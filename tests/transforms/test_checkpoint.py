@@ -265,5 +265,5 @@ def test_saved_residuals_of_jitted_functions_are_theirs(capsys):
 
     print_saved_residuals(lambda x: scaled(x, 2.0) + xf.nn.softmax(x), np.ones(3, np.float32))
     lines = capsys.readouterr().out.splitlines()
-    assert sum("output of jitted function 'scaled' from " in line for line in lines) == 1
+    assert any("output of jitted function 'scaled' from " in line for line in lines) and not any(" sin " in line for line in lines)
     assert any(line.startswith("f32[3] output of exp from ") for line in lines)  # of a function of the library's
