@@ -61,6 +61,7 @@ TARGETS: dict[str, float | None] = {
     "function, trace": 0.3,
     "function, operations": 1.0,
     "kernel": 1.0,
+    "sparse": 1.0,
     "first run, cold": 0.6,
     "first run, second process": 0.25,
     "read": 1.0,

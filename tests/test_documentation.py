@@ -35,6 +35,7 @@ MODULES = (
     "xlafront.experimental.profiler",
     "xlafront.experimental.random",
     "xlafront.experimental.rnn",
+    "xlafront.experimental.roofline",
     "xlafront.experimental.scheduling_groups",
     "xlafront.experimental.serialize_executable",
     "xlafront.experimental.shard_alike",

@@ -4,6 +4,7 @@
     python -m tests.beside -c "xnp.arange(3) / 2" --reference PYTHON
     python -m tests.beside random --x64 --config numpy_dtype_promotion=strict --reference PYTHON
     python -m tests.beside numpy                            without a reference: what the calls give here
+    python -m tests.beside sparse --part 2/8 --reference PYTHON    the second eighth of a table's calls
 
 A table is a text file in `calls/`: a call a line, a Python expression in `xf`, `xnp`, `lax`, `nn`, `random`, `np`, `P` and
 what the lines before have assigned; `#` begins a comment, and a line with `<<a;b>>` is one for each choice. `#!` after a call
@@ -51,6 +52,12 @@ def read(name: str) -> list[tuple[str, bool]]:
     path = HERE / "calls" / f"{name}.txt"
     lines = [(line.partition(" #")[0].rstrip(), " #! " in line) for line in path.read_text().splitlines()]
     return [(call, differs) for line, differs in lines if line and not line.startswith("#") for call in expanded(line)]
+
+
+def part_of(table: list[tuple[str, bool]], which: int, parts: int) -> list[tuple[str, bool]]:
+    """A stretch of a table (counted from 1), with what the lines before it assign."""
+    start, stop = ((len(table) * k) // parts for k in (which - 1, which))
+    return [line for line in table[:start] if SETS_NAMES.match(line[0])] + table[start:stop]
 
 
 def expanded(line: str) -> list[str]:
@@ -131,8 +138,11 @@ def main() -> int:
     parser.add_argument("--config", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--compilations", action="store_true", help="compare also how many programs were compiled")
     parser.add_argument("--seconds", type=int, default=60, help="that a call may take")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="only the I-th of N stretches of each table")
     options = parser.parse_args()
-    tables = [*map(read, options.tables), *([[(call, False) for call in options.call]] if options.call else [])]
+    stretch = [int(number) for number in options.part.split("/")]
+    tables = [part_of(read(name), *stretch) for name in options.tables]
+    tables += [[(call, False) for call in options.call]] if options.call else []
     marked = [line for table in tables for line in table]
     calls = [call for call, _ in marked]
 

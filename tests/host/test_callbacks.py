@@ -545,6 +545,37 @@ def test_ordered_calls_of_sharded_programs():
         assert [(i, part) for i, part in calls if part[0] - i == first] == [(i, [first + i, first + i + 1]) for i in range(3)]
 
 
+def test_what_devices_print_in_order_in_an_eager_shard_map(capsys):
+    """In program order, and of each line one for each device that has another value, in their order."""
+    mesh = xf.sharding.Mesh(np.array(xf.devices()[:4]).reshape(2, 2), ("x", "y"))
+
+    def say(name, v):
+        xf.debug.print(name + " {}", v, ordered=True)
+        return v
+
+    def run(f, x, specs, **options):
+        found = xf.shard_map(f, mesh=mesh, in_specs=specs, out_specs=specs, **options)(x)
+        return np.asarray(found).tolist(), lines(capsys)
+
+    x = xnp.arange(4.0).reshape(2, 2)
+    assert run(lambda v: say("b", say("a", v[0, 0]) * 10) + v, x, xf.P("x", "y")) == (
+        [[0.0, 11.0], [22.0, 33.0]], ["a 0.0", "a 1.0", "a 2.0", "a 3.0", "b 0.0", "b 10.0", "b 20.0", "b 30.0"])
+    assert run(lambda v: say("sum", lax.psum(v, "y")) + v, x, xf.P("x", "y"))[1] == ["sum [[1.]]", "sum [[5.]]"]
+    assert run(lambda v: v + (say("one", 1.0) - 1), x, xf.P("x")) == (x.tolist(), ["one 1.0"])
+    assert run(lambda v: say("part", v), x, xf.P("y"), axis_names={"y"})[1] == ["part [[0. 1.]]", "part [[2. 3.]]"]
+    assert run(lambda v: say("v", v), x, xf.P("x"), check_vma=False)[1] == ["v [[0. 1.]]"] * 2 + ["v [[2. 3.]]"] * 2
+    whole = xf.shard_map(lambda v: say("v", v), mesh=mesh, in_specs=xf.P("x"), out_specs=xf.P("x"))
+    assert xf.grad(lambda x: whole(x).sum())(x).tolist() == [[1.0, 1.0]] * 2 and lines(capsys) == ["v [[0. 1.]]", "v [[2. 3.]]"]
+    calls = []
+    pair = xf.shard_map(lambda v, w: xf.debug.callback(lambda *a: calls.append([float(b[0]) for b in a]), v, w, ordered=True),
+                        mesh=mesh, in_specs=(xf.P("x"), xf.P(("y", "x"))), out_specs=None)
+    pair(xnp.arange(2.0), xnp.arange(4.0))
+    assert calls == [[0.0, 0.0], [0.0, 2.0], [1.0, 1.0], [1.0, 3.0]]
+    for inside in (xf.jit, lambda f: lambda v: lax.map(f, v)):  # what is compiled has no order
+        with pytest.raises(ValueError, match="no common order"):
+            run(inside(lambda v: say("v", v)), x, xf.P("x"))
+
+
 def test_the_device_of_the_results():
     x = xf.device_put(xnp.arange(3.0), xf.devices()[1])
     here = xf.sharding.SingleDeviceSharding(xf.devices()[1])

@@ -47,6 +47,8 @@ def test_format():
 
 def test_generator_counts_from_the_last_segment():
     made = source_mapper.MappingsGenerator()
+    with pytest.raises(RuntimeError, match="new_group"):
+        made.new_segment(0, 0, 0, 0)
     made.new_group()
     made.new_segment(2, 0, 10, 4)
     made.new_segment(6, 1, 8, 0)
@@ -129,8 +131,10 @@ def test_compiling_under_settings():
 
 def test_names_of_files_may_be_shortened():
     directory = __file__.removesuffix("test_source_maps.py")
+    function = xf.jit(lambda x: double_sine(x))
+    assert directory in function.lower(2.5).as_text(debug_info=True)
     with xf.config._find("hlo_source_file_canonicalization_regex")(directory):
         assert source_mapper.canonicalize_filename(__file__) == "test_source_maps.py"
-        text = xf.jit(lambda x: double_sine(x)).lower(2.5).as_text(debug_info=True)
+        text = function.lower(2.5).as_text(debug_info=True)
     assert f'loc("test_source_maps.py":{LINES["sin"]}:' in text and directory not in text
     assert source_mapper.canonicalize_filename(__file__) == __file__

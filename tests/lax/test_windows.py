@@ -187,3 +187,19 @@ def test_empty_results():
     assert lax.reduce_window(X, 0.0, lax.add, (9, 9)).shape == (0, 0)
     assert lax.reduce_window(np.zeros((0, 3), np.float32), 0.0, lax.add, (1, 2), None, "SAME").shape == (0, 3)
     assert xf.grad(lambda x: lax.reduce_window(x, 0.0, lax.add, (9, 9)).sum())(X).tolist() == np.zeros_like(X).tolist()
+
+
+def test_reductions_of_keys():
+    """The greatest of keys by their first word; windows would need padding, which keys have none of."""
+    keys = xf.random.split(xf.random.key(3), 5)
+    words = np.asarray(xf.random.key_data(keys))
+
+    def greater(a, b):
+        first, second = (xf.random.key_data(k)[0] for k in (a, b))
+        return xf.numpy.where(first > second, a, b)
+
+    for reduce in (lax.reduce, xf.jit(lax.reduce, static_argnums=(2, 3))):
+        found = reduce(keys, keys[0], greater, (0,))
+        np.testing.assert_array_equal(xf.random.key_data(found), words[np.argmax(words[:, 0])])
+    with pytest.raises(TypeError, match="key"):
+        lax.reduce_window(keys, keys[0], greater, (2,), (1,), "VALID")

@@ -433,3 +433,19 @@ def test_values_of_users_have_programs_of_their_own():
     assert seen == [1]
     scale.set_global(7)
     assert f(2) == 14
+
+
+def test_a_function_is_traced_again_where_a_thread_has_a_setting_of_its_own():
+    traced = []
+
+    @xf.jit
+    def noise(key):
+        traced.append(xf.config.jax_high_dynamic_range_gumbel)
+        return xf.random.gumbel(key, (3,))
+
+    plain = noise(xf.random.key(0)).tolist()
+    for _ in range(2):
+        with xf.config._find("high_dynamic_range_gumbel")(True):
+            assert noise(xf.random.key(0)).tolist() != plain
+        assert noise(xf.random.key(0)).tolist() == plain
+    assert traced == [False, True]

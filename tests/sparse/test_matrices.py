@@ -110,3 +110,19 @@ def test_compressed_products_read_no_columns_out_of_bounds():
     for width in (2, 7):
         y = np.arange(3 * width, dtype="float32").reshape(3, width)
         np.testing.assert_array_equal(product(data, columns, y), dense @ y)
+
+
+@pytest.mark.parametrize("make", [
+    lambda data, row, col: sparse.COO((data, row, col), shape=(3, 2)),
+    lambda data, row, col: sparse.BCOO((data, xnp.stack([row, col], -1)), shape=(3, 2))], ids=["COO", "BCOO"])
+@pytest.mark.parametrize("width", [(), (2,)])
+def test_padding_has_no_part_in_derivatives(make, width):
+    """Also where infinities and NaNs stand next to it, in the last row of either."""
+    row, col = xnp.array([0, 2, 3, -1, 7]), xnp.array([1, 0, 2, 0, 5])  # two elements, and three out of bounds
+    data = xnp.arange(1.0, 6.0)
+    other = np.array([3.0, np.inf], "float32").reshape(2, *[1] * len(width)) * np.ones((2, *width), "float32")
+    weights = np.array([2.0, np.nan, np.inf], "float32").reshape(3, *[1] * len(width)) * np.ones((3, *width), "float32")
+    _, pull_back = xf.vjp(lambda d, y: make(d, row, col) @ y, data, other)
+    in_data, in_other = pull_back(weights)
+    np.testing.assert_array_equal(in_data, [np.inf, np.inf, 0, 0, 0])
+    np.testing.assert_array_equal(in_other, np.stack([weights[2] * 2, weights[0] * 1]))

@@ -82,3 +82,22 @@ def test_arguments_are_kept_for_the_search():
                 f(x)
     f(x)
     assert x.is_deleted()
+
+
+@pytest.mark.parametrize("use", [
+    lambda r, bad: xf.new_ref(bad), lambda r, bad: r.__setitem__(..., bad), lambda r, bad: xf.ref.swap(r, (), bad),
+    lambda r, bad: read_after_writing(r, bad, lambda r: r[...]), lambda r, bad: read_after_writing(r, bad, lambda r: r[0]),
+    lambda r, bad: read_after_writing(r, bad, xf.ref.freeze), lambda r, bad: r.__setitem__(0, bad[0])])
+def test_values_of_references(use):
+    ref, bad = xf.new_ref(xnp.arange(2.0)), xnp.array([np.nan, 1.0])
+    with xf.debug_nans(True):
+        ref[...] = xnp.ones(2)
+        assert ref[...].tolist() == [1, 1]
+        with pytest.raises(FloatingPointError, match="nan"):
+            use(ref, bad)
+
+
+def read_after_writing(ref, value, read):
+    with xf.debug_nans(False):
+        ref[...] = value
+    return read(ref)

@@ -261,3 +261,14 @@ def test_saved_residuals_say_where_they_are_kept_and_asked_for(capsys):
 def test_names_are_given_to_arrays_only():
     with pytest.raises(TypeError, match="checkpoint_name"):
         checkpoint_name({"a": "text"}, "h")
+
+
+def test_saved_residuals_of_jitted_functions_are_theirs(capsys):
+    @xf.jit
+    def scaled(x, y):
+        return xnp.sin(x) * y
+
+    print_saved_residuals(lambda x: scaled(x, 2.0) + xf.nn.softmax(x), np.ones(3, np.float32))
+    lines = capsys.readouterr().out.splitlines()
+    assert any("output of jitted function 'scaled' from " in line for line in lines) and not any(" sin " in line for line in lines)
+    assert any(line.startswith("f32[3] output of exp from ") for line in lines)  # of a function of the library's

@@ -10,7 +10,8 @@ _SAME_PATH = """
     experimental.compilation_cache experimental.compilation_cache.compilation_cache experimental.compute_on
     experimental.control_deps experimental.custom_partitioning experimental.fused experimental.hijax experimental.jet
     experimental.key_reuse experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode
-    experimental.pjit experimental.profiler experimental.random experimental.rnn experimental.scheduling_groups
+    experimental.pjit experimental.profiler experimental.random experimental.rnn experimental.roofline
+    experimental.scheduling_groups
     experimental.serialize_executable experimental.shard_alike experimental.source_mapper experimental.sparse
     experimental.sparse.bcoo experimental.sparse.bcsr experimental.sparse.coo experimental.sparse.csr
     experimental.sparse.linalg experimental.sparse.ad experimental.sparse.api experimental.sparse.random

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlafront import lowering
-from xlafront.core import errors, tracing, tree
+from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, eval_jaxpr, subprograms
 from xlafront.core.primitive import Primitive
@@ -106,9 +106,10 @@ def part_of_reduction(function: ClosedJaxpr) -> bool:
     """Whether XLA can take a function as a part of its reduction: one of operations on elements alone.
 
     Loops and calls of kernels there end the process of XLA's compiler for CPUs, and captured values that have no number yet
-    have no place in it. Such reductions are made of other operations, by folding.
+    have no place in it, and keys are no elements to it. Such reductions are made of other operations, by folding.
     """
-    return not any(isinstance(c, tracing.Tracer) for c in function.consts) and _works_on_elements(function.jaxpr)
+    return (not any(isinstance(c, tracing.Tracer) for c in function.consts) and _works_on_elements(function.jaxpr)
+            and not any(dtypes.is_extended(aval.dtype) for aval in function.in_avals))
 
 
 def _works_on_elements(jaxpr: Jaxpr) -> bool:

@@ -82,6 +82,8 @@ class MappingsGenerator:
 
     def new_segment(self, *seg: int) -> None:
         """A column of the line, and which file, line and column (and name) it comes from, all counted from 0."""
+        if not self._lines:
+            raise RuntimeError("MappingsGenerator: a segment is of a line, and there is none yet: begin one with new_group().")
         self._lines[-1].append(tuple([now - last for now, last in zip(seg, self._last)]))
         self._last = (*seg, *self._last[len(seg):])
 

@@ -27,6 +27,8 @@ from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import convert_element_type_p, to_dtype
 from xlafront.lax.ref_indexing import Indexer, accumulate, part_shape, plan_key, read, text, write, write_tangent
 from xlafront.lax.shapes import broadcast_batch, move_dim, zeros_of
+from xlafront.runtime import config
+from xlafront.staging.debug_nans import check_new
 from xlafront.staging.jit import jit
 from xlafront.staging.library import library
 
@@ -226,7 +228,7 @@ def _in_own_memory(memory_space) -> None:
 
 def _new_eagerly(x, *, memory_space, kind):
     _in_own_memory(memory_space)
-    array = _in_memory_of_its_own(x)
+    array = _in_memory_of_its_own(_looked_at(x, "new"))
     ref = Ref(AbstractRef(tracing.aval_of(array), None, kind), array)
     ref.shared = array is x
     return ref
@@ -386,15 +388,22 @@ def _compiled(kernel: Callable) -> tuple[Callable, Callable]:
 def _get_eagerly(ref, *indices, tree):
     array = ref.value("read")
     if tree:
-        return _read_kernel(array, indices, tree)
+        return _looked_at(_read_kernel(array, indices, tree), "read")
     ref.shared = True
+    return _looked_at(array, "read")
+
+
+def _looked_at(array: Any, attempt: str) -> Any:
+    """The value of a reference, in which `debug_nans` and `debug_infs` look for theirs."""
+    if config.debug_nans.value or config.debug_infs.value:
+        check_new(array, f"the value of a reference, {attempt}, has")
     return array
 
 
 def _change_eagerly(ref, kernel, indices, new, indexers) -> None:
     array = ref.value("written to")
     if not indexers and kernel is _write_kernel:
-        own = _in_memory_of_its_own(new)
+        own = _in_memory_of_its_own(_looked_at(new, "written"))
         ref.replace(write(array, (), (), own), shared=own is new)
     else:
         shared, alone = _compiled(kernel)
@@ -413,7 +422,7 @@ def _addupdate_eagerly(ref, new, *indices, tree):
 
 
 def _freeze_eagerly(ref):
-    array = ref.value("frozen")
+    array = _looked_at(ref.value("frozen"), "frozen")
     ref.finish("freeze")
     return array
 

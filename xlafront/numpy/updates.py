@@ -217,6 +217,8 @@ class AtIndex:
         >>> xnp.array([1.0, 4.0]).at[1].apply(xnp.sqrt)
         Array([1., 2.], dtype=float32)
         """
+        if not callable(func):
+            raise errors.not_callable("x.at[...].apply", func)
         x = self.array
         concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
         try:

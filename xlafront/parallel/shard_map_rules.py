@@ -22,6 +22,7 @@ from xlafront.lax.all_reductions import psum_p
 from xlafront.lax.elementwise import div
 from xlafront.lax.manual_computation import lower_body
 from xlafront.lax.named_axes import unbound_axis
+from xlafront.parallel.shard_map_ordered import ordered_calls, run_in_order
 from xlafront.parallel.shard_map_residuals import halves_of, split_by_policy
 from xlafront.parallel.shard_map_types import axes_in_scope, axes_of_vmaps, edited, pick, spec_axes, vary_results, whole_type
 from xlafront.runtime import config
@@ -244,6 +245,8 @@ def _steps(run, operands, params) -> None:
 def _impl(*args, jaxpr, **params):
     """Outside of every trace: compiled once for each program."""
     mesh, outs = params["mesh"], params["out_specs"]
+    if calls := ordered_calls(jaxpr, mesh):
+        return run_in_order(shard_map_p.bind, args, calls, jaxpr=jaxpr, **params)
     known, consts = weakref.ref(jaxpr.jaxpr), jaxpr.consts  # the dispatcher must not keep alive the program that keeps it
 
     def make():

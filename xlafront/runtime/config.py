@@ -56,7 +56,7 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("dump_ir_to", str, "", False, "folder for the text of each program that is compiled"),
     ("dump_ir_modes", str, "stablehlo", False, "what is written there: 'stablehlo', 'jaxpr' or 'stablehlo,jaxpr'"),
     ("include_debug_info_in_dumps", bool, True, False, "whether operations in it have the places where they come from"),
-    ("hlo_source_file_canonicalization_regex", str, None, "calls",
+    ("hlo_source_file_canonicalization_regex", str, None, "rare",
      "a regular expression: what it matches is left out of the names of files in programs"),
     ("explicit_x64_dtypes", ("warn", "error", "allow"), "warn", True,
      "what asking for a 64-bit dtype does while enable_x64 is off: 32 bits and a warning, an error, or what was asked for"),
@@ -198,8 +198,7 @@ class Setting:
         self.is_set = True
         self.state.set_global(value)
         if self.rare:
-            values = _rare_values()
-            _rarely_set.set_global(None if values == _rare_at_start else values)
+            _rarely_set.set_global(_rare_key(tuple([setting.get_global() for setting in settings.values() if setting.rare])))
 
     set_global = set
 
@@ -232,6 +231,10 @@ class Setting:
         """Tell those who asked (`on_scope`) that it has another value in this thread, None for that of the process."""
         for hook in _scope_hooks.get(self.name, ()):
             hook(value)
+        if self.rare:
+            rare = [setting for setting in settings.values() if setting.rare]
+            own = any([setting.get_local() is not _unset for setting in rare])
+            _rarely_set.set_local(_rare_key(tuple([setting.value for setting in rare])) if own else _unset)
 
     def __bool__(self):
         raise TypeError(f"bool() of a setting: read it as {self.name}.value")
@@ -373,11 +376,14 @@ settings: dict[str, Setting] = {row[0]: Setting(*row) for row in _SETTINGS}
 globals().update(settings)
 
 
-def _rare_values() -> tuple:
-    return tuple([setting.value for setting in settings.values() if setting.rare])
+_rare_at_start = tuple([setting.value for setting in settings.values() if setting.rare])
 
 
-_rare_at_start = _rare_values()
+def _rare_key(values: tuple) -> tuple | None:
+    """What programs are known by, of the settings of that kind."""
+    return None if values == _rare_at_start else values
+
+
 _rarely_set = Config("rarely set", None, include_in_jit_key=True, include_in_trace_context=True)
 
 

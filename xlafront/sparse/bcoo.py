@@ -121,7 +121,7 @@ def _sum_duplicates(data, indices, *, spinfo, nse):
     return over_batches(lambda d, i: places.sum_groups(d, i, shape, nse), n_batch)(data, indices)
 
 
-def _dot_general(data, indices, rhs, *, dimension_numbers, preferred_element_type, lhs_spinfo):
+def _dot_general(data, indices, rhs, *, dimension_numbers, preferred_element_type, lhs_spinfo, rows_outside="drop"):
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     shape = lhs_spinfo.shape
     n_batch, n_sparse, _, _ = layout_of(data, indices, shape)
@@ -151,10 +151,13 @@ def _dot_general(data, indices, rhs, *, dimension_numbers, preferred_element_typ
                 return lax.dot_general(d, places.take_at(r, columns), (((0,), (0,)), ((), ())))
             # Padding is left out when rows are added; of what else lies outside only the numbers are made zero, not whole rows.
             read = places.take_at(r, columns, "clip")
-            d = places.zero_unless(places.in_bounds(columns, r.shape[:len(summed)]), d)
+            inside = places.in_bounds(columns, r.shape[:len(summed)])
+            if rows_outside == "clip":
+                inside &= places.in_bounds(rows, free_shape)
+            d = places.zero_unless(inside, d)
             found = d.reshape(d.shape + (1,) * (read.ndim - 1)) * read.reshape(
                 (len(read),) + (1,) * (d.ndim - 1) + read.shape[1:])
-        return places.add_at((*free_shape, *found.shape[1:]), rows, found)
+        return places.add_at((*free_shape, *found.shape[1:]), rows, found, rows_outside if summed else "drop")
 
     found = _over_pairs(one, shape[:n_batch], axes)(data, indices, rhs)
     # Dimensions of what was found: those of the batch of lhs, then free sparse, dense, and free ones of rhs.
@@ -175,13 +178,20 @@ def _dense_dot_general(data, indices, rhs, *, dimension_numbers, preferred_eleme
     return found if preferred_element_type is None else found.astype(preferred_element_type)
 
 
+def _dot_of_values(data, indices, rhs, **params):
+    """As a function of values: its transpose makes numbers zero, and not rows of the cotangent that it reads."""
+    return _dot_general(data, indices, rhs, rows_outside="clip", **params)
+
+
 def _dot_to_transpose(wanted, avals, *, dimension_numbers, lhs_spinfo, **params):
-    """The derivative in values is that of a dense array at their places."""
+    """The derivative in many values is that of a dense array at their places."""
     data, indices, _ = avals
+    if wanted != 0:
+        return None
     batch = math.prod(lhs_spinfo.shape[:indices.ndim - 2]) if not is_symbolic(lhs_spinfo.shape) else 0
-    many = wanted == 0 and places.are_many(batch * data.size // max(math.prod(data.shape[:indices.ndim - 2]), 1),
+    many = places.are_many(batch * data.size // max(math.prod(data.shape[:indices.ndim - 2]), 1),
                                            lhs_spinfo.shape, data.dtype, 50)
-    return _dense_dot_general if many else None
+    return _dense_dot_general if many else _dot_of_values
 
 
 def _over_pairs(function, sizes, axes):

@@ -32,16 +32,26 @@ def _todense(data, row, col, shape):
     return places.add_at(shape, xnp.stack([row, col], -1), data)
 
 
-def _product(data, row, col, other, shape, transpose):
+def _product(data, row, col, other, shape, transpose, rows_outside="drop"):
     """The matrix, or its transpose, times a vector or matrix."""
     if transpose:
         row, col, shape = col, row, shape[::-1]
     if other.shape[0] != shape[1]:
         raise AssertionError(f"a matrix of shape {tuple(shape)} cannot be multiplied with an array of shape {other.shape}")
     dtype = xnp.promote_types(data.dtype, other.dtype)
-    read = places.take_at(other.astype(dtype), col[:, None])
-    values = data.astype(dtype).reshape(data.shape + (1,) * (read.ndim - 1)) * read
-    return places.add_at((shape[0], *other.shape[1:]), row[:, None], values)
+    # Of what lies outside only the numbers are made zero, not whole rows.
+    read = places.take_at(other.astype(dtype), col[:, None], "clip")
+    inside = places.in_bounds(col[:, None], shape[1:])
+    if rows_outside == "clip":
+        inside &= places.in_bounds(row[:, None], shape[:1])
+    data = places.zero_unless(inside, data.astype(dtype))
+    values = data.reshape(data.shape + (1,) * (read.ndim - 1)) * read
+    return places.add_at((shape[0], *other.shape[1:]), row[:, None], values, rows_outside)
+
+
+def _product_of_values(data, row, col, other, shape, transpose):
+    """As a function of values: its transpose makes numbers zero, and not rows of the cotangent that it reads."""
+    return _product(data, row, col, other, shape, transpose, "clip")
 
 
 def _coordinates(mat, nse, index_dtype):
@@ -69,19 +79,27 @@ def _of_rows(function):
     return on_compressed
 
 
+def _of_info(function):
+    """An operation with a shape as one with what is known of a COO matrix."""
+    return lambda *arrays, spinfo, transpose: function(*arrays, shape=spinfo.shape, transpose=transpose)
+
+
+def _of_values(function):
+    """What is transposed in place of a product when the derivative in the values is wanted."""
+    return lambda wanted, avals, **params: function if wanted == 0 else None
+
+
 coo_todense_p = operation("coo_todense", lambda data, row, col, *, spinfo: _todense(data, row, col, spinfo.shape), (0,))
-coo_matvec_p, coo_matmat_p = (operation(
-    name, lambda data, row, col, v, *, spinfo, transpose: _product(data, row, col, v, spinfo.shape, transpose), (0, 3))
-    for name in ("coo_matvec", "coo_matmat"))
+coo_matvec_p, coo_matmat_p = (operation(name, _of_info(_product), (0, 3), to_transpose=_of_values(_of_info(_product_of_values)))
+                              for name in ("coo_matvec", "coo_matmat"))
 coo_extract_p = operation("coo_extract", _extract, (2,))
 coo_fromdense_p = operation(
     "coo_fromdense", lambda mat, *, nse, index_dtype: _coordinates(mat, nse, index_dtype), (), multiple_results=True,
     jvp=fromdense_jvp(lambda mat, **params: coo_fromdense_p.bind(mat, **params),
                       lambda parts, mat: coo_extract_p.bind(parts[1], parts[2], mat)))
 csr_todense_p = operation("csr_todense", _of_rows(lambda data, row, col, *, shape: _todense(data, row, col, shape)), (0,))
-csr_matvec_p, csr_matmat_p = (operation(
-    name, _of_rows(lambda data, row, col, v, *, shape, transpose: _product(data, row, col, v, shape, transpose)), (0, 3))
-    for name in ("csr_matvec", "csr_matmat"))
+csr_matvec_p, csr_matmat_p = (operation(name, _of_rows(_product), (0, 3), to_transpose=_of_values(_of_rows(_product_of_values)))
+                              for name in ("csr_matvec", "csr_matmat"))
 csr_fromdense_p = operation(
     "csr_fromdense", lambda mat, *, nse, index_dtype: _compressed(mat, nse, index_dtype), (), multiple_results=True,
     jvp=fromdense_jvp(lambda mat, **params: csr_fromdense_p.bind(mat, **params), lambda parts, mat: coo_extract_p.bind(

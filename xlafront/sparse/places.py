@@ -23,17 +23,18 @@ def padding_row(shape: Sequence[int], dtype) -> Any:
     return xnp.array(tuple(shape), dtype) if is_symbolic(shape) else np.array(tuple(shape), dtype)
 
 
-def add_at(shape: Sequence[int], indices: Array, values: Array) -> Array:
-    """An array of zeros to which `values` are added at the places that `indices` name in the leading dimensions."""
+def add_at(shape: Sequence[int], indices: Array, values: Array, mode: str = "drop") -> Array:
+    """An array of zeros to which `values` are added at the places that `indices` name in the leading dimensions; those of
+    padding nowhere, or with mode "clip" at any: they must be zeros then."""
     count = indices.shape[-1]
     if values.dtype == bool:
-        return add_at(shape, indices, values.astype(np.int32)).astype(bool)
+        return add_at(shape, indices, values.astype(np.int32), mode).astype(bool)
     if count == 0:
         return values.sum(0, dtype=values.dtype)
     if math.prod(shape) == 0 or indices.shape[0] == 0:
         return xnp.zeros(shape, values.dtype)
     numbers = lax.ScatterDimensionNumbers(tuple(range(1, values.ndim)), tuple(range(count)), tuple(range(count)))
-    return lax.scatter_add(xnp.zeros(shape, values.dtype), indices, values, numbers, mode="drop")
+    return lax.scatter_add(xnp.zeros(shape, values.dtype), indices, values, numbers, mode=mode)
 
 
 def take_at(array: Array, indices: Array, mode: str = "fill") -> Array:

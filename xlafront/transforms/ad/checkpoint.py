@@ -459,14 +459,15 @@ def _origin(jaxpr: Jaxpr, v, site: source.Site | None = None) -> tuple[tuple[int
         return (0,), "from a literal"
     for i, eqn in enumerate(jaxpr.eqns):
         if v in eqn.outvars:
-            inner = eqn.params.get("jaxpr")
-            if inner is not None and len(inner.jaxpr.outvars) == len(eqn.outvars):
+            inner, jitted = eqn.params.get("jaxpr"), eqn.params.get("inline") is False
+            if inner is not None and not jitted and len(inner.jaxpr.outvars) == len(eqn.outvars):
                 found = inner.jaxpr.outvars[eqn.outvars.index(v)]
                 if type(found) is not Literal and found not in inner.jaxpr.invars:
                     position, text = _origin(inner.jaxpr, found, _known(eqn.site) or site)
                     return (2, i, *position), text
             where = source.with_column(_known(eqn.site) or site)
-            what = f"named {eqn.params['name']!r}" if eqn.primitive is name_p else f"output of {eqn.primitive.name}"
+            name = f"jitted function {eqn.params['name']!r}" if jitted else eqn.primitive.name
+            what = f"named {eqn.params['name']!r}" if eqn.primitive is name_p else f"output of {name}"
             return (2, i), f"{what} from {where}"
     return (0,), "from a constant"
 
