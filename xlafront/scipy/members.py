@@ -41,7 +41,8 @@ def always(strong: list[bool]) -> bool:
     return True
 
 
-def member(distribution: str, strong: Callable[[list[bool]], bool] = never, **parameters: str) -> Callable[[Callable], Callable]:
+def member(distribution: str, strong: Callable[[list[bool]], bool] = never,
+           **parameters: str) -> Callable[[Callable], Callable]:
     """Decorator of a distribution's function: compiled when called eagerly, its arguments in one floating dtype and shape.
 
     `strong` says for which arguments, given by whether each is strongly typed, the result is: integers beside floats of

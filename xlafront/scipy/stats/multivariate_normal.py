@@ -40,8 +40,8 @@ def _logpdf(x, mean, cov):
     n = mean.shape[-1]
     fits = cov.ndim == 0 or cov.shape[-2:] == (n, n)
     if not fits or ((centred := x - mean).shape[-1] != n and cov.ndim):
-        raise ValueError(f"multivariate_normal.logpdf got incompatible shapes: x {x.shape}, mean {mean.shape}, cov {cov.shape}. "
-                         f"The last dimension of all must be the same, and cov have matrices.")
+        raise ValueError(f"multivariate_normal got incompatible shapes, x {x.shape}, mean {mean.shape}, cov {cov.shape}: "
+                         f"the last dimensions must be the same, and cov have matrices.")
     if cov.ndim == 0:
         return -0.5 * xnp.sum(centred * centred, axis=-1) / cov - 0.5 * n * xnp.log(2 * math.pi * cov)
     factor = linalg.cholesky(cov)
