@@ -163,6 +163,8 @@ def test_ravel():
     assert back["w"].tolist() == [[2, 2], [2, 2]] and back["b"].tolist() == [0, 2, 4] and back["b"].dtype == np.int32
     with pytest.raises(ValueError, match="7"):
         unravel(flat[:3])
+    with xf.enable_x64(True):
+        assert ravel_pytree([])[0].dtype == np.float32  # whatever the default float is
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,7 @@ def test_boundary_derivatives():
     assert np.isnan(grad(lambda x: lax.pow(x, 0.0))(0.0)) and grad(lambda x: x**0)(0.0) == 0
     assert grad(lambda x: lax.pow(0.0, x))(2.0) == 0
     assert grad(lax.sign)(0.5) == 0 and grad(lax.floor)(0.5) == 0
+    assert grad(lambda x: lax.sign(lax.complex(x, 2.0)).real)(1.0) == 0  # of complex numbers too, though it turns with them
     assert grad(lambda x: lax.select(x > 0, lax.log(x), x))(-1.0) == 1
 
 

@@ -8,6 +8,7 @@ import pytest
 from laws import check_batching, check_derivatives
 
 import xlafront as xf
+import xlafront.numpy as xnp
 from xlafront import lax
 
 X = np.random.default_rng(5).permutation(24).reshape(4, 6).astype(np.float32) / 4
@@ -72,6 +73,11 @@ def test_fields_of_equations():
         return [e.primitive.name for e in xf.make_jaxpr(lambda x: lax.reduce_window(x, *args))(X).eqns]
 
     assert primitives(0, lax.add, (2, 2)) == ["reduce_window_sum"] and primitives(np.float32(1), lax.add, (2, 2)) == ["reduce_window"]
+    # The neutral element is that of the start value's dtype, not of the array's.
+    assert lax.reduce_window(xnp.arange(4), False, lax.max, (2,)).tolist() == [1, 2, 3]
+    assert lax.reduce_window(xnp.arange(4) > 1, -np.inf, lax.max, (2,)).tolist() == [False, True, True]
+    with pytest.raises(TypeError, match="dtypes"):
+        lax.reduce_window(xnp.arange(4, dtype="uint8"), 0, lax.max, (2,))
     [eqn] = xf.make_jaxpr(lambda x: lax.reduce_window(x, -np.inf, lax.max, (2, 3), (1, 2), "SAME"))(X).eqns
     assert eqn.primitive.name == "reduce_window_max" and eqn.params == {
         "base_dilation": (1, 1), "padding": ((0, 1), (0, 1)), "window_dilation": (1, 1), "window_dimensions": (2, 3), "window_strides": (1, 2)}

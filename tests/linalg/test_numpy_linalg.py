@@ -119,6 +119,11 @@ def test_singular_matrices(rng):
     near(xf.grad(linalg.det)(np.diag([2.0, 0.0, 3.0, 5.0])), np.diag([0, 30.0, 0, 0]))
     near(xf.grad(linalg.det)(np.diag([2.0, 0.0, 3.0, 0.0])), np.zeros((4, 4)))
     assert [float(v) for v in linalg.slogdet(np.zeros((2, 2)))] == [0.0, -np.inf]
+    for dtype in ("float16", "bfloat16"):
+        small = xnp.array([[0.1, 0.2], [0.3, 0.4]], dtype)
+        sign, size = linalg.slogdet(small)
+        assert sign == -1 and sign.dtype == size.dtype == dtype and abs(float(size) - np.log(0.02)) < 0.05
+        assert [float(v) for v in linalg.slogdet(small[:1, :1] * 0)] == [0.0, -np.inf]
     assert not np.isfinite(linalg.inv(np.zeros((2, 2)))).any()
     assert linalg.cond(np.array([[1.0, 1.0], [1.0, 1.0]]), 1) == np.inf
     assert np.isnan(linalg.cond(np.array([[1.0, np.nan], [1.0, 1.0]]), 1))

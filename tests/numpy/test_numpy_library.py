@@ -316,6 +316,12 @@ def test_what_needs_values_says_what_to_do(call):
         xf.jit(lambda x, i: eval(call, {"n": xnp, "x": x, "i": i}))(V, U[:2])
 
 
+def test_polynomials_of_scalars():
+    """What does not ask how many coefficients there are takes a scalar."""
+    assert xnp.roots(2.0).shape == (0,) and xnp.roots(2.0).dtype == np.complex64
+    assert xnp.polyder(2.0, 0) == 2 and xnp.polyint(np.float32(2), 0).shape == ()
+
+
 REFUSED = [  # (error, a word of its text, calls)
     (ValueError, "inplace", "n.put(V, 0, 1) | n.place(V, V > 0, 1) | n.put_along_axis(M, I[:1], 1, 0)"),
     (NotImplementedError, "inplace|wrap", "n.fill_diagonal(M, 1) | n.fill_diagonal(M, 1, wrap=True, inplace=False)"),
@@ -332,7 +338,7 @@ REFUSED = [  # (error, a word of its text, calls)
         n.gradient(V[:1]) | n.histogram(V, weights=V[:2]) | n.cumulative_sum(M) | n.cumulative_prod(3) | n.ix_(M) |
         n.place(V, B, 1, inplace=False) | n.place(V, V > 0, Z, inplace=False) | n.piecewise(V, [], [1])"""),
     (ValueError, "nonnegative|non-negative|positive", """n.diff(V, -1) | n.diag_indices(-1) | n.resize(V, -1) | n.polyder(V, -1) | n.polyint(V, -1) |
-        n.vander(V, -1) | n.fft.fft(V, 0) | n.fft.fftn(V, (-2,))"""),
+        n.vander(V, -1) | n.fft.fft(V, 0) | n.fft.fftn(V, (-2,)) | n.fft.fftn(V, (-1,)) | n.fft.rfft2(M, (-1, 2))"""),
     (ValueError, "mode|norm|bitorder|method|directive|axes", """n.convolve(V, V, 'foo') | n.fft.fft(V, norm='foo') | n.packbits(U, bitorder='x') |
         n.isin(U, U, method='foo') | n.r_['a', V] | n.fft.fft2(M, axes=(0,)) | n.fft.fftn(M, axes=(0, 0)) | n.fft.fft(M, axis=(0, 1))"""),
     (TypeError, "length|1D|vector|distances", "n.polyfit(V, V[:2], 1) | n.polyfit(M, M, 1) | n.polyfit(V, V, 1, w=V[:2]) | n.gradient(M, 1, 2, 3)"),
@@ -342,6 +348,8 @@ REFUSED = [  # (error, a word of its text, calls)
     (ValueError, "binary|single", """n.frompyfunc(lambda x: x, 1, 1).reduce(V) | n.frompyfunc(lambda x: x, 1, 1).outer(V, V) |
         n.frompyfunc(lambda x, y: (x, y), 2, 2).reduce(V)"""),
     (IndexError, "out of bounds|axis", "n.delete(V, np.array([9])) | n.delete(V, 9) | n.unwrap(V, axis=1) | n.fft.fft(V, axis=1)"),
+    (IndexError, "0-d", "n.polyval(2., V) | n.polyadd(2., V) | n.polysub(V, P[0])"),
+    (TypeError, "0-d", "n.polymul(V, 2.) | n.polydiv(P[0], V) | n.polyder(2.) | n.polyint(P[0])"),
     (RuntimeError, "weights", "n.cov(V, fweights=U[:2]) | n.cov(V, aweights=P[:2])"),
 ]
 

@@ -8,7 +8,7 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront import dtypes
+from xlafront import dtypes, lax
 
 NARROW = ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32")
 WIDE = ("int64", "uint64")
@@ -37,6 +37,22 @@ def test_integers_become_floats_of_their_width(name):
             assert type_of(function, of(own)) == ("float32", False)
         for own in WIDE:
             assert type_of(function, of(own)) == ("float64", False)
+
+
+def test_arrays_that_were_made_wide():
+    """Where 64-bit types are off, arrays that are wide already stay so in elementwise functions and what is like them; sums along
+    an axis, means and medians are of the widths that arrays get now."""
+    with xf.enable_x64(True):
+        whole, real = xnp.arange(1, 4), xnp.arange(1.0, 4.0)
+    for x, name in ((whole, "int64"), (real, "float64")):
+        assert x.dtype == name
+        for function in (xnp.sin, xnp.sqrt, xnp.exp):
+            assert function(x).dtype == "float64"
+        for like in (xnp.diag(x), lax.full_like(x, 2), xf.jit(lambda y: lax.full_like(y, 2))(x)):
+            assert like.dtype == name
+        for narrowed in (xnp.cumsum(x), xnp.cumprod(x)):
+            assert narrowed.dtype == name.replace("64", "32")
+        assert xnp.mean(x).dtype == xnp.median(x).dtype == "float32"
 
 
 @pytest.mark.parametrize("name", [*FLOATING_PAIRS, "mean of two"])

@@ -198,9 +198,34 @@ def test_normal_distribution_of_numbers_by_that_of_vectors():
     x, variances = np.array([0.2, -1.0, 3.0], np.float32), np.array([1.0, 2.0, 0.5], np.float32)
     wide = stats.norm.logpdf(x, 0.5, np.sqrt(variances))
     np.testing.assert_allclose(our_stats.multivariate_normal.logpdf(x, 0.5, variances), wide, rtol=1e-5)
-    for mean, cov in ((np.zeros(2), np.eye(3)), (0.0, np.eye(3)), (np.zeros(3), np.ones(2))):
+    for mean, cov in ((np.zeros(2), np.eye(3)), (np.zeros(3), np.ones(2))):
         with pytest.raises(ValueError, match="incompatible shapes"):
             our_stats.multivariate_normal.logpdf(x, mean, cov)
+
+
+def test_normal_distribution_of_vectors_of_one_number_each():
+    """A value of fewer dimensions than the mean is repeated."""
+    mean = np.array([1.0, 2.0, 3.0])
+    expected = stats.multivariate_normal.logpdf([2.0, 2.0, 2.0], mean, np.eye(3))
+    for cov in (1.0, np.eye(3)):
+        for x in (2, xnp.full(1, 2.0)):
+            np.testing.assert_allclose(our_stats.multivariate_normal.logpdf(x, mean, cov), expected, rtol=1e-5)
+
+
+def test_weak_types_of_integers_beside_numbers():
+    """Promotion makes integers beside Python's floats weakly typed floats; most densities are as strong as their first argument."""
+    strong, weak = xnp.arange(1, 4), xnp.asarray(2)
+    one, two = [(strong, 1, 2.0), (strong, 1.0, strong), (weak, 1.0, strong)], [(strong, 0.5), (weak, 0.5)]
+    for name, arguments, expected in [
+            ("norm.logpdf", one, "SSW"), ("norm.cdf", one, "SSS"), ("cauchy.ppf", one, "SSW"), ("laplace.cdf", one, "SSW"),
+            ("logistic.logpdf", one, "SSS"), ("logistic.cdf", one, "WWW"), ("logistic.isf", one, "SSW"), ("expon.pdf", one, "WWW"),
+            ("gumbel_r.sf", one, "SSW"), ("gumbel_r.pdf", one, "WWW"), ("uniform.cdf", one, "SSS"), ("uniform.pdf", one, "WWW"),
+            ("gamma.pdf", two, "SW"), ("gamma.sf", two, "WW"), ("t.pdf", two, "SW"), ("chi2.sf", two, "SW"),
+            ("pareto.cdf", two, "SW"), ("pareto.logcdf", two, "WW"), ("poisson.cdf", two, "SW"), ("poisson.pmf", two, "WW"),
+            ("geom.pmf", two, "SW"), ("bernoulli.pmf", two, "SW"), ("bernoulli.ppf", two, "SW"), ("bernoulli.cdf", two, "SW")]:
+        distribution, function = name.split(".")
+        results = [getattr(getattr(our_stats, distribution), function)(*given) for given in arguments]
+        assert "".join("W" if y.weak_type else "S" for y in results) == expected, name
 
 
 @pytest.mark.parametrize("a, b", [(1.0, 1.0), (0.5, 2.0), (2.0, 0.5)])

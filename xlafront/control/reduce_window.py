@@ -92,9 +92,10 @@ def _named(function: ClosedJaxpr, start: Any, dtype) -> Primitive | None:
     primitive, identity = _NAMED.get(monoid(function), (None, None))
     if primitive is None or isinstance(start, tracing.Tracer) or not isinstance(dtype, np.dtype):
         return None
-    if dtype == np.bool_ and np.asarray(start).dtype != np.bool_:
+    own = tracing.aval_of(start).dtype  # the neutral element is that of the start value's dtype, not of the array's
+    if primitive is windows.reduce_window_sum_p and dtype == np.bool_ != own:
         return None
-    same = np.asarray(start) == np.asarray(identity(dtype)).astype(dtype)
+    same = np.asarray(start) == np.asarray(identity(own)).astype(own)
     return primitive if bool(np.all(same)) else None
 
 

@@ -517,7 +517,10 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     if unroll < 0:
         raise ValueError(f"scan of {name} takes unroll as a non-negative integer or a bool, got {unroll!r}.")
     unroll = max(int(unroll), 1)
-    if config.disable_jit.value and length:  # (without a step nothing says what type the results have)
+    if config.disable_jit.value:
+        if not length:
+            raise ValueError(f"scan of {name} is a zero-length one and jit is disabled: without a step nothing says what types "
+                             f"the results have. Leave disable_jit off for it.")
         return _scan_in_python(f, init, x_leaves, x_tree, length, reverse)
     leaves, init_tree = tree.flatten(init)
     carry = operands_of(leaves, f"scan of {name}", init)

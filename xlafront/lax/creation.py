@@ -80,14 +80,18 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = 
     Array([7, 7], dtype=int32, weak_type=True)
     """
     shape = static_shape("full", shape)
+    weak = dtype is None and dtypes.is_weakly_typed(fill_value) and not is_placed(sharding)
+    dtype = tracing.aval_of(fill_value).dtype if dtype is None else dtypes.check_user_dtype(dtype, "full")
+    return _full(shape, fill_value, dtype, sharding, weak)
+
+
+def _full(shape: tuple, fill_value, dtype, sharding, weak: bool):
     if np.shape(fill_value):
         raise TypeError(f"full needs a scalar, got an array of shape {np.shape(fill_value)}.")
-    weak = dtype is None and dtypes.is_weakly_typed(fill_value) and not is_placed(sharding)
-    aval = tracing.aval_of(fill_value)
-    dtype = aval.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full")
     check_fill("full", fill_value, dtype)
-    if shape and sharding is None and type(fill_value) in (int, float, complex) and (weak or dtypes.is_inexact(dtype)) and (
-            tracing.is_tracing()):  # a program holds the number as it is wanted: one operation
+    if shape and sharding is None and type(fill_value) in (int, float, complex) and tracing.is_tracing() and (
+            weak or (dtypes.is_inexact(dtype) and dtypes.of_arrays(dtype) == dtype)):
+        # A program holds the number as it is wanted: one operation.
         number = fill_value if weak else np.asarray(fill_value).astype(dtype)[()]
         return broadcast_in_dim_p.bind(number, shape=shape, broadcast_dimensions=(), sharding=None)
     result = placed_constant(shape, fill_value, dtype, sharding)
@@ -143,8 +147,11 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: DTypeLike | None = None, sha
     """
     aval = x if hasattr(x, "shape") and hasattr(x, "dtype") and not tracing.is_arraylike(x) else tracing.aval_of(x)
     shape = aval.shape if shape is None else static_shape("full_like", shape)
-    wanted = dtypes.dtype(aval.dtype) if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
-    result = full(shape, fill_value, wanted, sharding=placement_of(x, shape) if sharding is None else sharding)
+    if dtype is not None:
+        wanted = dtypes.check_user_dtype(dtype, "full_like")
+    else:  # an array's as it is, a description's as an array of it would be: 64-bit types may be off by now
+        wanted = dtypes.dtype(aval.dtype) if type(aval) is ShapedArray else dtypes.canonicalize_dtype(aval.dtype, True)
+    result = _full(shape, fill_value, wanted, placement_of(x, shape) if sharding is None else sharding, weak=False)
     if dtype is None and getattr(aval, "weak_type", False) and not is_placed(sharding):
         result = convert_element_type_p.bind(result, new_dtype=wanted, weak_type=True, sharding=None)
     return tracing.as_varying(result, getattr(aval, "vma", frozenset()))

@@ -120,15 +120,6 @@ def _abs_derivative(g, ans, x):
     return div(add(mul(real_(g), real_(x)), mul(imag_(g), imag_(x))), size)
 
 
-def _sign_derivative(g, ans, x):
-    if not _is_complex(x):
-        return None
-    size = abs_(x)
-    size = complex_(where(eq(size, constant_like(size, 0)), constant_like(size, 1), size), constant_like(size, 0))
-    turn = imag_(mul(g, conj_(ans, input_dtype=tracing.aval_of(ans).dtype)))
-    return mul(div(mul(ans, complex_(turn, constant_like(turn, 0))), size), constant_like(x, 1j))
-
-
 def _pow_base(g, ans, x, y):
     if tracing.aval_of(y).dtype.kind in "iu":
         one = constant_like(y, 1)
@@ -234,7 +225,7 @@ UNARY = (
     ("cbrt", "stablehlo.cbrt", "float", lambda g, y, x, **_: mul(g, scale(integer_pow_p.bind(y, y=-2), x, 1 / 3))),
     ("square", None, NUMBERS, lambda g, y, x: mul(g, scale(x, x, 2))),
     ("abs", "stablehlo.abs", "signed float complex", _abs_derivative),
-    ("sign", "stablehlo.sign", NUMBERS, _sign_derivative),
+    ("sign", "stablehlo.sign", NUMBERS, None),
     ("floor", "stablehlo.floor", "float", None),
     ("ceil", "stablehlo.ceil", "float", None),
     ("is_finite", "stablehlo.is_finite", "float", None),

@@ -27,8 +27,12 @@ def _known(name: str, x, remedy: str) -> np.ndarray:
     return np.asarray(value)
 
 
-def _vector(name: str, p) -> Array:
-    p = xnp.atleast_1d(p)
+def _vector(name: str, p, of_scalars: type[Exception] = TypeError) -> Array:
+    """The coefficients of a polynomial; a scalar, which has no dimension to hold them, raises an error of the given class."""
+    if not np.ndim(p):
+        raise of_scalars(f"xnp.{name} takes the coefficients of a polynomial as a vector, got an unsized (0-d) scalar. "
+                         f"Give a constant as xnp.array([c]).")
+    p = xnp.asarray(p)
     if p.ndim != 1:
         raise ValueError(f"xnp.{name} takes the coefficients of one polynomial: the input must be a rank-1 array, its shape is "
                          f"{p.shape}.")
@@ -74,9 +78,11 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     """
     check_arraylike("roots", p)
     [p] = promote_dtypes_inexact(unwrap(p))
-    if np.ndim(p) != 1:
+    if np.ndim(p) > 1:
         raise ValueError(f"xnp.roots: the input must be a rank-1 array, got shape {np.shape(p)}.")
     d = dtypes.to_complex(tracing.aval_of(p).dtype)
+    if not np.ndim(p):
+        return xnp.zeros((0,), d)
     if not strip_zeros:
         return _roots_of_any(xnp.asarray(p)) if np.size(p) > 1 else xnp.zeros((0,), d)
     places = np.flatnonzero(_known("roots", p, "pass strip_zeros=False"))
@@ -121,7 +127,8 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """
     check_arraylike("polyval", p, x)
     if not np.ndim(p):
-        raise ValueError("xnp.polyval needs the coefficients as a vector, got a scalar.")
+        raise IndexError("xnp.polyval takes the coefficients of a polynomial as a vector, got an unsized (0-d) scalar. "
+                         "Give a constant as xnp.array([c]).")
     p, x = promote_dtypes(unwrap(p), unwrap(x))
     weak = dtypes.is_weakly_typed(x) and dtypes.is_weakly_typed(p)
     d = tracing.aval_of(x).dtype
@@ -135,7 +142,7 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
 
 def _aligned(name, a1, a2, operation):
     check_arraylike(name, a1, a2)
-    a1, a2 = promote_dtypes(_vector(name, unwrap(a1)), _vector(name, unwrap(a2)))
+    a1, a2 = promote_dtypes(*(_vector(name, unwrap(a), IndexError) for a in (a1, a2)))
     n = max_dim(np.shape(a1)[0], np.shape(a2)[0])
     a1, a2 = (xnp.pad(a, (n - np.shape(a)[0], 0)) if np.shape(a)[0] != n else a for a in (a1, a2))
     return getattr(xnp, operation)(a1, a2)
@@ -245,10 +252,10 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     Array([2., 2.], dtype=float32)
     """
     check_arraylike("polyder", p)
-    m, p = _order("polyder", "derivative", m), _vector("polyder", unwrap(p))
-    [p] = promote_dtypes_inexact(p)
+    m, [p] = _order("polyder", "derivative", m), promote_dtypes_inexact(unwrap(p))
     if not m:
         return p
+    p = _vector("polyder", p)
     n = np.shape(p)[0]
     factors = _falling((xnp if is_symbolic_dim(n) else np).arange(n - 1, m - 1, -1), m).astype(p.dtype)
     return p[:max_dim(n - m, 0)] * factors
@@ -267,12 +274,12 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """
     k = 0 if k is None else k
     check_arraylike("polyint", p, k)
-    m, p, k = _order("polyint", "integral", m), _vector("polyint", unwrap(p)), unwrap(k)
+    m, p, k = _order("polyint", "integral", m), unwrap(p), unwrap(k)
     if np.ndim(k) > 1 or np.size(k) not in (1, m):
         raise ValueError(f"xnp.polyint needs one constant k, or one for each of the {m} integrals; got shape {np.shape(k)}.")
     if not m:
         return promote_dtypes_inexact(p)[0]
-    p, k = promote_dtypes_inexact(p, k)
+    p, k = promote_dtypes_inexact(_vector("polyint", p), k)
     n = np.shape(p)[0]
     divisors = _falling((xnp if is_symbolic_dim(n) else np).arange(n + m - 1, m - 1, -1), m)
     constants = np.array([math.factorial(i) for i in range(m - 1, -1, -1)], np.float64)

@@ -506,15 +506,13 @@ def _copy(self) -> Array:
     return creation.copy(self)
 
 
-def _byteswap(self, inplace: bool = False) -> Array:
+def _byteswap(self) -> Array:
     """The elements with the order of their bytes reversed.
-
-    - `inplace`: of NumPy's signature; it must be False.
 
     >>> xnp.array([1], dtype=xnp.int16).byteswap()
     Array([256], dtype=int16)
     """
-    return views.byteswap(self, inplace)
+    return views.byteswap(self)
 
 
 _WRITTEN_OUT = {

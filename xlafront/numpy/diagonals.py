@@ -9,7 +9,7 @@ from xlafront.core.dimensions import as_size, is_symbolic_dim, max_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.elementwise import with_weakness
 from xlafront.lax.shapes import canonical_axis
-from xlafront.numpy.creation import _eye_kernel, arange, diagonal_number, zeros
+from xlafront.numpy.creation import _eye_kernel, arange, diagonal_number, zeros_like
 from xlafront.numpy.manipulation import moveaxis, ravel
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.reductions import refuse_out, sum as total
@@ -92,7 +92,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
 def _on_diagonal(v, k):
     n = np.shape(v)[0] + abs(k)
     i = arange(n - abs(k)) if is_symbolic_dim(n) else np.arange(n - abs(k))
-    return zeros((n, n), tracing.aval_of(v).dtype).at[i + max(0, -k), i + max(0, k)].set(v, unique_indices=True)
+    return zeros_like(v, shape=(n, n)).at[i + max(0, -k), i + max(0, k)].set(v, unique_indices=True)
 
 
 @library(static="k", lists=True)

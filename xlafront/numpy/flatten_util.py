@@ -49,9 +49,9 @@ def ravel_pytree(pytree):
     for x in leaves:
         refuse_keys("ravel_pytree", x)
     kinds = tuple(dtypes.canonicalize_dtype(dtypes.operand_type(x)[0]) for x in leaves)
-    joint = dtypes.result_type(*kinds) if kinds else dtypes.default_dtype(float)
+    joint = dtypes.result_type(*kinds) if kinds else dtypes.float32
     unravel = Unravel(treedef, tuple(np.shape(x) for x in leaves), kinds, joint)
     parts = [ravel(asarray(x)) for x in leaves]
     if not parts:
-        return zeros(0), unravel
+        return zeros(0, joint), unravel
     return concatenate(parts if len(set(kinds)) == 1 else [part.astype(joint) for part in parts]), unravel

@@ -92,8 +92,8 @@ def _over_axes(name: str, kind: FftType, a, s, axes, norm):
     rank = np.ndim(a)
     if s is not None:
         s = tuple(map(as_size, s))
-        if any(n < -1 or n == 0 for n in s):
-            raise ValueError(f"the shape s of xnp.fft.{name} must be positive: it should be non-negative and not 0, got {s}.")
+        if any(n < 1 for n in s):
+            raise ValueError(f"the shape s of xnp.fft.{name} must be positive, got {s}.")
     if axes is None:
         if s is not None and len(s) > rank:
             raise ValueError(f"xnp.fft.{name} got more sizes s={s} than the array of shape {np.shape(a)} has dimensions.")
@@ -113,7 +113,7 @@ def _over_axes(name: str, kind: FftType, a, s, axes, norm):
     own = [np.shape(a)[i] for i in axes]
     if kind == FftType.IRFFT:
         own[-1] = 2 * (own[-1] - 1)
-    sizes = tuple(own) if s is None else tuple(np.shape(a)[i] if n == -1 else n for i, n in zip(axes, s))
+    sizes = tuple(own) if s is None else s
     if any(n < 1 for n in sizes):
         return _of_nothing(asarray(a), kind, sizes, axes)
     return _transformed(a, kind, sizes, axes, norm)
@@ -230,7 +230,7 @@ def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | Non
     """The discrete Fourier transform over several axes.
 
     - `a`: the array.
-    - `s`: the sizes of the axes to transform; they are cut, or filled up with zeros. -1 takes an axis as it is.
+    - `s`: the sizes of the axes to transform; they are cut, or filled up with zeros.
     - `axes`: the axes; all without, or the last ones if `s` is given.
     - `norm`: as for `fft`.
 
@@ -289,7 +289,7 @@ def fft2(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2
     """The discrete Fourier transform over two axes.
 
     - `a`: the array.
-    - `s`: the sizes of the axes to transform; they are cut, or filled up with zeros. -1 takes an axis as it is.
+    - `s`: the sizes of the axes to transform; they are cut, or filled up with zeros.
     - `axes`: the two axes, the last ones without.
     - `norm`: as for `fft`.
 

@@ -282,7 +282,8 @@ def mean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: N
     check_arraylike("mean", a)
     axes, names = positions_and_names(axis, np.ndim(a), "xnp.mean")
     _check_mask("mean", where, np.shape(a))
-    d = dtypes.to_inexact(tracing.aval_of(unwrap(a)).dtype) if dtype is None else _checked_dtype(dtype, "mean")
+    own = dtypes.of_arrays(tracing.aval_of(unwrap(a)).dtype)
+    d = dtypes.to_inexact(own) if dtype is None else _checked_dtype(dtype, "mean")
     compute = dtypes.float32 if d in _HALF and dtype is None else d
     total = _reduce("sum", a, axes, compute, keepdims, None, where, names=names)
     if where is None:
@@ -460,7 +461,7 @@ def _make_cumulative(name, primitive, says, example):
         a = unwrap(a)
         if axis is None or not np.ndim(a) and tracing.aval_of(a).weak_type:  # what stands for a Python number has an axis
             a, axis = reshape_to(a, (math.prod(np.shape(a)),)), axis or 0
-        d = tracing.aval_of(a).dtype
+        d = dtypes.of_arrays(tracing.aval_of(a).dtype)
         wanted = (_sum_dtype(d, True) if d == dtypes.bool_ else d) if dtype is None else _checked_dtype(dtype, name)
         axis = canonical_axis(axis, np.ndim(a), f"xnp.{name}")
         if wanted == dtypes.bool_:

@@ -202,7 +202,9 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     check_arraylike(name, a)
     if dtypes.is_complex(dtypes.operand_type(unwrap(a))[0]):
         raise ValueError(f"xnp.{name} is not defined for complex numbers: they have no order. Take those of x.real and x.imag.")
-    if q is not None:
+    if q is None:
+        a = as_type(unwrap(a), dtypes.of_arrays(tracing.aval_of(a).dtype), dtypes.is_weakly_typed(a))
+    else:
         check_arraylike(name, q)
         kind = tracing.aval_of(q)
         if not dtypes.is_float(kind.dtype):

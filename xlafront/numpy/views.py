@@ -60,10 +60,8 @@ def view(a, dtype):
     return _view_kernel(a, d)
 
 
-def byteswap(a, inplace=False):
+def byteswap(a):
     """The array with the bytes of each element in reverse order."""
-    if inplace:
-        raise NotImplementedError("byteswap(inplace=True) would change the array. Use the result of byteswap().")
     size = a.dtype.itemsize
     if size == 1:
         return a

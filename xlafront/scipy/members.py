@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 
 import xlafront.numpy as xnp
+from xlafront.core import dtypes
+from xlafront.lax.elementwise_functions import convert_element_type
 from xlafront.numpy import array_methods as _operators  # noqa: F401  (users reach these modules without a face)
 from xlafront.numpy.promotion import promote_args_inexact
 from xlafront.staging.library import library
@@ -24,10 +26,28 @@ _PARAMETERS = {
 }
 
 
-def member(distribution: str, **parameters: str) -> Callable[[Callable], Callable]:
+def never(strong: list[bool]) -> bool:
+    """The result's weakness is that of the promoted arguments."""
+    return False
+
+
+def of_first(strong: list[bool]) -> bool:
+    """A strongly typed first argument makes the result strongly typed."""
+    return strong[0]
+
+
+def always(strong: list[bool]) -> bool:
+    """The result is strongly typed."""
+    return True
+
+
+def member(distribution: str, strong: Callable[[list[bool]], bool] = never,
+           **parameters: str) -> Callable[[Callable], Callable]:
     """Decorator of a distribution's function: compiled when called eagerly, its arguments in one floating dtype and shape.
 
-    `parameters` says what the parameters are that not all distributions have.
+    `strong` says for which arguments, given by whether each is strongly typed, the result is: integers beside floats of
+    Python's are weakly typed floats by the rules of promotion, which most densities keep to only for numbers. `parameters`
+    says what the parameters are that not all distributions have.
     """
     def decorate(function: Callable) -> Callable:
         name = function.__name__
@@ -38,7 +58,10 @@ def member(distribution: str, **parameters: str) -> Callable[[Callable], Callabl
         def promoted(*args, **kwargs):
             given = inspect.signature(function).bind(*args, **kwargs)
             given.apply_defaults()
-            return function(*promote_args_inexact(label, *given.args))
+            args = promote_args_inexact(label, *given.args)
+            if dtypes.is_weakly_typed(args[0]) and strong([not dtypes.is_weakly_typed(x) for x in given.args]):
+                args[0] = convert_element_type(args[0], args[0].dtype)
+            return function(*args)
 
         lines = "\n".join(f"- `{p}`: {said[p]}." for p in names)
         promoted.__name__ = promoted.__qualname__ = name

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import xlafront.numpy as xnp
 from xlafront.scipy.elementary_functions import xlog1py, xlogy
-from xlafront.scipy.members import member
+from xlafront.scipy.members import member, of_first
 
-_bernoulli = member("Bernoulli", p="the probability of 1")
+_bernoulli = member("Bernoulli", of_first, p="the probability of 1")
 
 
 @_bernoulli
@@ -30,10 +30,10 @@ def pmf(k, p, loc=0):
 @_bernoulli
 def cdf(k, p):
     valid = (p >= 0) & (p <= 1) & ~xnp.isnan(k)
-    return xnp.where(valid, xnp.where(k < 0, 0, xnp.where(k < 1, 1 - p, 1)), xnp.nan)
+    return xnp.where(valid, xnp.where(k < 0, xnp.zeros_like(k), xnp.where(k < 1, 1 - p, 1)), xnp.nan)
 
 
 @_bernoulli
 def ppf(q, p):
     valid = (p >= 0) & (p <= 1) & (q >= 0) & (q <= 1)
-    return xnp.where(valid, xnp.where(q == 0, -1, xnp.where(q <= 1 - p, 0, 1)), xnp.nan)
+    return xnp.where(valid, xnp.where(q == 0, -xnp.ones_like(q), xnp.where(q <= 1 - p, 0, 1)), xnp.nan)

@@ -11,9 +11,9 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.scipy.elementary_functions import xlog1py, xlogy
 from xlafront.scipy.gamma_functions import betaln
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, of_first
 
-_beta = member("beta", a="the first shape", b="the second shape")
+_beta = member("beta", of_first, a="the first shape", b="the second shape")
 
 
 @_beta

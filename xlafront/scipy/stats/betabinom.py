@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import xlafront.numpy as xnp
 from xlafront.scipy.gamma_functions import betaln
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, of_first
 
 
-@member("beta-binomial", n="the number of trials", a="the first shape", b="the second shape")
+@member("beta-binomial", of_first, n="the number of trials", a="the first shape", b="the second shape")
 def logpmf(k, n, a, b, loc=0):
     k = xnp.floor(k - loc)
     outside = (k < 0) | (k > n)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 import xlafront.numpy as xnp
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, of_first
 
-_cauchy = member("Cauchy")
+_cauchy = member("Cauchy", of_first)
 
 
 def _by_angle(y):

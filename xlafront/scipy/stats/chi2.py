@@ -7,10 +7,10 @@ Array(0., dtype=float32, weak_type=True)
 
 from __future__ import annotations
 
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, of_first
 from xlafront.scipy.stats import gamma
 
-_chi2 = member("chi-squared", df="degrees of freedom")
+_chi2 = member("chi-squared", of_first, df="degrees of freedom")
 
 
 @_chi2

@@ -10,9 +10,9 @@ from __future__ import annotations
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.scipy.elementary_functions import xlogy
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, never, of_first
 
-_gamma = member("gamma", a="the shape")
+_gamma, _gamma_above = (member("gamma", strong, a="the shape") for strong in (of_first, never))
 
 
 def _between(lower, a, x, loc, scale):
@@ -48,12 +48,12 @@ def logcdf(x, a, loc=0, scale=1):
     return _log_between(True, a, x, loc, scale)
 
 
-@_gamma
+@_gamma_above
 def sf(x, a, loc=0, scale=1):
     return _between(False, a, x, loc, scale)
 
 
-@_gamma
+@_gamma_above
 def logsf(x, a, loc=0, scale=1):
     return _log_between(False, a, x, loc, scale)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import xlafront.numpy as xnp
 from xlafront.scipy.elementary_functions import xlog1py
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, of_first
 
 
-@member("geometric", p="the probability of success")
+@member("geometric", of_first, p="the probability of success")
 def logpmf(k, p, loc=0):
     k = k - loc
     return xnp.where(k <= 0, -xnp.inf, xlog1py(k - 1, -p) + xnp.log(p))

@@ -11,7 +11,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.scipy.elementary_functions import log_of_rest
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, of_first
 
 _gumbel = member("right Gumbel")
 
@@ -31,7 +31,7 @@ def logcdf(x, loc=0, scale=1):
     return -xnp.exp(-_standard(x, loc, scale))
 
 
-@_gumbel
+@member("right Gumbel", of_first)
 def sf(x, loc=0, scale=1):
     return -xnp.expm1(-xnp.exp(-_standard(x, loc, scale)))
 

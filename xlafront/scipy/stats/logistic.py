@@ -10,12 +10,12 @@ from __future__ import annotations
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.scipy.elementary_functions import logit
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, of_first
 
 _logistic = member("logistic")
 
 
-@_logistic
+@member("logistic", any)
 def logpdf(x, loc=0, scale=1):
     y = xnp.abs((x - loc) / scale)
     return -y - 2 * xnp.log1p(xnp.exp(-y)) - xnp.log(scale)
@@ -31,12 +31,12 @@ def sf(x, loc=0, scale=1):
     return lax.logistic((loc - x) / scale)
 
 
-@member("logistic", x="probabilities")
+@member("logistic", of_first, x="probabilities")
 def ppf(x, loc=0, scale=1):
     return loc + scale * logit(x)
 
 
-@member("logistic", x="probabilities")
+@member("logistic", of_first, x="probabilities")
 def isf(x, loc=0, scale=1):
     return loc - scale * logit(x)
 

@@ -34,21 +34,17 @@ def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None =
 @library(name="multivariate_normal.logpdf")
 def _logpdf(x, mean, cov):
     x, mean, cov = map(xnp.asarray, promote_dtypes_inexact(x, mean, cov))
-    if mean.ndim and not cov.ndim:
-        cov = cov * xnp.eye(mean.shape[-1], dtype=cov.dtype)
-    if mean.ndim == 0 or cov.ndim < 2 or x.ndim == 0:
-        if cov.ndim and (mean.ndim or cov.ndim > 1):
-            raise ValueError(f"multivariate_normal got incompatible shapes: mean {mean.shape} and cov {cov.shape}. Give both "
-                             f"for vectors, or both as numbers.")
+    if mean.ndim == 0:
         centred = x - mean
         return -0.5 * centred * centred / cov - 0.5 * xnp.log(2 * math.pi * cov)
     n = mean.shape[-1]
-    if x.shape[-1] != n or cov.shape[-2:] != (n, n):
-        error = ValueError if cov.shape[-2:] != (n, n) else TypeError
-        raise error(f"multivariate_normal.logpdf got incompatible shapes: x {x.shape}, mean {mean.shape}, cov {cov.shape}. The "
-                    f"last dimension of all must be the same, and cov have matrices.")
+    fits = cov.ndim == 0 or cov.shape[-2:] == (n, n)
+    if not fits or ((centred := x - mean).shape[-1] != n and cov.ndim):
+        raise ValueError(f"multivariate_normal got incompatible shapes, x {x.shape}, mean {mean.shape}, cov {cov.shape}: "
+                         f"the last dimensions must be the same, and cov have matrices.")
+    if cov.ndim == 0:
+        return -0.5 * xnp.sum(centred * centred, axis=-1) / cov - 0.5 * n * xnp.log(2 * math.pi * cov)
     factor = linalg.cholesky(cov)
-    centred = x - mean
     batch = common_shape(centred.shape[:-1], factor.shape[:-2])
     centred, whole = xnp.broadcast_to(centred, (*batch, n)), xnp.broadcast_to(factor, (*batch, n, n))
     y = linalg.triangular_solve(whole, centred[..., None], left_side=True, lower=True)[..., 0]

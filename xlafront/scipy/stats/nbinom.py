@@ -10,10 +10,10 @@ from __future__ import annotations
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.scipy.elementary_functions import xlog1py
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, of_first
 
 
-@member("negative binomial", n="the number of successes", p="the probability of success")
+@member("negative binomial", of_first, n="the number of successes", p="the probability of success")
 def logpmf(k, n, p, loc=0):
     k = k - loc
     outside = k < 0

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 
 import xlafront.numpy as xnp
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, of_first
 from xlafront.scipy.normal_functions import log_ndtr, ndtr, ndtri
 
-_normal = member("normal")
+_normal = member("normal", of_first)
 
 
 @_normal

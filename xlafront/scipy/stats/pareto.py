@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import xlafront.numpy as xnp
 from xlafront.scipy.elementary_functions import log_of_rest
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, never, of_first
 
-_pareto = member("Pareto", b="the exponent")
+_pareto, _pareto_log = (member("Pareto", strong, b="the exponent") for strong in (of_first, never))
 
 
 def _logarithm(x, loc, scale):
@@ -34,7 +34,7 @@ def cdf(x, b, loc=0, scale=1):
     return -xnp.expm1(-b * _logarithm(x, loc, scale))
 
 
-@_pareto
+@_pareto_log
 def logcdf(x, b, loc=0, scale=1):
     below = x < loc + scale
     return xnp.where(below, -xnp.inf, log_of_rest(xnp.where(below, -1, -b * _logarithm(x, loc, scale))))

@@ -12,7 +12,7 @@ import math
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.scipy.elementary_functions import xlogy
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, of_first
 
 _poisson = member("Poisson", mu="the mean")
 
@@ -25,7 +25,7 @@ def logpmf(k, mu, loc=0):
     return xnp.where(inside, xlogy(k, mu) - lax.lgamma(k + 1) - mu, -xnp.inf)
 
 
-@_poisson
+@member("Poisson", of_first, mu="the mean")
 def cdf(k, mu, loc=0):
     k = xnp.floor(k - loc)
     return xnp.where(k < 0, 0, lax.igammac(xnp.maximum(k, 0) + 1, mu))

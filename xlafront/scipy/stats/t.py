@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import xlafront.numpy as xnp
 from xlafront.scipy.gamma_functions import betaln
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, of_first
 
 
-@member("Student's t", df="degrees of freedom")
+@member("Student's t", of_first, df="degrees of freedom")
 def logpdf(x, df, loc=0, scale=1):
     y = (x - loc) / scale
     constant = -betaln(df / 2, 0.5) - 0.5 * xnp.log(df) - xnp.log(xnp.abs(scale))

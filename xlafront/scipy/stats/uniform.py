@@ -2,13 +2,13 @@
 
 >>> from xlafront.scipy.stats import uniform
 >>> uniform.cdf(0.25)
-Array(0.25, dtype=float32, weak_type=True)
+Array(0.25, dtype=float32)
 """
 
 from __future__ import annotations
 
 import xlafront.numpy as xnp
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import always, exponential, member
 
 _uniform = member("uniform")
 
@@ -18,7 +18,7 @@ def logpdf(x, loc=0, scale=1):
     return xnp.where((x < loc) | (x > loc + scale), -xnp.inf, -xnp.log(scale))
 
 
-@_uniform
+@member("uniform", always)
 def cdf(x, loc=0, scale=1):
     return xnp.clip((x - loc) / scale, 0, 1)
 
