@@ -18,6 +18,9 @@ from xlafront.extend import (
     source_info_util as siu,
 )
 from xlafront.interpreters import ad, batching, partial_eval as pe
+from xlafront.lax.elementwise import log_add_p
+from xlafront.lax.roll import roll_p
+from xlafront.nn.functions import relu6_p, relu_p
 
 
 def scalar(dtype="float32"):
@@ -190,6 +193,34 @@ def test_trace_of_a_user():
     assert names == ["sin", "mul"]
     np.testing.assert_allclose(xf.jit(lambda x: record(x)[0])(2.0), 3 * np.sin(2), rtol=1e-6)
     np.testing.assert_allclose(xf.grad(lambda x: record(x)[0])(2.0), 3 * np.cos(2), rtol=1e-6)
+
+
+def test_operations_that_extensions_get():
+    """Those of ours that no library has a rule for are computed by others, and cases of `select_n` have one shape."""
+    x, positive = xnp.array([-1.0, 0.0, 2.0]), xnp.array([False, False, True])
+
+    def of(f, *args):
+        with extend_core.take_current_trace() as parent:
+            trace = RecordingTrace(parent)
+            with extend_core.set_current_trace(trace):
+                tracers = [RecordingTracer(trace, a) for a in args]
+                result = f(*tracers)
+            return [r.value for r in result] if isinstance(result, (list, tuple)) else result.value, trace.names
+
+    value, names = of(lambda c, x: lax.select_n_p.bind(c, 0.0, x), positive, x)
+    assert value.tolist() == [0, 0, 2] and names == ["broadcast_in_dim", "select_n"]
+    value, names = of(lambda x, y: log_add_p.bind(x, y), x, x)
+    np.testing.assert_allclose(value, np.logaddexp(x, x), rtol=1e-6)
+    assert "logaddexp" not in names and {"exp", "log1p", "max"} <= {*names}
+    value, names = of(relu_p.bind, x)
+    assert value.tolist() == [0, 0, 2] and names == ["custom_jvp_call"]
+    assert xf.grad(lambda x: of(relu_p.bind, x)[0].sum())(x).tolist() == [0, 0, 1]
+    value, names = of(relu6_p.bind, 4 * x)
+    assert value.tolist() == [0, 0, 6] and names == ["max", "min"]
+    value, names = of(lambda x: roll_p.bind(x, shift=1, dimension=0), x)
+    assert value.tolist() == [2, -1, 0] and names == ["slice", "slice", "concatenate"]
+    rows, names = of(list, x)
+    assert [float(r) for r in rows] == [-1, 0, 2] and "unstack" not in names
 
 
 class WrappingTrace(RecordingTrace):

@@ -516,6 +516,17 @@ def test_wrong_calls():
         xf.custom_gradient(lambda x: x)(1.0)
 
 
+def test_arguments_of_a_custom_gradient_that_a_call_leaves_out():
+    @xf.custom_gradient
+    def scaled(x, by=None, name=None):
+        return (2 * x, lambda ct: 10 * ct) if by is None else (x * by, lambda ct: (10 * ct, 20 * ct))
+
+    assert float(xf.grad(scaled)(1.0)) == 10 and float(xf.jit(xf.grad(scaled))(1.0)) == 10
+    assert [float(g) for g in xf.grad(scaled, (0, 1))(1.0, 3.0)] == [10, 20]
+    with pytest.raises(TypeError, match="by"):
+        scaled(1.0, by=3.0)
+
+
 def test_attributes():
     assert forward.__name__ == "forward" and forward.__doc__.startswith("A function") and forward.jvp is forward_rule
     assert forward.__wrapped__ is forward.fun and reverse.fwd is reverse_fwd and reverse.bwd is reverse_bwd

@@ -89,3 +89,38 @@ def test_sum_match_sums_results_that_differ_where_they_should_not():
     np.testing.assert_array_equal(xf.grad(loss)(np.arange(3.0)), [0.0, 2.0, 4.0])
     with pytest.raises(ValueError, match="out_axes with None"):
         xf.vmap(lambda x: x, out_axes=None)(rows)
+
+
+@xf.tree_util.register_pytree_node_class
+class Settings:
+    """Holds arrays, and numbers that are no leaves."""
+
+    def __init__(self, **fields):
+        self.fields = fields
+
+    def tree_flatten(self):
+        is_leaf = {k: not isinstance(v, (int, str)) for k, v in self.fields.items()}
+        return [v for k, v in self.fields.items() if is_leaf[k]], tuple(
+            (k, None if is_leaf[k] else v) for k, v in self.fields.items())
+
+    @classmethod
+    def tree_unflatten(cls, fixed, arrays):
+        arrays = iter(arrays)
+        return cls(**{k: next(arrays) if v is None else v for k, v in fixed})
+
+
+def test_objects_for_which_numbers_are_no_leaves():
+    x = Settings(name="a", scale=3, array=A)
+    for axis in (0, 1):
+        assert xf.vmap(lambda s: s.fields["array"].sum(), axis)(x).tolist() == A.sum(1 - axis).tolist()
+    doubled = xf.vmap(lambda s: Settings(scale=s.fields["scale"], array=2 * s.fields["array"]), out_axes=1)(x)
+    assert doubled.fields["scale"] == 3 and doubled.fields["array"].tolist() == (2 * A.T).tolist()
+    with pytest.raises(ValueError, match="size 3.*size 4"):
+        xf.vmap(lambda s, y: 0)(x, V)
+    with pytest.raises(ValueError, match="axis_size=5.*size is 3"):
+        xf.vmap(lambda s: 0, axis_size=5)(x)
+    f = xf.custom_vjp(lambda s: s.fields["array"].sum())
+    f.defvjp(lambda s: (f(s), s), lambda s, ct: (xf.tree.map(lambda a: 2 * ct * a, s),))
+    assert xf.grad(f)(x).fields["array"].tolist() == (2 * A).tolist()
+    with pytest.raises(TypeError, match="str"):
+        xf.jit(lambda s: 0)(Settings(scale=3, array=np.array(["a"])))

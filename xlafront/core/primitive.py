@@ -89,6 +89,9 @@ class Primitive:
     summed_axes: Callable | None = None
     moves = False  # whether it brings its operand to the sharding that is a parameter
     writes = False  # whether it puts values into its first operand, in whose memory the result is
+    # What traces of extensions get in place of an operation that only we have: the result, computed by those for which they
+    # have rules, or None where this one is such: (*operands, **params).
+    for_extensions: Callable | None = None
     custom_rule = False  # whether it calls a function with a rule that replaces what a transformation would do
     takes_refs_twice = False  # whether two operands may be the same reference
     ref_primitive = False  # whether it takes references, as operations that contain programs do

@@ -48,9 +48,14 @@ class Trace:
 
     def process(self, primitive, args: tuple, params: dict[str, Any]):
         """Traces of extensions define `process_primitive` instead, which runs while no trace is current."""
-        if type(self).process_primitive is Trace.process_primitive:
+        if not self.extends:
             raise NotImplementedError(f"{type(self).__name__} must say how it processes an operation: it needs a method "
                                       f"process_primitive(self, primitive, tracers, params).")
+        if primitive.for_extensions is not None:
+            with current_trace(self):
+                written = primitive.for_extensions(*args, **params)
+            if written is not None:
+                return written
         with current_trace(eval_trace):
             if primitive.custom_rule:
                 own = getattr(self, f"process_{primitive.name}", None)  # with the function and its rules, to be wrapped
@@ -58,6 +63,11 @@ class Trace:
                     bound = primitive.get_bind_params(params)
                     return own(primitive, *bound.pop("subfuns"), args, **bound)
             return self.process_primitive(primitive, args, params)
+
+    @property
+    def extends(self) -> bool:
+        """Whether an extension wrote it."""
+        return type(self).process_primitive is not Trace.process_primitive
 
     def process_primitive(self, primitive, tracers, params):
         with current_trace(self):

@@ -164,9 +164,12 @@ class _StandIn:
 def numbered(treedef: PyTreeDef) -> Any:
     """A pytree of a structure in which each leaf is its number, to look at what is where in it."""
     try:
-        return treedef.unflatten(range(treedef.num_leaves))
+        made = treedef.unflatten(range(treedef.num_leaves))
+        if len(default_registry.flatten(made)[0]) == treedef.num_leaves:  # else a class takes numbers for what is no leaf
+            return made
     except Exception:  # what a user's class says when it is made of numbers
-        return _with_stand_ins(treedef, iter(range(treedef.num_leaves)))
+        pass
+    return _with_stand_ins(treedef, iter(range(treedef.num_leaves)))
 
 
 def _with_stand_ins(treedef: PyTreeDef, numbers: Iterator[int]) -> Any:

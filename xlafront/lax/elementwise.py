@@ -535,6 +535,7 @@ def _lower_log_add(ctx, x, y):
 
 log_add_p = elementwise("logaddexp", _lower_log_add, "float complex", derivatives=(
     lambda g, z, x, y: _log_add_share(g, z, x), lambda g, z, x, y: _log_add_share(g, z, y)))
+log_add_p.for_extensions = _log_add
 
 
 # select_n: the condition may be a scalar or of the cases' shape
@@ -600,10 +601,18 @@ def _select_transpose(ct, which, *cases):
                     if is_undefined(c) else None for i, c in enumerate(cases)]]
 
 
+def _select_spread(which, *cases):
+    """With all cases of the result's shape, as the public function takes them."""
+    shape = _select_abstract(*[tracing.aval_of(x) for x in (which, *cases)]).shape
+    if all(np.shape(x) == shape for x in cases):
+        return None
+    return select(which, *[spread(x, shape) for x in cases])
+
+
 def _make_select():
     base = elementwise("select_n", _select_lower, "any", derivatives=(), transpose=_select_transpose, mixed=True,
                        sums=of_all(0))
-    base.abstract, base.jvp = _select_abstract, _select_jvp
+    base.abstract, base.jvp, base.for_extensions = _select_abstract, _select_jvp, _select_spread
     return base
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from xlafront.lax import sharding_rules
 from xlafront.lax.shapes import structural, typed
+from xlafront.lax.slicing import concatenate, slice_in_dim
 
 
 def _lower(ctx, x, *, shift, dimension):
@@ -28,6 +29,11 @@ def _lower(ctx, x, *, shift, dimension):
     return part(ctx.concatenate([x, x], dimension, resized(2 * n)), n - shift, 2 * n - shift)
 
 
+def _by_parts(x, *, shift, dimension):
+    last = np.shape(x)[dimension] - shift
+    return concatenate([slice_in_dim(x, last, None, axis=dimension), slice_in_dim(x, 0, last, axis=dimension)], dimension)
+
+
 def _batch(axis_size, operands, dims, *, shift, dimension):
     [x], [d] = operands, dims
     return roll_p.bind(x, shift=shift, dimension=dimension + (dimension >= d)), d
@@ -38,6 +44,7 @@ roll_p = structural("roll", lambda x, *, shift, dimension: typed(x, x.shape), _l
                         ct, shift=aval.shape[dimension] - shift, dimension=dimension), _batch,
                     sharding_rule=sharding_rules.roll)
 roll_p.key_use = "moves"
+roll_p.for_extensions = _by_parts
 
 
 def roll(x, shift: int, dimension: int):

@@ -41,9 +41,9 @@ def _vector(name: str, p, of_scalars: type[Exception] = TypeError) -> Array:
 
 def _from_roots(roots):
     result = xnp.ones((1,), roots.dtype)
+    zero = xnp.zeros((1,), roots.dtype)
     for i in range(roots.shape[0]):
-        longer = xnp.append(result, xnp.zeros((1,), roots.dtype))
-        result = longer.at[1:].add(-roots[i] * result)
+        result = xnp.append(result, zero) - roots[i] * xnp.append(zero, result)
     return result
 
 

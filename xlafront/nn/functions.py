@@ -12,7 +12,22 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax.barriers import stop_gradient
-from xlafront.lax.elementwise import and_, as_type, constant_like, eq, erfc_, gt, logistic_, lt, mul, rsqrt_, select, sub
+from xlafront.lax.elementwise import (
+    and_,
+    as_type,
+    constant_like,
+    eq,
+    erfc_,
+    gt,
+    logistic_,
+    lt,
+    max_,
+    min_,
+    mul,
+    rsqrt_,
+    select,
+    sub,
+)
 from xlafront.lax.families import elementwise
 from xlafront.lax.shapes import broadcast_in_dim, canonical_axis, counting, static_shape
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
@@ -33,9 +48,14 @@ def _relu_lower(ctx, x):
     return ctx.op("stablehlo.maximum", [x, zero])
 
 
+def _relu_derivative(g, y, x):
+    return select(gt(x, constant_like(x, 0)), constant_like(g, 0), g)
+
+
 # A primitive for the sake of its derivative, which is 0 at 0 and at NaN, where a maximum would share it.
-relu_p = elementwise("relu", _relu_lower, "int float bool", derivatives=(
-    lambda g, y, x: select(gt(x, constant_like(x, 0)), constant_like(g, 0), g),))
+relu_p = elementwise("relu", _relu_lower, "int float bool", derivatives=(_relu_derivative,))
+relu_p.for_extensions = custom_jvp(lambda x: max_(x, constant_like(x, 0)))
+relu_p.for_extensions.defjvps(_relu_derivative)
 
 
 def _relu6_lower(ctx, x):
@@ -49,6 +69,7 @@ def _relu6_derivative(g, y, x):
 
 
 relu6_p = elementwise("relu6", _relu6_lower, "float", derivatives=(_relu6_derivative,))
+relu6_p.for_extensions = lambda x: min_(max_(x, constant_like(x, 0)), constant_like(x, 6))
 
 
 @_activation

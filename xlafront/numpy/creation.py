@@ -14,7 +14,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import as_array, as_size, common_shape, is_symbolic, is_symbolic_dim, known, max_dim
 from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.lax import dynamic_slicing, keys, shapes
+from xlafront.lax import keys, shapes, slicing
 from xlafront.lax.creation import check_fill, is_placed, placed_constant, placement_of
 from xlafront.lax.device_put import device_put, put_leaf, reshard_p
 from xlafront.lax.elementwise import (
@@ -552,18 +552,19 @@ def _evenly_spaced(start, stop, num, endpoint, axis, dtype):
     shape = common_shape(np.shape(start), np.shape(stop))
     start, stop = (x if np.shape(x) == shape else shapes.broadcast_in_dim(x, shape, ()) for x in (start, stop))
     steps = max_dim(num - 1 if endpoint else num, 1)
-    full_shape = (num, *shape)
-    counts = shapes.counting(dtypes.to_real(d), full_shape, 0)
+    ends = endpoint and known(num, 2) > 1  # in `stop` itself, whatever is lost in computing the others
+    between = num - 1 if ends else num
+    counts = shapes.counting(dtypes.to_real(d), (between, *shape), 0)
     counts = as_type(div(counts, size_as(steps, dtypes.to_real(d))), d, False)
 
     def rows(x, count):
-        return shapes.broadcast_in_dim(x, (count, *shape), range(1, len(full_shape)))
+        return shapes.broadcast_in_dim(x, (count, *shape), range(1, len(shape) + 1))
 
     one = d.type(1)
-    first, last = (rows(x, num) if shape else x for x in (start, stop))
+    first, last = (rows(x, between) if shape else x for x in (start, stop))
     result = add(mul(first, sub(one, counts)), mul(last, counts))
-    if endpoint and known(num, 2) > 1:
-        result = dynamic_slicing.dynamic_update_slice_in_dim(result, rows(stop, 1), num - 1, 0)
+    if ends:
+        result = slicing.concatenate([result, rows(stop, 1)], 0)
     if dtypes.is_integer(dtype):
         result = floor_(real_(result) if d.kind == "c" else result)
     result = as_type(result, dtype, False)

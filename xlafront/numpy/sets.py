@@ -6,6 +6,7 @@ missing is filled.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from typing import NamedTuple
@@ -71,19 +72,20 @@ def _both(x, y):
 def _ordered(rows, equal_nan, places):
     """Rows in order (None where they have several elements), where they come from, and which differ from the one before."""
     n, columns = np.shape(rows)
-    keys = unstack(rows, axis=1)
+    keys = [reshape_to(rows, (n,))] if columns == 1 else unstack(rows, axis=1)
     positions = counting(dtypes.default_dtype(int), (n,), 0)
     if columns == 1 and not places:
         keys, order = sort_p.bind(*keys, dimension=0, is_stable=False, num_keys=1), None
     else:
         *keys, order = sort_p.bind(*keys, positions, dimension=0, is_stable=True, num_keys=max(columns, 1))
-    new = full((max_dim(n - 1, 0),), False)
+    changes = []
     for key in keys:
         after, before = key[1:], key[:-1]
         other = ne(after, before)
         if equal_nan and dtypes.is_inexact(key.dtype):
             other = _both(other, PUBLIC["logical_not"](_both(ne(after, after), ne(before, before))))
-        new = or_(new, other)
+        changes.append(other)
+    new = functools.reduce(or_, changes) if changes else full((max_dim(n - 1, 0),), False)
     return keys[0] if columns == 1 else None, order, concatenate([full((min_dim(n, 1),), True), new])
 
 

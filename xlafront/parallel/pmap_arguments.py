@@ -75,7 +75,7 @@ class Devices:
         [size] = sizes
         if self.axis_size is not None and self.axis_size != size:
             raise ValueError(f"pmap of {self.name} was specified with axis_size={self.axis_size}, which doesn't match the "
-                             f"size {size}: {sizes[size][0]}.")
+                             f"size {size}: {sizes[size]()}.")
         return size
 
 

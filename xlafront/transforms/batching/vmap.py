@@ -6,6 +6,7 @@ replaced by the one that works on the batch, as its record's `batch` rule says.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -285,12 +286,16 @@ def _flat_out_axes(name, out_axes, out_tree) -> list:
 
 
 def sizes_along_axes(user: str, leaves: Sequence[Any], axes: Sequence[int | None], names: Callable[[int], str], alike: str,
-                     remedy: str = "") -> dict[int, list[str]]:
-    """The size of the mapped axes, with the arguments that have it; an error if there are several.
+                     remedy: str = "") -> dict[int, Callable[[], str]]:
+    """The size of the mapped axes, with a function that says which argument has it; an error if there are several.
 
     `alike` ends the sentence that says which arguments are not to be mapped.
     """
-    sizes: dict[int, list[str]] = {}
+    sizes: dict[int, list[int]] = {}
+
+    def who(i: int) -> str:
+        return f"argument {names(i)} of type {tracing.aval_of(leaves[i])} has it as axis {axes[i]}"
+
     for i, (x, a) in enumerate(zip(leaves, axes)):
         if a is None:
             continue
@@ -299,13 +304,14 @@ def sizes_along_axes(user: str, leaves: Sequence[Any], axes: Sequence[int | None
             raise ValueError(f"{user} was requested to map the argument {names(i)} over axis {a}, which needs a rank of at "
                              f"least {a + 1 if a >= 0 else -a}, but it has shape {shape}. Give it None in in_axes if it is "
                              f"the same {alike}.")
-        sizes.setdefault(shape[a], []).append(f"argument {names(i)} of type {tracing.aval_of(x)} has it as axis {a}")
+        sizes.setdefault(shape[a], []).append(i)
     if len(sizes) > 1:
-        lines = [f"size {n}: {'; '.join(who[:3])}{' and others' if len(who) > 3 else ''}" for n, who in sizes.items()]
+        lines = [f"size {n}: {'; '.join(map(who, have[:3]))}{' and others' if len(have) > 3 else ''}"
+                 for n, have in sizes.items()]
         kind, _, of = user.partition(" ")
         raise ValueError(f"{kind} got inconsistent sizes for array axes to be mapped{of and ' ' + of}. {'. '.join(lines)}."
                          f"{remedy}")
-    return sizes
+    return {n: functools.partial(who, have[0]) for n, have in sizes.items()}
 
 
 def _check_split(name: str, values, dims, spmd_axis_name) -> NamedSharding | None:
@@ -344,7 +350,7 @@ def _axis_size(name, values, axes, given, argument) -> int:
     [size] = sizes
     if given is not None and given != size:
         raise ValueError(f"vmap got inconsistent sizes for array axes to be mapped of {name}: axis_size={given} was given, "
-                         f"but the size is {size}: {sizes[size][0]}.")
+                         f"but the size is {size}: {sizes[size]()}.")
     return size
 
 

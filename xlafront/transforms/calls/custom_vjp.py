@@ -511,7 +511,7 @@ def custom_gradient(fun: Callable) -> custom_vjp:
     """A function whose reverse-mode rule is written inside it: `fun(*args)` returns `(result, pullback)`.
 
     `pullback(ct)` returns the cotangents of the arguments, as a tuple when there are several. It may use anything that
-    the function has computed.
+    the function has computed. Arguments with defaults that a call leaves out have no cotangents; none is given by keyword.
 
     >>> @xf.custom_gradient
     ... def square(x):
@@ -523,6 +523,7 @@ def custom_gradient(fun: Callable) -> custom_vjp:
     def value_of(*args):
         return _pair(fun, args)[0]
 
+    del value_of.__wrapped__  # its arguments are those of a call: the rule knows nothing of the function's defaults
     wrapped = custom_vjp(value_of)
 
     def fwd(*args):
