@@ -265,6 +265,29 @@ def test_memories_of_results():
     assert back["a"].sharding == PLACES["host"] and back["b"].sharding.memory_kind == "device"
 
 
+def test_memories_of_derivatives():
+    """Those of a value lie where the value does, however the function moves it: eagerly, in jit, in loops."""
+    host, device = (xf.sharding.SingleDeviceSharding(D[0], memory_kind=kind) for kind in ("pinned_host", "device"))
+    ws, x = xf.device_put(xnp.stack([A, A]), host), xnp.ones(A.shape)
+
+    def of_loop(ws, target, wrap):
+        return xnp.sum(xf.lax.scan(wrap(lambda x, w: (x * xf.device_put(w, target), None)), x, ws)[0])
+
+    for target in (device, xf.memory.Space.Device):
+        for wrap in (lambda f: f, xf.checkpoint):
+            gradient = xf.grad(lambda ws: of_loop(ws, target, wrap))  # noqa: B023
+            for f in (gradient, xf.jit(gradient)):
+                found = f(ws)
+                assert found.sharding.memory_kind == "pinned_host"
+                assert xf.typeof(found).memory_space is xf.memory.Space.Host
+                np.testing.assert_allclose(found, np.stack([A, A]))
+        back = xf.jit(xf.grad(lambda x: xnp.sum(xf.device_put(x, target) ** 2)))  # noqa: B023
+        assert back(xf.device_put(x, host)).sharding.memory_kind == "pinned_host"
+        assert back(x).sharding.memory_kind == "device"
+    there = xf.jit(xf.grad(lambda x: xnp.sum(xf.device_put(xf.device_put(x, host), device) ** 2)))
+    assert there(x).sharding.memory_kind == "device" and there(x).tolist() == (2 * x).tolist()
+
+
 def test_donation_in_jit():
     donating = xf.jit(lambda x, y: x + y, donate_argnums=0)
     for place in ("one", "rows"):

@@ -360,7 +360,15 @@ def _put_jvp(primals, tangents, *, devices, srcs, copy_semantics):
 def _put_transpose(ct, x, *, devices, srcs, copy_semantics):
     if type(ct) is Zero:
         return [Zero(x.aval)]
-    return [ct if srcs == (None,) else device_put_p.bind(ct, devices=srcs, srcs=devices, copy_semantics=copy_semantics)]
+    if srcs != (None,):
+        return [device_put_p.bind(ct, devices=srcs, srcs=devices, copy_semantics=copy_semantics)]
+    return [_in_memory_of(x.aval, ct)]
+
+
+def _in_memory_of(aval: ShapedArray, ct):
+    """A derivative in the memory of the value it is for."""
+    wanted, found = (t.memory_space is MemorySpace.Host for t in (aval, tracing.aval_of(ct)))
+    return ct if wanted == found else move_memory_p.bind(ct, memory_kind="pinned_host" if wanted else "device")
 
 
 def _put_batch(size, operands, dims, *, devices, srcs, copy_semantics):
@@ -400,7 +408,7 @@ move_memory_p = Primitive(
     "move_memory", abstract=lambda x, *, memory_kind: x.update(
         memory_space=None if memory_kind == "device" else MemorySpace.Host),
     lower=_lower_move, impl=lambda x, *, memory_kind: x,
-    transpose=lambda ct, x, *, memory_kind: [ct],
+    transpose=lambda ct, x, *, memory_kind: [ct if type(ct) is Zero else _in_memory_of(x.aval, ct)],
     batch=lambda size, xs, dims, *, memory_kind: (move_memory_p.bind(xs[0], memory_kind=memory_kind), dims[0]))
 move_memory_p.key_use = "hands on"
 move_memory_p.jvp = linear_jvp(move_memory_p)
