@@ -628,3 +628,28 @@ def test_layouts_of_arrays_that_were_put_somewhere(mesh):
     for alone in (Layout((0, 1)), Layout.AUTO):
         with pytest.raises(ValueError, match="Format"):
             xf.jit(lambda x: x, in_shardings=alone)(A)
+
+
+def test_results_on_one_device_are_over_the_mesh_of_the_first_bound_argument():
+    """Or over none, where that is on a device alone; whatever meshes are in force or in the program. What is asked for stays."""
+    small = xf.make_mesh((1,), ("x",), (xf.sharding.AxisType.Auto,), devices=xf.devices()[:1])
+    alone, over = SingleDeviceSharding(xf.devices()[0]), NamedSharding(small, P("x"))
+    here, there, free = xf.device_put(A, alone), xf.device_put(A, over), xnp.asarray(A)
+    add = xf.jit(lambda x, y: x + y)
+    for pair, expected in (((here, there), alone), ((there, here), over), ((free, here), alone), ((free, there), over)):
+        for _ in range(2):
+            assert add(*pair).sharding == expected
+    constrained = xf.jit(lambda x: xf.lax.with_sharding_constraint(x, over) + 1)
+    mapped = xf.jit(xf.shard_map(xnp.sin, mesh=small, in_specs=P("x"), out_specs=P("x")))
+    assert constrained(here).sharding == mapped(here).sharding == (here + there).sharding == alone
+    asking = xf.jit(lambda x: (x, x * 2, x.sum()), out_shardings=(alone, over, None))
+    for x in (here, there, free):
+        first, second, _ = asking(x)
+        assert first.sharding == alone and second.sharding == over
+    with xf.set_mesh(small):
+        double = xf.jit(lambda x: x * 2)
+        for x, expected in ((here, alone), (free, NamedSharding(small, P())), (here, alone)):
+            assert double(x).sharding == (x + 1).sharding == x.sum().sharding == expected
+        assert xf.jit(lambda x: x * 2, in_shardings=alone)(free).sharding == alone
+        compiled = xf.jit(lambda x: x * 2, out_shardings=alone).lower(free).compile()
+        assert compiled.output_shardings == compiled(free).sharding == alone

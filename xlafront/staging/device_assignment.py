@@ -12,19 +12,23 @@ from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal, dce_jaxpr
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.jaxlib_compat import NamedSharding, Sharding
+from xlafront.runtime.jaxlib_compat import NamedSharding, Sharding, SingleDeviceSharding
 from xlafront.runtime.sharding import AbstractMesh, Mesh, PartitionSpec, active, in_device_memory, single_device
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging.sharding_arguments import UNSPECIFIED, as_sharding, given_leaves
 
 
 class DeviceAssignment(NamedTuple):
-    """The devices of a program, the sharding of each argument, and whether results are tied to them."""
+    """The devices of a program, the sharding of each argument, and whether results are tied to them.
+
+    On one device, `alone` says that results lie there without a mesh, whatever meshes the program knows.
+    """
 
     devices: tuple
     shardings: tuple
     committed: bool
     mesh: Mesh | None
+    alone: bool = False
 
     def replicated(self):
         if len(self.devices) == 1:
@@ -126,7 +130,9 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
             mesh = mesh or sharding.mesh
     if devices is None:
         return _all_on((backends.default_device(),), len(leaves), False)
-    assignment = DeviceAssignment(devices, (), True, mesh)
+    alone = len(devices) == 1 and mesh is not None and not mesh.explicit and isinstance(
+        next((s for s in found if s is not None), None), SingleDeviceSharding)
+    assignment = DeviceAssignment(devices, (), True, mesh, alone)
     rest = assignment.replicated()
     if len(devices) > 1 and any([s is None for s in found]):
         split = _split_by_bodies(traced.closed.jaxpr, devices)

@@ -255,13 +255,13 @@ class ProgramShardings:
 
     def _on_one_device(self, out_avals) -> list:
         """Over a mesh of one device results have specs as over a larger one: those of arguments of their shape."""
-        mesh, rest = self.assignment.mesh, single_device(self.assignment.devices[0])
+        mesh, rest = None if self.assignment.alone else self.assignment.mesh, single_device(self.assignment.devices[0])
         of_shape: dict = {}
         if mesh is not None:
             rest = NamedSharding(mesh, PartitionSpec())
             for aval, sharding in self._arguments_over(mesh):
                 of_shape.setdefault(aval.shape, sharding)
-        return [given if isinstance(given, NamedSharding) else of_shape.get(aval.shape, rest)
+        return [given if isinstance(given, (NamedSharding, SingleDeviceSharding)) else of_shape.get(aval.shape, rest)
                 for given, aval in zip(self.out, out_avals)]
 
     def _as_written(self, mesh) -> dict:
