@@ -124,3 +124,13 @@ def test_objects_for_which_numbers_are_no_leaves():
     assert xf.grad(f)(x).fields["array"].tolist() == (2 * A).tolist()
     with pytest.raises(TypeError, match="str"):
         xf.jit(lambda s: 0)(Settings(scale=3, array=np.array(["a"])))
+
+
+def test_what_elements_are_of():
+    """A look inside of an element while it is mapped: at the batch, and at the dimension that counts."""
+    x, seen = xnp.arange(6.0).reshape(2, 3), []
+    xf.vmap(lambda x: seen.append((x.val, x.batch_dim)), in_axes=1)(x)
+    [(batch, dim)] = seen
+    assert batch is x and dim == 1
+    xf.vmap(xf.grad(lambda x: seen.append(x.primal.val) or x))(x[0])
+    assert seen[1].tolist() == [0, 1, 2]

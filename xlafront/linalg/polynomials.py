@@ -141,11 +141,19 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
 
 
 def _aligned(name, a1, a2, operation):
+    """The longer polynomial with the other one added or subtracted at its end; more dimensions are broadcast, not longer."""
     check_arraylike(name, a1, a2)
-    a1, a2 = promote_dtypes(*(_vector(name, unwrap(a), IndexError) for a in (a1, a2)))
+    a1, a2 = promote_dtypes(*(unwrap(a) for a in (a1, a2)))
+    for a in (a1, a2):
+        if not np.ndim(a):
+            raise IndexError(f"xnp.{name} takes polynomials, arrays of coefficients, got a scalar. Write [c] as an array.")
     n = max_dim(np.shape(a1)[0], np.shape(a2)[0])
-    a1, a2 = (xnp.pad(a, (n - np.shape(a)[0], 0)) if np.shape(a)[0] != n else a for a in (a1, a2))
-    return getattr(xnp, operation)(a1, a2)
+    if np.ndim(a1) == np.ndim(a2) == 1:
+        a1, a2 = (xnp.pad(a, (n - np.shape(a)[0], 0)) if np.shape(a)[0] != n else a for a in (a1, a2))
+        return getattr(xnp, operation)(a1, a2)
+    negative = operation == "subtract"
+    (long, short) = (a1, -a2 if negative else a2) if np.shape(a1)[0] == n else (-a2 if negative else a2, a1)
+    return long.at[n - np.shape(short)[0]:].add(short)
 
 
 @library(converts=True)

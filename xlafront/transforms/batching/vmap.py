@@ -41,6 +41,9 @@ class BatchTracer(Tracer):
         self.dim = dim
         self.aval = without_dimension(value.aval if isinstance(value, Tracer) else tracing.aval_of(value), dim)
 
+    # By the names that programs look inside with.
+    val, batch_dim = property(lambda self: self.value), property(lambda self: self.dim)
+
     def _origin(self):
         return self.value._origin() if isinstance(self.value, Tracer) else None
 
