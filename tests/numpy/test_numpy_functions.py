@@ -490,3 +490,15 @@ def test_types_of_slopes(f, distances, expected):
     found = xnp.gradient(f, *distances)
     assert (found.dtype, found.weak_type) == expected
     np.testing.assert_array_equal(found, np.gradient(f.astype(float), *[np.asarray(h, float) for h in distances]))
+
+
+def test_sums_of_several_polynomials():
+    """Arrays of more dimensions hold a coefficient of each polynomial in a row; constants are the last rows."""
+    many, one, constant = np.array([[5, 7, 3], [8, 2, 6]]), np.array([[2, 3, 1]]), np.array([2])
+    for first, second in ((many, one), (one, many), (many, constant), (constant, many)):
+        longest = np.zeros((2, 3), int)
+        rows = [np.concatenate([longest[len(p):], np.broadcast_to(p.reshape(len(p), -1), (len(p), 3))]) for p in (first, second)]
+        np.testing.assert_array_equal(xnp.polyadd(first, second), rows[0] + rows[1])
+        np.testing.assert_array_equal(xnp.polysub(first, second), rows[0] - rows[1])
+    with pytest.raises(ValueError):
+        xnp.polyadd(np.arange(3), many)
