@@ -199,6 +199,41 @@ def test_python_numbers_reach_rules_with_shape_and_dtype():
     assert seen[1:] == [[((), "float32")] * 2] * 2 + [[((2,), "float32"), ((), "float32")]] * 2
 
 
+def test_operands_of_rules_have_the_dtypes_of_compiled_code_and_are_tuples():
+    p, seen = extend_core.Primitive("sum_and_first"), []
+    p.multiple_results = True
+
+    def run(x, y):
+        seen.append((type(x), x.dtype, y.dtype))
+        return [np.add(x, y), x]
+
+    def transpose(cotangents, x, y):
+        seen.append(type(cotangents))
+        return [ad.instantiate_zeros(cotangents[0]) + ad.instantiate_zeros(cotangents[1]), ad.instantiate_zeros(cotangents[0])]
+
+    p.def_impl(run)
+    p.def_abstract_eval(lambda x, y: [x, x])
+    ad.primitive_jvps[p] = lambda primals, tangents: (
+        seen.append((type(primals), type(tangents))), (p.bind(*primals), p.bind(*map(ad.instantiate_zeros, tangents))))[1]
+    ad.primitive_transposes[p] = transpose
+    batching.primitive_batchers[p] = lambda args, dims: (p.bind(*args), [0, 0])
+    wide = np.arange(3.0)  # float64, which programs do not have
+    for function, args in [(p.bind, (wide, wide)), (xf.vmap(p.bind), (wide, wide)), (p.bind, (np.float64(2), np.int64(2)))]:
+        total, first = function(*args)
+        np.testing.assert_array_equal(total, 2 * args[0])
+        assert first.dtype == np.float32
+    assert [x[1:] for x in seen] == [("float32", "float32")] * 2 + [("float32", "int32")]
+    assert [x[0] for x in seen] == [np.ndarray, np.ndarray, np.float32]
+    seen.clear()
+    xf.jvp(lambda x, y: p.bind(x, y)[0], (xnp.ones(3), xnp.ones(3)), (xnp.ones(3), xnp.ones(3)))
+    assert seen[0] == (tuple, tuple)
+    seen.clear()
+    np.testing.assert_array_equal(xf.linear_transpose(p.bind, wide, wide)([np.ones(3, "f"), np.ones(3, "f")])[0], [2.0] * 3)
+    assert seen == [tuple]
+    with pytest.raises(TypeError, match="sum_and_first"):
+        p.bind([1.0], 2.0)
+
+
 # Reusing and replacing the rules of the library
 
 

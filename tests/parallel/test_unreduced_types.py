@@ -60,6 +60,7 @@ U, R = {"unreduced": {"y"}}, {"reduced": {"y"}}
     (lambda a, r: -product(a) / 4, -AAT / 4, "8,8]{U:y}"),
     (lambda a, r: product(a) * r, AAT * AAT, "8,8]{U:y}"),
     (lambda a, r: product(a).T, AAT.T, "8,8]{U:y}"),
+    (lambda a, r: lax.stop_gradient(product(a)), AAT, "8,8]{U:y}"),
     (lambda a, r: product(a).reshape(64), AAT.reshape(64), "64]{U:y}"),
     (lambda a, r: product(a)[None, :3, 1], AAT[None, :3, 1], "1,3]{U:y}"),
     (lambda a, r: product(a).sum(0), AAT.sum(0), "8]{U:y}"),
@@ -92,25 +93,29 @@ def test_values_and_types(make, expected, shown):
     np.testing.assert_allclose(np.asarray(asked), expected, rtol=2e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("function, words", [
-    (lambda u, r, a: xnp.sin(u), "sin of .*U:y.*reshard"),
-    (lambda u, r, a: u.max(), "reduce_max|max of .*U:y.*reshard"),
-    (lambda u, r, a: u + 1, "add.*U:y.*reshard"),
-    (lambda u, r, a: u * u, "mul.*reshard"),
-    (lambda u, r, a: u * a, "mul.*reduced={'y'}"),
-    (lambda u, r, a: 1 / u, "div.*reshard"),
-    (lambda u, r, a: u @ a, "dot_general.*reshard"),
-    (lambda u, r, a: u.astype(int), "astype.*reshard"),
-    (lambda u, r, a: r + a, "reduced={'y'}"),
-    (lambda u, r, a: r * put(AAT, None, "y"), "reduced"),
-    (lambda u, r, a: xnp.dot(a, a, out_sharding=P(None, None, **U)), "xnp.dot.*leave.*split"),
-    (lambda u, r, a: lax.dot_general(a, a, (((1,), (0,)), ((), ())), out_sharding=P(None, None, **U)), "leave.*split"),
-    (lambda u, r, a: lax.reduce_sum(a, (0,), out_sharding=P(None, **U)), "leave.*split"),
+@pytest.mark.parametrize("function, words, error", [
+    (lambda u, r, a: xnp.sin(u), "sin of .*U:y.*reshard", NotImplementedError),
+    (lambda u, r, a: u.max(), "reduce_max|max of .*U:y.*reshard", ValueError),
+    (lambda u, r, a: xnp.sort(u), "sort.*U:y.*reshard", ValueError),
+    (lambda u, r, a: xnp.maximum(u, u), "max.*reshard", NotImplementedError),
+    (lambda u, r, a: u / u, "div.*reshard", NotImplementedError),
+    (lambda u, r, a: u + 1, "add.*U:y.*reshard", ShardingTypeError),
+    (lambda u, r, a: u * u, "mul.*reshard", ShardingTypeError),
+    (lambda u, r, a: u * a, "mul.*reduced={'y'}", ShardingTypeError),
+    (lambda u, r, a: 1 / u, "div.*reshard", NotImplementedError),
+    (lambda u, r, a: u @ a, "dot_general.*reshard", ShardingTypeError),
+    (lambda u, r, a: u.astype(int), "astype.*reshard", NotImplementedError),
+    (lambda u, r, a: r + a, "reduced={'y'}", ShardingTypeError),
+    (lambda u, r, a: r * put(AAT, None, "y"), "reduced", ShardingTypeError),
+    (lambda u, r, a: xnp.dot(a, a, out_sharding=P(None, None, **U)), "xnp.dot.*leave.*split", ShardingTypeError),
+    (lambda u, r, a: lax.dot_general(a, a, (((1,), (0,)), ((), ())), out_sharding=P(None, None, **U)), "leave.*split",
+     ShardingTypeError),
+    (lambda u, r, a: lax.reduce_sum(a, (0,), out_sharding=P(None, **U)), "leave.*split", ShardingTypeError),
 ])  # fmt: skip
-def test_what_needs_the_sum_says_so(function, words):
+def test_what_needs_the_sum_says_so(function, words, error):
     u, r, a = product(put(A, None, "y")), put(AAT, None, None, **R), put(AAT, None, None)
     for call in (function, xf.jit(function)):
-        with pytest.raises(ShardingTypeError, match=words):
+        with pytest.raises(error, match=words):
             call(u, r, a)
 
 

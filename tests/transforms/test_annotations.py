@@ -78,6 +78,10 @@ def test_scopes_in_scopes():
 
 def test_decorated_functions():
     assert told(set_xla_metadata(a=1)(lambda x: lax.exp(x)), X) == [("exponential", {"a": "1"})]
+    jitted = set_xla_metadata(a=1)(xf.jit(lambda x: lax.exp(x)))
+    for text in (jitted.lower(X).as_text(), jitted.trace(X).lower().as_text()):
+        assert text.count('a = "1"') == 1
+    assert jitted.eval_shape(X).shape == X.shape and not hasattr(set_xla_metadata(a=1)(abs), "lower")
 
 
 def test_names_of_scopes_stay():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from xlafront.core import errors, tracing
 from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.ir import subprograms
@@ -209,8 +211,7 @@ class Primitive:
     def def_impl(self, impl):
         """Say how the primitive runs outside of compiled code; usable as a decorator."""
         def run(*args, **params):
-            # Numbers with a shape and a dtype, as in compiled code.
-            return impl(*[tracing.aval_of(x).dtype.type(x) if type(x) in python_scalar_dtypes else x for x in args], **params)
+            return impl(*[_as_in_compiled_code(x, self) for x in args], **params)
 
         self.own_impl = run
         self.eager.clear()
@@ -269,3 +270,11 @@ class Primitive:
 
     def __reduce__(self):
         raise TypeError(f"the primitive {self.name} cannot be pickled: pickle the function that uses it, or its export")
+
+
+def _as_in_compiled_code(x, primitive: Primitive):
+    """An operand, as it is passed to how a user's primitive runs: with a shape and the dtype that it has in compiled code."""
+    aval = tracing.aval_of(x, primitive.shown_as)
+    if type(x) in python_scalar_dtypes:
+        return aval.dtype.type(x)
+    return x.astype(aval.dtype) if isinstance(x, (np.ndarray, np.generic)) and x.dtype != aval.dtype else x

@@ -201,7 +201,8 @@ def _unreduced(primitive, avals: tuple, unreduced_axes: list[Axes], reduced: lis
     if sums is not None and sums.of == "one":
         summand, factor = (0, 1) if unreduced_axes[0] or 1 not in sums.operands else (1, 0)
         if unreduced_axes[factor] or not unreduced_axes[summand]:
-            raise ShardingTypeError(f"{attempt} is not the sum of what each device would compute of its part. {remedy}")
+            refusal = ShardingTypeError if factor in sums.operands else NotImplementedError
+            raise refusal(f"{attempt} is not the sum of what each device would compute of its part. {remedy}")
         if reduced[factor] != axes and (reduced[factor] or getattr(avals[factor], "shape", ())):
             raise ShardingTypeError(f"{attempt}: an array that multiplies summands over {_listed(axes)} must be reduced over "
                                     f"the same axes. Use reshard(x, P(..., reduced={{{_listed(axes)}}})) of it. {remedy}")
@@ -213,7 +214,9 @@ def _unreduced(primitive, avals: tuple, unreduced_axes: list[Axes], reduced: lis
         return axes, frozenset()
     rounds = dtypes.is_inexact(avals[0].dtype) != dtypes.is_inexact(result.dtype)
     if sums is None or any(unreduced_axes[1:]) or rounds:
-        raise ShardingTypeError(f"{attempt} needs the sum over {_listed(axes)}, which has not been made. {remedy}")
+        refusal = (ShardingTypeError if primitive.contracts else
+                   NotImplementedError if primitive.broadcasts_scalars else ValueError)
+        raise refusal(f"{attempt} needs the sum over {_listed(axes)}, which has not been made. {remedy}")
     return axes, reduced[0]
 
 

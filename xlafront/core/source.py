@@ -133,12 +133,19 @@ class annotated:
     def __call__(self, function):
         import functools  # start-up: for those who decorate
 
-        @functools.wraps(function)
-        def inside(*args, **kwargs):
-            with annotated(self.attributes):
-                return function(*args, **kwargs)
+        def within(call):
+            @functools.wraps(call)
+            def inside(*args, **kwargs):
+                with annotated(self.attributes):
+                    return call(*args, **kwargs)
 
-        return inside
+            return inside
+
+        decorated = within(function)
+        for name in ("trace", "lower", "eval_shape", "clear_cache"):  # what jitted functions are asked besides
+            if hasattr(function, name):
+                setattr(decorated, name, within(getattr(function, name)))
+        return decorated
 
 
 def scope_of_bodies() -> str:

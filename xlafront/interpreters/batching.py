@@ -33,7 +33,7 @@ def _size(operands: Sequence[Any], dims: Sequence[int | None]) -> int:
 
 def _adapt(primitive, rule):
     def batch(axis_size, operands, dims, **params):
-        return rule(tuple(arrays(operands)), tuple(dims), **params)
+        return rule(arrays(operands), tuple(dims), **params)
 
     return batch
 
@@ -100,7 +100,7 @@ class _Batchers(Registry):
 def _adapt_fancy(primitive, rule):
     def batch(trace, operands, dims, **params):
         axis = AxisData(trace.axis_name, trace.size, getattr(trace, "spmd_axis_name", None))
-        return rule(axis, tuple(arrays(operands)), tuple(dims), **params)
+        return rule(axis, arrays(operands), tuple(dims), **params)
 
     return batch
 
@@ -111,7 +111,7 @@ def _present_fancy(primitive, batch):
 
 def _adapt_axis(primitive, rule):
     def batch(trace, operands, dims, **params):
-        return rule(trace.size, trace.axis_name, None, tuple(arrays(operands)), tuple(dims), **params)
+        return rule(trace.size, trace.axis_name, None, arrays(operands), tuple(dims), **params)
 
     return batch
 

@@ -34,12 +34,12 @@ from xlafront.lax import (  # noqa: F401 (as above)
 )
 
 
-def arrays(values: Sequence[Any]) -> Sequence[Any]:
-    """The operands of a rule from outside: Python numbers as arrays, so that all of them have a shape and a dtype."""
+def arrays(values: Sequence[Any]) -> tuple[Any, ...]:
+    """The operands of a rule from outside, a tuple: Python numbers as arrays, so that all of them have a shape and a dtype."""
     if not any(type(x) in python_scalar_dtypes for x in values):
-        return values
+        return tuple(values)
     with tracing.ensure_compile_time_eval():
-        return [xnp.asarray(x) if type(x) in python_scalar_dtypes else x for x in values]
+        return tuple([xnp.asarray(x) if type(x) in python_scalar_dtypes else x for x in values])
 
 
 class Registry(MutableMapping):

@@ -8,11 +8,12 @@ import numpy as np
 
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_first
 from xlafront.core.zeros import Zero
 from xlafront.lax.families import elementwise
 from xlafront.runtime.arrays import ArrayImpl
 
-stop_gradient_p = elementwise("stop_gradient", lambda ctx, x: x, "any", derivatives=(None,))
+stop_gradient_p = elementwise("stop_gradient", lambda ctx, x: x, "any", derivatives=(None,), sums=of_first)
 stop_gradient_p.key_use = "hands on"
 stop_gradient_p.cost = "cheap"
 
