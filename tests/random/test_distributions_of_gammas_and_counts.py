@@ -110,6 +110,7 @@ def test_vectors():
         product = q @ np.conj(np.swapaxes(q, -1, -2)) if size[-2] <= size[-1] else np.conj(q.T) @ q
         assert q.shape == size
         np.testing.assert_allclose(product, np.broadcast_to(np.eye(few), product.shape), atol=1e-5)
+    np.testing.assert_array_equal(random.orthogonal(k, 2, m=4, dtype="complex64"), random.orthogonal(k, 4, m=2, dtype="complex64").T)
 
 
 def test_derivatives_in_the_shape():

@@ -27,11 +27,11 @@ def _known(name: str, x, remedy: str) -> np.ndarray:
     return np.asarray(value)
 
 
-def _vector(name: str, p, of_scalars: type[Exception] = TypeError) -> Array:
-    """The coefficients of a polynomial; a scalar, which has no dimension to hold them, raises an error of the given class."""
+def _vector(name: str, p) -> Array:
+    """The coefficients of a polynomial; a scalar has no dimension to hold them."""
     if not np.ndim(p):
-        raise of_scalars(f"xnp.{name} takes the coefficients of a polynomial as a vector, got an unsized (0-d) scalar. "
-                         f"Give a constant as xnp.array([c]).")
+        raise TypeError(f"xnp.{name} takes the coefficients of a polynomial as a vector, got an unsized (0-d) scalar. "
+                        f"Give a constant as xnp.array([c]).")
     p = xnp.asarray(p)
     if p.ndim != 1:
         raise ValueError(f"xnp.{name} takes the coefficients of one polynomial: the input must be a rank-1 array, its shape is "
@@ -146,7 +146,8 @@ def _aligned(name, a1, a2, operation):
     a1, a2 = promote_dtypes(*(unwrap(a) for a in (a1, a2)))
     for a in (a1, a2):
         if not np.ndim(a):
-            raise IndexError(f"xnp.{name} takes polynomials, arrays of coefficients, got a scalar. Write [c] as an array.")
+            raise IndexError(f"xnp.{name} takes the coefficients of a polynomial, got an unsized (0-d) scalar. Give a "
+                             f"constant as xnp.array([c]).")
     n = max_dim(np.shape(a1)[0], np.shape(a2)[0])
     if np.ndim(a1) == np.ndim(a2) == 1:
         a1, a2 = (xnp.pad(a, (n - np.shape(a)[0], 0)) if np.shape(a)[0] != n else a for a in (a1, a2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlafront.core import dtypes, tracing
+from xlafront.core import dtypes
 from xlafront.core.dimensions import as_size, is_symbolic_dim, max_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.elementwise import with_weakness
@@ -83,7 +83,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     v = unwrap(v)
     check_arraylike("diag", v)
     if np.ndim(v) == 1:
-        return with_weakness(_on_diagonal(v, as_size(k)), tracing.aval_of(v).weak_type)
+        return _on_diagonal(v, as_size(k))
     if np.ndim(v) == 2:
         return diagonal(v, k)
     raise ValueError(f"xnp.diag takes a vector or a matrix, got shape {np.shape(v)}.")
@@ -108,4 +108,4 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
            [0, 0, 0]], dtype=int32)
     """
     check_arraylike("diagflat", v)
-    return _on_diagonal(ravel(v), k)
+    return with_weakness(_on_diagonal(ravel(v), k), False)

@@ -341,7 +341,7 @@ def _orthogonal(key, shape, n, m, dtype):
     q, r = qr(z, full_matrices=False)
     diagonal = xnp.diagonal(r, axis1=-2, axis2=-1)
     q = q * xnp.expand_dims(xnp.sign(diagonal), -2)
-    return q if n >= m else xnp.conj(xnp.swapaxes(q, -1, -2))
+    return q if n >= m else xnp.swapaxes(q, -1, -2)
 
 
 @written_once
