@@ -371,7 +371,7 @@ def _slogdet_kernel(a, method):
     [a] = _matrices("slogdet", a, square=True)
     if not a.shape[-1]:
         return SlogdetResult(xnp.ones(a.shape[:-2], a.dtype), xnp.zeros(a.shape[:-2], dtypes.to_real(a.dtype)))
-    if method == "lu" and a.shape[-1] < 3 and a.dtype.itemsize == 2:  # no library factors matrices of 16-bit floats
+    if method == "lu" and a.dtype.itemsize == 2 and a.shape[-1] < 3:  # no library factors matrices of 16-bit floats
         product = det(a)
         return SlogdetResult(xnp.sign(product), xnp.log(xnp.abs(product)))
     return SlogdetResult(*_slogdet(a, method))
