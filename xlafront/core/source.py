@@ -1,7 +1,8 @@
 """Where in the user's program an operation was written.
 
 An equation keeps a *site*: the tuple `(code, lasti, scope)` of the innermost frame outside this package and
-the `named_scope` in force. Taking one costs a walk over a few frames; file names and line numbers are worked
+the `named_scope` in force inside of the program that it is in: what calls or copies this program is in scopes of its
+own, which come before (`inside`). Taking one costs a walk over a few frames; file names and line numbers are worked
 out only when a message, a printout or an MLIR location asks for them.
 """
 

@@ -27,11 +27,16 @@ def _known(name: str, x, remedy: str) -> np.ndarray:
     return np.asarray(value)
 
 
-def _vector(name: str, p) -> Array:
-    """The coefficients of a polynomial; a scalar has no dimension to hold them."""
+def _refuse_scalar(name: str, p, error: type[Exception]) -> None:
+    """A scalar has no dimension to hold the coefficients of a polynomial."""
     if not np.ndim(p):
-        raise TypeError(f"xnp.{name} takes the coefficients of a polynomial as a vector, got an unsized (0-d) scalar. "
-                        f"Give a constant as xnp.array([c]).")
+        raise error(f"xnp.{name} takes the coefficients of a polynomial as a vector, got an unsized (0-d) scalar. "
+                    f"Give a constant as xnp.array([c]).")
+
+
+def _vector(name: str, p) -> Array:
+    """The coefficients of a polynomial."""
+    _refuse_scalar(name, p, TypeError)
     p = xnp.asarray(p)
     if p.ndim != 1:
         raise ValueError(f"xnp.{name} takes the coefficients of one polynomial: the input must be a rank-1 array, its shape is "
@@ -126,9 +131,7 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     Array(11., dtype=float32)
     """
     check_arraylike("polyval", p, x)
-    if not np.ndim(p):
-        raise IndexError("xnp.polyval takes the coefficients of a polynomial as a vector, got an unsized (0-d) scalar. "
-                         "Give a constant as xnp.array([c]).")
+    _refuse_scalar("polyval", p, IndexError)
     p, x = promote_dtypes(unwrap(p), unwrap(x))
     weak = dtypes.is_weakly_typed(x) and dtypes.is_weakly_typed(p)
     d = tracing.aval_of(x).dtype
@@ -145,9 +148,7 @@ def _aligned(name, a1, a2, operation):
     check_arraylike(name, a1, a2)
     a1, a2 = promote_dtypes(*(unwrap(a) for a in (a1, a2)))
     for a in (a1, a2):
-        if not np.ndim(a):
-            raise IndexError(f"xnp.{name} takes the coefficients of a polynomial, got an unsized (0-d) scalar. Give a "
-                             f"constant as xnp.array([c]).")
+        _refuse_scalar(name, a, IndexError)
     n = max_dim(np.shape(a1)[0], np.shape(a2)[0])
     if np.ndim(a1) == np.ndim(a2) == 1:
         a1, a2 = (xnp.pad(a, (n - np.shape(a)[0], 0)) if np.shape(a)[0] != n else a for a in (a1, a2))

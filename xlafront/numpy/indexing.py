@@ -314,7 +314,7 @@ def take_by(x, key, concrete: bool, mode=None, fill_value=None, indices_are_sort
                        wrap_negative_indices)
     if mode is None:
         _check_static_indices(shape, entries, indices)
-    if concrete and tracing.aval_of(x).explicit_sharding is not None:  # (programs take parts that all devices have)
+    if concrete and x.aval.explicit_sharding is not None:  # (programs take parts that all devices have)
         parts = [entry for entry in entries if entry[0] not in ("new", "mask")]
         check_whole(x, [entry[2] if entry[0] == "slice" else n for entry, n in zip(parts, shape)], *_OF_PARTS)
     if fill_value is not None and not isinstance(fill_value, (int, float, complex, np.generic)):

@@ -35,7 +35,7 @@ def run_in_order(bind: Callable[..., list], args: Sequence[Any], calls: list[Jax
     mesh, check = params["mesh"], params["check_vma"]
     manual = [axis for axis in mesh.axis_names if axis in params["newly_manual_axes"]]
 
-    def make() -> tuple[ClosedJaxpr, list[tuple[str, ...]]]:
+    def make() -> tuple[ClosedJaxpr, list[tuple[str, ...]], Sequence[Any]]:
         left = [eqn for eqn in jaxpr.jaxpr.eqns if not any([eqn is call for call in calls])]
         given = [v for call in calls for v in call.invars]
         program = jaxpr.jaxpr.replace(eqns=left, outvars=[*jaxpr.jaxpr.outvars, *given])
@@ -49,10 +49,10 @@ def run_in_order(bind: Callable[..., list], args: Sequence[Any], calls: list[Jax
         with axes_in_scope(mesh, params["newly_manual_axes"], check):
             closed = tracing.trace_to_closed_jaxpr(run, jaxpr.in_avals, jaxpr.jaxpr.debug_info)
         varying = [tuple([axis for axis in manual if axis in v.aval.vma or not check]) for v in given]
-        return closed, varying
+        return closed, varying, jaxpr.consts  # whose addresses the key holds
 
     key = ("ordered calls", mesh, tuple(manual), check, *map(id, jaxpr.consts))
-    program, varying = jaxpr.jaxpr.memoised(key, make)
+    program, varying, _ = jaxpr.jaxpr.memoised(key, make)
     found = bind(*args, jaxpr=program, out_specs=(*out_specs, *[PartitionSpec(axes) for axes in varying]), **params)
     results, values = found[:len(out_specs)], zip(found[len(out_specs):], varying)
     for call in calls:
