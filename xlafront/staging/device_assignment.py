@@ -45,83 +45,24 @@ def _flat_mesh(devices: tuple) -> Mesh:
     return Mesh(np.array(devices, dtype=object), ("devices",))
 
 
-def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], traced, options,
-                    read: Sequence[bool] | None = None) -> DeviceAssignment:
-    """Decide where a program runs: where its committed arguments are, or where it was told to.
-
-    `read` says which arguments matter, when it is not all.
-    """
+def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], traced, options) -> DeviceAssignment:
+    """Decide where a program runs: where its committed arguments are, or where it was told to."""
     if options.device is not None or options.backend is not None:
-        device = options.device or backends.client(options.backend).local_devices()[0]
-        for sharding in _program_shardings(traced, options):
-            if tuple(sharding._internal_device_list) != (device,):
-                raise ValueError(f"{name} has incompatible devices: jit was told to run it on {device}, but a sharding inside "
-                                 f"of it, or of a result, is {in_words(sharding)}. Leave device and backend out.")
-        return _all_on((device,), len(leaves), True)
-    mesh = inside = active.concrete()
+        return _where_told(name, len(leaves), traced, options)
+    mesh = active.concrete()
     if mesh is not None and is_compile_only(mesh.devices.flat[0].client):
         mesh = None
-    devices: tuple | None = None if mesh is None else tuple(mesh._internal_device_list)
-    first: Any = None  # the argument that decides
-    known = None  # the device list seen last: one object for all arguments of a mesh
-    found: list[Any] = []
-    for i, (x, given) in enumerate(zip(leaves, wanted)):
-        sharding = given
-        if given is UNSPECIFIED:
-            sharding = None
-            words = keys.physical_array(x)
-            if isinstance(words, ArrayImpl) and words._committed:
-                sharding = words._sharding
-            elif isinstance(x, ShapeDtypeStruct) and isinstance(x.sharding, Sharding) and has_devices(x.sharding):
-                sharding = x.sharding
-        else:
-            _check_given(name, x, given, traced, i)
-            _check_rank(f"{name} got in_shardings for argument {traced.debug_info.arg_names[i]}", given, np.shape(x))
-            if not has_devices(given):
-                raise ValueError(
-                    f"{name} has in_shardings {given} for its argument {traced.debug_info.arg_names[i]}, which has no devices: "
-                    f"its mesh is an AbstractMesh. Use a sharding over a Mesh, from make_mesh.")
-        found.append(sharding)
-        if sharding is None or read is not None and not read[i]:
-            continue
-        internal = sharding._internal_device_list
-        these = devices if internal is known else tuple(internal)
-        known = internal
-        if devices is None:
-            devices, first = these, i
-        elif these != devices and first is None:
-            raise ValueError(
-                f"{name} got incompatible devices: argument {traced.debug_info.arg_names[i]} {_where(x, sharding)}, but the "
-                f"mesh in force, {mesh}, is on {_ids(devices)}. Move it there with device_put(x, P(...)), or leave the mesh "
-                "out of force.")
-        elif these != devices:
-            if read is None and not options.keep_unused and not traced.closed.effects:
-                read = dce_jaxpr(traced.closed.jaxpr, [True] * len(traced.closed.jaxpr.outvars))[1]
-                if not all(read):  # those that nothing reads may be anywhere
-                    return place_arguments(name, leaves, wanted, traced, options, read)
-            names = traced.debug_info.arg_names
-            raise ValueError(
-                f"incompatible devices for the jitted computation {name}, whose arguments are on different devices: argument "
-                f"{names[first]} {_where(leaves[first], found[first])}, argument {names[i]} {_where(x, sharding)}. The arrays "
-                "of a call are on the same devices, in the same order. Move one of them with device_put(x, sharding).")
-        if isinstance(sharding, NamedSharding):
-            mesh = mesh or sharding.mesh
-            if mesh is not sharding.mesh and (mesh.explicit or sharding.mesh.explicit) and mesh != sharding.mesh:
-                other = f"the context mesh, in force here, is {mesh}" if mesh is inside else f"another argument is over {mesh}"
-                raise ValueError(f"{name} got argument {traced.debug_info.arg_names[i]} {_where(x, sharding)}, but {other}: "
-                                 f"they should match. Bring it there with device_put(x, NamedSharding(mesh, P(...))).")
-            try:
-                sharding.shard_shape(keys.physical(tracing.aval_of(x)).shape)
-            except ValueError as e:
-                raise type(e)(f"{name} got argument {traced.debug_info.arg_names[i]} that does not fit its sharding: "
-                                 f"{e}") from None
+    arguments = _Arguments(name, leaves, traced, [
+        _committed_sharding(x) if given is UNSPECIFIED else _checked(name, x, given, traced, i)
+        for i, (x, given) in enumerate(zip(leaves, wanted))])
+    decisive, devices, first = _devices_of_arguments(arguments, mesh, options)
+    mesh = _mesh_of_arguments(arguments, decisive, mesh)
     for sharding in _program_shardings(traced, options):
         these = tuple(sharding._internal_device_list)
         if devices is None:
             devices = these
         elif these != devices:
-            who = f"another one is on {_ids(devices)}" if first is None else (
-                f"argument {traced.debug_info.arg_names[first]} {_where(leaves[first], found[first])}")
+            who = f"another one is on {_ids(devices)}" if first is None else arguments.placed(first)
             raise ValueError(
                 f"{name} has a sharding or shard_map inside of it, or a result, {in_words(sharding)}, but {who}. All are over "
                 f"the same devices, in the same order. Use one mesh, and move arguments there with device_put(x, "
@@ -130,6 +71,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
             mesh = mesh or sharding.mesh
     if devices is None:
         return _all_on((backends.default_device(),), len(leaves), False)
+    found = arguments.shardings
     alone = len(devices) == 1 and mesh is not None and not mesh.explicit and isinstance(
         next((s for s in found if s is not None), None), SingleDeviceSharding)
     assignment = DeviceAssignment(devices, (), True, mesh, alone)
@@ -138,6 +80,109 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         split = _split_by_bodies(traced.closed.jaxpr, devices)
         found = [split.get(v) if s is None else s for s, v in zip(found, traced.closed.jaxpr.invars)]
     return assignment._replace(shardings=tuple(rest if s is None else s for s in found))
+
+
+class _Arguments(NamedTuple):
+    """The arguments of a call, with the sharding that each is bound to or was given; None for one that goes anywhere."""
+
+    name: str
+    leaves: Sequence[Any]
+    traced: Any
+    shardings: Sequence[Any]
+
+    def placed(self, i: int) -> str:
+        """Which argument it is, and where."""
+        return f"argument {self.traced.debug_info.arg_names[i]} {_where(self.leaves[i], self.shardings[i])}"
+
+
+def _where_told(name: str, count: int, traced, options) -> DeviceAssignment:
+    """The assignment of a program that `jit` was given a device or a backend for."""
+    device = options.device or backends.client(options.backend).local_devices()[0]
+    for sharding in _program_shardings(traced, options):
+        if tuple(sharding._internal_device_list) != (device,):
+            raise ValueError(f"{name} has incompatible devices: jit was told to run it on {device}, but a sharding inside "
+                             f"of it, or of a result, is {in_words(sharding)}. Leave device and backend out.")
+    return _all_on((device,), count, True)
+
+
+def _committed_sharding(x):
+    """The sharding that an argument is bound to, or that stands in its type."""
+    words = keys.physical_array(x)
+    if isinstance(words, ArrayImpl) and words._committed:
+        return words._sharding
+    if isinstance(x, ShapeDtypeStruct) and isinstance(x.sharding, Sharding) and has_devices(x.sharding):
+        return x.sharding
+    return None
+
+
+def _checked(name: str, x, given, traced, index: int):
+    """What `in_shardings` say of an argument that can be so."""
+    argument = traced.debug_info.arg_names[index]
+    _check_given(name, x, given, argument)
+    _check_rank(f"{name} got in_shardings for argument {argument}", given, np.shape(x))
+    if not has_devices(given):
+        raise ValueError(f"{name} has in_shardings {given} for its argument {argument}, which has no devices: its mesh is an "
+                         f"AbstractMesh. Use a sharding over a Mesh, from make_mesh.")
+    return given
+
+
+def _devices_of_arguments(arguments: _Arguments, mesh: Mesh | None, options) -> tuple[Sequence[Any], tuple | None, int | None]:
+    """The shardings that decide, the devices that they agree on, and the index of the argument that came first.
+
+    Devices are those of the mesh in force, if there is one. Of arguments that differ, those that nothing reads may be anywhere.
+    """
+    decisive = arguments.shardings
+    devices = None if mesh is None else tuple(mesh._internal_device_list)
+    agreed, first, other = _agreed_devices(decisive, devices)
+    program = arguments.traced.closed
+    if other is not None and mesh is None and not options.keep_unused and not program.effects:
+        read = dce_jaxpr(program.jaxpr, [True] * len(program.jaxpr.outvars))[1]
+        decisive = [s if r else None for s, r in zip(decisive, read)]
+        agreed, first, other = _agreed_devices(decisive, devices)
+    if other is None:
+        return decisive, agreed, first
+    if first is None:
+        raise ValueError(
+            f"{arguments.name} got incompatible devices: {arguments.placed(other)}, but the mesh in force, {mesh}, is on "
+            f"{_ids(devices)}. Move it there with device_put(x, P(...)), or leave the mesh out of force.")
+    raise ValueError(
+        f"incompatible devices for the jitted computation {arguments.name}, whose arguments are on different devices: "
+        f"{arguments.placed(first)}, {arguments.placed(other)}. The arrays of a call are on the same devices, in the same "
+        "order. Move one of them with device_put(x, sharding).")
+
+
+def _agreed_devices(shardings: Sequence[Any], devices: tuple | None) -> tuple[tuple | None, int | None, int | None]:
+    """The devices of shardings, the index of the one that decided them, and that of the first one that is elsewhere."""
+    first = known = None  # `known`: the device list seen last, one object for all arguments of a mesh
+    for i, sharding in enumerate(shardings):
+        if sharding is None or sharding._internal_device_list is known:
+            continue
+        known = sharding._internal_device_list
+        these = tuple(known)
+        if devices is None:
+            devices, first = these, i
+        elif these != devices:
+            return devices, first, i
+    return devices, first, None
+
+
+def _mesh_of_arguments(arguments: _Arguments, shardings: Sequence[Any], mesh: Mesh | None) -> Mesh | None:
+    """The mesh of a program: the one in force, or that of its arguments, which agree where axes are explicit."""
+    name, inside = arguments.name, mesh
+    for i, sharding in enumerate(shardings):
+        if not isinstance(sharding, NamedSharding):
+            continue
+        mesh = mesh or sharding.mesh
+        if mesh is not sharding.mesh and (mesh.explicit or sharding.mesh.explicit) and mesh != sharding.mesh:
+            other = f"the context mesh, in force here, is {mesh}" if mesh is inside else f"another argument is over {mesh}"
+            raise ValueError(f"{name} got {arguments.placed(i)}, but {other}: they should match. Bring it there with "
+                             f"device_put(x, NamedSharding(mesh, P(...))).")
+        try:
+            sharding.shard_shape(keys.physical(tracing.aval_of(arguments.leaves[i])).shape)
+        except ValueError as e:
+            argument = arguments.traced.debug_info.arg_names[i]
+            raise type(e)(f"{name} got argument {argument} that does not fit its sharding: {e}") from None
+    return mesh
 
 
 def _sharding_of(x, given):
@@ -208,7 +253,7 @@ def _check_rank(what: str, sharding, shape: tuple) -> None:
         raise type(e)(f"{what} that do not fit it: {e}") from None
 
 
-def _check_given(name: str, x, given, traced, index: int) -> None:
+def _check_given(name: str, x, given, argument: str) -> None:
     """An array that is bound to devices must be split as `in_shardings` say; its parts may lie on other devices, and move. What
     stands for an array is held to the sharding that it names."""
     words = keys.physical_array(x)
@@ -223,8 +268,8 @@ def _check_given(name: str, x, given, traced, index: int) -> None:
         if hlo[0] == hlo[1]:
             return
     raise ValueError(
-        f"{name} has in_shardings {given} for its argument {traced.debug_info.arg_names[index]}, but the array that it got "
-        f"{_where(words, own)}. Move it with device_put(x, sharding), or leave in_shardings out.")
+        f"{name} has in_shardings {given} for its argument {argument}, but the array that it got {_where(words, own)}. Move it "
+        "with device_put(x, sharding), or leave in_shardings out.")
 
 
 def in_words(sharding) -> str:
