@@ -7,7 +7,7 @@ import pytest
 
 import xlafront as xf
 from xlafront import lax
-from xlafront.lowering import module
+from xlafront.lowering import programs
 
 linalg = lax.linalg
 Svd, Eig, Eigh = linalg.SvdAlgorithm, linalg.EigImplementation, linalg.EighImplementation
@@ -15,7 +15,7 @@ Svd, Eig, Eigh = linalg.SvdAlgorithm, linalg.EigImplementation, linalg.EighImple
 
 def lowered(f, platform, *shapes, dtype="float32"):
     closed = xf.make_jaxpr(f)(*[xf.ShapeDtypeStruct(s, dtype) for s in shapes])
-    return str(module.lower_program(closed.jaxpr, "f", (platform,), const_values=list(closed.consts)).module)
+    return str(programs.lower_program(closed.jaxpr, "f", (platform,), const_values=list(closed.consts)).module)
 
 
 def kernels(text):

@@ -6,7 +6,8 @@ jaxlib's MLIR bindings are imported when the first module is built: rules writte
 
 
 def __getattr__(name: str):
-    if name in ("artifacts", "custom_calls", "host_callbacks", "linking", "mlir", "module", "refinement", "written"):
+    if name in ("artifacts", "custom_calls", "host_callbacks", "linking", "mlir", "module", "programs", "refinement",
+                "written"):
         import importlib
 
         return importlib.import_module(f"xlafront.lowering.{name}")

@@ -1,4 +1,4 @@
-"""Builds a StableHLO module from a program: functions, bodies, constants, locations.
+"""What StableHLO modules are made of: functions, bodies, constants, locations, and what rules write with.
 
 Nothing here knows a primitive: each brings its rule. A rule is called as
 `rule(ctx, *operands, **params)` with a `RuleContext` and MLIR values, and returns a value (a list of values
@@ -17,14 +17,12 @@ operation being written (`Body.tokens`). An operation with an effect takes its t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from xlafront.core import errors, source
-from xlafront.core.avals import abstract_token, token_stand_in
 from xlafront.core.dimensions import DimExpr, is_symbolic
 from xlafront.core.ir import Effect
 from xlafront.core.refs import AbstractRef
@@ -659,129 +657,3 @@ def as_type(t) -> ir.Type:
     if isinstance(t, tuple):
         return tensor_type(tuple(t[0]), np.dtype(t[1]))
     return type_of(t)
-
-
-# Whole programs
-
-
-def new_token() -> ir.Value:
-    """A token that comes after nothing."""
-    return create("stablehlo.after_all", results=[mlir.token_type()], loc=mlir.unknown_location).result
-
-
-def _at_boundary(aval):
-    return token_stand_in if aval is abstract_token else aval
-
-
-
-
-def module_name(name: str) -> str:
-    """The name of a program as one of a file: XLA's dumps are called by it."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", name[:MOST_OF_A_NAME]).rstrip("_") or "program"
-
-
-def _lower_program(jaxpr, name: str, platforms: Sequence[str], by_case: bool, *, const_values: Sequence[Any],
-                   arg_attributes=None, result_attributes=None, num_partitions: int = 1, num_replicas: int = 1,
-                   sharding_context=None, manual_mesh=None, scope: str = "", takes_tokens: bool = False,
-                   own_rules: dict[Any, Callable] | None = None, argument_names: Sequence[str] = ()) -> ModuleContext:
-    """As `lower_program`; `by_case`: with a choice between programs for the platforms, where they are several."""
-    if num_partitions > 1:
-        for effect in ordered_effects(jaxpr):
-            if not effect.ordered_over_devices:
-                raise ValueError(f"{jaxpr.debug_info.func_src_info} has ordered effects ({effect}, of a callback with "
-                                 f"ordered=True) in a program for more than 1 device: the {num_partitions} devices have no "
-                                 "common order. Leave ordered out, call io_callback, or run it on one device.")
-    with mlir.context, mlir.unknown_location:
-        module = ModuleContext(module_name(name), platforms[0], num_partitions, num_replicas, sharding_context)
-        module.manual_mesh = manual_mesh
-        module.own_rules, module.targets, module.leaves = own_rules or {}, tuple(platforms), takes_tokens
-        hoisted = [v for v, value in zip(jaxpr.constvars, const_values) if value is None]
-        effects = ordered_effects(jaxpr)
-        passed = [mlir.token_type()] * len(effects) if takes_tokens else []
-        arg_types = [*passed, *flat_types([_at_boundary(aval) for aval in [v.aval for v in hoisted] + jaxpr.in_avals])]
-        result_types = [*passed, *flat_types(map(_at_boundary, jaxpr.out_avals))]
-        if passed and arg_attributes:
-            arg_attributes = [*[{}] * len(passed), *arg_attributes]
-        if passed and result_attributes:
-            result_attributes = [*[{}] * len(passed), *result_attributes]
-        choice = len(platforms) > 1
-        module.dimension_variables = sizes.variables_of(jaxpr.in_avals)
-        if module.dimension_variables:
-            module.module.operation.attributes["jax.uses_shape_polymorphism"] = mlir.boolean(True)
-        if choice:
-            arg_types = [tensor_type((), np.dtype(np.int32)), *arg_types]
-            which = {GLOBAL_CONSTANT: mlir.string("_platform_index")}
-            arg_attributes = [which, *(arg_attributes or [{}] * (len(arg_types) - 1))]
-        _, _, block = module.add_function("main", arg_types, result_types, public=True, arg_attributes=arg_attributes,
-                                          result_attributes=result_attributes)
-
-        def program(arguments, variables=None):
-            given, arguments = arguments[:len(passed)], arguments[len(passed):]
-            leading = iter(arguments[:len(hoisted)])
-            consts = [next(leading) if value is None else constant(value) for value in const_values]
-            # What orders programs among each other is `runtime.effects`; in each the chains start anew.
-            tokens = dict(zip(effects, given)) if passed else {effect: new_token() for effect in effects}
-            if module.constrain is not None:
-                consts = [sharding_context.constrain_constant(value, v.aval) for v, value in zip(jaxpr.constvars, consts)]
-            values = [new_token() if v.aval is abstract_token else value
-                      for v, value in zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments[len(hoisted):]])]
-            body = Body(module, tokens, f"{scope}/" if scope else "")
-            if variables is not None:
-                body.sizes = sizes.Sizes(variables)
-            results = body.run(jaxpr, values[:len(consts)], values[len(consts):])
-            results = [constant(np.zeros(token_stand_in.shape, token_stand_in.dtype)) if v.aval is abstract_token else value
-                       for v, value in zip(jaxpr.outvars, results)]
-            return [*[body.tokens[effect] for effect in effects if passed], *results]
-
-        with ir.InsertionPoint(block):
-            variables = None
-            if module.dimension_variables:
-                names = argument_names or [f"args[{i}]" for i in range(len(jaxpr.invars))]
-                first = choice + len(passed) + len(hoisted)
-                variables = sizes.from_arguments(names, jaxpr.in_avals, list(block.arguments)[first:])
-            if by_case:
-                index, *arguments = block.arguments
-                case = create("stablehlo.case", operands=[index], results=result_types, regions=len(platforms),
-                              loc=mlir.unknown_location)
-                for platform, region in zip(platforms, case.regions):
-                    module.turn_to(platform)
-                    with ir.InsertionPoint(region.blocks.append()):
-                        create("stablehlo.return", operands=program(arguments, variables), loc=mlir.unknown_location)
-                results = list(case.results)
-            else:
-                results = program(list(block.arguments)[choice:], variables)
-            if module.constrain is not None:
-                results = sharding_context.constrain_results(results)
-            create("func.return", operands=results, loc=mlir.unknown_location)
-    return module
-
-
-def lower_program(jaxpr, name: str, platforms: Sequence[str], **options) -> ModuleContext:
-    """A module whose `main` computes `jaxpr`; `scope` is in front of the names of its operations.
-
-    Of several platforms the first argument is the index of the one that it runs on, and `main` chooses between their programs,
-    where these are not the same.
-    One that `takes_tokens` gets those of its ordered effects next, and returns them first: it is to be a part of another.
-    `own_rules` are lowering rules by primitives, in place of theirs.
-
-    `const_values` has a NumPy value for each constant variable that is written into the module, and None for
-    each that becomes a leading argument of `main`. `manual_mesh` is the mesh that collectives work over, where the program is
-    that of one device. `argument_names` are how messages about sizes call the arguments of the program.
-    """
-    module = _lower_program(jaxpr, name, platforms, False, **options)
-    if len(platforms) > 1 and module.asked_platform:
-        return _lower_program(jaxpr, name, platforms, True, **options)
-    return module
-
-
-def build_module(name: str, platform: str, arg_types, result_types, build: Callable[..., Sequence[ir.Value]],
-                 arg_attributes=None, result_attributes=None, num_partitions: int = 1) -> ModuleContext:
-    """A module of a few operations, of no program: `build(ctx, *arguments)` writes them and returns the results."""
-    with mlir.context, mlir.unknown_location:
-        module = ModuleContext(name, platform, num_partitions)
-        _, _, block = module.add_function("main", arg_types, result_types, public=True, arg_attributes=arg_attributes,
-                                          result_attributes=result_attributes)
-        with ir.InsertionPoint(block):
-            results = build(RuleContext(Body(module), (), (), mlir.unknown_location), *block.arguments)
-            create("func.return", operands=list(results), loc=mlir.unknown_location)
-    return module

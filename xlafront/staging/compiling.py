@@ -126,7 +126,7 @@ class LoweredModule:
         result_attributes = self.shardings.result_attributes()
         if self.layouts is not None:
             result_attributes = module_shardings.layout_attributes(result_attributes, self.layouts[1])
-        return lowering.module.lower_program(
+        return lowering.programs.lower_program(
             kept_jaxpr, f"jit_{name}", self.elsewhere or (backends.lowering_platform(self.client),),
             const_values=self.const_values, arg_attributes=arg_attributes,
             result_attributes=result_attributes, num_partitions=len(self.assignment.devices),
