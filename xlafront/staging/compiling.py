@@ -135,6 +135,53 @@ class LoweredModule:
 
     def compile(self, compiler_options: dict | None = None, anew: bool = False) -> Executable:
         """The executable; `anew` without looking for an equal program, here or on disk."""
+        self._check_compilable()
+        overrides = dict(self.options.compiler_options) | (compiler_options or {})
+        options = self._options(overrides)
+        context, devices = self.module_context, self.assignment.devices
+        dump(self.name, self.closed.jaxpr, context.module)
+        key = None
+        if context.cacheable and not context.host_callbacks:
+            program = lowering.written.stripped_bytecode(context.module)
+            key = cache_key(program, options.SerializeAsString(), self.client, devices)
+        clients.refuse_forked()  # (an equal program of the parent's would be found, and wait for ever)
+        equal = None if anew or key is None else _equal_program(key)
+        try:
+            with logged_step(COMPILATION, self.name, self.traced.in_avals):
+                if equal is not None:
+                    tell_of_equal(backends.disk_cache())
+                loaded, from_disk = equal if equal is not None else compile_module(
+                    CompileRequest(context.module, self.client, devices, options, context.host_callbacks, key),
+                    None if anew else backends.disk_cache())
+        except Exception as e:
+            for partitioner in context.partitioners:
+                if (failure := partitioner.take_failure()) is not None:
+                    raise failure from None
+            raise explain_options(self.name, overrides, e) from e
+        for item in context.keepalives:
+            if not isinstance(item, Jaxpr) and not is_compile_only(self.client):
+                loaded.keep_alive(item)
+        out_avals = [keys.physical(aval) for aval in self.closed.out_avals]
+        results = self.shardings.results(loaded, out_avals)
+        fitting = [module_shardings.evenly(s, aval) for s, aval in zip(results, out_avals)]
+        if any([s is not fit for s, fit in zip(results, fitting)]):  # a constraint inside divides a result unevenly
+            outs = [given if s is fit else fit for given, s, fit in zip(self.shardings.asked, results, fitting)]
+            return LoweredModule(self.name, self.closed, self.assignment, self.donated, outs, self.options, self.traced,
+                                 self.layouts).compile(compiler_options, anew)
+        result = Executable(
+            loaded, in_avals=[keys.physical(aval) for aval in self.traced.in_avals], in_shardings=self.assignment.shardings,
+            out_avals=out_avals, out_shardings=results,
+            out_committed=self.assignment.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects,
+            own_layouts=self.layouts is not None, portable=key is not None,
+            from_disk=from_disk, callback_failures=context.callback_failures)
+        if key is not None and not anew:
+            executables_by_key[key] = result
+            if key not in recent_executables and not result.const_args and len(self.closed.jaxpr.eqns) <= _OPERATIONS:
+                recent_executables.keep(key, (loaded, from_disk))
+        return result
+
+    def _check_compilable(self) -> None:
+        """Raise for a module that can only be read: one for another machine, of unknown sizes, of types without arrays."""
         if self.elsewhere is not None:
             if len(self.elsewhere) > 1:
                 raise ValueError(f"{self.name} was lowered for the platforms {', '.join(self.elsewhere)} at once: its text can "
@@ -150,7 +197,9 @@ class LoweredModule:
                 raise JaxRuntimeError(f"INVALID_ARGUMENT: {self.name} would return an array of {aval.dtype}, of which XLA "
                                       "makes none: numbers of this type live within programs. Convert it, as in "
                                       "x.astype('float8_e4m3fn').")
-        overrides = dict(self.options.compiler_options) | (compiler_options or {})
+
+    def _options(self, overrides: dict):
+        """XLA's options for this program, by what is in it; those of `overrides` are the user's."""
         if HAS_TWO_EMITTERS and _on_one_cpu(self.assignment) and _is_small(self.closed.jaxpr):
             overrides = for_small_programs(overrides)
         if self.module_context.draws:
@@ -159,47 +208,7 @@ class LoweredModule:
             overrides = for_products_of_bytes(overrides)
         options = compile_options(len(self.assignment.devices), self.assignment.devices, overrides)
         self.shardings.adjust(options)
-        context = self.module_context
-        dump(self.name, self.closed.jaxpr, context.module)
-        devices, key = self.assignment.devices, None
-        if context.cacheable and not context.host_callbacks:
-            program = lowering.written.stripped_bytecode(context.module)
-            key = cache_key(program, options.SerializeAsString(), self.client, devices)
-        clients.refuse_forked()  # (an equal program of the parent's would be found, and wait for ever)
-        equal = None if anew or key is None else _equal_program(key)
-        try:
-            with logged_step(COMPILATION, self.name, self.traced.in_avals):
-                if equal is not None:
-                    tell_of_equal(backends.disk_cache())
-                executable, from_disk = equal if equal is not None else compile_module(
-                    CompileRequest(context.module, self.client, devices, options, context.host_callbacks, key),
-                    None if anew else backends.disk_cache())
-        except Exception as e:
-            for partitioner in self.module_context.partitioners:
-                if (failure := partitioner.take_failure()) is not None:
-                    raise failure from None
-            raise explain_options(self.name, overrides, e) from e
-        for item in self.module_context.keepalives:
-            if not isinstance(item, Jaxpr) and not is_compile_only(self.client):
-                executable.keep_alive(item)
-        out_avals = [keys.physical(aval) for aval in self.closed.out_avals]
-        results = self.shardings.results(executable, out_avals)
-        fitting = [module_shardings.evenly(s, aval) for s, aval in zip(results, out_avals)]
-        if any([s is not fit for s, fit in zip(results, fitting)]):  # a constraint inside divides a result unevenly
-            outs = [given if s is fit else fit for given, s, fit in zip(self.shardings.asked, results, fitting)]
-            return LoweredModule(self.name, self.closed, self.assignment, self.donated, outs, self.options, self.traced,
-                                 self.layouts).compile(compiler_options, anew)
-        result = Executable(
-            executable, in_avals=[keys.physical(aval) for aval in self.traced.in_avals], in_shardings=self.assignment.shardings,
-            out_avals=out_avals, out_shardings=results,
-            out_committed=self.assignment.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects,
-            own_layouts=self.layouts is not None, portable=key is not None,
-            from_disk=from_disk, callback_failures=context.callback_failures)
-        if key is not None and not anew:
-            executables_by_key[key] = result
-            if key not in recent_executables and not result.const_args and len(self.closed.jaxpr.eqns) <= _OPERATIONS:
-                recent_executables.keep(key, (executable, from_disk))
-        return result
+        return options
 
 
 def _has_symbolic(types: Sequence[Any]) -> bool:
