@@ -45,6 +45,16 @@ def test_values_of_lax(a, b, preferred, rng):
         assert str(got.dtype) == preferred
 
 
+@pytest.mark.parametrize("preferred", ["float32", "int32"])
+def test_of_complex_products_a_real_type_has_the_real_part(preferred):
+    x = np.array([[1 + 1j, 2 - 1j], [1j, 3]], np.complex64)
+    got = xf.jit(lambda x: xnp.matmul(x, x, preferred_element_type=preferred))(x)
+    assert str(got.dtype) == preferred
+    np.testing.assert_array_equal(got, (x @ x).real)
+    group = lax.ragged_dot(x, x[None], np.array([2], np.int32), preferred_element_type=preferred)
+    np.testing.assert_array_equal(group, (x @ x).real)
+
+
 def test_preferred_types_are_wide_enough():
     for a, preferred in (("int32", "int16"), ("int32", "bfloat16"), ("complex64", "float16"), ("int8", "bool")):
         with pytest.raises(TypeError, match="must not be narrower"):

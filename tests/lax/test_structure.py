@@ -150,6 +150,17 @@ def test_dynamic_positions(rng):
     check_batching(lambda x, u, i: lax.dynamic_update_slice(x, u, (i, 0)), [M, M[:1], np.ones((), np.int32)])
 
 
+def test_positions_are_of_one_type():
+    for mixed in ((np.int32(1), np.int16(0)), (xnp.uint8(1), 0), (0, xnp.int16(1))):
+        with pytest.raises(TypeError, match="one integer type, got .*int"):
+            lax.dynamic_slice(M, mixed, (1, 1))
+        with pytest.raises(TypeError, match="one integer type, got .*int"):
+            lax.dynamic_update_slice(M, M[:1, :1], mixed)
+    assert lax.dynamic_slice(M, (np.int8(1), np.int8(0)), (1, 1)) == M[1, 0]
+    assert lax.dynamic_slice(M, (xnp.array(1), 0), (1, 1)) == M[1, 0]
+    np.testing.assert_array_equal(lax.dynamic_index_in_dim(M, np.uint8(1)), M[1:2])
+
+
 def test_argmax_of_short_and_whole_rows(rng):
     for dtype in ("f4", "f2", "i4", "u1", "bool"):
         x = rng.integers(-3, 3, (50, 3, 4)).astype(dtype)

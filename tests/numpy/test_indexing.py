@@ -191,6 +191,49 @@ def test_integer_arrays_keep_their_dtype():
     assert xnp.zeros(2, "int8").at[0].set(300).tolist() == [44, 0]
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_of_complex_values_the_real_part_is_written():
+    mask, n = xnp.array([True, False, False]), xnp.zeros(3, int)
+    assert mask.at[:].set(1j).tolist() == [False] * 3
+    assert mask.at[xnp.array([0, 1])].set(xnp.array([1j, 2 + 1j])).tolist() == [False, True, False]
+    assert mask.at[:2].add(1j).tolist() == [True, False, False]
+    assert n.at[1].set(2.5 + 1j).tolist() == [0, 2, 0]
+
+
+@pytest.mark.parametrize("key", [slice(2, 2), np.zeros(0, int), False, np.zeros((3, 4), bool), (slice(None), slice(3, 0))])
+def test_where_nothing_is_selected_values_may_have_any_shape(key):
+    x = xnp.arange(12.0).reshape(3, 4)
+    for method in ("set", "add", "multiply", "divide", "power", "min", "max"):
+        assert (getattr(x.at[key], method)(xnp.ones((5, 7))) == x).all()
+        assert (xf.jit(lambda x, v: getattr(x.at[key], method)(v))(x, xnp.ones(9)) == x).all()  # noqa: B023
+    assert xf.grad(lambda x: x.at[key].multiply(xnp.ones(9)).sum())(x).tolist() == [[1.0] * 4] * 3
+
+
+def test_positions_and_slices_hit_no_element_twice():
+    """So that products have derivatives in the factors."""
+    x = xnp.arange(12.0).reshape(3, 4)
+    steps = (slice(None, None, 2), 1), slice(None, None, -1), (1, slice(None, None, -2))
+    for key in (1, np.uint8(1), xnp.uint32(1), xnp.array(1), *steps):
+        numpy_key = tuple(map(_known, key)) if type(key) is tuple else _known(key)
+        assert xf.grad(lambda y: x.at[key].multiply(y).sum())(2.0) == np.asarray(x)[numpy_key].sum()  # noqa: B023
+    assert xf.jit(xf.grad(lambda y, i: x.at[i, 1:].divide(y).sum()))(2.0, 1) == -18 / 4
+    with pytest.raises(NotImplementedError, match="unique"):
+        xf.grad(lambda y: x.at[xnp.array([1])].multiply(y).sum())(2.0)
+
+
+def _known(index):
+    return index if type(index) is slice else int(index)
+
+
+def test_one_hot_is_a_mode_of_updates():
+    x = xnp.arange(3.0)
+    assert xf.lax.GatherScatterMode.from_any("one_hot") is xf.lax.GatherScatterMode.ONE_HOT
+    assert x.at[xnp.array([1, 1, 7])].add(9.0, mode="one_hot").tolist() == [0, 19, 2]
+    assert x.at[-1].set(9.0, mode="one_hot").tolist() == [0, 1, 9]
+    with pytest.raises(ValueError, match="one_hot"):
+        x.at[xnp.array([1])].get(mode="one_hot")
+
+
 def test_masks_of_run_time_values():
     x = xnp.arange(4.0)
     assert x.at[x > 1].set(0.0).tolist() == [0, 1, 0, 0]
@@ -229,6 +272,7 @@ def test_sized_nonzero():
         ((0, 0, 0, 0), IndexError, "too many"),
         ({}, IndexError, "dict"),
         (object(), IndexError, "object"),
+        (xf.ShapeDtypeStruct((2,), "int32"), IndexError, "ShapeDtypeStruct"),
         (np.array([True, False]), IndexError, "shape"),
         (slice(None, None, 0), ValueError, "zero"),
         ((Ellipsis, Ellipsis), IndexError, "ellipsis"),
@@ -251,6 +295,8 @@ def test_other_mistakes():
         del x[0]
     with pytest.raises(IndexError, match="size 0"):
         xnp.zeros((0, 3))[0]
+    with pytest.raises(IndexError, match="size 0"):
+        xf.jit(lambda i: xnp.zeros((0, 3)).at[i].set(1.0))(0)
     with pytest.raises(IndexError, match="dynamic_slice"):
         xf.jit(lambda x, k: x[k:])(x, 1)
     with pytest.raises(ValueError, match=r"\(3,\).*\(2,\)"):

@@ -286,3 +286,10 @@ def test_bad_input_outside(mesh):
         lax.pcast(1.0, "i", to="varying")
     with pytest.raises(TypeError, match="smap is over one axis"):
         xf.smap(lambda x: x, in_axes=0, out_axes=0, axis_name=("i", "j"))
+
+
+def test_of_parts_that_differ_where_they_should_be_equal_the_first_is_read():
+    mesh = xf.make_mesh((4, 2), ("i", "j"), (AxisType.Auto,) * 2)
+    x = np.arange(32.0, dtype=np.float32).reshape(4, 8)
+    f = xf.shard_map(lambda x: x * 2, mesh=mesh, in_specs=P("j", "i"), out_specs=P("j"), check_vma=False)
+    np.testing.assert_array_equal(f(x), 2 * x[:, :2])

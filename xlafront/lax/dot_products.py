@@ -162,6 +162,8 @@ def _lower(ctx, x, y, *, dimension_numbers, precision, preferred_element_type, o
     elif type(precision) is tuple:
         attributes["precision_config"] = m.array(
             m.attribute(f"#stablehlo<precision {p.name}>") for p in precision)
+    if not named and given.kind != "c" and "c" in (a.kind, b.kind):
+        given = a if a.kind == "c" else b  # the result is the real part of it
     # XLA's CPU backend has no kernels for products of mixed or very small types: it computes in the result's.
     if not named and (a != b or (a.itemsize == 1 and a.kind == "V" and ctx.platform == "cpu")):
         a = b = given

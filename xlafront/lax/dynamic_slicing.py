@@ -212,7 +212,7 @@ def start_index(i, n: int):
 
 @library(static=("slice_sizes", "wrap"))
 def _dynamic_slice_kernel(operand, start_indices, slice_sizes, wrap):
-    starts = _starts("dynamic_slice", start_indices, np.shape(operand), wrap)
+    starts = _starts("dynamic_slice", start_indices, np.shape(operand), wrap, of_one_type=True)
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=slice_sizes)
 
 
@@ -223,7 +223,7 @@ def _wraps(allow_negative_indices, rank: int) -> tuple[bool, ...]:
     return (bool(allow_negative_indices),) * rank
 
 
-def _starts(name: str, indices, shape, wrap) -> list:
+def _starts(name: str, indices, shape, wrap, of_one_type: bool = False) -> list:
     if not isinstance(indices, (list, tuple)):
         if np.ndim(indices) != 1:
             kind = ValueError if np.ndim(indices) else TypeError
@@ -235,6 +235,9 @@ def _starts(name: str, indices, shape, wrap) -> list:
     avals = [tracing.aval_of(i, name) for i in indices]
     for aval in avals:
         _check_start(name, aval)
+    if of_one_type and len({aval.dtype for aval in avals}) > 1:
+        raise TypeError(f"{name} needs start indices of one integer type, got {', '.join(str(aval.dtype) for aval in avals)}. "
+                        f"Convert them, or pass a vector.")
     return [start_index(i, n) if w else np.int32(i) if isinstance(i, int) else i for i, n, w in zip(indices, shape, wrap)]
 
 
@@ -272,7 +275,10 @@ def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: A
 
 @library(static="wrap", name="dynamic_update_slice")
 def _dynamic_update_kernel(operand, update, start_indices, wrap):
-    starts = _starts("dynamic_update_slice", start_indices, np.shape(operand), wrap)
+    return _written(operand, update, _starts("dynamic_update_slice", start_indices, np.shape(operand), wrap, of_one_type=True))
+
+
+def _written(operand, update, starts):
     update = as_type(update, tracing.aval_of(operand).dtype, False) if not hasattr(update, "dtype") else update
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
@@ -346,8 +352,9 @@ def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_ind
 
 
 def _replaced(operand, update, start, axis: int, wrap: bool):
-    rank = np.ndim(operand)
-    return _dynamic_update_kernel.__wrapped__(operand, update, _at(start, axis, rank), (wrap,) * rank)
+    shape = np.shape(operand)
+    starts = _starts("dynamic_update_slice", _at(start, axis, len(shape)), shape, (wrap,) * len(shape))
+    return _written(operand, update, starts)
 
 
 @library(static=("axis", "allow_negative_indices"), lists=True)

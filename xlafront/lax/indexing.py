@@ -84,7 +84,7 @@ class GatherScatterMode(enum.Enum):
 
 _MODES = {"clip": GatherScatterMode.CLIP, "fill": GatherScatterMode.FILL_OR_DROP,
           "drop": GatherScatterMode.FILL_OR_DROP, "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
-          None: GatherScatterMode.FILL_OR_DROP}
+          "one_hot": GatherScatterMode.ONE_HOT, None: GatherScatterMode.FILL_OR_DROP}
 
 
 def _text(values) -> str:
@@ -174,6 +174,9 @@ def bind_gather(x, indices, *, dimension_numbers, slice_sizes, unique_indices=Fa
     """`gather` with its mode, and the value that reads outside give."""
     params = {"dimension_numbers": dimension_numbers, "slice_sizes": tuple(slice_sizes), "unique_indices": unique_indices,
               "indices_are_sorted": indices_are_sorted, "mode": mode}
+    if mode is GatherScatterMode.ONE_HOT:
+        raise ValueError("the indexing mode 'one_hot' is for updates and take_along_axis; reading can have clip, fill and "
+                         "promise_in_bounds.")
     if mode is not GatherScatterMode.FILL_OR_DROP:
         return gather_p.bind(x, indices, fill_value=None, **params)
     d = tracing.aval_of(x).dtype

@@ -369,8 +369,6 @@ def full(shape: int | Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | N
     check_arraylike("full", fill_value)
     value_dtype, weak = dtypes.lattice_result_type(fill_value)
     d = value_dtype if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full")
-    if type(fill_value) is complex and not dtypes.is_complex(d):
-        raise TypeError(f"xnp.full cannot make {d} of the complex number {fill_value}.")
     if np.ndim(fill_value):
         shape = shapes.static_shape("full", shape)
         _check_fill_shape(np.shape(fill_value), shape)

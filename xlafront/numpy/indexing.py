@@ -30,6 +30,7 @@ from xlafront.core.dimensions import (
     symbolic_slice,
 )
 from xlafront.core.keys import KeyArray
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers
@@ -121,7 +122,7 @@ def plan_key(shape: tuple, key, static_ints: bool, reads: bool = True) -> tuple[
         elif _is_bool(item):
             dim = _plan_mask(item, shape, dim, position, entries, indices, alone)
         else:
-            if reads and shape[dim] == 0 and np.size(item):
+            if shape[dim] == 0 and (np.size(item) if reads else np.ndim(item) == 0):
                 raise IndexError(f"an index array cannot select from dimension {dim}, which has size 0.")
             entries.append(("array", len(indices)))
             indices.append(item)
@@ -149,7 +150,7 @@ def _as_item(item, shape):
         return as_array(item)
     elif kind is Slice:
         return item
-    elif not tracing.is_arraylike(item):
+    elif kind is ShapeDtypeStruct or not tracing.is_arraylike(item):
         if hasattr(kind, "__index__"):
             return as_size(item)
         error = TypeError if isinstance(item, range) else IndexError

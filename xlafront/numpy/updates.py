@@ -18,6 +18,7 @@ from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.dimension_numbers import ScatterDimensionNumbers
 from xlafront.lax.elementwise import PRIMITIVES, as_type, eq, max_, min_, to_dtype, where, with_weakness
+from xlafront.lax.elementwise_functions import convert_element_type
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, bind_scatter
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import arange, asarray, astype, ones_like
@@ -249,7 +250,8 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
     else:
         joint = _joint_dtype(x, values, name)
         if joint != own and UPDATES[name][1] is not None:  # the operation is done in the wider type
-            return astype(update(name, astype(x, joint), key, values, indices_are_sorted, unique_indices, mode, wrap), own)
+            return convert_element_type(update(name, astype(x, joint), key, values, indices_are_sorted, unique_indices, mode,
+                                               wrap), own)
         values = _as_dtype(values, own)
     concrete = tracing.thread.trace is tracing.eval_trace and not isinstance(x, tracing.Tracer)
     try:
@@ -287,9 +289,11 @@ def _joint_dtype(x, values, name):
 def _as_dtype(values, d):
     if type(values) not in dtypes.python_scalar_dtypes:
         aval = tracing.aval_of(values)
-        return values if aval.dtype == d and not aval.weak_type else astype(values, d)
+        return values if aval.dtype == d and not aval.weak_type else convert_element_type(values, d)
     if values != values and dtypes.is_integer(d):
         return d.type(0)  # as the device converts a NaN
+    if type(values) is complex and not dtypes.is_complex(d):
+        values = values.real
     return exact(np.asarray(values).astype(d)[()])
 
 
@@ -456,27 +460,34 @@ class _ScatterPlan:
         return shapes.transpose_p.bind(values, permutation=self.permutation)
 
 
-def _is_empty(x) -> bool:
+def _is_empty(shape) -> bool:
     """Whether nothing can be written to; the window of a scatter would not fit either."""
-    return any(type(n) is int and n == 0 for n in np.shape(x))
+    return any(type(n) is int and n == 0 for n in shape)
+
+
+def _hits_once(entries, indices) -> bool:
+    """Whether no element can be written to twice: there are slices and single positions alone."""
+    return all(kind != "mask" and (kind != "array" or np.ndim(indices[rest[0]]) == 0) for kind, *rest in entries)
 
 
 @library(static=("name", "entries", "mode", "is_sorted", "unique", "wrap"), name="at")
 def _scatter_kernel(x, values, indices, name, entries, mode, is_sorted, unique, wrap):
     plan = _ScatterPlan(np.shape(x), entries, indices, wrap)
+    if _is_empty(plan.read_shape):
+        return x  # whatever the values are
     values = plan.arrange(_operand(values, tracing.aval_of(x).dtype), name)
-    if _is_empty(x):
+    if _is_empty(np.shape(x)):
         return x
     return bind_scatter(SCATTERS[UPDATES[name][0]], x, plan.index_array, values, dimension_numbers=plan.numbers,
-                        indices_are_sorted=is_sorted, unique_indices=unique, mode=mode)
+                        indices_are_sorted=is_sorted, unique_indices=unique or _hits_once(entries, indices), mode=mode)
 
 
 @library(static=("func", "entries", "mode", "is_sorted", "unique", "wrap"), name="at_apply")
 def _apply_kernel(x, indices, func, entries, mode, is_sorted, unique, wrap):
     d = tracing.aval_of(x).dtype
-    if _is_empty(x):
+    if _is_empty(np.shape(x)):
         return x
-    if unique or all(e[0] not in ("array", "mask") for e in entries):
+    if unique or _hits_once(entries, indices):
         reading = read.__wrapped__(x, indices, entries, GatherScatterMode.CLIP, None, is_sorted, unique, wrap)
         return _scatter_kernel.__wrapped__(x, _result_of(func, reading, d), indices, "set", entries, mode, is_sorted,
                                            unique, wrap)
