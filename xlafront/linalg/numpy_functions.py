@@ -808,6 +808,7 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     >>> xnp.linalg.cross(xnp.array([1, 0, 0]), xnp.array([0, 1, 0]))
     Array([0, 0, 1], dtype=int32)
     """
+    x1, x2 = unwrap_node(x1), unwrap_node(x2)
     for x in (x1, x2):
         if not np.ndim(x) or np.shape(x)[axis] != 3:
             raise ValueError(f"cross takes vectors of three elements along axis {axis}, got arrays of shape {np.shape(x1)} and "

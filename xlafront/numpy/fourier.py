@@ -18,7 +18,7 @@ from xlafront.lax.shapes import canonical_axes, canonical_axis, permute
 from xlafront.lax.slicing import pad
 from xlafront.numpy.creation import arange, array, asarray, full
 from xlafront.numpy.manipulation import roll
-from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, unwrap
+from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, unwrap, unwrap_node
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.staging.library import library
 
@@ -89,6 +89,7 @@ def _transformed(a, kind, sizes, axes, norm):
 def _over_axes(name: str, kind: FftType, a, s, axes, norm):
     norm = _norm(name, norm)
     check_arraylike(name, a)
+    a = unwrap_node(a)
     rank = np.ndim(a)
     if s is not None:
         s = tuple(map(as_size, s))

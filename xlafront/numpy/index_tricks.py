@@ -15,7 +15,7 @@ from xlafront.lax.elementwise import add, as_type, constant_like, div, lt, mul, 
 from xlafront.lax.shapes import counting, expand_dims, static_shape
 from xlafront.numpy.creation import arange, array, asarray, linspace, meshgrid, ones
 from xlafront.numpy.manipulation import concatenate, reshape, stack
-from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap
+from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap, unwrap_node
 from xlafront.numpy.searching import nonzero
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.staging.library import library
@@ -200,6 +200,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 
 
 def _matrix_shape(name: str, arr) -> tuple[int, int]:
+    arr = unwrap_node(arr)
     if np.ndim(arr) != 2:
         raise ValueError(f"xnp.{name}: only 2-D inputs are accepted, got shape {np.shape(arr)}.")
     return np.shape(arr)
@@ -255,7 +256,7 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     >>> xnp.diag_indices_from(xnp.ones((2, 2)))
     (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
     """
-    shape = np.shape(arr)
+    shape = np.shape(unwrap_node(arr))
     if len(shape) < 2:
         raise ValueError(f"xnp.diag_indices_from: the input array must be at least 2-d, got shape {shape}.")
     if len(set(shape)) > 1:

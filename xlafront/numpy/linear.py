@@ -32,7 +32,7 @@ from xlafront.lax.shapes import (
     transpose_p,
 )
 from xlafront.numpy.manipulation import moveaxis, stack
-from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap
+from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap, unwrap_node
 from xlafront.numpy.ufuncs import INLINE
 from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.staging.library import library
@@ -372,6 +372,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int | Sequence[in
     (2, 5)
     """
     check_arraylike("tensordot", a, b)
+    a, b = unwrap_node(a), unwrap_node(b)
     return _as_told("xnp.tensordot", out_sharding, _tensordot_kernel, (a, b), _tensordot_axes(
         np.shape(a), np.shape(b), axes), canonical_precision(precision), preferred_element_type)
 

@@ -171,7 +171,8 @@ def _reshape_by_columns(a, target):
 @library(name="ravel", light=True)
 def _ravel_kernel(a):
     check_arraylike("ravel", a)
-    return shapes.reshape_to(unwrap_node(a), (math.prod(np.shape(a)),))
+    a = unwrap_node(a)
+    return shapes.reshape_to(a, (math.prod(np.shape(a)),))
 
 
 def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
@@ -241,6 +242,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
            [2, 4]], dtype=int32)
     """
     check_arraylike("matrix_transpose", x)
+    x = unwrap_node(x)
     if np.ndim(x) < 2:
         raise ValueError(f"xnp.matrix_transpose needs at least 2 dimensions, got shape {np.shape(x)}.")
     return swapaxes(x, -1, -2)
@@ -636,6 +638,7 @@ def _whole(name, n, what):
 
 def _split(name, ary, indices_or_sections, axis, even):
     check_arraylike(name, ary)
+    ary = unwrap_node(ary)
     shape, sections = np.shape(ary), indices_or_sections
     axis = canonical_axis(axis, len(shape), f"xnp.{name}")
     n = shape[axis]
@@ -852,6 +855,8 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[in
     """
     a = unwrap(a)
     check_arraylike("roll", a)
+    if type(shift) is not int and tracing.is_convertible(shift):
+        shift = unwrap_node(shift)
     flat = axis is None
     rank = 1 if flat else a.ndim if isinstance(a, ArrayImpl) else np.ndim(a)  # Hot: NumPy's costs a microsecond
     axes = canonical_axes(0 if flat else axis, rank, "xnp.roll") if not isinstance(axis, (tuple, list)) else tuple(

@@ -31,7 +31,7 @@ from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import array, zeros
 from xlafront.numpy.indexing import getitem, take, take_along_axis, take_rows
 from xlafront.numpy.manipulation import broadcast_arrays, stack
-from xlafront.numpy.promotion import broadcast_cases, check_arraylike, promote_dtypes, unwrap
+from xlafront.numpy.promotion import broadcast_cases, check_arraylike, promote_dtypes, unwrap, unwrap_node
 from xlafront.numpy.reductions import cumsum, sum as total
 from xlafront.numpy.ufuncs import INLINE, PUBLIC, to_bool
 from xlafront.staging.library import library
@@ -174,7 +174,8 @@ def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike 
     Array([1, 3], dtype=int32)
     """
     check_arraylike("flatnonzero", a)
-    return nonzero(shapes.reshape_to(unwrap(a), (np.size(a),)), size=size, fill_value=fill_value)[0]
+    a = unwrap(a)
+    return nonzero(shapes.reshape_to(a, (np.size(a),)), size=size, fill_value=fill_value)[0]
 
 
 def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None) -> Array:
@@ -242,6 +243,7 @@ def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fi
     >>> xnp.extract(xnp.array([True, False, True]), xnp.array([1, 2, 3]))
     Array([1, 3], dtype=int32)
     """
+    condition, arr = unwrap_node(condition), unwrap_node(arr)
     return compress(shapes.reshape_to(condition, (np.size(condition),)), shapes.reshape_to(arr, (np.size(arr),)), size=size,
                     fill_value=fill_value)
 

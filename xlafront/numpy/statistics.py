@@ -36,7 +36,7 @@ from xlafront.numpy.diagonals import diagonal
 from xlafront.numpy.indexing import take_along_axis, take_rows
 from xlafront.numpy.linear import matmul
 from xlafront.numpy.manipulation import atleast_2d, broadcast_to, concatenate, reshape, squeeze, transpose
-from xlafront.numpy.promotion import check_arraylike, hashable_axis, promote_dtypes_inexact, unwrap
+from xlafront.numpy.promotion import check_arraylike, hashable_axis, promote_dtypes_inexact, unwrap, unwrap_node
 from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.library import library, written_once
@@ -200,10 +200,11 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     if overwrite_input or out is not None:
         raise ValueError(f"xnp.{name} cannot overwrite its input nor `out`: arrays do not change.")
     check_arraylike(name, a)
-    if dtypes.is_complex(dtypes.operand_type(unwrap(a))[0]):
+    a = unwrap_node(a)
+    if dtypes.is_complex(dtypes.operand_type(a)[0]):
         raise ValueError(f"xnp.{name} is not defined for complex numbers: they have no order. Take those of x.real and x.imag.")
     if q is None:
-        a = as_type(unwrap(a), dtypes.of_arrays(tracing.aval_of(a).dtype), dtypes.is_weakly_typed(a))
+        a = as_type(a, dtypes.of_arrays(tracing.aval_of(a).dtype), dtypes.is_weakly_typed(a))
     else:
         check_arraylike(name, q)
         kind = tracing.aval_of(q)

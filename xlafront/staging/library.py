@@ -48,10 +48,11 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
     parameters = code.co_varnames[:code.co_argcount]
     nums = tuple(parameters.index(n) for n in names if n in parameters)
     shown = name or fun.__name__.removeprefix("_").removesuffix("_kernel")
-    jitted = Jitted(fun, Options(Selection(tuple(sorted(nums)), names)), shown, True)
+    kernel = fun if light else _of_arrays(fun)
+    jitted = Jitted(kernel, Options(Selection(tuple(sorted(nums)), names)), shown, True)
     thread, eval_trace, evaluate = tracing.thread, tracing.eval_trace, jitted.evaluate
     static_places = frozenset((*nums, *names))
-    programs = None if light else Programs(fun, shown, static_places)
+    programs = None if light else Programs(kernel, shown, static_places)
 
     def cache_miss(*args, **kwargs):
         if converts:
@@ -64,7 +65,7 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
             if programs is not None and (type(trace) is StagingTrace or trace.composes):
                 result = programs.call(trace, args, kwargs, jitted)
             else:
-                result = fun(*args, **kwargs)
+                result = kernel(*args, **kwargs)
         except NotAnArrayError as e:
             _name_argument(e, shown, parameters, args, kwargs)
             raise
@@ -106,8 +107,28 @@ def _as_value(trace: Trace, x: Any) -> Any:
     return put_host(x, aval, single_device(backends.default_device()), False)
 
 
+def _of_arrays(fun: Callable) -> Callable:
+    """The function with its arguments that offer `__jax_array__` as arrays. Nodes of pytrees are converted within the program:
+    C++ takes them apart, and repeats the program for their leaves. Others are refused, as calls by C++ refuse them."""
+    @functools.wraps(fun)
+    def call(*args, **kwargs):
+        return fun(*[x if type(x) in tracing.abstractors else _array_of(x) for x in args],
+                   **{name: x if type(x) in tracing.abstractors else _array_of(x) for name, x in kwargs.items()})
+
+    return call
+
+
+def _array_of(x):
+    if not tracing.is_convertible(x):
+        return x
+    if type(x) not in tree.registered_nodes:
+        tracing.aval_of(x)
+    return tracing.as_operand(x)
+
+
 def _converted(x):
-    return x if type(x) in tracing.abstractors or not tracing.is_convertible(x) else tracing.as_operand(x)
+    """What is no node as an array, before the call: C++ knows no type of it, and asks each time."""
+    return tracing.as_operand(x) if tracing.is_convertible(x) and type(x) not in tree.registered_nodes else x
 
 
 _FEW_OPERATIONS = 4

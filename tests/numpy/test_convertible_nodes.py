@@ -1,0 +1,104 @@
+"""Objects that offer `__jax_array__` and are nodes of pytrees, as parameters of libraries are: functions take them as their array,
+also where C++ repeats a call that it knows, of the leaves of the object. What does not take them refuses them."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from tests.test_independence_of_settings import NAMES, SECTIONS, expanded, operands
+
+
+class Scaled:
+    """An array that is kept as another one, of more dimensions, and a scale."""
+
+    def __init__(self, kept, scale):
+        self.kept, self.scale = kept, scale
+
+    def __jax_array__(self):
+        return self.kept[0] * self.scale
+
+
+xf.tree_util.register_pytree_node(Scaled, lambda x: ((x.kept, x.scale), None), lambda _, children: Scaled(*children))
+
+
+class Unregistered:
+    def __init__(self, array):
+        self.array = array
+
+    def __jax_array__(self):
+        return self.array
+
+
+X = np.array([[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]], np.float32)
+FUNCTIONS = {
+    "sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod, "var": np.var, "std": np.std, "ptp": np.ptp,
+    "any": np.any, "argmax": np.argmax, "median": np.median, "nansum": np.nansum, "average": np.average, "sin": np.sin,
+    "linalg.norm": np.linalg.norm, "sort": np.sort, "cumsum": np.cumsum, "ravel": np.ravel, "matrix_transpose": np.matrix_transpose,
+    "count_nonzero": np.count_nonzero, "fft.fftn": np.fft.fftn, "fft.rfft2": np.fft.rfft2, "flatnonzero": np.flatnonzero,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_array_counts_and_not_what_is_kept(name):
+    function = xnp
+    for part in name.split("."):
+        function = getattr(function, part)
+    x = Scaled(xnp.asarray(np.stack([X, X]) / 8), np.float32(8))
+    expected = FUNCTIONS[name](X)
+    for _ in range(3):
+        np.testing.assert_allclose(function(x), expected, 1e-5, 1e-6)
+    if name != "flatnonzero":  # which is of unknown size
+        np.testing.assert_allclose(xf.jit(function)(x), expected, 1e-5, 1e-6)
+        np.testing.assert_allclose(xf.jit(lambda: function(x))(), expected, 1e-5, 1e-6)
+
+
+def test_of_two_arguments():
+    x = Scaled(xnp.asarray(np.stack([X, X]) / 8), np.float32(8))
+    for _ in range(2):
+        np.testing.assert_allclose(xnp.percentile(x, 30.), np.percentile(X, 30), 1e-5)
+        np.testing.assert_allclose(xnp.quantile(x, .3, axis=0), np.quantile(X, .3, axis=0), 1e-5)
+        np.testing.assert_allclose(xnp.tensordot(x, x), np.tensordot(X, X), 1e-5)
+        np.testing.assert_allclose(xnp.vsplit(x, 2)[1], X[1:])
+        np.testing.assert_allclose(xnp.roll(X, Scaled(xnp.array([1, 1]), 2)), np.roll(X, 2))
+        np.testing.assert_array_equal(xnp.extract(x, x, size=2), [3, 1])
+
+
+def refused(error: Exception) -> bool:
+    return isinstance(error, (TypeError, ValueError, IndexError, AttributeError))
+
+
+@pytest.mark.parametrize("section", [s for s in SECTIONS if s != "control"])
+def test_every_function_takes_them_or_refuses_them(section):
+    floats, others = operands()
+    arrays = floats | others
+
+    def types(call, given):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return [(x.shape, x.dtype) for x in xf.tree.leaves(xf.eval_shape(lambda given: eval(call, NAMES | arrays | given), given))]
+
+    taken = 0
+    for call in expanded(SECTIONS[section]):
+        for name in set(re.findall(r"\b[vscijbuhtxnq]\b", call)):
+            x = arrays[name]
+            kept = Scaled(xnp.stack([x, x]), np.ones((), x.dtype))
+            try:
+                found = types(call, {name: kept})
+            except Exception as e:
+                assert refused(e), (call, name, e)
+                continue
+            assert found == types(call, {name: x}), (call, name)
+            taken += 1
+    assert taken > 5
+
+
+def test_what_is_no_node_is_refused_in_programs_as_it_is_by_calls():
+    x = Unregistered(xnp.ones(3))
+    for function in (xnp.sum, xnp.mean, xnp.max, xnp.sort, xnp.cumsum):
+        for call in (lambda: function(x), xf.jit(lambda: function(x))):
+            with pytest.raises(ValueError, match="abstractification"):
+                call()
