@@ -10,8 +10,10 @@ import xlafront.numpy as xnp
 from xlafront.compat import renamed
 from xlafront.compat.programs import (
     HashablePartial,
+    backends_are_initialized,
     canonicalize_sharding,
     check_close,
+    is_cuda_compute_capability_at_least,
     promote_args,
     promote_args_inexact,
     promote_dtypes,
@@ -33,6 +35,12 @@ def test_what_is_close():
             check_close(x, y)
     with pytest.raises(ValueError, match="."):
         check_close([1.0], (1.0,))
+
+
+def test_devices_that_are_there():
+    assert xf.devices() and backends_are_initialized()
+    assert is_cuda_compute_capability_at_least("1.0") == (xf.devices()[0].platform == "gpu")
+    assert not is_cuda_compute_capability_at_least("1000.0")
 
 
 def test_numbers_that_know_their_dtype():

@@ -67,6 +67,13 @@ def test_of_two_arguments():
         np.testing.assert_array_equal(xnp.extract(x, x, size=2), [3, 1])
 
 
+def test_pictures_show_what_the_node_holds(capsys):
+    x = Scaled(xnp.ones((4, 4)), np.float32(1))
+    x.shape = (4, 4)
+    xf.debug.visualize_array_sharding(x)
+    assert "CPU 0" in capsys.readouterr().out
+
+
 def refused(error: Exception) -> bool:
     return isinstance(error, (TypeError, ValueError, IndexError, AttributeError))
 

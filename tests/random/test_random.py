@@ -64,6 +64,8 @@ KNOWN = [
     (lambda: random.categorical(K, xnp.zeros((3, 4))), [1, 0, 1]),
     (lambda: random.categorical(K, xnp.zeros((3, 4)), axis=0), [1, 0, 0, 2]),
     (lambda: random.categorical(K, xnp.zeros(5), shape=(3,), replace=False), [1, 4, 2]),
+    (lambda: random.categorical(K, xnp.array([[0.0, 1.0]]), shape=(5,)), [1, 0, 0, 1, 1]),
+    (lambda: random.categorical(K, xnp.array([[0.0], [1.0]]), axis=0, shape=(3,)), [0, 1, 1]),
     (lambda: random.bernoulli(K, xnp.array([0.1, 0.5, 0.9])), [False, False, True]),
     (lambda: random.rademacher(K, (4,)), [1, -1, -1, 1]),
     (lambda: random.gumbel(K, (3,)), [0.27081865, 2.4958735, 1.1816142]),

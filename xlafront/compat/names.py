@@ -113,6 +113,10 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         _UniqueInverseResult"""}),
     "jax._src.public_test_util": ("tests of tinygp", {"xlafront.test_util": "check_grads check_jvp check_vjp",
                                                            "xlafront.compat.programs": "check_close"}),
+    "jax._src.test_util": ("Flax's guides", {
+        "xlafront.test_util": "check_grads check_jvp check_vjp",
+        "xlafront.compat.programs": "check_close is_cuda_compute_capability_at_least",
+    }),
     "jax._src.random.prng": ("programs of users, files", {
         "xlafront.compat.renamed": "PRNGKeyArray",
         "xlafront.compat.pickles": "KeyTy",
@@ -142,7 +146,8 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.interpreters.call_arguments": "safe_map",
         "xlafront.compat.programs": "HashableFunction HashablePartial safe_zip split_list unzip2 weakref_lru_cache wrap_name",
     }),
-    "jax._src.xla_bridge": ("Chex", {"xlafront.compat.renamed": "_backends"}),
+    "jax._src.xla_bridge": ("Chex, Flax's guides", {"xlafront.compat.renamed": "_backends",
+                                                    "xlafront.compat.programs": "backends_are_initialized"}),
     "jax.experimental": ("Flax", {"xlafront.interpreters.hijax": "cur_qdd"}),
     "jax.experimental.colocated_python": ("Orbax", {}),
     "jax.experimental.colocated_python.func": ("Orbax", {}),

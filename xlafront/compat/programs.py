@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, tracing, tree
+from xlafront.core import backends, dtypes, tracing, tree
 from xlafront.core.avals import AbstractValue, ShapedArray
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.elementwise import as_array, as_type
 from xlafront.numpy import promotion
+from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import NamedSharding, result_handler
 
 global_result_handlers = {ShapedArray: result_handler}
@@ -55,6 +56,17 @@ def prefix_errors(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], boo
 
 
 _CLOSE = {"bfloat16": 1e-2, "float16": 1e-3, "float32": 1e-6, "complex64": 1e-6, "float64": 1e-15, "complex128": 1e-15}
+
+
+def backends_are_initialized() -> bool:
+    """Whether a client of devices has been started: settings about them come too late then."""
+    return bool(clients.started)
+
+
+def is_cuda_compute_capability_at_least(capability: str) -> bool:
+    """Whether the devices are NVIDIA GPUs of this generation, as in "9.0", or a later one."""
+    found = getattr(backends.devices()[0], "compute_capability", "")
+    return found[:1].isdigit() and [int(n) for n in found.split(".")] >= [int(n) for n in capability.split(".")]
 
 
 def check_close(xs: Any, ys: Any, atol: float | dict | None = None, rtol: float | dict | None = None,

@@ -236,7 +236,7 @@ def visualize_array_sharding(arr: Any, **kwargs) -> None:
 
     >>> debug.visualize_array_sharding(xnp.zeros((4, 4)))
     """
-    shape = tuple(tracing.aval_of(arr, "visualize_array_sharding").shape)
+    shape = tuple((arr if tracing.is_convertible(arr) else tracing.aval_of(arr, "visualize_array_sharding")).shape)
     if len(shape) not in (1, 2):
         _Grid(shape, None)
     inspect_array_sharding(arr, callback=lambda sharding: visualize_sharding(shape, sharding, **kwargs))

@@ -638,7 +638,7 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: Sequen
     - `key`: a random key.
     - `logits`: the logarithms of the probabilities, up to a constant.
     - `axis`: the dimension of `logits` that counts the classes.
-    - `shape`: of the samples; it must end with that of the other dimensions of `logits`.
+    - `shape`: of the samples; it must end with that of the other dimensions of `logits`, or one that these broadcast to.
     - `replace`: whether a class can be drawn again; if not, those of the leading dimensions of `shape` differ.
     - `mode`: as of `gumbel`, by whose samples classes are drawn.
     - `out_sharding`: how the samples are split over explicit mesh axes.
@@ -658,9 +658,10 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: Sequen
     logits = as_type(logits, d, False) if dtypes.operand_type(logits) != (d, False) else logits
     batch = tuple(n for i, n in enumerate(np.shape(logits)) if i != axis)
     shape = batch if shape is None else _static_shape("categorical", shape)
-    if shape[len(shape) - len(batch):] != batch or len(shape) < len(batch):
-        raise ValueError(f"random.categorical was asked for shape {shape}, which must end with that of the logits "
-                         f"without axis {axis}, {batch}.")
+    own = shape[len(shape) - len(batch):]
+    if len(shape) < len(batch) or not all([n == m or replace and n == 1 for n, m in zip(batch, own)]):
+        raise ValueError(f"random.categorical was asked for shape {shape}, which must end with that of the logits without axis "
+                         f"{axis}, {batch}{', or with one that it broadcasts to' if replace else ''}.")
     if not replace and math.prod(shape[:len(shape) - len(batch)]) > np.shape(logits)[axis]:
         raise ValueError(f"random.categorical without replacement can draw at most {np.shape(logits)[axis]} classes.")
     return placed(_categorical(key, logits, axis, shape, bool(replace), _mode(mode)), out_sharding)

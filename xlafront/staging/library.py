@@ -48,7 +48,7 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
     parameters = code.co_varnames[:code.co_argcount]
     nums = tuple(parameters.index(n) for n in names if n in parameters)
     shown = name or fun.__name__.removeprefix("_").removesuffix("_kernel")
-    kernel = fun if light else _of_arrays(fun)
+    kernel = fun if light or fun.__module__.startswith("xlafront.lax.") else _of_arrays(fun)
     jitted = Jitted(kernel, Options(Selection(tuple(sorted(nums)), names)), shown, True)
     thread, eval_trace, evaluate = tracing.thread, tracing.eval_trace, jitted.evaluate
     static_places = frozenset((*nums, *names))
@@ -109,7 +109,8 @@ def _as_value(trace: Trace, x: Any) -> Any:
 
 def _of_arrays(fun: Callable) -> Callable:
     """The function with its arguments that offer `__jax_array__` as arrays. Nodes of pytrees are converted within the program:
-    C++ takes them apart, and repeats the program for their leaves. Others are refused, as calls by C++ refuse them."""
+    C++ takes them apart, and repeats the program for their leaves. Others are refused, as calls by C++ refuse them. (Functions
+    of `lax` refuse all of them, as its primitives do.)"""
     @functools.wraps(fun)
     def call(*args, **kwargs):
         return fun(*[x if type(x) in tracing.abstractors else _array_of(x) for x in args],
