@@ -166,6 +166,8 @@ def test_compiled_functions_change_their_arguments():
     assert add(box, box, 1.0) == 64 and get.bind(box) == 32  # one value as two arguments
     assert get.bind(other).tolist() == [0, 1] and len(traced) == 2
     assert xf.eval_shape(add, box, other, 1.0).shape == (2,) and get.bind(box) == 32
+    program = xf.make_jaxpr(add)(box, other, 1.0)  # of what they hold
+    assert [aval.shape for aval in program.in_avals] == [(), (2,), ()] and get.bind(box) == 32
 
     @xf.jit
     def outer(box, x):

@@ -22,7 +22,7 @@ from xlafront.runtime.jaxlib_compat import (
     pjit,
 )
 from xlafront.runtime.layouts import Format, Layout, use as layouts_in_use
-from xlafront.staging import device_assignment, signatures
+from xlafront.staging import composites, device_assignment, signatures
 from xlafront.staging.compiling import LoweredModule, run_executable
 from xlafront.staging.debug_nans import check_finite
 from xlafront.staging.jitted import leaves_handles, own_copy, shard_arg_fallback
@@ -68,6 +68,9 @@ class ArgInfo:
 @boundary
 def trace(jitted, args, kwargs) -> Traced:
     call = signatures.split_call(jitted.name, jitted.options.static, args, kwargs)
+    if tracing.composites and composites.among(call.leaves):
+        contents = composites.Contents.of(call.leaves)
+        return jitted.on_contents(call, contents).trace(contents.arrays(), *contents.others)
     call = call._replace(leaves=[_described(x) for x in call.leaves])
     return Traced(jitted, call, jitted.trace(call))
 
