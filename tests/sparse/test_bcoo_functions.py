@@ -148,3 +148,30 @@ def test_order_and_sums_of_many_elements(shape):
     summed = mat.sum_duplicates(remove_zeros=False)
     np.testing.assert_array_equal(summed.indices, places)
     np.testing.assert_allclose(summed.data, np.bincount(which.ravel(), values[inside]), rtol=1e-6)
+
+
+# Sizes that are not known
+
+
+SYMBOLIC = {
+    "bcoo_broadcast_in_dim": (lambda x, n: sparse.bcoo_broadcast_in_dim(x, shape=(n, 1, 3), broadcast_dimensions=(0, 2)).todense(),
+                              lambda dense: dense[:, None]),
+    "bcoo_squeeze": (lambda x, n: sparse.bcoo_squeeze(sparse.bcoo_broadcast_in_dim(
+        x, shape=(n, 1, 3), broadcast_dimensions=(0, 2)), dimensions=(1,)).todense(), lambda dense: dense),
+    "bcoo_update_layout": (lambda x, n: sparse.bcoo_update_layout(x, n_batch=2, on_inefficient=None).todense(), lambda dense: dense),
+    "bcoo_multiply_dense": (lambda x, n: sparse.BCOO((sparse.bcoo_multiply_dense(x, 2 * xnp.ones((n, 3))), x.indices),
+                                                     shape=(n, 3)).todense(), lambda dense: 2 * dense),
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_of_symbolic_sizes(name):
+    function, expected = SYMBOLIC[name]
+    dense = np.array([[1, 0, 2], [0, 0, 3], [0, 4, 0], [5, 0, 0]], np.float32)
+    indices = np.argwhere(dense).astype(np.int32)
+    data = dense[tuple(indices.T)]
+    (n,) = xf.export.symbolic_shape("n")
+    exported = xf.export.export(xf.jit(lambda data, indices, like: function(
+        sparse.BCOO((data, indices), shape=(like.shape[0], 3)), like.shape[0])))(
+            data, indices, xf.ShapeDtypeStruct((n,), np.float32))
+    np.testing.assert_array_equal(exported.call(data, indices, np.ones(4, np.float32)), expected(dense))

@@ -14,7 +14,7 @@ import numpy as np
 
 from xlafront import lax, numpy as xnp
 from xlafront.core import errors, tracing, tree
-from xlafront.core.dimensions import is_symbolic
+from xlafront.core.dimensions import common_shape, is_symbolic
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.sparse import places
 from xlafront.sparse.base import JAXSparse, SparseInfo, check_index_dtype, shape_of
@@ -245,7 +245,7 @@ def _without_zeros(data: Array, indices: Array, *, shape: tuple[int, ...]) -> Ar
     """Indices, out of bounds where what is stored is zero."""
     n_batch, n_sparse, _, _ = layout_of(data, indices, shape)
     zero = xnp.all(data == 0, tuple(range(n_batch + 1, data.ndim)))
-    batch = np.broadcast_shapes(zero.shape[:n_batch], indices.shape[:n_batch])
+    batch = common_shape(zero.shape[:n_batch], indices.shape[:n_batch])
     columns = [xnp.broadcast_to(column, (*batch, *column.shape[n_batch:])) for column in places.columns_of(indices)]
     return places.rows_where(~zero, columns, shape[n_batch:n_batch + n_sparse], indices.dtype)
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from xlafront import lax, numpy as xnp
+from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.sparse import places
-from xlafront.sparse.base import SparseEfficiencyError, SparseEfficiencyWarning
+from xlafront.sparse.base import SparseEfficiencyError, SparseEfficiencyWarning, shape_of
 from xlafront.sparse.bcoo import BCOO, extract_p
 from xlafront.sparse.operations import at_once, one_program, over_batches
 from xlafront.transforms.batching.vmap import vmap
@@ -198,10 +199,10 @@ def _sparse_to_batch(mat: BCOO, n_batch: int) -> BCOO:
         raise ValueError(f"bcoo_update_layout cannot make dense dimensions batches: n_batch={n_batch} for shape {mat.shape} "
                          f"with n_dense={mat.n_dense}")
     batch, rest = mat.shape[k:n_batch], mat.shape[n_batch:k + mat.n_sparse]
-    cells = np.stack(np.meshgrid(*[np.arange(n) for n in batch], indexing="ij"), -1)
+    cells = xnp.stack([lax.broadcasted_iota(mat.indices.dtype, batch, d) for d in range(moved)], -1)
 
     def one(data, indices):
-        here = xnp.all(indices[:, :moved] == cells[..., None, :].astype(indices.dtype), -1)
+        here = xnp.all(indices[:, :moved] == cells[..., None, :], -1)
         fill = places.padding_row(rest, indices.dtype)
         shape = (*batch, *data.shape)
         return (places.zero_unless(here, xnp.broadcast_to(data, shape)),
@@ -226,7 +227,7 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
     1
     """
     _refuse_sharding("bcoo_broadcast_in_dim", sharding)
-    shape, dims = tuple(map(int, shape)), tuple(map(int, broadcast_dimensions))
+    shape, dims = shape_of(shape), tuple(map(int, broadcast_dimensions))
     if len(dims) != mat.ndim or any(n not in (1, shape[d]) for n, d in zip(mat.shape, dims)):
         raise ValueError(f"bcoo_broadcast_in_dim cannot make shape {shape} of {mat.shape} with broadcast_dimensions={dims}: "
                          "each dimension must be named, and keep its size or have size 1")
@@ -312,7 +313,7 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
 
 def common_batch(arrays: Sequence[Array], n_batch: int) -> list[Array]:
     """The arrays with the same batch dimensions, where those of some are 1."""
-    batch = np.broadcast_shapes(*[x.shape[:n_batch] for x in arrays])
+    batch = common_shape(*[x.shape[:n_batch] for x in arrays])
     return [xnp.broadcast_to(x, (*batch, *x.shape[n_batch:])) for x in arrays]
 
 
@@ -359,7 +360,7 @@ def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[in
     _refuse_sharding("bcoo_reshape", sharding)
     if dimensions is not None and tuple(dimensions) != tuple(range(mat.ndim)):
         mat = mat.transpose(dimensions)
-    new = tuple(int(n) for n in new_sizes)
+    new = shape_of(new_sizes)
     if math.prod(new) != mat.size:
         raise ValueError(f"bcoo_reshape cannot make shape {new} of shape {mat.shape}, which has {mat.size} elements: give a "
                          f"shape of as many, each size a number.")
@@ -445,7 +446,7 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
 def _zero_padding(data: Array, inside: Array, arr: BCOO, batch: Sequence[int]) -> Array:
     """Values of padding as zeros, where no index is left that would say that they are."""
     inside = lax.squeeze(inside, batch)
-    shape = np.broadcast_shapes(data.shape[:inside.ndim], inside.shape)
+    shape = common_shape(data.shape[:inside.ndim], inside.shape)
     return places.zero_unless(inside, xnp.broadcast_to(data, (*shape, *data.shape[inside.ndim:])))
 
 
@@ -461,7 +462,7 @@ def bcoo_slice(mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequen
     >>> sparse.bcoo_slice(sparse.eye(3), start_indices=(1, 0), limit_indices=(3, 2)).todense().tolist()
     [[0.0, 1.0], [0.0, 0.0]]
     """
-    starts, limits = [int(i) for i in start_indices], [int(i) for i in limit_indices]
+    starts, limits = shape_of(start_indices), shape_of(limit_indices)
     steps = [1] * mat.ndim if strides is None else [int(i) for i in strides]
     if not len(starts) == len(limits) == len(steps) == mat.ndim:
         raise ValueError(f"bcoo_slice needs one bound for each dimension of shape {mat.shape}, got start_indices={starts}, "
@@ -492,7 +493,7 @@ def _cut(mat: BCOO, data: Array, columns: Sequence[Array], inside: Array, sizes:
     """A part of `mat`: its elements with new indices where `inside`, and no more of them than the part can have."""
     k, s = mat.n_batch, mat.n_sparse
     shape = sizes[k:k + s]
-    batch = np.broadcast_shapes(data.shape[:k], inside.shape[:k])
+    batch = common_shape(data.shape[:k], inside.shape[:k])
     data, indices = places.keep_where(inside, xnp.broadcast_to(data, (*batch, *data.shape[k:])), columns, shape,
                                       mat.indices.dtype)
     found = BCOO((data, indices), shape=sizes)
@@ -559,7 +560,7 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
         inside = places.in_bounds(indices, mat.shape[k:k + s])
         indices = places.rows_where(inside, [indices[..., d] for d in kept], [mat.shape[k + d] for d in kept], indices.dtype)
         if not kept:
-            batch = np.broadcast_shapes(data.shape[:k], inside.shape[:k])
+            batch = common_shape(data.shape[:k], inside.shape[:k])
             data = places.zero_unless(inside, xnp.broadcast_to(data, (*batch, *data.shape[k:])))
     batch_axes = [a for a in axes if a < k]
     if batch_axes:

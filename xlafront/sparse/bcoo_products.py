@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlafront import lax, numpy as xnp
+from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.sparse import places
 from xlafront.sparse.base import SparseInfo
@@ -243,7 +244,7 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: ArrayLike) -> Array:
 def _multiply_dense(sp_mat: BCOO, v: Array) -> Array:
     data, indices = sp_mat._bufs
     shape, k, s = sp_mat.shape, sp_mat.n_batch, sp_mat.n_sparse
-    if v.ndim > sp_mat.ndim or np.broadcast_shapes(shape, v.shape) != shape:
+    if v.ndim > sp_mat.ndim or common_shape(shape, v.shape) != shape:
         raise NotImplementedError(f"a dense array of shape {v.shape} does not broadcast to the shape {shape} of the sparse "
                                   "array that it is multiplied with, which makes others of its elements: use todense()")
     v = v.reshape((1,) * (sp_mat.ndim - v.ndim) + v.shape)
@@ -273,7 +274,7 @@ def _multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     if lhs.ndim != rhs.ndim:
         raise TypeError(f"bcoo_multiply_sparse needs arrays of as many dimensions, got shapes {lhs.shape} and {rhs.shape}")
     try:
-        shape = np.broadcast_shapes(lhs.shape, rhs.shape)
+        shape = common_shape(lhs.shape, rhs.shape)
     except ValueError:
         raise TypeError(f"bcoo_multiply_sparse needs shapes that broadcast, got {lhs.shape} and {rhs.shape}") from None
     k, dense = min(lhs.n_batch, rhs.n_batch), min(lhs.n_dense, rhs.n_dense)

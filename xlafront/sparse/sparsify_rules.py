@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlafront import numpy as xnp
+from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array
 from xlafront.sparse import bcoo_functions as functions, bcoo_products as products, bcsr
 from xlafront.sparse.base import JAXSparse
@@ -85,7 +86,7 @@ def _add(primitive: Any, x: Any, y: Any) -> Any:
         return BCOO((data, indices), shape=x.shape)
     dense = y if is_sparse(x) else x
     sparse = x if is_sparse(x) else y
-    shape = np.broadcast_shapes(np.shape(dense), sparse.shape)
+    shape = common_shape(np.shape(dense), sparse.shape)
     if np.shape(dense) != shape:
         raise NotImplementedError(f"addition of a sparse array to a smaller dense array is not implemented, {DENSE_SAYS}: "
                                   f"{primitive.name} got shapes {sparse.shape} and {np.shape(dense)}")
