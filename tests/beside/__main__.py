@@ -37,7 +37,7 @@ def run(python: str, which: str, calls: list[str], options) -> list[dict]:
     done = subprocess.run([python, str(WORKER)], input=json.dumps(request), capture_output=True, text=True,
                           cwd=HERE.parent.parent)
     answers = [json.loads(line.removeprefix("@ ")) for line in done.stdout.splitlines() if line.startswith("@ ")]
-    if calls and not answers and done.returncode == 1:
+    if calls and not answers and done.returncode > 0:
         raise SystemExit(done.stderr)
     if len(answers) < len(calls):
         answers.append({"died": done.stderr[-300:]})
