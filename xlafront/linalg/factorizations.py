@@ -20,6 +20,7 @@ from xlafront.linalg.kernels import (
     floating,
     lapack,
     letter,
+    operand,
     product,
     square,
     succeeded,
@@ -69,7 +70,7 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
 
 @library(static="symmetrize_input")
 def _cholesky(x, symmetrize_input):
-    x = floating(x)
+    x = floating("cholesky", x)
     square("cholesky", x, TypeError if symmetrize_input else ValueError)
     return xnp.tril(cholesky_p.bind(symmetrized(x) if symmetrize_input else x))
 
@@ -119,7 +120,7 @@ def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
     >>> lax.linalg.cholesky_update(xnp.eye(2), xnp.array([0.0, 1.0]))[1, 1]
     Array(1.4142135, dtype=float32)
     """
-    return cholesky_update_p.bind(xnp.asarray(r_matrix), xnp.asarray(w_vector))
+    return cholesky_update_p.bind(operand("cholesky_update", r_matrix), operand("cholesky_update", w_vector))
 
 
 # Systems with a triangular matrix. The parameters name the system: op(A) X = B, or X op(A) = B for not `left_side`.
@@ -221,7 +222,7 @@ def triangular_solve(a: ArrayLike, b: ArrayLike, *, left_side: bool = False, low
 
 @library(static=("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal"))
 def _triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
-    a, b = xnp.asarray(a), xnp.asarray(b)
+    a, b = operand("triangular_solve", a), operand("triangular_solve", b)
     vector = b.ndim == a.ndim - 1
     if vector:
         b = b[..., None] if left_side else b[..., None, :]
@@ -324,7 +325,8 @@ def tridiagonal_solve(dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike, 
     Array([[0.5 ],
            [0.25]], dtype=float32)
     """
-    return tridiagonal_solve_p.bind(*map(xnp.asarray, (dl, d, du, b)), perturb_singular=bool(perturb_singular))
+    return tridiagonal_solve_p.bind(*[operand("tridiagonal_solve", x) for x in (dl, d, du, b)],
+                                    perturb_singular=bool(perturb_singular))
 
 
 # LU
@@ -381,7 +383,7 @@ def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
     >>> permutation
     Array([1, 0], dtype=int32)
     """
-    return lu_p.bind(xnp.asarray(x))
+    return lu_p.bind(operand("lu", x))
 
 
 def solve_factored(factors, permutation, b, transpose: str = "N"):
@@ -439,7 +441,7 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
     Array([2, 0, 1], dtype=int32)
     """
     size = permutation_size if is_symbolic_dim(permutation_size) else int(permutation_size)
-    return lu_pivots_to_permutation_p.bind(xnp.asarray(pivots), permutation_size=size)
+    return lu_pivots_to_permutation_p.bind(operand("lu_pivots_to_permutation", pivots), permutation_size=size)
 
 
 # Products with the own transpose
@@ -487,5 +489,6 @@ def symmetric_product(a_matrix: ArrayLike, c_matrix: ArrayLike, *, alpha: float 
 
 @library(static=("alpha", "beta", "symmetrize_output"))
 def _symmetric_product(a_matrix, c_matrix, alpha, beta, symmetrize_output):
-    found = symmetric_product_p.bind(xnp.asarray(a_matrix), xnp.asarray(c_matrix), alpha=alpha, beta=beta)
+    a, c = operand("symmetric_product", a_matrix), operand("symmetric_product", c_matrix)
+    found = symmetric_product_p.bind(a, c, alpha=alpha, beta=beta)
     return xnp.tril(found) + xnp.tril(found, -1).mT if symmetrize_output else found

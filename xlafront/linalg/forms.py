@@ -9,7 +9,7 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.linalg.kernels import call, factorization, lapack, letter, square, succeeded
+from xlafront.linalg.kernels import call, factorization, lapack, letter, operand, square, succeeded
 
 
 def _hessenberg_shape(a):
@@ -40,7 +40,7 @@ def hessenberg(a: ArrayLike) -> tuple[Array, Array]:
     >>> h[1, 0]
     Array(-5., dtype=float32)
     """
-    return hessenberg_p.bind(xnp.asarray(a))
+    return hessenberg_p.bind(operand("hessenberg", a))
 
 
 def _tridiagonal_shape(a, *, lower):
@@ -77,7 +77,7 @@ def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Arra
     >>> diagonal, beside
     (Array([1., 3.], dtype=float32), Array([2.], dtype=float32))
     """
-    return tridiagonal_p.bind(xnp.asarray(a), lower=bool(lower))
+    return tridiagonal_p.bind(operand("tridiagonal", a), lower=bool(lower))
 
 
 def _schur_shape(x, *, compute_schur_vectors, sort_eig_vals, select_callable):
@@ -115,5 +115,5 @@ def schur(x: ArrayLike, *, compute_schur_vectors: bool = True, sort_eig_vals: bo
     >>> xnp.diag(t)
     Array([2., 3.], dtype=float32)
     """
-    return schur_p.bind(xnp.asarray(x), compute_schur_vectors=bool(compute_schur_vectors), sort_eig_vals=bool(sort_eig_vals),
-                        select_callable=select_callable)
+    return schur_p.bind(operand("schur", x), compute_schur_vectors=bool(compute_schur_vectors),
+                        sort_eig_vals=bool(sort_eig_vals), select_callable=select_callable)

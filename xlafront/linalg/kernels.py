@@ -23,6 +23,7 @@ from xlafront.lax.arguments import check_dtype
 from xlafront.lax.dot_products import Precision
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
+from xlafront.numpy.promotion import check_arraylike
 from xlafront.runtime.foreign_functions import TYPED
 
 LETTERS = {np.dtype(np.float32): "s", np.dtype(np.float64): "d", np.dtype(np.complex64): "c", np.dtype(np.complex128): "z"}
@@ -162,7 +163,13 @@ def zero_tangent(x) -> Zero:
     return Zero(tracing.aval_of(x).to_tangent_aval())
 
 
-def floating(x):
+def operand(name: str, x):
+    """What a user gave as an array, which lists are not taken for."""
+    check_arraylike(f"lax.linalg.{name}", x)
+    return xnp.asarray(x)
+
+
+def floating(name: str, x):
     """An array of floats or complex numbers, from one of integers too."""
-    x = xnp.asarray(x)
+    x = operand(name, x)
     return x if dtypes.is_inexact(x.dtype) else x.astype(dtypes.to_inexact(x.dtype))

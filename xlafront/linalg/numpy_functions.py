@@ -636,7 +636,7 @@ def _vector_norm_kernel(x, axis, keepdims, order):
     if order == 2 and not dtypes.is_inexact(x.dtype):
         x = x.astype(float)  # as wide as the sum of their squares
     elif order not in (1, np.inf, -np.inf):  # integers stay those where they can
-        x = floating(x)
+        x = floating("vector_norm", x)
     return _vector_norm(x, order, tuple(range(x.ndim)) if axis is None else _axes(axis, x.ndim), keepdims)
 
 
@@ -748,6 +748,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 
 @library(static="n")
 def _matrix_power(a, n):
+    check_arraylike("linalg.matrix_power", a)
     a = xnp.asarray(a)
     size = size_of_square("matrix_power", a, TypeError)
     if n == 0:
@@ -773,6 +774,7 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     >>> xnp.linalg.multi_dot([xnp.ones((2, 3)), xnp.ones((3, 4)), xnp.ones(4)])
     Array([12., 12.], dtype=float32)
     """
+    check_arraylike("linalg.multi_dot", *arrays)
     arrays = [xnp.asarray(a) for a in arrays]
     ranks = [a.ndim for a in arrays]
     if len(arrays) < 2 or any(r != 2 for r in ranks[1:-1]) or not {ranks[0], ranks[-1]} <= {1, 2}:

@@ -12,7 +12,7 @@ from xlafront.core.dimensions import min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.linalg.factorizations import lu, triangular_solve
-from xlafront.linalg.kernels import adjoint, call, factorization, lapack, on_tpu, product, zero_tangent
+from xlafront.linalg.kernels import adjoint, call, factorization, lapack, on_tpu, operand, product, zero_tangent
 from xlafront.staging.library import library
 
 # Reflections: column i of `a` holds, below its diagonal, the vector v_i of a reflection 1 - taus[i] v_i v_i*, whose element i
@@ -80,7 +80,7 @@ def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
     Array([[ 0.],
            [-1.]], dtype=float32)
     """
-    return householder_product_p.bind(xnp.asarray(a), xnp.asarray(taus))
+    return householder_product_p.bind(operand("householder_product", a), operand("householder_product", taus))
 
 
 def _ormqr_shape(a, taus, c, *, left, transpose):
@@ -123,7 +123,7 @@ def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, tra
     Array([[-3.],
            [-2.]], dtype=float32)
     """
-    return ormqr_p.bind(xnp.asarray(a), xnp.asarray(taus), xnp.asarray(c), left=bool(left), transpose=bool(transpose))
+    return ormqr_p.bind(*[operand("ormqr", x) for x in (a, taus, c)], left=bool(left), transpose=bool(transpose))
 
 
 # QR: what LAPACK gives, R above the reflections, and from it the matrices
@@ -265,4 +265,4 @@ def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True, use_
 
 @library(static=("pivoting", "full_matrices", "use_magma"))
 def _qr(x, pivoting, full_matrices, use_magma):
-    return tuple(qr_p.bind(xnp.asarray(x), pivoting=pivoting, full_matrices=full_matrices, use_magma=use_magma))
+    return tuple(qr_p.bind(operand("qr", x), pivoting=pivoting, full_matrices=full_matrices, use_magma=use_magma))

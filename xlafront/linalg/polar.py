@@ -9,7 +9,7 @@ from xlafront import lax
 from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.linalg.factorizations import cholesky, triangular_solve
-from xlafront.linalg.kernels import adjoint, product
+from xlafront.linalg.kernels import adjoint, operand, product
 from xlafront.linalg.orthogonal import qr
 from xlafront.staging.library import library
 
@@ -68,7 +68,7 @@ def qdwh(x: ArrayLike, *, is_hermitian: bool = False, max_iterations: int | None
 
 @library(static=("limit", "eps"))
 def _qdwh(x, corner, limit, eps):
-    x = xnp.asarray(x)
+    x = operand("qdwh", x)
     if x.ndim != 2 or x.shape[0] < x.shape[1]:
         raise ValueError(f"qdwh takes one matrix with at least as many rows as columns, got an array of shape {x.shape}: "
                          f"decompose x.conj().T of a wide matrix, and use vmap for several.")

@@ -14,7 +14,7 @@ from xlafront.core import dtypes
 from xlafront.core.dimensions import min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.linalg.factorizations import symmetrized
-from xlafront.linalg.kernels import adjoint, call, factorization, floating, lapack, letter, product, square, succeeded
+from xlafront.linalg.kernels import adjoint, call, factorization, floating, lapack, letter, operand, product, square, succeeded
 from xlafront.linalg.orthogonal import qr
 from xlafront.linalg.polar import qdwh
 from xlafront.staging.library import library
@@ -175,7 +175,7 @@ def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True, sor
 
 @library(static=("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "algorithm"))
 def _eigh(x, lower, symmetrize_input, sort_eigenvalues, subset_by_index, algorithm):
-    x = floating(x)
+    x = floating("eigh", x)
     square("eigh", x, TypeError)
     return tuple(eigh_p.bind(symmetrized(x) if symmetrize_input else x, lower=lower, sort_eigenvalues=sort_eigenvalues,
                              subset_by_index=subset_by_index, algorithm=algorithm))
@@ -287,7 +287,7 @@ def eig(x: ArrayLike, *, compute_left_eigenvectors: bool = True, compute_right_e
 
 @library(static=("left", "right", "enable_eigvec_derivs", "implementation"))
 def _eig(x, left, right, enable_eigvec_derivs, implementation):
-    return eig_p.bind(xnp.asarray(x), compute_left_eigenvectors=left, compute_right_eigenvectors=right,
+    return eig_p.bind(operand("eig", x), compute_left_eigenvectors=left, compute_right_eigenvectors=right,
                       enable_eigvec_derivs=enable_eigvec_derivs, implementation=implementation)
 
 
@@ -469,6 +469,6 @@ def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True, su
 
 @library(static=("full_matrices", "compute_uv", "subset_by_index", "algorithm"))
 def _svd(x, full_matrices, compute_uv, subset_by_index, algorithm):
-    s, *vectors = svd_p.bind(xnp.asarray(x), full_matrices=full_matrices, compute_uv=compute_uv,
+    s, *vectors = svd_p.bind(operand("svd", x), full_matrices=full_matrices, compute_uv=compute_uv,
                              subset_by_index=subset_by_index, algorithm=algorithm)
     return (vectors[0], s, vectors[1]) if compute_uv else s

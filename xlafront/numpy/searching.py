@@ -189,6 +189,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | t
     Array([[0, 1],
            [1, 1]], dtype=int32)
     """
+    check_arraylike("argwhere", a)
     a = unwrap(a)
     if np.ndim(a) == 0:
         count = int(np.asarray(a) != 0) if size is None else size
