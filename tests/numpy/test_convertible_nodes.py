@@ -6,9 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import xlafront as xf
 import xlafront.numpy as xnp
+import xlafront.scipy as xsp
 from tests.test_independence_of_settings import NAMES, SECTIONS, expanded, operands
 
 
@@ -65,6 +67,11 @@ def test_of_two_arguments():
         np.testing.assert_allclose(xnp.vsplit(x, 2)[1], X[1:])
         np.testing.assert_allclose(xnp.roll(X, Scaled(xnp.array([1, 1]), 2)), np.roll(X, 2))
         np.testing.assert_array_equal(xnp.extract(x, x, size=2), [3, 1])
+        np.testing.assert_array_equal(xnp.histogramdd(x, 2)[0], np.histogramdd(X, 2)[0])
+    square = Scaled(xnp.asarray(np.stack([X[:, :2], X[:, :2]]) / 8), np.float32(8))
+    for found, expected in zip(xsp.linalg.polar(square), scipy.linalg.polar(X[:, :2])):
+        np.testing.assert_allclose(found, expected, 1e-4, 1e-4)
+    np.testing.assert_allclose(xsp.linalg.expm_frechet(square, square)[0], scipy.linalg.expm(X[:, :2]), 1e-3)
 
 
 def test_pictures_show_what_the_node_holds(capsys):

@@ -36,6 +36,7 @@ def _refuse_scalar(name: str, p, error: type[Exception]) -> None:
 
 def _vector(name: str, p) -> Array:
     """The coefficients of a polynomial."""
+    p = unwrap(p)
     _refuse_scalar(name, p, TypeError)
     p = xnp.asarray(p)
     if p.ndim != 1:

@@ -15,7 +15,7 @@ from xlafront.numpy import reductions, searching
 from xlafront.numpy.creation import asarray, astype, full, linspace, zeros
 from xlafront.numpy.differences import diff
 from xlafront.numpy.manipulation import concatenate, ravel, reshape
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap, unwrap_node
 from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.library import library
 
@@ -181,6 +181,7 @@ def histogramdd(sample: ArrayLike, bins: ArrayLike | Sequence[ArrayLike] = 10,
            [0, 2]], dtype=int32)
     """
     check_arraylike("histogramdd", sample, *[x for x in (weights,) if x is not None])
+    sample = unwrap_node(sample)
     if np.ndim(sample) != 2:
         raise ValueError(f"xnp.histogramdd needs a matrix with a point in each row, got shape {np.shape(sample)}.")
     count, rank = np.shape(sample)
@@ -193,7 +194,7 @@ def histogramdd(sample: ArrayLike, bins: ArrayLike | Sequence[ArrayLike] = 10,
         bins = (bins,) * rank
     elif len(bins) != rank:
         raise ValueError(f"xnp.histogramdd needs bins for each dimension of the points, {rank}; got {len(bins)}.")
-    [sample] = promote_dtypes_inexact(unwrap(sample))
+    [sample] = promote_dtypes_inexact(sample)
     d = tracing.aval_of(sample).dtype
     edges = [_edges(sample[:, i], b if np.ndim(b) else _bin_number(b), None if range is None else range[i], d)
              for i, b in enumerate(bins)]
@@ -222,11 +223,12 @@ def histogram2d(x: ArrayLike, y: ArrayLike, bins: ArrayLike | Sequence[ArrayLike
            [0, 1]], dtype=int32)
     """
     check_arraylike("histogram2d", x, y)
+    x, y = unwrap_node(x), unwrap_node(y)
     if np.shape(x) != np.shape(y) or np.ndim(x) != 1:
         raise (TypeError if np.ndim(x) == np.ndim(y) == 1 else ValueError)(
             f"xnp.histogram2d needs two vectors of one size, got shapes {np.shape(x)} and {np.shape(y)}.")
     if not isinstance(bins, (list, tuple)) and np.ndim(bins) == 1 and np.shape(bins)[0] > 2:
         bins = (bins, bins)
-    x, y = promote_dtypes_inexact(unwrap(x), unwrap(y))
+    x, y = promote_dtypes_inexact(x, y)
     counts, edges = histogramdd(concatenate([x[:, None], y[:, None]], 1), bins, range, weights, density)
     return counts, edges[0], edges[1]

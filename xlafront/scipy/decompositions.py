@@ -16,7 +16,7 @@ from xlafront import lax
 from xlafront.core import dtypes
 from xlafront.lax import linalg as kernels
 from xlafront.linalg.kernels import adjoint, check_rank, product, square
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap_node
 from xlafront.runtime.arrays import ArrayImpl as Array
 from xlafront.staging.library import library
 
@@ -25,7 +25,7 @@ def inexact_arrays(name: str, *values) -> list:
     """Arrays of one floating or complex dtype; lists are arrays too."""
     values = [xnp.asarray(x) if x is None or isinstance(x, (list, tuple)) else x for x in values]
     check_arraylike(name, *values)
-    return [xnp.asarray(x) for x in promote_dtypes_inexact(*values)]
+    return [xnp.asarray(x) for x in promote_dtypes_inexact(*map(unwrap_node, values))]
 
 
 def matrices(name: str, *values, error: type[Exception] = ValueError) -> list:

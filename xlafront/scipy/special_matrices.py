@@ -11,7 +11,7 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront.core import dtypes
 from xlafront.core.dimensions import common_shape, is_symbolic, max_dim
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact, unwrap_node
 from xlafront.runtime.arrays import ArrayImpl as Array
 from xlafront.staging.library import library
 
@@ -167,6 +167,7 @@ def convolution_matrix(a: Array, n: int, mode: str = "full") -> Array:
     if n < 1:
         raise ValueError(f"n of convolution_matrix must be positive, got {n}.")
     check_arraylike("convolution_matrix", a)
+    a = unwrap_node(a)
     if np.ndim(a) == 0:
         raise ValueError("convolution_matrix takes a vector, got a scalar.")
     return _convolution_matrix(a, n, mode)
