@@ -81,10 +81,6 @@ def test_pictures_show_what_the_node_holds(capsys):
     assert "CPU 0" in capsys.readouterr().out
 
 
-def refused(error: Exception) -> bool:
-    return isinstance(error, (TypeError, ValueError, IndexError, AttributeError))
-
-
 @pytest.mark.parametrize("section", [s for s in SECTIONS if s != "control"])
 def test_every_function_takes_them_or_refuses_them(section):
     floats, others = operands()
@@ -102,8 +98,7 @@ def test_every_function_takes_them_or_refuses_them(section):
             kept = Scaled(xnp.stack([x, x]), np.ones((), x.dtype))
             try:
                 found = types(call, {name: kept})
-            except Exception as e:
-                assert refused(e), (call, name, e)
+            except (TypeError, ValueError, IndexError, AttributeError):  # refused
                 continue
             assert found == types(call, {name: x}), (call, name)
             taken += 1

@@ -55,9 +55,6 @@ def prefix_errors(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], boo
     return [error_at(*found) for found in tree.mismatches((), prefix_tree, full_tree, is_leaf)]
 
 
-_CLOSE = {"bfloat16": 1e-2, "float16": 1e-3, "float32": 1e-6, "complex64": 1e-6, "float64": 1e-15, "complex128": 1e-15}
-
-
 def backends_are_initialized() -> bool:
     """Whether a client of devices has been started: settings about them come too late then."""
     return bool(clients.started)
@@ -67,6 +64,9 @@ def is_cuda_compute_capability_at_least(capability: str) -> bool:
     """Whether the devices are NVIDIA GPUs of this generation, as in "9.0", or a later one."""
     found = getattr(backends.devices()[0], "compute_capability", "")
     return found[:1].isdigit() and [int(n) for n in found.split(".")] >= [int(n) for n in capability.split(".")]
+
+
+_CLOSE = {"bfloat16": 1e-2, "float16": 1e-3, "float32": 1e-6, "complex64": 1e-6, "float64": 1e-15, "complex128": 1e-15}
 
 
 def check_close(xs: Any, ys: Any, atol: float | dict | None = None, rtol: float | dict | None = None,

@@ -416,7 +416,7 @@ class _PartitionedCall:
         places = np.array([positions[d.id] for d in mesh.devices.flat]).reshape(mesh.devices.shape)
         values = [np.asarray(keys.physical_array(c)) for c in consts]
         context = lowering.programs.lower_program(jaxpr, title, (self.platform,), const_values=values,
-                                                manual_mesh=ManualMesh(mesh, "", places, frozenset(mesh.axis_names)))
+                                                  manual_mesh=ManualMesh(mesh, "", places, frozenset(mesh.axis_names)))
         if context.host_callbacks:
             raise NotImplementedError(f"{title}, which {self.title} returned, has callbacks into Python, which cannot be "
                                       f"added to a program that is being compiled already. Leave them out of it.")

@@ -59,10 +59,7 @@ def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
     if not callable(fun):
         raise errors.not_callable("eval_shape", fun)
     if tracing.composites and composites.among(tree.leaves((args, kwargs))):
-        jitted = Jitted(fun, Options())
-        call = signatures.split_call(jitted.name, jitted.options.static, args, kwargs)
-        contents = composites.Contents.of(call.leaves)
-        return jitted.on_contents(call, contents).eval_shape(contents.arrays(), *contents.others)[0]
+        return stages.trace(Jitted(fun, Options()), args, kwargs).out_info[0]  # (then comes what the arguments hold)
     known = getattr(fun, "eval_shape", None)
     if known is not None and getattr(fun, "__wrapped__", None) is not None:
         return known(*args, **kwargs)

@@ -247,7 +247,7 @@ def _program(name: str, devices: tuple, arg_types, result_types, build: Callable
     """A compiled program of a few operations; it is called with arrays, the types of the results and their shardings."""
     client = devices[0].client
     context = lowering.programs.build_module(f"jit_{name}", backends.lowering_platform(client), arg_types, result_types, build,
-                                           arg_attributes, result_attributes, len(devices))
+                                             arg_attributes, result_attributes, len(devices))
     options = compile_options(len(devices), devices)
     if shardings is not None:
         shardings.declare_meshes(context)
