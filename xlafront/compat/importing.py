@@ -45,6 +45,9 @@ def install() -> None:
             stand_in = sys.modules.setdefault(name, ModuleType(name))
             stand_in.__spec__ = finder.spec(name)
             _own.exec_module(stand_in)
+        for name in names.READY:
+            sys.modules[name] = util.module_from_spec(finder.spec(name))
+            _own.exec_module(sys.modules[name])
         sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
         if ON_PATH not in sys.path:
             sys.path.insert(min(1, len(sys.path)), ON_PATH)

@@ -264,6 +264,9 @@ for _name in BEHIND:
 
 # Modules in which jaxlib looks up names, which `runtime.jax_names` adds.
 LOOKED_UP = ("jax._src.named_sharding", "jax._src.sharding_impls")
+# Packages that are there from the beginning. Python takes a module out of `sys.modules` for a moment when it has run it, and
+# another thread that imports a part of it just then would not find the package.
+READY = ("jax", "jax._src", "jax.experimental")
 
 # The modules in each package.
 CHILDREN: dict[str, list[str]] = {}
