@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, source
+from xlafront.core import dtypes, errors, source, tree
 from xlafront.core.avals import AbstractToken, AbstractValue, ShapedArray, Token, abstract_token
 from xlafront.core.ir import (
     ClosedJaxpr,
@@ -462,6 +462,16 @@ def as_operand(x):
     """Unwrap objects that offer `__jax_array__` (as module parameters of the ecosystem do)."""
     unwrap = getattr(x, "__xlafront_array__", None) or getattr(x, "__jax_array__", None)
     return x if unwrap is None else unwrap()
+
+
+def node_as_operand(x):
+    """As `as_operand` for nodes of pytrees, which C++ takes apart where it repeats a program. It refuses others that offer an
+    array, and so does this."""
+    if not is_convertible(x):
+        return x
+    if type(x) not in tree.registered_nodes:
+        _refuse_convertible(x)
+    return as_operand(x)
 
 
 def is_arraylike(x) -> bool:

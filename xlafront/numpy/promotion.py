@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, source, tracing, tree
+from xlafront.core import dtypes, errors, source, tracing
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import broadcast_in_dim_p, broadcast_shapes
 from xlafront.runtime import config
@@ -49,12 +49,10 @@ def unwrap(x):
 
 
 def unwrap_node(x):
-    """As `unwrap` for nodes of pytrees, which compiled functions take apart. They refuse others with `__jax_array__`."""
-    if type(x) in tracing.abstractors:
-        return x
-    if type(x) in tree.registered_nodes:
-        return tracing.as_operand(x)
-    tracing.aval_of(x)
+    """As `unwrap` for nodes of pytrees, which compiled functions take apart. What is no array is refused."""
+    if type(x) not in tracing.abstractors:
+        x = tracing.node_as_operand(x)
+        tracing.aval_of(x)
     return x
 
 

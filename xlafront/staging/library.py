@@ -113,18 +113,10 @@ def _of_arrays(fun: Callable) -> Callable:
     of `lax` refuse all of them, as its primitives do.)"""
     @functools.wraps(fun)
     def call(*args, **kwargs):
-        return fun(*[x if type(x) in tracing.abstractors else _array_of(x) for x in args],
-                   **{name: x if type(x) in tracing.abstractors else _array_of(x) for name, x in kwargs.items()})
+        return fun(*[x if type(x) in tracing.abstractors else tracing.node_as_operand(x) for x in args],
+                   **{name: x if type(x) in tracing.abstractors else tracing.node_as_operand(x) for name, x in kwargs.items()})
 
     return call
-
-
-def _array_of(x):
-    if not tracing.is_convertible(x):
-        return x
-    if type(x) not in tree.registered_nodes:
-        tracing.aval_of(x)
-    return tracing.as_operand(x)
 
 
 def _converted(x):
