@@ -616,12 +616,47 @@ def test_debugger(way):
     assert "4.0" in shown and "{'a': 3.0}" in shown
     assert "array([0, 1])" in shown and "'hello'" in shown
     assert "NameError: name 'v' is not defined" in shown
-    assert "innermost" in shown and "stop(**options)" in shown and "value" in shown
-    assert shown.index("in outer_function", shown.rindex("innermost")) < shown.index("in inner_function", shown.rindex("innermost"))
+    assert "At bottommost frame." in shown and "stop(**options)" in shown and "value" in shown
+    stack = shown[shown.index("Traceback:"):]
+    assert stack.index("return inner_function(stop") < stack.index("stop(**options)")
+
+
+def test_debugger_speaks_as_programs_that_drive_it_expect(tmp_path):
+    """The words were taken down from the reference."""
+    file = tmp_path / "stopped.py"
+    file.write_text("""
+def stopped(stop, x):
+    a = 1
+    b = 2
+    c = 3
+    stop()
+    d = 4
+    return a + b + c + d + x
+
+def caller(stop, x):
+    y = x + 1
+    return stopped(stop, y)
+""")
+    names: dict = {}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    lines = run_debugger(names["caller"], "p x\nb\n\nl\nu\np y\nd\nd\nbt\np nothing\n1 +\np 1/0\nc\n", 1).split("\n")
+    around = f"> {file}(6)\n        a = 1\n        b = 2\n        c = 3\n->      stop()\n        d = 4\n        return a + b + c + d + x"
+    expected = ["Entering jdb:", "(jdb) 2", "(jdb) 2", "(jdb) 2",
+                f"(jdb) > {file}(6)", "    def stopped(stop, x):", *around.split("\n")[1:], "    ",
+                f"(jdb) > {file}(12)", "    def caller(stop, x):", "        y = x + 1", "->      return stopped(stop, y)", "    ",
+                "(jdb) 2", "(jdb) " + around.split("\n")[0], *around.split("\n")[1:],
+                "(jdb) At bottommost frame.", *around.split("\n")]
+    assert lines[:len(expected)] == expected
+    at = lines.index("(jdb) Traceback:")
+    end = lines.index(f'  File "{file}", line 12')
+    assert lines[end:] == [
+        f'  File "{file}", line 12', "    return stopped(stop, y)", f'  File "{file}", line 6', "    stop()",
+        "(jdb) *** NameError: name 'nothing' is not defined", "(jdb) *** SyntaxError: invalid syntax",
+        "(jdb) *** ZeroDivisionError: division by zero", "(jdb) "] and at < end
 
 
 def test_debugger_options():
-    assert "This is the outermost frame" in run_debugger(lambda stop, x: inner_function(stop, x, num_frames=1), "u\nc\n", {"a": 1})
+    assert "At topmost frame." in run_debugger(lambda stop, x: inner_function(stop, x, num_frames=1), "u\nc\n", {"a": 1})
     assert xf.debug.breakpoint(token=7, stdin=io.StringIO("c"), stdout=io.StringIO()) == 7
     for commands in ("q\n", ""):
         with pytest.raises(SystemExit):
@@ -632,6 +667,8 @@ def test_debugger_options():
         xf.debug.breakpoint(backend="colab")
     with pytest.raises(TypeError, match="colour"):
         xf.debug.breakpoint(colour=3)
+    with pytest.raises(ValueError, match="`ordered` and a `token`"):
+        xf.debug.breakpoint(ordered=True, token=7)
 
 
 # Settings that look into functions

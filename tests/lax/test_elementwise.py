@@ -229,3 +229,28 @@ def test_derivative_of_zeta_in_its_order():
             n, end = np.arange(20000) + q, 20000 + q
             tail = end ** (1 - x) * (np.log(end) / (x - 1) + 1 / (x - 1) ** 2) + 0.5 * np.log(end) * end**-x
             np.testing.assert_allclose(xf.grad(lax.zeta)(x, q), -np.sum(np.log(n) * n**-x) - tail, rtol=5e-5)
+
+
+TOLERANCES = [lax.Tolerance(atol=1e-7), lax.Tolerance(rtol=1e-12), lax.Tolerance(ulps=1000000), lax.Tolerance(1e-30, 3.0, 2),
+              lax.AccuracyMode.HIGHEST, lax.AccuracyMode.DEFAULT]
+
+
+@pytest.mark.parametrize("name", "exp exp2 expm1 log log1p sin cos tan tanh logistic sqrt rsqrt cbrt".split())
+def test_functions_of_a_given_accuracy(name):
+    """Small tolerances are written with exponents."""
+    f = getattr(lax, name)
+    for accuracy in TOLERANCES:
+        g = xf.jit(lambda x: f(x, accuracy=accuracy))
+        np.testing.assert_allclose(g(0.3), f(0.3), rtol=1e-6)
+        assert ("TOLERANCE" in g.lower(0.3).as_text()) == isinstance(accuracy, lax.Tolerance)
+    for accuracy in ("highest", 3, (1.0, 2.0, 3)):
+        with pytest.raises(NotImplementedError, match="AccuracyMode"):
+            f(0.3, accuracy=accuracy)
+
+
+def test_tolerances():
+    assert lax.Tolerance(1.0, 2.0, 3) == lax.Tolerance(atol=1.0, rtol=2.0, ulps=3) != lax.Tolerance(1.0, 2.0, 4)
+    assert hash(lax.Tolerance(ulps=3)) == hash(lax.Tolerance(0, 0, 3))
+    for bad in ((), (0, 0, 0), (0, 0, -1), (-1e-9, 1, 1)):
+        with pytest.raises(ValueError, match="toleranc|Tolerance"):
+            lax.Tolerance(*bad)

@@ -398,3 +398,25 @@ def test_bad_input(make, error, words):
         make(xf.device_put(A, PLACES["rows"]))
     for word in words:
         assert word in str(caught.value), str(caught.value)
+
+
+# Strings
+
+
+def test_strings_are_held_on_cpus():
+    words = np.array([["abc", "a longer word, which is not kept in place"], ["", "d"]], dtype=np.dtypes.StringDType())
+    here = xf.devices()[1]
+    mesh = xf.make_mesh((2,), ("x",))
+    one, split = xf.device_put(words, here), xf.device_put(words, xf.NamedSharding(mesh, xf.P("x")))
+    assert one.devices() == {here} and one.dtype == words.dtype and one.shape == split.shape == (2, 2)
+    for x in (one, split, xf.device_put(one, xf.devices()[2]),
+              xf.make_array_from_callback((2, 2), split.sharding, words.__getitem__, dtype=words.dtype)):
+        np.testing.assert_array_equal(np.asarray(x), words)
+    for shard, row in zip(split.addressable_shards, words):
+        np.testing.assert_array_equal(np.asarray(shard.data), row[None])
+    assert xf.eval_shape(lambda x: x, words).dtype == words.dtype
+    for bad in (lambda: xf.device_put(words), lambda: xnp.sin(one), lambda: xf.jit(lambda x: x)(one), lambda: xnp.sum(words),
+                lambda: xf.grad(lambda x: 1.0)(words), lambda: xf.pmap(lambda x: x)(words), lambda: xnp.concatenate([one, one]),
+                lambda: xf.device_put(np.array(["a"], np.dtypes.StringDType(na_object=None)), here)):
+        with pytest.raises(TypeError):
+            bad()

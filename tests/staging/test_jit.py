@@ -306,9 +306,10 @@ def test_explanations(caplog):
 def test_steps_of_compiling_are_logged(caplog, on, level):
     with xf.log_compiles(on), caplog.at_level(logging.DEBUG, "xlafront"):
         xf.jit(lambda x: x * 3)(xnp.ones(5))
-    records = [r for r in caplog.records if "<lambda> for (float32[5])" in r.getMessage()]
+    records = [r for r in caplog.records if "for (float32[5])" in r.getMessage() and "<lambda>" in r.getMessage()]
     assert [r.levelno for r in records] == [level] * 4
-    for r, words in zip(records, ("Finished tracing", "Compiling", "MLIR", "Finished XLA compilation")):
+    for r, words in zip(records, ("Finished tracing of <lambda>", "Compiling jit(<lambda>)", "MLIR module conversion of jit(<lambda>)",
+                                  "Finished XLA compilation of jit(<lambda>)")):
         assert words in r.getMessage()
 
 

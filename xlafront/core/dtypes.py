@@ -129,6 +129,7 @@ within_programs = frozenset(d for d in small_floats if d.name.startswith("float6
 
 python_scalar_dtypes: dict[type, np.dtype] = {bool: bool_, int: int64, float: float64, complex: complex128}
 
+STRINGS = np.dtypes.StringDType()  # arrays can hold them, in the memory of CPUs, but nothing computes with them
 supported = frozenset((bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, float64,
                        complex64, complex128, float0, *custom_floats, *small_ints))
 
@@ -197,8 +198,8 @@ def canonicalize_dtype(dtype, allow_extended_dtype: bool = False):
         raise ValueError(f"{d} is an extended dtype, which cannot be used here")
     if not x64:
         d = _TO_32.get(d, d)
-    if d not in supported:
-        d = d.newbyteorder("=")
+    if d not in supported and d != STRINGS:
+        d = d if d.kind == "T" else d.newbyteorder("=")
         if d not in supported:
             raise UnsupportedDTypeError(
                 f"only number, bool and string dtypes are supported, and strings not on devices: an array cannot have dtype "

@@ -7,7 +7,7 @@ from typing import Any
 
 import xlafront.numpy as xnp
 from xlafront.random import prng
-from xlafront.random.prng import PRNGImpl, threefry_prng_impl as threefry_prng_impl
+from xlafront.random.prng import PRNGImpl, PRNGSpec, threefry_prng_impl as threefry_prng_impl
 from xlafront.random.threefry import threefry2x32_p as threefry2x32_p
 from xlafront.transforms.batching.vmap import vmap
 
@@ -25,7 +25,7 @@ def define_prng_impl(*, key_shape: tuple[int, ...], seed: Callable, split: Calla
     >>> xf.random.key(0, impl=impl).dtype
     key<mine>
     """
-    return PRNGImpl(tuple(key_shape), seed, split, random_bits, fold_in, name=name, tag=tag)
+    return PRNGSpec(PRNGImpl(tuple(key_shape), seed, split, random_bits, fold_in, name=name, tag=tag))
 
 
 def seed_with_impl(impl: Hashable, seed: Any):

@@ -7,12 +7,14 @@ operands of a debugging callback. That callback is a small command line.
 from __future__ import annotations
 
 import cmd
+import inspect
 import linecache
 import pprint
 import sys
+import traceback
 import warnings
 from collections.abc import Mapping, Sequence
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from xlafront.core import tracing, tree
@@ -24,23 +26,29 @@ from xlafront.host.callbacks import debug_callback_p, debug_effect, ordered_debu
 class Frame(NamedTuple):
     """One function on the stack, as it was when the breakpoint was met."""
 
-    file: str
+    code: CodeType
     line: int
-    function: str
     variables: dict[str, Any]
     globals: dict[str, Any]
 
     def evaluate(self, expression: str) -> Any:
         return eval(expression, self.globals | self.variables)
 
-    def listing(self, around: int = 4) -> str:
-        """The lines around this one, which is marked."""
-        lines = []
-        for number in range(max(1, self.line - around), self.line + around + 1):
-            text = linecache.getline(self.file, number)
-            if text:
-                lines.append(f"{'->' if number == self.line else '  '} {number:5}  {text.rstrip()}")
-        return "\n".join([f"{self.file}:{self.line} in {self.function}", *lines])
+    def listing(self, before: int, after: int) -> str:
+        """The place and the lines around it as far as the function goes, this one marked."""
+        shown = [f"> {self.code.co_filename}({self.line})"]
+        try:
+            of_module = self.code.co_name == "<module>"  # of which `getsourcelines` knows from Python 3.13 on
+            lines, first = (inspect.findsource(self.code)[0], 1) if of_module else inspect.getsourcelines(self.code)
+        except OSError:  # typed into an interpreter
+            return shown[0]
+        lines, at = [*[line.rstrip() for line in lines], ""], self.line - first
+        for i in range(max(at - before, 0), min(at + after + 1, len(lines))):
+            shown.append(f"{'->' if i == at else '  '}  {lines[i]}")
+        return "\n".join(shown)
+
+    def source(self) -> str:
+        return linecache.getline(self.code.co_filename, self.line, self.globals).strip() or "<no source>"
 
 
 @boundary
@@ -52,7 +60,7 @@ def breakpoint(*, backend: str | None = None, filter_frames: bool = True, num_fr
 
     - `backend`: `"cli"`, the command line, is the only one. `stdin`, `stdout`: the files it reads and writes.
     - `filter_frames`: leave out this library's frames. `num_frames`: at most so many, innermost first.
-    - `ordered`: stop in program order. `token`: a value, returned as it is.
+    - `ordered`: stop in program order. `token`: a value, returned as it is. They exclude each other.
 
     >>> jit(lambda x: debug.breakpoint(stdin=io.StringIO("p x"), stdout=io.StringIO()))(1.0)
     """
@@ -61,6 +69,8 @@ def breakpoint(*, backend: str | None = None, filter_frames: bool = True, num_fr
     unknown = kwargs.keys() - {"stdin", "stdout"}
     if unknown:
         raise TypeError(f"debug.breakpoint takes stdin and stdout besides its own arguments, got {', '.join(sorted(unknown))}.")
+    if ordered and token is not None:
+        raise ValueError("debug.breakpoint is given both `ordered` and a `token`, two ways to say when it stops. Give one.")
     stop = _Breakpoint(_stack(sys._getframe(1), filter_frames, num_frames), kwargs)
     debug_callback_p.bind(*stop.traced, callback=stop, partitioned=False,
                           effect=ordered_debug_effect if ordered else debug_effect)
@@ -82,8 +92,7 @@ class _Breakpoint:
     def __init__(self, stack: Sequence[FrameType], files: dict[str, Any]):
         self.files = files
         self.traced: list[tracing.Tracer] = []
-        self.frames = [(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname, self._captured(frame.f_locals),
-                        frame.f_globals) for frame in stack]
+        self.frames = [(frame.f_code, frame.f_lineno, self._captured(frame.f_locals), frame.f_globals) for frame in stack]
 
     def _captured(self, variables: Mapping[str, Any]) -> dict[str, tuple[Any, list]]:
         """For each variable its tree and leaves, among which `_Traced` are the values that are yet to come."""
@@ -108,10 +117,10 @@ class _Breakpoint:
 
     def __call__(self, *arrays):
         frames = []
-        for file, line, function, variables, names in self.frames:
+        for code, line, variables, names in self.frames:
             values = {name: structure.unflatten([arrays[x.index] if type(x) is _Traced else x for x in leaves])
                       for name, (structure, leaves) in variables.items()}
-            frames.append(Frame(file, line, function, values, names))
+            frames.append(Frame(code, line, values, names))
         CommandLine(frames, **self.files).cmdloop()
         return ()
 
@@ -134,9 +143,10 @@ class _Ended:
 
 
 class CommandLine(cmd.Cmd):
-    """Reads commands and shows the frames."""
+    """Reads commands and shows the frames. It speaks as the reference's does, for programs that drive it."""
 
-    prompt = "(xf) "
+    prompt = "(jdb) "
+    intro = "Entering jdb:"
 
     def __init__(self, frames: Sequence[Frame], stdin=None, stdout=None):
         super().__init__(stdin=stdin, stdout=stdout)
@@ -151,13 +161,6 @@ class CommandLine(cmd.Cmd):
         self.stdout.write(text + "\n")
         self.stdout.flush()
 
-    def preloop(self) -> None:
-        if self.frames:
-            self.say(f"Stopped. Commands: help\n{self.frame.listing(0)}")
-
-    def emptyline(self) -> bool:
-        return False
-
     def default(self, line: str) -> None:
         """Anything that is no command is an expression."""
         self.do_p(line)
@@ -166,7 +169,7 @@ class CommandLine(cmd.Cmd):
         try:
             shown = form(self.frame.evaluate(expression))
         except Exception as e:
-            shown = f"{type(e).__name__}: {e}"
+            shown = "*** " + traceback.format_exception_only(e)[-1].rstrip()
         self.say(shown)
 
     def do_p(self, line: str) -> None:
@@ -177,40 +180,37 @@ class CommandLine(cmd.Cmd):
         """pp EXPRESSION: its value, over several lines"""
         self._show(line, pprint.pformat)
 
-    def do_args(self, line: str) -> None:
-        """args: the names of the variables of this frame"""
-        self.say("  ".join(self.frame.variables) or "no variables")
-
     def do_list(self, line: str) -> None:
         """l(ist): the source around this line"""
-        self.say(self.frame.listing())
+        self.say(self.frame.listing(6, 5))
 
     def do_up(self, line: str) -> None:
         """u(p): to the function that called this one"""
-        self._move(1, "This is the outermost frame.")
+        self._move(1, "At topmost frame.")
 
     def do_down(self, line: str) -> None:
         """d(own): to the function that this one called"""
-        self._move(-1, "This is the innermost frame.")
+        self._move(-1, "At bottommost frame.")
 
     def _move(self, step: int, end: str) -> None:
         if 0 <= self.index + step < len(self.frames):
             self.index += step
-            self.say(self.frame.listing(0))
         else:
             self.say(end)
+        self.say(self.frame.listing(3, 2))
 
     def do_bt(self, line: str) -> None:
         """bt, w(here): the functions on the stack, outermost first"""
-        for i, frame in reversed(list(enumerate(self.frames))):
-            self.say(f"{'->' if i == self.index else '  '} {frame.file}:{frame.line} in {frame.function}")
+        self.say("Traceback:")
+        for frame in reversed(self.frames):
+            self.say(f'  File "{frame.code.co_filename}", line {frame.line}\n    {frame.source()}')
 
     def do_continue(self, line: str) -> bool:
-        """c(ontinue): let the program run on"""
+        """c(ont(inue)): let the program run on"""
         return True
 
     def do_quit(self, line: str) -> None:
-        """q(uit): end the program"""
+        """q(uit), exit: end the program"""
         raise SystemExit(0)
 
     do_l, do_u, do_d, do_w, do_where, do_c, do_cont, do_q, do_exit = (

@@ -35,7 +35,8 @@ def print_environment_info(return_string: bool = False) -> str | None:
     """
     devices = backends.local_devices()
     lines = [
-        f"xlafront: {version.__version__}", f"jaxlib: {jaxlib_compat.jaxlib_version_text}", f"numpy:  {numpy.__version__}",
+        f"xlafront: {version.__version__}", f"jax:    {version.REFERENCE} (whose interface it has)",
+        f"jaxlib: {jaxlib_compat.jaxlib_version_text}", f"numpy:  {numpy.__version__}",
         f"ml_dtypes: {ml_dtypes.__version__}", f"python: {sys.version}",
         f"device info: {devices[0].device_kind}-{backends.device_count()}, {len(devices)} local devices",
         f"process_count: {backends.process_count()}", f"platform: {platform.uname()}",

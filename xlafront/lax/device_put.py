@@ -164,6 +164,9 @@ def put_leaf(x, target, donate=False, may_alias=None):
     if type(x) is keys.KeyArray:
         return x if sharding is None else keys.wrap(put_leaf(x._base_array, sharding, donate, may_alias), aval)
     if sharding is None:
+        if type(aval.dtype) is np.dtypes.StringDType:
+            raise TypeError("device_put of an array of strings needs to be told where to: a device of CPUs, as "
+                            "device_put(x, devices('cpu')[0]), or a sharding over such devices.")
         if type(x) is ArrayImpl:
             return copied(x, aval) if may_alias is False else x
         return put(_host(x, aval, may_alias), aval, single_device(backends.default_device()), False)

@@ -198,10 +198,13 @@ def _accuracy(mlir, *_, accuracy=None):
 
 
 def _accuracy_text(accuracy) -> str:
-    if hasattr(accuracy, "atol"):
-        return (f"#stablehlo.result_accuracy<atol = {float(accuracy.atol)!r}, rtol = {float(accuracy.rtol)!r}, "
-                f"ulps = {int(accuracy.ulps)}, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>")
-    return f"#stablehlo.result_accuracy<mode = #stablehlo.result_accuracy_mode<{accuracy.name}>>"
+    match type(accuracy).__name__:
+        case "Tolerance":
+            return (f"#stablehlo.result_accuracy<atol = {float(accuracy.atol):.17e}, rtol = {float(accuracy.rtol):.17e}, "
+                    f"ulps = {int(accuracy.ulps)}, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>")
+        case "AccuracyMode":
+            return f"#stablehlo.result_accuracy<mode = #stablehlo.result_accuracy_mode<{accuracy.name}>>"
+    raise NotImplementedError(f"accuracy {accuracy!r} is not supported: it is an AccuracyMode or a Tolerance of xlafront.lax.")
 
 
 # name, operation, dtypes, derivative (g: tangent, y: result, x: operand)
@@ -297,7 +300,7 @@ WITH_ACCURACY = ("exp", "exp2", "expm1", "log", "log1p", "sin", "cos", "tan", "t
 def _exp2_lower(ctx, x, accuracy=None):
     aval = ctx.aval_out
     return ctx.op("stablehlo.exponential", [ctx.op("stablehlo.multiply", [
-        x, ctx.constant(np.asarray(np.log(2), aval.dtype), aval.shape)])])
+        x, ctx.constant(np.asarray(np.log(2), aval.dtype), aval.shape)])], **_accuracy(lowering.mlir, accuracy=accuracy))
 
 
 def _square_lower(ctx, x):

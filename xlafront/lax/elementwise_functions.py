@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 import operator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -229,12 +228,30 @@ class AccuracyMode(enum.Enum):
     DEFAULT = 2
 
 
-class Tolerance(NamedTuple):
-    """The error that a transcendental function may have: absolute, relative, in units of the last place."""
+class Tolerance:
+    """The error that a transcendental function may have, of which one at least is given and none is negative.
 
-    atol: float = 0.0
-    rtol: float = 0.0
-    ulps: int = 0
+    - `atol`, `rtol`, `ulps`: the absolute one, the relative one, the one in units of the last place.
+
+    >>> lax.exp(1.0, accuracy=lax.Tolerance(ulps=2))
+    Array(2.7182817, dtype=float32, weak_type=True)
+    """
+
+    def __init__(self, atol: float = 0.0, rtol: float = 0.0, ulps: int = 0):
+        if min(atol, rtol, ulps) < 0:
+            raise ValueError(f"the tolerances of a Tolerance must be non-negative, got {atol=}, {rtol=}, {ulps=}.")
+        if max(atol, rtol, ulps) == 0:
+            raise ValueError("a Tolerance needs at least one of atol, rtol and ulps to be set, and not to 0.")
+        self.atol, self.rtol, self.ulps = atol, rtol, ulps
+
+    def __eq__(self, other):
+        return type(other) is Tolerance and vars(self) == vars(other)
+
+    def __hash__(self):
+        return hash((self.atol, self.rtol, self.ulps))
+
+    def __repr__(self):
+        return f"Tolerance(atol={self.atol}, rtol={self.rtol}, ulps={self.ulps})"
 
 
 @library(static="rounding_method")

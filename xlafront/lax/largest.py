@@ -137,7 +137,7 @@ def _approximate_lower(ctx, x, *, k, reduction_dimension, recall_target, is_max_
     operands = [x, ctx.iota(axis, (aval.shape, _INDEX)),
                 ctx.constant(np.asarray(-np.inf if is_max_k else np.inf).astype(d)), ctx.constant(np.int32(-1))]
     config = {
-        "aggregate_to_topk": m.boolean(aggregate_to_topk), "recall_target": m.attribute(f"{float(recall_target)!r} : f32"),
+        "aggregate_to_topk": m.boolean(aggregate_to_topk), "recall_target": m.float32(recall_target),
         "reduction_dim": m.i64(axis),
         "reduction_input_size_override": m.i64(reduction_input_size_override), "top_k": m.i64(known(k, 0))}
     if ctx.platform != "tpu":  # whose hardware alone has the operation

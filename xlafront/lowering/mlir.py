@@ -74,7 +74,13 @@ def _element_types() -> dict[np.dtype, ir.Type]:
                        ("float6_e2m3fn", "Float6E2M3FNType"), ("float6_e3m2fn", "Float6E3M2FNType"),
                        ("float4_e2m1fn", "Float4E2M1FNType")):
         table.append((getattr(ml_dtypes, name), getattr(ir, kind).get()))
-    return {np.dtype(dtype): kind for dtype, kind in table}
+    return _Elements({np.dtype(dtype): kind for dtype, kind in table})
+
+
+class _Elements(dict[np.dtype, ir.Type]):
+    def __missing__(self, dtype):
+        raise TypeError(f"an array of strings, of dtype {dtype}, is not a valid JAX type where something is computed: it can "
+                        f"only be put on CPUs (device_put) and read again. Encode the strings as numbers first.")
 
 
 with context:
@@ -157,6 +163,10 @@ def i64s(ns) -> ir.Attribute:
 
 def float64(value: float) -> ir.Attribute:
     return ir.FloatAttr.get_f64(value)
+
+
+def float32(value: float) -> ir.Attribute:
+    return ir.FloatAttr.get_f32(value)
 
 
 def boolean(value: bool) -> ir.Attribute:

@@ -95,7 +95,7 @@ class PRNGSpec:
         return f"PRNGSpec({self._impl.name!r})"
 
     def __str__(self):
-        return self._impl.name
+        return self._impl.tag
 
     def __eq__(self, other):
         return isinstance(other, PRNGSpec) and self._impl == other._impl

@@ -66,7 +66,7 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("disable_bwd_checks", bool, False, "rare", "whether cotangents from rules of custom_vjp may have any shape"),
     ("log_checkpoint_residuals", bool, False, False, "log what each differentiation of a checkpointed function keeps"),
     ("export_calling_convention_version", int, 10, False, "the calling convention of what is exported"),
-    ("logging_level", ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "NOTSET", False,
+    ("logging_level", ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", None), "NOTSET", False,
      "level of the library's logger, which then writes to stderr"),
     ("debug_log_modules", str, "", False, "'jax', or names of modules: all that the library logs is written to stderr"),
     ("check_tracer_leaks", bool, False, "calls", "look for tracers that outlive their function"),
@@ -176,7 +176,7 @@ class Setting:
         if isinstance(kind, tuple):
             if value in kind:
                 return value
-            raise SettingError(f"{where} is {value!r}; it can be one of {', '.join(kind)}.")
+            raise SettingError(f"{where} is {value!r}; it can be one of {', '.join(filter(None, kind))}.")
         if isinstance(value, bool) or kind is str and not isinstance(value, str):
             raise SettingError(f"{where} is {value!r}; it must be of type {kind.__name__}.")
         try:
@@ -504,10 +504,10 @@ def _spread_transfer_guard(value) -> None:
         setting.set(value)
 
 
-def _show_logs(level: str, modules: str) -> None:
+def _show_logs(level: str | None, modules: str) -> None:
     from xlafront.runtime.logs import show  # start-up: for programs that log
 
-    show("DEBUG" if modules else level)
+    show("DEBUG" if modules else level or "NOTSET")
 
 
 on_update("transfer_guard", _spread_transfer_guard)

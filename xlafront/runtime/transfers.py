@@ -117,6 +117,8 @@ def copy_buffers(arrays: Sequence[ArrayImpl], shardings: Sequence[Any], always: 
 
 def aligned_empty(shape: tuple[int, ...], dtype) -> np.ndarray:
     """Memory that a CPU device can take as it is: XLA reads whole cache lines."""
+    if dtype.hasobject:  # strings, which the device copies
+        return np.empty(shape, dtype)
     size = math.prod(shape) * dtype.itemsize
     memory = np.empty(size + 64, np.uint8)
     start = -memory.ctypes.data % 64

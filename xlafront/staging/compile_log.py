@@ -56,9 +56,9 @@ class logged_step:
 
     def __exit__(self, kind, *exception):
         took = time.perf_counter() - self.started
+        event, of = _EVENTS[self.step]
         if kind is None:
-            note(f"Finished {self.step} of %s for %s in %.6f sec.", self.name, self.in_avals, took)
+            note(f"Finished {self.step} of %s for %s in %.6f sec.", of.format(self.name), self.in_avals, took)
         if self.began is not None:
-            event, of = _EVENTS[self.step]
             monitoring.record_event_duration_secs(event, took, fun_name=of.format(self.name))
             monitoring.record_event_time_span(event, self.began, self.began + took, fun_name=of.format(self.name))

@@ -83,7 +83,7 @@ class LoweredModule:
 
     def __init__(self, name, closed, assignment, donated, out_shardings, options, traced, layouts=None, elsewhere=None,
                  self_contained=False, own_rules=None):
-        note("Compiling %s for %s.", name, traced.in_avals)
+        note("Compiling jit(%s) for %s.", name, traced.in_avals)
         self.self_contained = self_contained  # whether it is to leave the process: nothing is handed to it beside its arguments
         self.own_rules = own_rules
         with logged_step(CONVERSION, name, traced.in_avals):

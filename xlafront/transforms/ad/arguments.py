@@ -99,7 +99,7 @@ def check_input(transform, name, x, positions, dynamic, i, holomorphic, allow_in
         raise ValueError(f"{transform} of {name} cannot return the gradient in argument "
                         f"{argument_path(positions, dynamic, i)}, a reference: it belongs into a reference too. Use vjp: "
                         f"y, f_vjp = vjp({name}, ...), and f_vjp.with_refs(gradient_ref, ...)(1.0).")
-    if dtypes.is_extended(d) or dtypes.is_integer(d) or d == dtypes.bool_:
+    if dtypes.is_extended(d) or dtypes.is_integer(d) or d in (dtypes.bool_, dtypes.STRINGS):
         if not allow_int:
             kind = "real-valued" if transform == "jacfwd" else "real- or complex-valued"
             remedy = "or choose other argnums" if transform == "jacfwd" else "choose other argnums, or pass allow_int=True"
