@@ -39,6 +39,8 @@ _PLACES = {
     "triangular_solve_p": ("xlafront.linalg.factorizations", "triangular_solve_p"),
     "tridiagonal_p": ("xlafront.linalg.forms", "tridiagonal_p"),
 }
+_PLACES |= {name: ("xlafront.lax.linalg", name) for name in (
+    "cholesky_p", "householder_product_p", "lu_p", "qr_p", "tridiagonal_solve_p")}
 
 
 def __getattr__(name: str) -> Primitive:
