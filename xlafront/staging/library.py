@@ -92,12 +92,13 @@ def _as_values(trace: Trace, result: Any) -> Any:
     """Results as values of the trace, where the function handed numbers or arrays of NumPy through."""
     if type(result) in (list, tuple) and all([isinstance(x, Tracer) for x in result]):
         return result
+    return tree.map(functools.partial(as_value, trace), result)
+
+
+def as_value(trace: Trace, x: Any) -> Any:
+    """A number or an array of NumPy as a value of the trace, other things as they are."""
     while trace.composes:
         trace = trace.parent
-    return tree.map(functools.partial(_as_value, trace), result)
-
-
-def _as_value(trace: Trace, x: Any) -> Any:
     if type(x) not in _host_types or getattr(x, "dtype", None) == dtypes.float0:
         return x
     if type(trace) is StagingTrace:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, source, tracing, tree
+from xlafront.core import errors, source, tracing, tree
 from xlafront.core.discharge import RuleNeedsReference, discharge_program
 from xlafront.core.ir import (
     ClosedJaxpr,
@@ -28,10 +28,10 @@ from xlafront.core.linear_util import WrappedFun, wrap_init
 from xlafront.core.primitive import Primitive
 from xlafront.core.wrapping import update_wrapper
 from xlafront.lax.barriers import stop_gradient_p
-from xlafront.lax.device_put import put_leaf
 from xlafront.lax.shapes import broadcast_batch, squeeze
 from xlafront.lax.slicing import slice_in_dim
 from xlafront.staging import process_agreement, signatures
+from xlafront.staging.library import as_value
 from xlafront.transforms.ad.linearize import LinearTrace
 from xlafront.transforms.ad.transpose import transpose_called
 from xlafront.transforms.batching.vmap import batch_flat
@@ -472,12 +472,8 @@ def type_text(aval) -> str:
 def as_array(x):
     """What functions and rules get in place of numbers and NumPy's arrays: something with a shape, a dtype and a weak type."""
     kind = type(x)
-    if kind is float or kind is complex:
-        return put_leaf(x, None)
-    if isinstance(x, (np.generic, np.ndarray)) and x.dtype != dtypes.float0:
-        if tracing.thread.trace is tracing.eval_trace:
-            return put_leaf(x, None)
-        return stop_gradient_p.bind(x)  # a constant, as a value of the program
+    if kind is float or kind is complex or isinstance(x, (np.generic, np.ndarray)):
+        return as_value(tracing.thread.trace, x)
     return x
 
 
