@@ -175,23 +175,15 @@ def align_batches(axis_size, operands, dims):
     else:
         return operands, dim
     rank = max(np.ndim(x) - (d is not None) for x, d in zip(operands, dims))
-    aligned = []
+    operands = [x if d is None else move_dim(x, d, 0) for x, d in zip(operands, dims)]
+    shapes = []
     for x, d in zip(operands, dims):
-        if d is not None:
-            x = move_dim(x, d, 0)
-            missing = rank + 1 - np.ndim(x)
-            if missing:
-                x = broadcast_in_dim_p.bind(
-                    x, shape=(np.shape(x)[0],) + (1,) * missing, broadcast_dimensions=(0,), sharding=None)
-        elif np.ndim(x):
-            x = broadcast_in_dim_p.bind(x, shape=(1, *np.shape(x)),
-                                        broadcast_dimensions=tuple(range(1, np.ndim(x) + 1)), sharding=None)
-        aligned.append(x)
-    sizes = zip(*[np.shape(x) for x in aligned if np.ndim(x)])
-    full = tuple(functools.reduce(_joint_size, along) for along in sizes)
-    full_rank = [x if not np.ndim(x) or np.shape(x) == full else broadcast_in_dim_p.bind(
-        x, shape=full, broadcast_dimensions=tuple(range(len(full))), sharding=None) for x in aligned]
-    return full_rank, 0
+        shape = np.shape(x) if d is not None or not np.ndim(x) else (1, *np.shape(x))
+        shapes.append(shape + (1,) * (rank + 1 - len(shape)) if shape else shape)
+    full = tuple(functools.reduce(_joint_size, along) for along in zip(*filter(None, shapes)))
+    return [x if not np.ndim(x) or np.shape(x) == full else broadcast_in_dim_p.bind(
+        x, shape=full, broadcast_dimensions=tuple(range(d is None, np.ndim(x) + (d is None))), sharding=None)
+        for x, d in zip(operands, dims)], 0
 
 
 def linear(*positions: int) -> Callable:
