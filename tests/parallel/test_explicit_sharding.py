@@ -523,3 +523,31 @@ def test_arrays_like_others_are_whole_where_that_is_asked():
             for spec in (P(), P(None, None), P("y")):
                 result = make(put("x", "y"), out_sharding=spec)
                 assert result.sharding.is_equivalent_to(NamedSharding(MESH, spec), 2), spec
+
+
+@pytest.mark.parametrize("start, combine, direct", [
+    (0.0, lax.add, np.add), (-np.inf, lax.max, np.maximum), (1.0, lambda a, b: a * b, np.multiply)])
+def test_windows_over_split_dimensions(start, combine, direct):
+    """Neighbours are brought from other devices; results are split as the operand is where their sizes allow it."""
+    x = put("x", "y", array=np.arange(32, dtype=np.float32).reshape(8, 4) / 8)
+    values = np.asarray(x)
+    rows = direct(values, np.vstack([values[1:], np.full((1, 4), start, np.float32)]))
+    found = lax.reduce_window(x, start, combine, (2, 1), (1, 1), "SAME")
+    assert str(xf.typeof(found)) == "float32[8@x,4@y]"
+    np.testing.assert_allclose(found, rows)
+    apart = lax.reduce_window(x, start, combine, (2, 1), (2, 1), "VALID")
+    assert str(xf.typeof(apart)) == "float32[4@x,4@y]"
+    np.testing.assert_allclose(apart, rows[::2])
+    with pytest.raises(ShardingTypeError, match="evenly divisible"):
+        lax.reduce_window(x, start, combine, (2, 1), (1, 1), "VALID")
+    total = xf.grad(lambda x: lax.reduce_window(x, start, combine, (2, 1), (2, 1), "VALID").sum())(x)
+    assert str(xf.typeof(total)) == "float32[8@x,4@y]"
+    twin = xf.grad(lambda x: lax.reduce_window(x, start, combine, (2, 1), (2, 1), "VALID").sum())(values)
+    np.testing.assert_allclose(total, twin)
+
+
+def test_reductions_by_functions_keep_what_is_not_reduced():
+    for axis, text in ((0, "float32[4@y]"), (1, "float32[8@x]")):
+        found = lax.reduce(put("x", "y"), np.float32(0), lambda a, b: a + b * 1.0, (axis,))
+        assert str(xf.typeof(found)) == text
+        np.testing.assert_array_equal(found, A.sum(axis))

@@ -237,3 +237,31 @@ def test_weak_types_of_updates():
               lax.pad(weak, one[0], [(1, 1, 0)]), xnp.dot(2.0, 3.0, preferred_element_type=np.float32),
               lax.reduce(weak, one[0] * 0, lax.add, (0,))):
         assert not x.weak_type
+
+
+S, W = xnp.float32(2), xnp.asarray(3.0)  # not weakly typed, and weakly
+
+# A function, a value, a tangent or cotangent, and whether derivatives are weakly typed: (linearize, jvp, vjp). Linear programs
+# take tangents as they are given; functions that are compiled as a whole give what they give for tangents like their values.
+WEAK_TANGENTS = {
+    "double of weak": (lambda x: x * 2.0, 0.5, S, (False, True, False)), "double": (lambda x: x * 2.0, S, W, (False, False, False)),
+    "by strong": (lambda x: x * S, 0.5, W, (False, False, True)), "sin": (xnp.sin, W, S, (False, True, False)),
+    "minus": (lambda x: -x, S, W, (True, False, True)), "minus of number": (lambda x: -x, S, 1.0, (True, False, True)),
+    "identity": (lambda x: x, W, S, (False, False, False)), "identity, weak": (lambda x: x, S, W, (True, True, True)),
+    "constant": (lambda x: 3.0, S, W, (True, True, False)),
+}
+
+
+@pytest.mark.parametrize("name", WEAK_TANGENTS)
+def test_weak_types_of_tangents(name):
+    f, x, t, expected = WEAK_TANGENTS[name]
+    found = xf.linearize(f, x)[1](t), xf.jvp(f, (x,), (t,))[1], xf.vjp(f, x)[1](t)[0]
+    assert tuple([d.weak_type for d in found]) == expected
+
+
+def test_tangents_that_are_handed_through_stay_what_they_are():
+    half = np.float32(0.5)
+    for t in (0.5, half, S):
+        for found in (xf.linearize(lambda x: x, 2.0)[1](t), xf.jvp(lambda x: x, (2.0,), (t,))[1],
+                      xf.linear_transpose(lambda x: x, 2.0)(t)[0]):
+            assert found is t

@@ -13,7 +13,7 @@ from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import ClosedJaxpr
 from xlafront.core.primitive import Primitive
-from xlafront.lax import elementwise, shapes, slicing, windows
+from xlafront.lax import elementwise, shapes, sharding_rules, slicing, windows
 from xlafront.lax.reductions import highest, lowest
 from xlafront.staging import signatures
 from xlafront.staging.library import written_once
@@ -81,7 +81,7 @@ def _batch(axis_size, operands, dims, *, jaxpr, consts, **params):
 
 
 reduce_window_p = Primitive("reduce_window", multiple_results=True, abstract=_abstract, lower=_lower, jvp=_jvp, batch=_batch,
-                            memoise=False, sharding_rule=windows.window_axes)
+                            memoise=False, sharding_rule=sharding_rules.windows)
 
 # The primitives that computations amount to, when they start from what changes nothing.
 _NAMED = {"reduce_sum": (windows.reduce_window_sum_p, lambda d: 0), "reduce_max": (windows.reduce_window_max_p, lowest),

@@ -174,7 +174,7 @@ class Primitive:
         else:
             if not params or params.get("sharding") is None and params.get("out_sharding") is None:
                 return self.abstract(*avals, **params)
-        if self.own_types or next(subprograms(params), None) is not None:
+        if self.own_types or self.sharding_rule is None and next(subprograms(params), None) is not None:
             return self.abstract(*avals, **params)
         for aval in avals:
             if type(aval) is AbstractRef and not self.ref_primitive:

@@ -97,8 +97,8 @@ def _batch(axis_size, operands, dims, **params):
     return fft_p.bind(move_dim(operands[0], dims[0], 0), **params), 0
 
 
-fft_p = Primitive("fft", abstract=_abstract, lower=_lower, transpose=_transpose, batch=_batch, sharding_rule=sharding_rules.fft,
-                  sums=of_first)
+fft_p = Primitive("fft", abstract=_abstract, lower=_lower, transpose=_transpose, batch=_batch,
+                  sharding_rule=sharding_rules.windows, sums=of_first)
 fft_p.jvp = linear_jvp(fft_p)
 
 

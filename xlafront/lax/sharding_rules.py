@@ -55,15 +55,21 @@ def along(parameter: str):
     return rule
 
 
-def fft(name, operands, result, params):
-    """Split as the operand is, whose rows are brought together on the way. Transforms of real numbers change a size."""
-    [(aval, entries)] = operands
+def windows(name, operands, result, params):
+    """Split as the operands are, whose rows meet at the borders. Windows and transforms of real numbers change sizes."""
+    arrays = [(aval, entries) for aval, entries in operands if aval.ndim == result.ndim]
+    aval = next(a for a, _ in arrays if a.explicit_sharding is not None)
+    entries = [merge(name, operands, each) for each in zip(*[own for _, own in arrays])]
     for axis, entry in enumerate(entries):
         if entry is not None and result.shape[axis] % _parts(aval.explicit_sharding.mesh, entry):
             raise ShardingTypeError(f"{name} along dimension {axis} of {texts(operands)}, which is split over {entry!r}, gives "
                                     f"one of size {result.shape[axis]}, which is not evenly divisible. Bring the operand to a "
                                     f"sharding that leaves that dimension whole, with reshard.")
     return entries
+
+
+def second(name, operands, result, params):
+    return operands[1][1]
 
 
 def broadcast(name, operands, result, params):

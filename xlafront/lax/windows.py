@@ -13,11 +13,11 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.dimensions import as_size, is_symbolic, max_dim
-from xlafront.core.errors import ShardingTypeError
 from xlafront.core.ir import ClosedJaxpr
 from xlafront.core.primitive import Primitive
-from xlafront.core.sharding_types import Operands, of_first, texts
+from xlafront.core.sharding_types import of_first
 from xlafront.core.zeros import Zero
+from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, constant_like
 from xlafront.lax.reductions import highest, lowest
@@ -112,18 +112,6 @@ def _sizes(who: str, name: str, values, shape: Sequence[int]) -> tuple[int, ...]
 # Records
 
 
-def window_axes(name: str, operands: Operands, result: Any, params: dict[str, Any]) -> list:
-    """Dimensions along which each window is one element keep the axes that split them; others must be whole."""
-    _, entries = operands[-1]
-    n = len(entries)
-    whole = [params["window_dimensions"], params["window_strides"], params.get("base_dilation", (1,) * n)]
-    for i, entry in enumerate(entries):
-        if entry is not None and (any(v[i] != 1 for v in whole) or tuple(params["padding"][i]) != (0, 0)):
-            raise ShardingTypeError(f"{name} of {texts(operands)} along dimension {i}, which is split over {entry!r}: windows "
-                                    f"need whole rows. Bring it to a sharding that leaves that dimension whole, with reshard.")
-    return list(entries)
-
-
 def attributes(params: dict[str, Any]) -> dict[str, Any]:
     """The attributes of windows in StableHLO."""
     m = lowering.mlir
@@ -186,7 +174,7 @@ def _windowed(name: str, operation: Primitive, identity, accepts: str) -> Primit
         [x], [d] = operands, dims
         return primitive.bind(x, **Window(**params).with_batch(d)._asdict()), d
 
-    primitive = Primitive(name, abstract=abstract, lower=lower, batch=batch, sharding_rule=window_axes)
+    primitive = Primitive(name, abstract=abstract, lower=lower, batch=batch, sharding_rule=sharding_rules.windows)
     return primitive
 
 
@@ -307,7 +295,7 @@ def _gather_batch(axis_size, operands, dims, **params):
 
 select_and_gather_add_p = Primitive(
     "select_and_gather_add", abstract=_gather_abstract, lower=_gather_lower, jvp=_gather_jvp, transpose=_gather_transpose,
-    batch=_gather_batch, sharding_rule=window_axes)
+    batch=_gather_batch, sharding_rule=sharding_rules.windows)
 
 
 # Into an array, what there is for each window: added where another array has its extreme in that window
@@ -361,7 +349,7 @@ def _scatter_batch(axis_size, operands, dims, **params):
 
 select_and_scatter_add_p = Primitive(
     "select_and_scatter_add", abstract=_scatter_abstract, lower=_scatter_lower, transpose=_scatter_transpose,
-    batch=_scatter_batch, sharding_rule=window_axes)
+    batch=_scatter_batch, sharding_rule=sharding_rules.second)
 select_and_scatter_add_p.jvp = linear_jvp(select_and_scatter_add_p)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, source, tracing, tree
 from xlafront.core.keys import KeyArray
 from xlafront.core.refs import AbstractRef
+from xlafront.core.zeros import Zero
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.lax.zeros import instantiate
@@ -144,13 +145,13 @@ def as_array(x):
 
 
 def as_results(values) -> list[Any]:
-    """Values as arrays; Python numbers that a function hands through stay what they are."""
-    return [x if type(x) in dtypes.python_scalar_dtypes else as_array(x) for x in values]
+    """Values as arrays; numbers of Python and NumPy that a function hands through stay what they are."""
+    return [x if type(x) in dtypes.python_scalar_dtypes or isinstance(x, np.generic) else as_array(x) for x in values]
 
 
-def as_derivatives(tangents, values) -> list[Any]:
-    """Derivatives as results, those of weakly typed values weakly typed."""
-    return [weakly_typed_as(t, aval) for t, aval in zip(as_results(map(instantiate, tangents)), values)]
+def as_derivatives(tangents) -> list[Any]:
+    """Derivatives as results; a zero is as weakly typed as the value that it belongs to."""
+    return as_results([weakly_typed_as(instantiate(t), t.aval) if type(t) is Zero else t for t in tangents])
 
 
 def weakly_typed_as(x, aval):
@@ -161,11 +162,3 @@ def weakly_typed_as(x, aval):
     if given.weak_type or given.dtype != aval.dtype:
         return x
     return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=True, sharding=None)
-
-
-def with_dtype(x, aval):
-    """The type of a tangent or cotangent that a user gave, and the value, for a number with the dtype it belongs to."""
-    given = tracing.aval_of(x)
-    if type(x) in dtypes.python_scalar_dtypes and given.dtype == aval.dtype:
-        return given, x if aval.weak_type else np.asarray(x).astype(aval.dtype)[()]
-    return given, x

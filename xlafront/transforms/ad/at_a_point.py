@@ -16,7 +16,7 @@ from xlafront.core.ir import Jaxpr
 from xlafront.core.refs import AbstractRef, RefTangent, is_ref
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
-from xlafront.transforms.ad.arguments import as_derivatives, as_results, weakly_typed_as, with_dtype
+from xlafront.transforms.ad.arguments import as_derivatives, as_results
 from xlafront.transforms.ad.eager_pullback import pull_back
 from xlafront.transforms.ad.linearize import LinearProgram
 from xlafront.transforms.ad.transpose import backward_pass
@@ -44,7 +44,7 @@ def checked_tangent(aval, tangent, path: Callable[[], str], error: type[Exceptio
     if isinstance(tangent, np.ndarray) and tangent.dtype == dtypes.float0:
         given_dtype, given_shape = dtypes.float0, tangent.shape
     else:
-        given, tangent = with_dtype(tangent, expected)
+        given = tracing.aval_of(tangent)
         given_dtype, given_shape = given.dtype, given.shape
     if given_dtype != expected.dtype:
         raise error(f"primal and tangent dtypes must match (float0 is that of tangents of integers): argument {path()} is "
@@ -52,7 +52,7 @@ def checked_tangent(aval, tangent, path: Callable[[], str], error: type[Exceptio
     if given_shape != expected.shape:
         raise ValueError(f"primal and tangent shapes must match: argument {path()} has shape {expected.shape}, its tangent the "
                          f"different shape {given_shape}.")
-    return Zero(expected) if expected.dtype == dtypes.float0 else weakly_typed_as(tangent, expected)
+    return Zero(expected) if expected.dtype == dtypes.float0 else tangent
 
 
 def _checked_cotangents(name: str, cotangent, out_tree, avals, of_structure: type[Exception],
@@ -66,7 +66,7 @@ def _checked_cotangents(name: str, cotangent, out_tree, avals, of_structure: typ
         if aval.dtype == dtypes.float0:
             checked.append(Zero(aval))
             continue
-        given, ct = with_dtype(ct, aval)
+        given = tracing.aval_of(ct)
         if given.shape != aval.shape or given.dtype != aval.dtype:
             raise of_types(f"the cotangent given to {name} has an unexpected type (shape or dtype): expected was the "
                            f"cotangent type {aval}, that of result{tree.path_of(cotangent, i)}, the corresponding output, but "
@@ -120,7 +120,7 @@ class Derivative:
             if isinstance(t, tracing.Tracer):
                 _check_varies(f"the derivative of {self.name}: tangent{tree.path_of(tangents, i)}", t.aval, aval)
         checked = [t.value if type(t) is RefTangent else t for t in checked]
-        return self.out_tree.unflatten(as_derivatives(self.program.apply(checked), self.program.out_avals))
+        return self.out_tree.unflatten(as_derivatives(self.program.apply(checked)))
 
 
 class Transpose:
@@ -136,7 +136,7 @@ class Transpose:
     def __call__(self, cotangent):
         checked = _checked_cotangents(f"the transpose of {self.name}", cotangent, self.out_tree,
                                       [v.aval for v in self.jaxpr.outvars], TypeError, TypeError)
-        return self.in_tree.unflatten(as_derivatives(backward_pass(self.jaxpr, self.values, checked), self.in_avals))
+        return self.in_tree.unflatten(as_derivatives(backward_pass(self.jaxpr, self.values, checked)))
 
 
 class NotNeeded:

@@ -9,6 +9,7 @@ from xlafront.core import avals, dtypes, errors, tracing, tree
 from xlafront.core.refs import RefTangent
 from xlafront.core.traceback_filter import boundary, guarded
 from xlafront.core.zeros import Zero
+from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
 from xlafront.staging.jit import jit
@@ -58,14 +59,15 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     checked = [checked_tangent(tracing.aval_of(p), t, lambda i=i: tree.path_of(tuple(primals), i))
                for i, (p, t) in enumerate(zip(values, directions))]
     flat = FlatFunction(fun, in_tree, has_aux, ValueError)
-    results, out_tangents = jvp_flat(flat, values, checked)
+    typed = [_typed_as(p, t) for p, t in zip(values, checked)]
+    results, out_tangents = jvp_flat(flat, values, typed)
     for direction, t in zip(directions, checked):
         if type(t) is RefTangent:
             from xlafront.lax import refs  # start-up: 1.2 ms, for programs with references
 
             refs.set(direction, ..., instantiate(t.value))
     out = (flat.out_tree.unflatten(as_results(results)),
-           flat.out_tree.unflatten([_tangent_of(x, t) for x, t in zip(results, out_tangents)]))
+           flat.out_tree.unflatten([_tangent_of(x, t, values, typed, checked) for x, t in zip(results, out_tangents)]))
     return (*out, without_tracers(flat.aux)) if has_aux else out
 
 
@@ -195,12 +197,26 @@ def _with_gradient(fun: Callable, argnums, has_aux: bool, holomorphic: bool, all
     return with_gradient
 
 
-def _tangent_of(x, tangent):
-    """The tangent of a result as users get it: a Python number that was handed through stays one, a zero is as weakly typed as
-    the result."""
+def _tangent_of(x, tangent, primals, typed, given):
+    """The tangent of a result as users get it: that of an argument that was handed through is what was given."""
     if type(tangent) is Zero:
-        tangent = weakly_typed_as(instantiate(tangent), tracing.aval_of(x))
-    return tangent if type(tangent) in dtypes.python_scalar_dtypes else as_array(tangent)
+        return as_array(weakly_typed_as(instantiate(tangent), tracing.aval_of(x)))
+    for p, t, as_given in zip(primals, typed, given):
+        if tangent is t and x is p:
+            return as_results([as_given])[0]
+    return as_array(tangent)
+
+
+def _typed_as(primal, tangent):
+    """A tangent as weakly typed as its primal, as functions that are compiled as a whole take it."""
+    if type(tangent) in (Zero, RefTangent):
+        return tangent
+    given, weak = tracing.aval_of(tangent), tracing.aval_of(primal).weak_type
+    if given.weak_type == weak or given.dtype == dtypes.float0:
+        return tangent
+    if type(tangent) in dtypes.python_scalar_dtypes:
+        return given.dtype.type(tangent)
+    return convert_element_type_p.bind(tangent, new_dtype=given.dtype, weak_type=weak, sharding=None)
 
 
 def _one(aval):
