@@ -165,6 +165,7 @@ xf.checkpoint(lambda y: xnp.sin(y) ** 2)(v)
 """
 SECTIONS = {"reductions": REDUCTIONS, "elementwise": ELEMENTWISE, "arrays": ARRAYS, "linalg": LINALG, "nn": NN, "random": RANDOM,
             "control": CONTROL}
+WIDE = {"f": np.float64, "c": np.complex128, "i": np.int64}
 VALUES = {"ndim", "size", "issubdtype", "create_token", "after_all"}  # which give no arrays
 VALUES |= {"owens_t"}  # float64 with 64-bit types, as the reference gives
 # What the functions are tried with that the table does not name, until they take it.
@@ -255,6 +256,22 @@ def test_functions_that_the_table_does_not_name(module):
                 break
     assert len(calls) > 0
     check(calls)
+
+
+@pytest.mark.parametrize("section", ["reductions", "elementwise", "arrays", "linalg", "nn"])
+def test_functions_take_arrays_that_are_wider_than_the_setting(section):
+    """64-bit arrays that were made where they are allowed: a program of valid types wherever narrow ones have one."""
+    with xf.enable_x64(True):
+        wide = [{name: x if name == "key" else xnp.asarray(np.asarray(x).astype(WIDE.get(x.dtype.kind, x.dtype)))
+                 for name, x in kind.items()} for kind in operands()]
+    for call in expanded(SECTIONS[section]):
+        if traced(call) is None or re.search(r"lax[.](?!linalg)|tridiagonal_solve", call):  # lax's functions ask for equal dtypes
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            lowered = xf.jit(lambda floats, others: eval(call, NAMES | floats | others)).lower(*wide)
+            if section == "linalg":
+                lowered.compile()
 
 
 def test_functions_run_on_the_default_device_and_make_no_nans():

@@ -7,6 +7,7 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import nn
+from xlafront.nn.scaled_products import _in_blocks
 
 RNG = np.random.default_rng(0)
 PLAIN = (((1,), (0,)), ((), ()))
@@ -74,3 +75,44 @@ def test_configs_and_bad_input():
         nn.scaled_dot_general(ones((2, 32)), ones((32, 2)), PLAIN, implementation="tpu")
     with pytest.raises(TypeError, match="contracted"):
         nn.scaled_dot_general(ones((2, 32)), ones((16, 2)), PLAIN, configs=[mx] * 3)
+
+
+@pytest.mark.parametrize("preferred, name", [("float32", "F32"), ("bfloat16", "BF16"), ("float16", "F16")])
+def test_on_gpus_it_is_an_operation_of_the_compiler(preferred, name):
+    """Which makes a call of cuDNN of it, or a product of floats."""
+    configs = [nn.get_scaled_dot_general_config("mxfp8")] * 3
+
+    def f(x, y):
+        return nn.scaled_dot_general(x, y, PLAIN, preferred_element_type=preferred, configs=configs).astype("float32").sum()
+
+    x, y = xnp.ones((4, 64), "bfloat16"), xnp.ones((64, 5), "bfloat16")
+    text = xf.jit(xf.grad(f)).trace(x, y).lower(lowering_platforms=("cuda",)).as_text()
+    assert text.count("@__op$block_scaled_dot") == 1  # the operand's gradient; nobody asks for the product itself
+    assert f'lhs_batch_dimensions\\22: [0], \\22rhs_batch_dimensions\\22: [0], \\22dequantize_type\\22: \\22{name}\\22' in text
+    assert all(g.dtype == preferred for g in xf.grad(f, (0, 1))(x, y))  # as the reference gives
+
+
+def test_factors_are_the_next_powers_of_two():
+    """Rounded up from the largest element over 448, in the precision of the operand."""
+    for dtype in ("float32", "bfloat16", "float16"):
+        for largest, factor in ((448, 1), (449 if dtype != "bfloat16" else 450, 2), (447, 1), (224, .5), (3.5, 2.0 ** -7), (56000, 128)):
+            x = np.zeros((1, 1, 32), dtype)
+            x[0, 0, 5] = largest
+            [scale] = np.asarray(_in_blocks(xnp.asarray(x), nn.get_scaled_dot_general_config("mxfp8"))[1]).astype(float).ravel()
+            assert scale == factor, (dtype, largest)
+    tiny = _in_blocks(xnp.zeros((1, 1, 32)), nn.get_scaled_dot_general_config("mxfp8"))
+    assert np.asarray(tiny[1]).astype(float) == 2.0 ** -127 and not np.asarray(tiny[0]).astype(float).any()
+
+
+def test_gradients_of_four_bits_are_those_of_the_product():
+    """But 0 where an operand is beyond 6 * 448, the largest that its blocks can hold."""
+    configs = [nn.get_scaled_dot_general_config("nvfp4")] * 3
+    x, y = RNG.normal(size=(4, 32)).astype("float32"), RNG.normal(size=(32, 5)).astype("float32")
+    x[0, 0], x[1, 1], y[3, 2] = 2688, 2689, -3000
+    g = RNG.normal(size=(4, 5)).astype("float32")
+    found = xf.vjp(lambda x, y: nn.scaled_dot_general(x, y, PLAIN, configs=configs), x, y)[1](g)
+    for a, expected, v in zip(found, (g @ y.T, x.T @ g), (x, y)):
+        np.testing.assert_allclose(np.asarray(a), np.where(abs(v) <= 2688, expected, 0), rtol=1e-4, atol=1e-3)
+    for dtype in ("int32", "float8_e4m3fn"):
+        with pytest.raises(TypeError, match="preferred_element_type"):
+            nn.scaled_dot_general(x, y, PLAIN, preferred_element_type=dtype, configs=configs)

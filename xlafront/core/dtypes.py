@@ -134,6 +134,7 @@ supported = frozenset((bool_, int8, int16, int32, int64, uint8, uint16, uint32, 
                        complex64, complex128, float0, *custom_floats, *small_ints))
 
 _TO_32 = {int64: int32, uint64: uint32, float64: float32, complex128: complex64}
+only_with_x64 = frozenset(_TO_32)  # what arrays get only where `enable_x64` is on, and keep where it is off
 
 
 def dtype(x) -> Any:
@@ -488,7 +489,7 @@ def _promote(operands) -> tuple[Any, bool]:
     if all([weak and d != bool_ for d, weak in kinds]):  # as their dtypes promote, which need not be the default ones
         node = _join(frozenset(_node(of_arrays(d), False) for d, _ in kinds), "standard")
         return of_arrays(_BY_NAME.get(node) or np.dtype(node)), True
-    node = _join(frozenset(_node(of_arrays(d), weak) for d, weak in kinds), config.numpy_dtype_promotion.value)
+    node = _join(frozenset(_node(d, weak) for d, weak in kinds), config.numpy_dtype_promotion.value)
     if node in _WEAK_TYPES:
         return default_dtype(_WEAK_TYPES[node]), True
     return of_arrays(_BY_NAME.get(node) or np.dtype(node)), False

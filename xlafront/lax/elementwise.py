@@ -23,6 +23,7 @@ from xlafront.lax.arguments import check_dtype
 from xlafront.lax.combining import combine
 from xlafront.lax.families import add_any_p, elementwise, joint_shape, linear, spread, summed_back
 from xlafront.lax.lower_fun import lower_fun
+from xlafront.staging.library import exact
 
 
 def constant_like(x, value):
@@ -34,7 +35,8 @@ def constant_like(x, value):
             return kind(value)
     if dtypes.is_extended(aval.dtype):
         raise TypeError(f"this operation does not accept dtype {aval.dtype}: {aval.dtype.no_numbers}")
-    return aval.dtype.type(value)
+    number = aval.dtype.type(value)
+    return number if aval.dtype.itemsize <= 4 else exact(number)
 
 
 def scale(g, x, value):

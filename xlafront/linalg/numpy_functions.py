@@ -20,10 +20,11 @@ from xlafront.core import dtypes
 from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import linalg as kernels
+from xlafront.lax.elementwise import constant_like, to_dtype
 from xlafront.linalg.factorizations import solve_factored
 from xlafront.linalg.kernels import adjoint, check_rank, floating, product, square as size_of_square
 from xlafront.linalg.orthogonal import geqrf_p
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap_node
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact, unwrap_node
 from xlafront.staging.library import library, written_once
 
 
@@ -127,7 +128,7 @@ def inv(a: ArrayLike) -> Array:
            [0.  , 0.25]], dtype=float32)
     """
     [a] = _matrices("inv", a, square=True)
-    return _solve_matrices(a, xnp.broadcast_to(xnp.eye(a.shape[-1], dtype=a.dtype), a.shape))
+    return _solve_matrices(*promote_dtypes(a, xnp.broadcast_to(xnp.eye(a.shape[-1], dtype=a.dtype), a.shape)))
 
 
 @library(static="rcond")
@@ -280,7 +281,7 @@ def _lu_sign(factors, swaps):
     """The sign of the permutation, and the diagonal of `U`."""
     rows = xnp.arange(swaps.shape[-1], dtype=swaps.dtype)
     odd = xnp.sum(swaps != rows, axis=-1) % 2
-    return xnp.where(odd == 1, -1, 1).astype(factors.dtype), diagonal(factors)
+    return to_dtype(xnp.where(odd == 1, -1, 1), factors.dtype), diagonal(factors)
 
 
 @xf.custom_jvp
@@ -339,9 +340,10 @@ def _sign_and_log(sign, factors):
     """Of a product of numbers and a sign."""
     size = xnp.abs(factors)
     zero = xnp.any(size == 0, axis=-1)
-    size = xnp.where(size == 0, 1, size)
-    sign = sign * xnp.prod(factors / size.astype(factors.dtype), axis=-1)
-    return xnp.where(zero, 0, sign), xnp.where(zero, -xnp.inf, xnp.sum(xnp.log(size), axis=-1))
+    size = xnp.where(size == 0, constant_like(size, 1), size)
+    sign = sign * xnp.prod(factors / to_dtype(size, factors.dtype), axis=-1)
+    log = xnp.sum(xnp.log(size), axis=-1)
+    return xnp.where(zero, constant_like(sign, 0), sign), xnp.where(zero, constant_like(log, -xnp.inf), log)
 
 
 @functools.partial(xf.custom_jvp, nondiff_argnums=(1,))

@@ -15,7 +15,7 @@ from xlafront.core.dimensions import as_size, common_shape, is_symbolic_dim, max
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import as_type
 from xlafront.linalg.numpy_functions import eigvals, inv, lstsq
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact, unwrap
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact, unwrap, within_setting
 from xlafront.staging.library import library, written_once
 
 
@@ -133,7 +133,7 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """
     check_arraylike("polyval", p, x)
     _refuse_scalar("polyval", p, IndexError)
-    p, x = promote_dtypes(unwrap(p), unwrap(x))
+    p, x = map(within_setting, promote_dtypes(unwrap(p), unwrap(x)))
     weak = dtypes.is_weakly_typed(x) and dtypes.is_weakly_typed(p)
     d = tracing.aval_of(x).dtype
     p, x = as_type(p, d, False), as_type(x, d, False)

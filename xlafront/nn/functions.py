@@ -30,7 +30,7 @@ from xlafront.lax.elementwise import (
 )
 from xlafront.lax.families import elementwise
 from xlafront.lax.shapes import broadcast_in_dim, canonical_axis, counting, static_shape
-from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
+from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap, within_setting
 from xlafront.numpy.reductions import positions_and_names
 from xlafront.runtime import config
 from xlafront.staging.library import library
@@ -94,7 +94,7 @@ def relu(x: ArrayLike) -> Array:
     >>> nn.relu(xnp.array([-1.0, 0.0, 2.0]))
     Array([0., 0., 2.], dtype=float32)
     """
-    [x] = promote_args("relu", x)
+    [x] = map(within_setting, promote_args("relu", x))
     d = tracing.aval_of(x).dtype
     return xnp.maximum(x, 0) if dtypes.is_complex(d) or d == np.bool_ else relu_p.bind(x)
 
@@ -114,7 +114,7 @@ def relu6(x: ArrayLike) -> Array:
     >>> nn.relu6(xnp.array([-1.0, 2.0, 7.0]))
     Array([0., 2., 6.], dtype=float32)
     """
-    x = _operand("relu6", x)
+    x = within_setting(_operand("relu6", x))
     d = tracing.aval_of(x).dtype
     if dtypes.is_complex(d):
         return xnp.minimum(xnp.maximum(x, 0), 6.0)
@@ -438,7 +438,7 @@ def _below_largest(name: str, x, where, axis):
     x, where = _with_mask(name, x, where)
     [x] = (promote_args if where is None else promote_args_inexact)(name, x)
     axes, d = _axes(axis, x, name), tracing.aval_of(x).dtype
-    least = -np.inf if dtypes.is_inexact(d) else False if d == np.bool_ else int(dtypes.iinfo(d).min)
+    least = -np.inf if dtypes.is_inexact(d) else False if d == np.bool_ else constant_like(x, int(dtypes.iinfo(d).min))
     below = xnp.subtract(x, xnp.max(stop_gradient(x), axes, where=where, initial=least, keepdims=True))
     # With nothing to look at the largest is -inf, and the difference inf or NaN: no derivative may pass through it.
     return below if where is None else xnp.where(where, below, -np.inf), where, axes
@@ -514,6 +514,7 @@ def _logsumexp(a, b, where, axis, keepdims, return_sign):
         a = xnp.where(b != 0, a, -np.inf)
     else:
         [a] = promote_args_inexact("logsumexp", a)
+    a = within_setting(a)
     a, where = _with_mask("logsumexp", a, where)
     if where is not None:
         a = xnp.where(where, a, -np.inf)

@@ -336,7 +336,7 @@ def _full_kernel(value, shape, dtype, weak):
     if not isinstance(dtype, np.dtype) and not aval.shape:
         return keys.filled(value, shape, dtype)
     if type(value) in (int, float) and dtypes.is_inexact(dtype) and not weak:  # known when tracing
-        value = as_type(value, dtype, False)
+        value = exact(as_type(value, dtype, False))
     elif aval.dtype != dtype or aval.weak_type != weak:
         value = convert_element_type_p.bind(value, new_dtype=dtype, weak_type=weak, sharding=None)
     if np.shape(value) == shape:
@@ -645,7 +645,7 @@ def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool =
 def _space_dtype(start, stop, dtype, name):
     if dtype is not None:
         return dtypes.check_user_dtype(dtype, f"xnp.{name}")
-    return dtypes.to_inexact(dtypes.result_type(start, stop))
+    return dtypes.to_inexact(dtypes.of_arrays(dtypes.result_type(start, stop)))
 
 
 @library(static=("num", "endpoint", "dtype", "axis"), lists=True)

@@ -11,7 +11,7 @@ from xlafront.lax.elementwise import with_weakness
 from xlafront.lax.shapes import canonical_axis
 from xlafront.numpy.creation import _eye_kernel, arange, diagonal_number, zeros_like
 from xlafront.numpy.manipulation import moveaxis, ravel
-from xlafront.numpy.promotion import check_arraylike, unwrap
+from xlafront.numpy.promotion import check_arraylike, unwrap, within_setting
 from xlafront.numpy.reductions import refuse_out, sum as total
 from xlafront.numpy.searching import where
 from xlafront.staging.library import library
@@ -108,4 +108,4 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
            [0, 0, 0]], dtype=int32)
     """
     check_arraylike("diagflat", v)
-    return with_weakness(_on_diagonal(ravel(v), k), False)
+    return with_weakness(_on_diagonal(within_setting(ravel(v)), k), False)

@@ -6,7 +6,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import as_type, constant_like, div, mul, ne, rem_, where
 from xlafront.lax.shapes import broadcast_in_dim
-from xlafront.numpy.promotion import promote_args
+from xlafront.numpy.promotion import promote_args, within_setting
 from xlafront.numpy.reductions import any as any_of
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.staging.library import library
@@ -57,7 +57,7 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> xnp.lcm(xnp.array([12, 7]), 18)
     Array([ 36, 126], dtype=int32)
     """
-    x, y = _sizes("lcm", x1, x2)
+    x, y = map(within_setting, _sizes("lcm", x1, x2))
     divisor = _euclid(x, y)
     zero, one = constant_like(divisor, 0), constant_like(divisor, 1)
     return mul(div(x, where(ne(divisor, zero), divisor, one)), y)

@@ -18,7 +18,7 @@ from xlafront.lax.shapes import canonical_axes, canonical_axis, permute
 from xlafront.lax.slicing import pad
 from xlafront.numpy.creation import arange, array, asarray, full
 from xlafront.numpy.manipulation import roll
-from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, unwrap, unwrap_node
+from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, unwrap, unwrap_node, within_setting
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.staging.library import library
 
@@ -62,7 +62,7 @@ def _in_parts(x, kind, sizes):
 
 @library(static=("kind", "sizes", "axes", "norm"), name="fft")
 def _transformed(a, kind, sizes, axes, norm):
-    [a] = promote_args_inexact("fft", a)
+    [a] = promote_args_inexact("fft", within_setting(a))
     d = tracing.aval_of(a).dtype
     a = as_type(a, d if kind == FftType.RFFT else dtypes.to_complex(d), False)
     order = [*[i for i in range(np.ndim(a)) if i not in axes], *axes]

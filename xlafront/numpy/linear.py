@@ -32,7 +32,7 @@ from xlafront.lax.shapes import (
     transpose_p,
 )
 from xlafront.numpy.manipulation import moveaxis, stack
-from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap, unwrap_node
+from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap, unwrap_node, within_setting
 from xlafront.numpy.ufuncs import INLINE
 from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.staging.library import library
@@ -49,7 +49,7 @@ def _types(name, args, preferred):
         return operands, dtypes.check_user_dtype(preferred, f"xnp.{name}"), False
     d, weak = dtypes.lattice_result_type(*operands)
     if any([tracing.aval_of(x).dtype != d for x in operands]):
-        return operands, d, weak
+        return list(map(within_setting, operands)), d, weak
     return operands, None, weak
 
 

@@ -11,7 +11,7 @@ from xlafront.core import tracing
 from xlafront.core.dimensions import as_size, is_symbolic, max_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes, slicing
-from xlafront.lax.elementwise import as_type, with_weakness
+from xlafront.lax.elementwise import as_type, to_dtype, with_weakness
 from xlafront.numpy import reductions
 from xlafront.numpy.creation import arange, asarray, linspace
 from xlafront.numpy.indexing import take
@@ -204,7 +204,7 @@ def _statistic(name, compute):
             if name in ("mean", "median") and np.issubdtype(x.dtype, np.integer):
                 value = PUBLIC["rint"](value)
             shape = tuple(count if i == axis else m for i, m in enumerate(x.shape))
-            return broadcast_to(value.astype(x.dtype), shape)
+            return broadcast_to(to_dtype(value, x.dtype), shape)
 
         parts = [x]
         if before:

@@ -110,6 +110,12 @@ def refuse_keys(name: str, x) -> None:
                         f"random.key_data(x).")
 
 
+def within_setting(x):
+    """What was made where 64-bit types were on, with as many bits as there are now."""
+    d, weak = dtypes.operand_type(x)
+    return as_type(x, dtypes.of_arrays(d), weak)
+
+
 def promote_dtypes(*args) -> list:
     d, weak = dtypes.lattice_result_type(*args)
     return [as_type(x, d, weak) for x in args]

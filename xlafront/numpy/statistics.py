@@ -36,7 +36,14 @@ from xlafront.numpy.diagonals import diagonal
 from xlafront.numpy.indexing import take_along_axis, take_rows
 from xlafront.numpy.linear import matmul
 from xlafront.numpy.manipulation import atleast_2d, broadcast_to, concatenate, reshape, squeeze, transpose
-from xlafront.numpy.promotion import check_arraylike, hashable_axis, promote_dtypes_inexact, unwrap, unwrap_node
+from xlafront.numpy.promotion import (
+    check_arraylike,
+    hashable_axis,
+    promote_dtypes_inexact,
+    unwrap,
+    unwrap_node,
+    within_setting,
+)
 from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.library import library, written_once
@@ -203,9 +210,8 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     a = unwrap_node(a)
     if dtypes.is_complex(dtypes.operand_type(a)[0]):
         raise ValueError(f"xnp.{name} is not defined for complex numbers: they have no order. Take those of x.real and x.imag.")
-    if q is None:
-        a = as_type(a, dtypes.of_arrays(tracing.aval_of(a).dtype), dtypes.is_weakly_typed(a))
-    else:
+    a = within_setting(a)
+    if q is not None:
         check_arraylike(name, q)
         kind = tracing.aval_of(q)
         if not dtypes.is_float(kind.dtype):

@@ -60,7 +60,14 @@ from xlafront.lax.elementwise import (
 )
 from xlafront.lax.elementwise_functions import refuse_negative_power
 from xlafront.numpy.docstrings import ufunc_docstring
-from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args, promote_args_inexact, unwrap
+from xlafront.numpy.promotion import (
+    broadcast_to_common,
+    check_arraylike,
+    promote_args,
+    promote_args_inexact,
+    unwrap,
+    within_setting,
+)
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging.library import library, written_once
 
@@ -694,7 +701,7 @@ _ignoring_nan("fmin", PRIMITIVES["min"], INLINE["less"])
 
 @_define
 def sinc(x: ArrayLike, /) -> Array:
-    [x] = promote_args_inexact("sinc", x)
+    [x] = map(within_setting, promote_args_inexact("sinc", x))
     scaled = mul(x, constant_beside(x, np.pi))
     size = abs_(scaled)
     near = lt(size, constant_like(size, 0.5))

@@ -9,6 +9,7 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront import lax, nn
 from xlafront.core.typing import Array, ArrayLike
+from xlafront.lax.elementwise import constant_like
 from xlafront.numpy.promotion import promote_args_inexact
 from xlafront.scipy.differentiable import real
 from xlafront.staging.library import library
@@ -77,10 +78,10 @@ def logit(x: ArrayLike) -> Array:
 
 @custom_jvp
 def _logit(x):
-    return xnp.log(x / (1 - x))
+    return xnp.log(x / (constant_like(x, 1) - x))
 
 
-_logit.defjvps(lambda g, answer, x: g / (x * (1 - x)))
+_logit.defjvps(lambda g, answer, x: g / (x * (constant_like(x, 1) - x)))
 
 
 def log_of_rest(x):
@@ -104,7 +105,7 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
 
 @custom_jvp
 def _xlogy(x, y):
-    return xnp.where(x == 0, 0, x * xnp.log(y))
+    return xnp.where(x == 0, constant_like(x, 0), x * xnp.log(y))
 
 
 _xlogy.defjvps(lambda g, answer, x, y: g * xnp.log(y), lambda g, answer, x, y: g * x / y)
@@ -124,7 +125,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
 
 @custom_jvp
 def _xlog1py(x, y):
-    return xnp.where(x == 0, 0, x * xnp.log1p(y))
+    return xnp.where(x == 0, constant_like(x, 0), x * xnp.log1p(y))
 
 
 _xlog1py.defjvps(lambda g, answer, x, y: g * xnp.log1p(y), lambda g, answer, x, y: g * x / (1 + y))
@@ -140,7 +141,8 @@ def entr(x: ArrayLike) -> Array:
     Array(-0., dtype=float32, weak_type=True)
     """
     [x] = real("entr", x)
-    return xnp.where(x < 0, -xnp.inf, -_xlogy(x, xnp.where(x < 0, 1, x)))
+    below = x < 0
+    return xnp.where(below, constant_like(x, -xnp.inf), -_xlogy(x, xnp.where(below, constant_like(x, 1), x)))
 
 
 @library
@@ -209,7 +211,7 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
 
 
 def _power_of_logarithm(log, lmbda):
-    other = xnp.where(lmbda == 0, 1, lmbda)
+    other = xnp.where(lmbda == 0, constant_like(lmbda, 1), lmbda)
     return xnp.where(lmbda == 0, log, xnp.expm1(other * log) / other)
 
 
