@@ -87,7 +87,7 @@ def _addressable_shards(self) -> list[Shard]:
     if sharding.num_devices == 1:
         self._check_if_deleted()
         here = sharding._internal_device_list.addressable_device_list
-        return [Shard(device, sharding, self._aval.shape, self) for device in here]
+        return [Shard(here[0], sharding, self._aval.shape, self)] if len(here) else []  # (to iterate over it takes longer)
     return _kept(self, "_local_shards", lambda: [
         Shard(d, sharding, self._aval.shape, part) for d, part in _parts(self).items()])
 
@@ -98,6 +98,9 @@ def _global_shards(self) -> list[Shard]:
     >>> [shard.replica_id for shard in xnp.ones((2, 3)).global_shards]
     [0]
     """
+    if self._sharding.is_fully_addressable:
+        return _addressable_shards(self)
+
     def make():
         parts = {s.device: s._data for s in _addressable_shards(self)}
         return [Shard(d, self._sharding, self.aval.shape, parts.get(d)) for d in self._sharding._device_assignment]

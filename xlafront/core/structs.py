@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -94,11 +95,8 @@ class ShapeDtypeStruct:
                                  f"{changes['sharding']} alone. Give a Format.")
         return ShapeDtypeStruct(**fields)
 
-    def _contents(self):
-        return tuple([getattr(self, name) for name in self.__slots__])
-
     def __reduce__(self):
-        return _struct, (*self._contents()[:-1], self._layout)
+        return _struct, (*_fields(self)[:-1], self._layout)
 
     def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
         """As jax pickles it."""
@@ -107,16 +105,19 @@ class ShapeDtypeStruct:
             object.__setattr__(self, own.get(name, name), value)
 
     def __eq__(self, other):
-        return isinstance(other, ShapeDtypeStruct) and self._contents() == other._contents()
+        return isinstance(other, ShapeDtypeStruct) and _fields(self) == _fields(other)
 
     def __hash__(self):
-        return hash(self._contents())
+        return hash(_fields(self))
 
     def __repr__(self):
         more = [f", {name}={value}" for name, value in (
             ("sharding", self.sharding), ("format", self._layout), ("weak_type", self.weak_type or None),
             ("manual_axis_type", self.manual_axis_type), ("is_ref", self.is_ref or None)) if value is not None]
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{''.join(more)})"
+
+
+_fields = operator.attrgetter(*ShapeDtypeStruct.__slots__)
 
 
 def _struct(shape, dtype, sharding, weak_type, manual_axis_type, is_ref, layout) -> ShapeDtypeStruct:

@@ -555,6 +555,8 @@ def map_with_path(f: Callable, tree: Any, *rest: Any, is_leaf: Callable[[Any], b
     {'a': ["['a'][0]=5"]}
     """
     pairs, treedef = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
+    if not rest:
+        return treedef.unflatten([f(path, x) for path, x in pairs])
     columns = [treedef.flatten_up_to(r) for r in rest]
     return treedef.unflatten([f(path, x, *xs) for (path, x), *xs in zip(pairs, *columns)])
 

@@ -291,12 +291,15 @@ class Body:
             ctx = RuleContext(self, eqn.invars, eqn.outvars, location(primitive.name, site, self), primitive, site, told)
             rule = rules.get(primitive) or module.rule_of(primitive)
             results = rule(ctx, *operands, **eqn.params)
-            if primitive.multiple_results:
-                if len(results) != len(eqn.outvars):
-                    raise ValueError(f"the lowering of {primitive} returned {len(results)} values for "
-                                     f"{len(eqn.outvars)} results")
-            else:
-                results = [results[0] if isinstance(results, (list, tuple)) else results]
+            if not primitive.multiple_results:
+                result = results[0] if isinstance(results, (list, tuple)) else results
+                if constrain is None:
+                    env[eqn.outvars[0]] = result
+                    continue
+                results = [result]
+            elif len(results) != len(eqn.outvars):
+                raise ValueError(f"the lowering of {primitive} returned {len(results)} values for "
+                                 f"{len(eqn.outvars)} results")
             if constrain is not None and any([v.aval.explicit_sharding is not None for v in eqn.outvars]):
                 results = constrain(ctx, results)
             env.update(zip(eqn.outvars, results))

@@ -14,24 +14,22 @@ from xlafront.lowering.mlir import ir
 def stripped_bytecode(module: ir.Module) -> bytes:
     """The module without locations, for the key of the compile cache: moving a line changes nothing."""
     with mlir.context, mlir.unknown_location:
-        clone = ir.Module.parse(module_bytecode(module))
+        clone = clone_of(module)
         passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(clone.operation)
-        buffer = io.BytesIO()
-        clone.operation.write_bytecode(buffer)
-        return buffer.getvalue()
+        return module_bytecode(clone)
 
 
-def module_bytecode(module: ir.Module) -> bytes:
+def module_bytecode(module: ir.Module | ir.Operation) -> bytes:
     buffer = io.BytesIO()
     with mlir.context:
         module.operation.write_bytecode(buffer)
     return buffer.getvalue()
 
 
-def name_boundary(module: ir.Module, arguments: Sequence[str], results: Sequence[str]) -> None:
+def name_boundary(module: ir.Module | ir.Operation, arguments: Sequence[str], results: Sequence[str]) -> None:
     """Write the names of the last arguments and results of `main` into it: as their places, and as `jax.result_info`."""
     with mlir.context:
-        main = next(op for op in module.body.operations if op.attributes["sym_name"].value == "main")
+        main = next(op for op in module.operation.regions[0].blocks[0] if op.attributes["sym_name"].value == "main")
         for argument, name in zip(reversed(main.arguments), reversed(arguments)):
             argument.set_location(ir.Location.name(name))
         written = main.attributes["res_attrs"] if "res_attrs" in main.attributes else [
@@ -42,11 +40,17 @@ def name_boundary(module: ir.Module, arguments: Sequence[str], results: Sequence
                 "jax.result_info": mlir.string(name)})) for found, name in zip(written, names))
 
 
-def copy_of(module: ir.Module) -> ir.Module:
+def clone_of(module: ir.Module) -> ir.Operation:
+    """The operation that a module is, with all that is in it, once more: at a tenth of what a module of its own costs."""
+    with mlir.context:
+        return module.operation.clone()
+
+
+def copy_of(module: ir.Module | ir.Operation) -> ir.Module:
     with mlir.context:
         return ir.Module.parse(module_bytecode(module))
 
 
-def module_text(module: ir.Module, debug_info: bool = False) -> str:
+def module_text(module: ir.Module | ir.Operation, debug_info: bool = False) -> str:
     with mlir.context:
         return str(module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=None))

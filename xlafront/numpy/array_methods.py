@@ -47,8 +47,9 @@ class _ArrayMeta(type):
     """Concrete arrays and tracers are instances of `Array`, which neither inherits from."""
 
     def __instancecheck__(cls, instance):
-        return type(instance) is ArrayImpl or (
-            isinstance(instance, (Tracer, KeyArray)) and type(instance.aval) is not AbstractRef)
+        kind = type(instance)
+        return kind is ArrayImpl or kind is KeyArray or (
+            isinstance(instance, Tracer) and type(instance.aval) is not AbstractRef)
 
     def __subclasscheck__(cls, subclass):
         return subclass is cls or subclass is ArrayImpl or issubclass(subclass, (Tracer, KeyArray))
@@ -119,6 +120,8 @@ def _binary(function, reflected: bool):
 def _comparison(function):
     """As `_binary`; Python would take a refused sequence for unequal, so that it is an error at once."""
     def operator(self, other):
+        if other is None:
+            return NotImplemented
         if _operand(other) or isinstance(other, (list, tuple)):
             return function(self, other)
         return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
@@ -569,7 +572,7 @@ def _nbytes(self) -> int:
     >>> xnp.ones((2, 3)).nbytes
     24
     """
-    return self.aval.size * self.aval.dtype.itemsize
+    return self.size * self.dtype.itemsize
 
 
 def _itemsize(self) -> int:
@@ -578,7 +581,7 @@ def _itemsize(self) -> int:
     >>> xnp.ones((2, 3)).itemsize
     4
     """
-    return self.aval.dtype.itemsize
+    return self.dtype.itemsize
 
 
 def _tolist(self) -> Any:

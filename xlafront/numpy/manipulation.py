@@ -142,6 +142,8 @@ def reshape_array(a: ArrayLike, shape: int | Sequence[int], order: str = "C", ou
     if out_sharding is not None:
         _check_sums(a, out_sharding)
     if order == "C":
+        if target == np.shape(a) and out_sharding is None and type(a) is ArrayImpl:
+            return a
         return _reshape_kernel(a, target) if out_sharding is None else with_out_sharding(
             "xnp.reshape", out_sharding, _reshape_kernel, (a,), target)
     if order == "F":
@@ -212,12 +214,12 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     check_arraylike("transpose", a)
     rank = np.ndim(a)
     if axes is None:
-        return _transpose_kernel(a, tuple(range(rank - 1, -1, -1)))
+        return a if rank < 2 and type(a) is ArrayImpl else _transpose_kernel(a, tuple(range(rank - 1, -1, -1)))
     order = [canonical_axis(i, rank, "xnp.transpose") for i in axes]
     if sorted(order) != list(range(rank)):
         raise TypeError(f"xnp.transpose needs all {rank} axes of an array of shape {np.shape(a)}, each once, "
                         f"got {axes}: no permutation.")
-    return _transpose_kernel(a, tuple(order))
+    return a if order == sorted(order) and type(a) is ArrayImpl else _transpose_kernel(a, tuple(order))
 
 
 def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
@@ -368,6 +370,8 @@ def broadcast_to(array: ArrayLike, shape: int | Sequence[int], *, out_sharding: 
                          "or 1, counted from the last dimension.")
     if any(n < 0 for n in target):
         raise TypeError(f"xnp.broadcast_to got a negative size in the shape {target}.")
+    if own == target and out_sharding is None and type(array) is ArrayImpl:
+        return array
     return with_out_sharding("xnp.broadcast_to", out_sharding, _broadcast_kernel, (array,), target)
 
 

@@ -14,7 +14,7 @@ from xlafront.numpy.creation import asarray
 from xlafront.numpy.manipulation import broadcast_arrays
 from xlafront.numpy.promotion import boolean_mask, check_arraylike, hashable_axis, promote_args, unwrap
 from xlafront.numpy.reductions import refuse_out
-from xlafront.numpy.statistics import QUANTILE_STATICS, checked_quantile
+from xlafront.numpy.statistics import QUANTILE_STATICS, checked_quantile, of_percentage
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.staging.library import library
 
@@ -281,9 +281,7 @@ def nanpercentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = Non
     >>> xnp.nanpercentile(xnp.array([1.0, xnp.nan, 3.0]), 50)
     Array(2., dtype=float32)
     """
-    check_arraylike("nanpercentile", a, q)
-    return checked_quantile("nanpercentile", a, PUBLIC["true_divide"](q, 100), axis, out, overwrite_input, method, keepdims,
-                            weights, True)
+    return of_percentage(a, q, weights, out, "nanpercentile", axis, overwrite_input, method, keepdims, True)
 
 
 @library(static=QUANTILE_STATICS, converts=True)

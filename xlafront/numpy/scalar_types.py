@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,14 @@ def can_cast(from_: DTypeLike, to: DTypeLike, casting: str = "safe") -> bool:
     >>> xnp.can_cast(xnp.int32, xnp.int16)
     False
     """
+    try:
+        return _can_cast(from_, to, casting)
+    except TypeError:  # of what cannot be hashed too
+        return _can_cast.__wrapped__(from_, to, casting)
+
+
+@functools.lru_cache(1024, typed=True)
+def _can_cast(from_, to, casting) -> bool:
     if from_ is None or not isinstance(to, (str, type, np.dtype, dtypes.ExtendedDType)):
         raise TypeError(f"can_cast takes dtypes, got {from_!r:.60} and {to!r:.60}.")
     if type(from_) in dtypes.python_scalar_dtypes and type(from_) is not bool:

@@ -256,11 +256,23 @@ def percentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, 
     >>> xnp.percentile(xnp.array([1.0, 2.0, 3.0, 4.0]), 50)
     Array(2.5, dtype=float32)
     """
-    check_arraylike("percentile", a, q)
+    return with_out_sharding("xnp.percentile", out_sharding, of_percentage, (a, q, weights, out), "percentile", axis,
+                             overwrite_input, interpolation or method, keepdims)
+
+
+def of_percentage(a, q, weights, out, name, axis, overwrite_input, method, keepdims, without_nans=False):
+    """`percentile` and its kin by name."""
+    check_arraylike(name, a, q, *(() if weights is None else (weights,)))
+    hashable_axis(axis, name)
     # (not in one program with what follows, where XLA would multiply by 0.01)
     fraction = q / 100 if type(q) in (int, float) else PUBLIC["true_divide"](q, 100)
-    return with_out_sharding("xnp.percentile", out_sharding, lambda a, q, weights: checked_quantile(
-        "percentile", a, q, axis, out, overwrite_input, interpolation or method, keepdims, weights), (a, fraction, weights))
+    return _of_fraction(a, fraction, weights, out, (name, axis, overwrite_input, method, keepdims, without_nans))
+
+
+@library(static="asked", converts=True, name="quantile")
+def _of_fraction(a, q, weights, out, asked):
+    name, axis, overwrite_input, method, keepdims, without_nans = asked
+    return checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, weights, without_nans)
 
 
 @library(static=QUANTILE_STATICS)

@@ -102,8 +102,8 @@ def _seen_aval(self) -> Any:
     >>> xnp.ones((2, 3)).aval
     ShapedArray(float32[2,3])
     """
-    return self._aval if type(self._sharding) is SingleDeviceSharding and self._sharding._memory_kind in (
-        None, "device") else self._aval.on(self._sharding)
+    own = self._sharding
+    return self._aval if type(own) is SingleDeviceSharding and own._memory_kind in (None, "device") else self._aval.on(own)
 
 
 def _shape(self) -> tuple[int, ...]:

@@ -207,9 +207,10 @@ class Mesh(_Axes):
     >>> mesh = Mesh(np.array(xlafront.devices()[:1]).reshape(1, 1), ("data", "model"))
     """
 
-    __slots__ = (*_AXES, "devices", "_internal_device_list", "_hash", "_abstract", "__weakref__")
+    __slots__ = (*_AXES, "devices", "size", "_internal_device_list", "_hash", "_abstract", "__weakref__")
 
     devices: np.ndarray
+    size: int
     _abstract: AbstractMesh | None
 
     def __new__(cls, devices, axis_names, axis_types=None):
@@ -223,17 +224,18 @@ class Mesh(_Axes):
             found._set_axes(names, devices.shape, kinds)
             found.devices = devices.copy()
             found.devices.flags.writeable = False
+            found.size = found.devices.size if names else 0
             found._internal_device_list = device_list(key[-1])
             found._hash = hash(key)
             found._abstract = None
             found = _meshes.add(key, found)
         return found
 
-    size = property(lambda self: self.devices.size if self.axis_names else 0)
     is_scalar = property(lambda self: self.devices.size == 1)
-    device_ids = property(lambda self: np.vectorize(lambda d: d.id, otypes=[int])(self.devices))
+    device_ids = property(functools.lru_cache(256)(lambda self: np.vectorize(lambda d: d.id, otypes=[int])(self.devices)))
     is_multi_process = property(lambda self: len({d.process_index for d in self.devices.flat}) > 1)
-    local_devices = property(lambda self: [d for d in self.devices.flat if d.process_index == d.client.process_index()])
+    local_devices = property(functools.lru_cache(256)(
+        lambda self: [d for d in self.devices.flat if d.process_index == d.client.process_index()]))
 
     @property
     def local_mesh(self) -> Mesh:

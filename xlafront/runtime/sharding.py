@@ -71,8 +71,11 @@ def _addressable_devices(self) -> set:
 
 
 def _addressable_devices_indices_map(self, global_shape):
+    places = self.devices_indices_map(tuple(global_shape))
+    if self.is_fully_addressable:
+        return places
     addressable = self.addressable_devices
-    return {d: index for d, index in self.devices_indices_map(tuple(global_shape)).items() if d in addressable}
+    return {d: index for d, index in places.items() if d in addressable}
 
 
 def _is_equivalent_to(self, other, ndim: int) -> bool:
@@ -118,8 +121,8 @@ _attach(SingleDeviceSharding,
         is_fully_replicated=property(lambda self: True),
         __eq__=lambda self, other: self is other or (
             type(other) is SingleDeviceSharding and self._device == other._device
-            and self.memory_kind == other.memory_kind),
-        __hash__=lambda self: hash((self._device, self.memory_kind)),
+            and self._memory_kind == other._memory_kind),
+        __hash__=lambda self: hash((self._device, self._memory_kind)),
         __repr__=_single_repr,
         __deepcopy__=lambda self, memo: self,
         __reduce__=lambda self: (SingleDeviceSharding, (self._device, self.memory_kind)))
@@ -257,11 +260,21 @@ def _devices_of(self):
     return self._internal_device_list
 
 
+@functools.lru_cache(4096)
+def _named_devices(self) -> set:
+    return set(_devices_of(self))
+
+
+@functools.lru_cache(4096)
+def _named_addressable_devices(self) -> set:
+    return set(_devices_of(self).addressable_device_list)
+
+
 _attach(NamedSharding,
         _to_xla_hlo_sharding=_named_hlo,
-        device_set=property(lambda self: set(_devices_of(self))),
+        device_set=property(_named_devices),
         is_fully_addressable=property(lambda self: _devices_of(self).is_fully_addressable),
-        addressable_devices=property(lambda self: set(_devices_of(self).addressable_device_list)),
+        addressable_devices=property(_named_addressable_devices),
         num_devices=property(lambda self: self.mesh.size if isinstance(self.mesh, AbstractMesh) else self.mesh.devices.size),
         memory_kind=property(lambda self: self._memory_kind),
         with_memory_kind=lambda self, kind: NamedSharding(self.mesh, self.spec, memory_kind=kind),

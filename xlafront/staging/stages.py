@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -260,7 +261,7 @@ class Lowered:
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as text: `dialect` is "stablehlo" (the default) or "hlo"."""
         if dialect in (None, "stablehlo"):
-            return lowering.written.module_text(self.compiler_ir(), debug_info)
+            return lowering.written.module_text(self._named, debug_info)
         if dialect == "hlo":
             return hlo_text(self._hlo(), debug_info)
         raise ValueError(f"as_text takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
@@ -268,15 +269,20 @@ class Lowered:
     def compiler_ir(self, dialect: str | None = None):
         """The module itself, as an MLIR object ("stablehlo") or an XLA computation ("hlo")."""
         if dialect in (None, "stablehlo"):
-            module = lowering.written.copy_of(self._lowered.module_context.module)  # names are not part of what is compiled
-            lowering.written.name_boundary(module, *self._traced.boundary_names(self._lowered.kept))
-            return module
+            return lowering.written.copy_of(self._named)
         if dialect == "hlo":
             return self._hlo()
         raise ValueError(f"compiler_ir takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
 
+    @functools.cached_property
+    def _named(self):
+        """The module with the names of what it takes and returns, which are not part of what is compiled."""
+        module = lowering.written.clone_of(self._lowered.module_context.module)
+        lowering.written.name_boundary(module, *self._traced.boundary_names(self._lowered.kept))
+        return module
+
     def _hlo(self):
-        return hlo_computation(lowering.written.module_bytecode(self.compiler_ir()))
+        return hlo_computation(lowering.written.module_bytecode(self._named))
 
     def cost_analysis(self) -> dict[str, float] | None:
         """The compiler's estimate before optimisation: flops, bytes accessed, by name; None where it makes none."""
