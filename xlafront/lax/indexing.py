@@ -47,6 +47,7 @@ from xlafront.lax.families import add_tangents
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
 from xlafront.lax.shapes import (
+    bitcast_convert_type_p,
     broadcast_batch,
     broadcast_in_dim_p,
     counting,
@@ -147,10 +148,14 @@ def in_bounds(indices, shape, dimensions, sizes):
     narrow = dtypes.canonicalize_dtype(aval.dtype)
     if narrow != aval.dtype:  # 64-bit indices that were made in x64 mode, outside of which their bounds are not of their dtype
         indices, aval = to_dtype(indices, narrow), aval.update(dtype=narrow)
-    last = broadcast_in_dim_p.bind(_last_index(shape, dimensions, sizes, aval.dtype), shape=aval.shape,
-                                   broadcast_dimensions=(aval.ndim - 1,), sharding=None)
+    last = _last_index(shape, dimensions, sizes, aval.dtype)
+    signed = not dtypes.is_unsigned(aval.dtype)
+    if signed and isinstance(last, np.ndarray) and np.all(last >= 0):  # one comparison: negative ones are large there
+        aval = aval.update(dtype=np.dtype(f"uint{aval.dtype.itemsize * 8}"))
+        indices, last, signed = bitcast_convert_type_p.bind(indices, new_dtype=aval.dtype), last.astype(aval.dtype), False
+    last = broadcast_in_dim_p.bind(last, shape=aval.shape, broadcast_dimensions=(aval.ndim - 1,), sharding=None)
     inside = le(indices, last)
-    if not dtypes.is_unsigned(aval.dtype):
+    if signed:
         inside = and_(inside, ge(indices, aval.dtype.type(0)))
     return REDUCTIONS["reduce_and"].bind(inside, axes=(aval.ndim - 1,))
 

@@ -198,15 +198,12 @@ def _sparse_to_batch(mat: BCOO, n_batch: int) -> BCOO:
     if moved > mat.n_sparse:
         raise ValueError(f"bcoo_update_layout cannot make dense dimensions batches: n_batch={n_batch} for shape {mat.shape} "
                          f"with n_dense={mat.n_dense}")
-    batch, rest = mat.shape[k:n_batch], mat.shape[n_batch:k + mat.n_sparse]
-    cells = xnp.stack([lax.broadcasted_iota(mat.indices.dtype, batch, d) for d in range(moved)], -1)
+    batch = mat.shape[k:n_batch]
 
-    def one(data, indices):
-        here = xnp.all(indices[:, :moved] == cells[..., None, :], -1)
-        fill = places.padding_row(rest, indices.dtype)
-        shape = (*batch, *data.shape)
-        return (places.zero_unless(here, xnp.broadcast_to(data, shape)),
-                xnp.where(here[..., None], indices[:, moved:], fill))
+    def one(data, indices):  # each element once, in its batch; zeros in its place in the others
+        numbers = xnp.arange(len(indices), dtype=indices.dtype)
+        return (places.add_at((*batch, *data.shape), xnp.concatenate([indices[:, :moved], numbers[:, None]], -1), data),
+                xnp.broadcast_to(indices[:, moved:], (*batch, len(indices), indices.shape[1] - moved)))
 
     return BCOO(over_batches(one, k)(*mat._bufs), shape=mat.shape)
 
@@ -434,13 +431,19 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     batch = [d for d in dims if d < k]
     kept = [d for d in range(s) if d + k not in dims]
     data = lax.squeeze(arr.data, [*batch, *[d - s + 1 for d in dims if d >= k + s]])
-    inside = places.in_bounds(arr.indices, arr.shape[k:k + s]) if len(kept) < s else None
+    inside = _inside_without(arr, kept) if len(kept) < s else None
     indices = arr.indices
     if inside is not None:
         indices = places.rows_where(inside, [indices[..., d] for d in kept], [arr.shape[k + d] for d in kept], indices.dtype)
         data = _zero_padding(data, inside, arr, batch) if not kept else data
     return BCOO((data, lax.squeeze(indices, batch)), shape=[n for d, n in enumerate(arr.shape) if d not in dims],
                 indices_sorted=arr.indices_sorted, unique_indices=arr.unique_indices and (bool(kept) or arr.nse <= 1))
+
+
+def _inside_without(mat: BCOO, kept: Sequence[int]) -> Array:
+    """Which places lie inside in the sparse dimensions that are not kept; the indices in the others say it themselves."""
+    gone = [d for d in range(mat.n_sparse) if d not in kept]
+    return places.in_bounds(xnp.stack([mat.indices[..., d] for d in gone], -1), [mat.shape[mat.n_batch + d] for d in gone])
 
 
 def _zero_padding(data: Array, inside: Array, arr: BCOO, batch: Sequence[int]) -> Array:
@@ -557,7 +560,7 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
         data = data.sum(dense, dtype=data.dtype)
     kept = [d for d in range(s) if k + d not in axes]
     if len(kept) < s:
-        inside = places.in_bounds(indices, mat.shape[k:k + s])
+        inside = _inside_without(mat, kept)
         indices = places.rows_where(inside, [indices[..., d] for d in kept], [mat.shape[k + d] for d in kept], indices.dtype)
         if not kept:
             batch = common_shape(data.shape[:k], inside.shape[:k])

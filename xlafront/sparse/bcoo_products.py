@@ -250,9 +250,9 @@ def _multiply_dense(sp_mat: BCOO, v: Array) -> Array:
     v = v.reshape((1,) * (sp_mat.ndim - v.ndim) + v.shape)
     wide = [d for d in range(s) if v.shape[k + d] != 1]
 
-    def one(d, i, w):
+    def one(d, i, w):  # the values of padding are zeros, whatever they are multiplied with
         w = w.reshape([n for axis, n in enumerate(w.shape) if axis >= s or axis in wide])
-        return d * places.take_at(w, i[:, np.array(wide, int)])
+        return d * places.take_at(w, i if len(wide) == s else xnp.stack([i[:, n] for n in wide], -1), "clip")
 
     return over_batches(one, k)(data, indices, v)
 

@@ -12,7 +12,7 @@ from xlafront.control.foreign_calls import ffi_call
 from xlafront.core import tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.sparse import bcoo
+from xlafront.sparse import bcoo, places
 from xlafront.sparse.base import JAXSparse, SparseInfo, check_index_dtype
 from xlafront.sparse.bcoo import BCOO, known_number, stored_elements
 from xlafront.sparse.bcoo_functions import bcoo_broadcast_in_dim, bcoo_concatenate
@@ -100,25 +100,31 @@ def _dot_general(data, indices, indptr, rhs, *, dimension_numbers, preferred_ele
 
 _KERNEL_DTYPES = frozenset(map(np.dtype, ["float32", "float64", "complex64", "complex128", "int32", "int64"]))
 
+_KERNEL_IS_FASTER = 1024  # the most elements of a matrix that it multiplies with a vector faster than rows are added up
+
 
 def _rows_at_once(data, indices, indptr, rhs, *, lhs_spinfo, **params):
     """The product of one matrix with another by jaxlib's kernel, which must find all places that it is given in bounds."""
     rows, columns = lhs_spinfo.shape
-    if rhs.size <= len(indices):  # a row of zeros more, for those out of bounds, is less than other values for them
-        indices = xnp.minimum(indices.astype(np.uint32), columns).astype(np.int32)  # negative ones are large there
+    free = rhs.shape[1:]
+    rhs = rhs.reshape(columns, -1)
+    if rhs.size <= 2 * len(indices):  # a row of zeros more, for those out of bounds, is less than other values for them
+        indices = places.lowest(indices, columns)
         rhs = xnp.concatenate([rhs, xnp.zeros((1, rhs.shape[1]), rhs.dtype)])
     else:
-        inside = indices.astype(np.uint32) < columns
-        data, indices = xnp.where(inside, data, xnp.zeros((), data.dtype)), xnp.where(inside, indices, 0).astype(np.int32)
-    starts = xnp.clip(indptr, 0, len(indices)).astype(np.int32)
-    return ffi_call("cpu_csr_sparse_dense_ffi", ShapedArray((rows, rhs.shape[1]), rhs.dtype))(data, starts, indices, rhs)
+        inside = places.in_bounds(indices[:, None], (columns,))
+        data, indices = xnp.where(inside, data, xnp.zeros((), data.dtype)), xnp.where(inside, indices, 0)
+    starts = places.lowest(indptr, len(indices))
+    found = ffi_call("cpu_csr_sparse_dense_ffi", ShapedArray((rows, rhs.shape[1]), rhs.dtype))(
+        data, starts.astype(np.int32), indices.astype(np.int32), rhs)
+    return found.reshape(rows, *free)
 
 
 def _dot_on_cpu(avals, *, dimension_numbers, preferred_element_type, lhs_spinfo):
     data, indices, indptr, rhs = avals
-    if (dimension_numbers != (((1,), (0,)), ((), ())) or data.ndim != 1 or rhs.ndim != 2 or data.dtype not in _KERNEL_DTYPES
+    if (dimension_numbers != (((1,), (0,)), ((), ())) or data.ndim != 1 or rhs.ndim > 2 or data.dtype not in _KERNEL_DTYPES
             or not data.dtype == rhs.dtype == (preferred_element_type or rhs.dtype) or max(lhs_spinfo.shape) >= 2**31
-            or not min(data.size, rhs.size, *lhs_spinfo.shape)):
+            or not min(data.size, rhs.size, *lhs_spinfo.shape) or (rhs.ndim == 1 and data.size > _KERNEL_IS_FASTER)):
         return None
     return _rows_at_once
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xlafront import numpy as xnp
-from xlafront.core.typing import Axes, DTypeLike
+from xlafront.core.typing import Array, Axes, DTypeLike
 from xlafront.sparse.base import (
     CuSparseEfficiencyWarning as CuSparseEfficiencyWarning,
     JAXSparse as JAXSparse,
@@ -129,6 +129,10 @@ _UNARY = {"neg": xnp.negative, "pos": xnp.positive, "abs": xnp.abs}
 def _product(x: Any, y: Any) -> Any:
     """The product of elements; of two sparse arrays without repeating one that broadcasts."""
     if not (isinstance(x, BCOO) and isinstance(y, BCOO)):
+        sparse, dense = (x, y) if isinstance(x, BCOO) else (y, x)
+        if isinstance(dense, Array) and 0 < dense.ndim <= sparse.ndim and all(
+                size in (1, wanted) for size, wanted in zip(dense.shape[::-1], sparse.shape[::-1])):
+            return sparse.with_data(bcoo_multiply_dense(sparse, dense))
         return sparsify(xnp.multiply)(x, y)
     rank = max(x.ndim, y.ndim)
     x, y = (z if z.ndim == rank else bcoo_broadcast_in_dim(
@@ -140,7 +144,8 @@ for _name, _function in _BINARY.items():
     for _reflected in (False, True):
         _full = f"__{'r' * _reflected}{_name}__"
         setattr(BCOO, _full, _method(_full, _binary(_function, _reflected), f"NumPy's {_function.__name__}, of sparse arrays."))
-BCOO.__mul__ = _method("__mul__", lambda self, other: _product(self, other), "NumPy's multiply, of sparse arrays.")
+for _name in ("__mul__", "__rmul__"):
+    setattr(BCOO, _name, _method(_name, lambda self, other: _product(self, other), "NumPy's multiply, of sparse arrays."))
 for _name, _function in _COMPARISONS.items():
     setattr(BCOO, f"__{_name}__", _method(f"__{_name}__", _binary(_function, False), "Refused: the result is not sparse."))
 for _name, _function in _UNARY.items():

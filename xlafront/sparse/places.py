@@ -63,7 +63,24 @@ def columns_of(indices: Array) -> list[Array]:
 
 def in_bounds(indices: Array, shape: Sequence[int]) -> Array:
     """Which rows are places of an array of this shape, and no padding."""
-    return between(columns_of(indices), [0] * len(shape), shape, indices.shape[:-1])
+    dtype = indices.dtype
+    if is_symbolic(shape) or dtype.kind == "u":
+        return between(columns_of(indices), [0] * len(shape), shape, indices.shape[:-1])
+    most = np.iinfo(dtype).max + 1
+    found = [column < column.dtype.type(min(size, most)) for column, size in zip(map(_unsigned, columns_of(indices)), shape)]
+    return functools.reduce(lambda a, b: a & b, found) if found else xnp.ones(indices.shape[:-1], bool)
+
+
+def _unsigned(indices: Array) -> Array:
+    """Indices as unsigned numbers, of which negative ones are larger than all sizes: one comparison in place of two."""
+    dtype = indices.dtype
+    return indices if dtype.kind == "u" else lax.bitcast_convert_type(indices, np.dtype(f"uint{dtype.itemsize * 8}"))
+
+
+def lowest(indices: Array, size: int) -> Array:
+    """Indices, and `size` for those beyond and for negative ones."""
+    found = xnp.minimum(_unsigned(indices), min(size, np.iinfo(indices.dtype).max))
+    return lax.bitcast_convert_type(found, indices.dtype)
 
 
 def between(columns: Sequence[Array], begin: Sequence[Any], end: Sequence[Any], shape: Sequence[int]) -> Array:
