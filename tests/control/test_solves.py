@@ -304,3 +304,16 @@ def test_errors_of_roots():
         lax.custom_root(lambda x: x, 1.0, newton, None)
     with pytest.raises(TypeError, match="'a'"):
         lax.custom_root(lambda x: x, "a", newton, g_solve)
+
+
+@pytest.mark.parametrize("result, error", [
+    (lambda z: [z], TypeError), (lambda z: {"a": z}, TypeError), (lambda z: (z, z), ValueError), (lambda z: None, ValueError),
+    (lambda z: 1.0, ValueError), (lambda z: [1.0], ValueError), (lambda z: z[None], ValueError)])
+def test_results_of_other_shapes_are_named_before_other_structures(result, error):
+    b = np.ones(3, np.float32)
+    with pytest.raises(error, match="solve of custom_linear_solve"):
+        lax.custom_linear_solve(lambda x: 2 * x, b, lambda _, z: result(z))
+    with pytest.raises(error, match="matvec of custom_linear_solve"):
+        lax.custom_linear_solve(result, b, lambda _, z: z)
+    with pytest.raises(error, match="transpose_solve of custom_linear_solve"):
+        lax.custom_linear_solve(lambda x: 2 * x, b, lambda _, z: z / 2, lambda _, z: result(z))

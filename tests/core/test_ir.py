@@ -261,3 +261,9 @@ def test_whole_powers_are_one_operation():
     assert names == ["integer_pow", "square", "add"]
     assert str(program(xf.grad(lambda a: a**2), 1.0)).count("integer_pow") == 1  # the value; the derivative is 2 a
     assert float(xf.grad(lambda a: a**2)(3.0)) == 6.0
+
+
+def test_short_texts_of_types_say_nothing_of_weakness():
+    for weak, text in ((False, "float32[2,3]"), (True, "~float32[2,3]")):
+        aval = core.ShapedArray((2, 3), np.float32, weak_type=weak)
+        assert (aval.str_short(), aval.str_short(True), str(aval)) == ("float32[2,3]", "f32[2,3]", text)

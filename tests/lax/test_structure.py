@@ -194,6 +194,16 @@ def test_reduce():
     assert values.tolist() == [3, 6] and places.tolist() == [2, 2]
 
 
+@pytest.mark.parametrize("dimensions", [(), (0,), (0, 1)])
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: (x,), lambda x: [x], lambda x: {"a": x}, lambda x: ([x], None)])
+def test_reduce_gives_what_its_function_returns(wrap, dimensions):
+    x = np.arange(1.0, 7.0, dtype=np.float32).reshape(2, 3)
+    for combine in (lambda a, b: wrap(a[0] + b[0]), lambda a, b: wrap(a[0] * 0 + a[0] + b[0])):
+        found = lax.reduce([x], [np.float32(0)], combine, dimensions)
+        assert xf.tree.structure(found) == xf.tree.structure(wrap(0))
+        np.testing.assert_array_equal(np.asarray(xf.tree.leaves(found)[0]), x.sum(dimensions))
+
+
 def test_reductions_by_functions_that_loop_call_or_capture():
     """XLA's own reductions take functions of elements alone; others end its process."""
     x = np.arange(1.0, 5.0, dtype=np.float32)

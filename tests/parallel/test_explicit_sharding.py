@@ -551,3 +551,53 @@ def test_reductions_by_functions_keep_what_is_not_reduced():
         found = lax.reduce(put("x", "y"), np.float32(0), lambda a, b: a + b * 1.0, (axis,))
         assert str(xf.typeof(found)) == text
         np.testing.assert_array_equal(found, A.sum(axis))
+
+
+@pytest.mark.parametrize("place", [lambda x: x, lambda x: xnp.array(x), lambda x: xf.device_put(x, on("x").update(
+    mesh=MESH.update(axis_types=(AxisType.Auto,) * 2)))], ids=["numpy", "array", "auto"])
+@pytest.mark.parametrize("context", [False, True], ids=["alone", "in force"])
+def test_in_shardings_move_arguments_and_are_no_part_of_types(place, context):
+    """Types are those of arguments: what would be ambiguous of split types is a sum, a part or a shape as any."""
+    x, seen = np.arange(8, dtype=np.float32), []
+
+    def f(x):
+        seen.append(xf.typeof(x).str_short())
+        return x @ x, x.reshape(2, 4), x[::2], lax.scan(lambda c, t: (c + t, t), 0.0, x)[0]
+
+    argument = place(x)
+    with xf.set_mesh(MESH.update(axis_types=(AxisType.Auto,) * 2)) if context else xf.disable_jit(False):
+        found = xf.jit(f, in_shardings=on("x"))(argument)
+    for a, b in zip(found, [140, x.reshape(2, 4), x[::2], 28], strict=True):
+        np.testing.assert_array_equal(np.asarray(a), b)
+    assert seen == ["float32[8]"]
+
+
+def test_in_shardings_over_meshes_of_one_order_go_together():
+    auto = MESH.update(axis_types=(AxisType.Auto,) * 2)
+    flat = xf.make_mesh((8,), ("i",))
+    x, of_type = np.arange(8, dtype=np.float32), put("x", array=np.arange(8, dtype=np.float32))
+    for other in (auto, flat):
+        axis = other.axis_names[0]
+        product = xf.jit(lambda x, y: x @ y, in_shardings=(on("x"), NamedSharding(other, P(axis))))(x, x)
+        assert float(product) == 140
+    with xf.set_mesh(flat):
+        assert xf.jit(lambda x: x * 2, in_shardings=on("x"))(x).tolist() == (x * 2).tolist()
+    result = xf.jit(lambda x, y: (x * 2, y * 2), in_shardings=(on("x"), None))(x, of_type)
+    assert result[0].tolist() == result[1].tolist() == (x * 2).tolist()
+    assert str(xf.typeof(result[1])) == "float32[8@x]"
+
+
+def test_in_shardings_over_other_orders_of_devices_keep_elements_in_place():
+    """An array of another order of devices moves; its mesh is not the program's."""
+    x = np.arange(8, dtype=np.float32)
+    one, other = [NamedSharding(xf.make_mesh((8,), ("i",), devices=ds), P("i")) for ds in (xf.devices(), xf.devices()[::-1])]
+    for given, own in ((one, other), (other, one)):
+        found = xf.jit(lambda x, y: x + 10 * y, in_shardings=given)(x, xf.device_put(x, own))
+        assert found.tolist() == (11 * x).tolist()
+
+
+@pytest.mark.parametrize("options", [("in_shardings",), ("out_shardings",), ("in_shardings", "out_shardings")])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_vmap_of_a_program_with_shardings_over_explicit_axes(options, axis):
+    f = xf.jit(lambda x: x * 2, **dict.fromkeys(options, on("x")))
+    np.testing.assert_array_equal(np.asarray(xf.vmap(f, axis, axis)(np.ones((8, 8), np.float32))), np.full((8, 8), 2))

@@ -597,3 +597,17 @@ def test_bad_input_in_pytrees_and_scopes(mesh):
         on_parts(mesh, lambda x: lax.pcast(x, "i", to="varying"))(np.ones((8, 4)))
     with pytest.raises(TypeError, match="takes a function"):
         xf.shard_map(3, mesh=mesh, in_specs=P(), out_specs=P())
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("specs, names, error", [
+    (P("y"), {"x"}, ValueError), ((P("x"), P("x", "y")), {"x"}, ValueError), ([P("q"), P("x")], {"x", "y"}, ValueError),
+    (("x", P("x")), {"x"}, TypeError), ({"a": P("x"), "b": P(("x", "y"))}, {"x"}, ValueError)], ids=str)
+def test_out_specs_are_looked_at_before_the_function_runs(specs, names, error, check):
+    mesh = xf.make_mesh((2, 4), ("x", "y"), (xf.sharding.AxisType.Auto,) * 2)
+
+    def never(x):
+        raise AssertionError("it ran")
+
+    with pytest.raises(error, match="out_specs"):
+        xf.shard_map(never, mesh=mesh, in_specs=P("x"), out_specs=specs, axis_names=names, check_vma=check)(np.ones(8))

@@ -200,3 +200,12 @@ def test_closure_convert_alone():
         converted(XS)
     with pytest.raises(TypeError, match="not an array"):
         convert(lambda x: x, "a")
+
+
+@pytest.mark.parametrize("value, text", [
+    (1.0, "~float32[]"), (2, "~int32[]"), (True, "bool[]"), (np.ones(2), "float32[2]"), (np.float32(2), "float32[]"),
+    (np.arange(2), "int32[2]"), (1j, "~complex64[]")], ids=repr)
+def test_results_are_arrays(value, text):
+    """A constant is an array of a dtype that there is, also where nothing is being mapped."""
+    found = custom_batching.sequential_vmap(lambda x: {"a": value})(xnp.arange(3.0))["a"]
+    assert isinstance(found, xf.Array) and str(xf.typeof(found)) == text

@@ -154,19 +154,23 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
         d, own = tracing.aval_of(s).dtype, tracing.aval_of(x).dtype
         if not dims and d != own:
             raise _other_dtype(own, d)
-    if not dims:
-        return tree.map(elementwise.as_array, operands)
     scalars = [ShapedArray((), tracing.aval_of(x).dtype) for x in leaves]
+
+    out_trees: list = []
 
     def combine(*xs):
         half = len(xs) // 2
-        result = computation(treedef.unflatten(xs[:half]), treedef.unflatten(xs[half:]))
-        return tree.leaves(result)
+        results, out_tree = tree.flatten(computation(treedef.unflatten(xs[:half]), treedef.unflatten(xs[half:])))
+        out_trees.append(out_tree)
+        return results
 
     function = tracing.trace_to_closed_jaxpr(combine, [*scalars, *scalars], signatures.origin(
         "reduce comp", computation, tree.structure((tree.numbered(treedef),) * 2), lambda: treedef))
     if len(function.out_avals) != len(leaves):
         raise errors.incompatible_shapes("reduce", [("arrays", (len(leaves),)), ("results", (len(function.out_avals),))])
+    out_tree = out_trees[-1]
+    if not dims:
+        return out_tree.unflatten(map(elementwise.as_array, leaves))
     wanted = named_sharding(out_sharding, "reduce")
     name = monoid(function) if len(leaves) == 1 else None
     if wanted is not None and name != "reduce_sum":  # the others have no say in how their result is split
@@ -183,13 +187,13 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
             total = reductions.reduced(name, leaves[0], dims)
         if not isinstance(starts[0], tracing.Tracer) and starts[0] == reductions.IDENTITIES[name](tracing.aval_of(total).dtype):
             aval, start = tracing.aval_of(total), tracing.aval_of(starts[0])
-            return treedef.unflatten([elementwise.as_type(total, aval.dtype, aval.weak_type and start.weak_type)])
+            return out_tree.unflatten([elementwise.as_type(total, aval.dtype, aval.weak_type and start.weak_type)])
         operation = elementwise.PRIMITIVES[function.jaxpr.eqns[0].primitive.name]
-        return treedef.unflatten([operation.bind(total, starts[0])])
+        return out_tree.unflatten([operation.bind(total, starts[0])])
     if part_of_reduction(function):
         results = reduce_p.bind(*leaves, *starts, computation=computation, jaxpr=function, dimensions=dims)
     else:
         results = _fold(*leaves, *starts, jaxpr=function, dimensions=dims)
     if wanted is not None:
         results = [reshard_p.bind(x, dst_sharding=wanted) for x in results]
-    return treedef.unflatten(results)
+    return out_tree.unflatten(results)

@@ -150,12 +150,14 @@ def custom_linear_solve(matvec: Callable, b: Any, solve: Callable, transpose_sol
     avals = [tracing.aval_of(x) for x in values]
     in_tree = tree.structure((b,))
     product, product_consts, out_tree = trace_function(matvec, in_tree, avals, who)
+    _check_shapes(f"matvec of {who}", "b", b_tree, avals, product.out_avals)
     _check_like(f"matvec of {who}", "b", b_tree, avals, out_tree, product.out_avals)
 
     def solver(function, apply, which):
         # What solves is traced for each call: it closes over `matvec`.
         program, consts, found_tree = trace_function(functools.partial(function, apply), in_tree, avals, f"{who} {which}")
         solution_tree, found = _solution(f"{which} of {who}", found_tree, program.out_avals, has_aux)
+        _check_shapes(f"{which} of {who}", "b", b_tree, avals, found)
         _check_like(f"{which} of {who}", "b", b_tree, avals, solution_tree, found)
         return program, consts, found_tree
 
@@ -207,6 +209,12 @@ def _check_like(who: str, what: str, wanted_tree, wanted, found_tree, found) -> 
     """A result must have the structure and the shapes of what the function is given."""
     if found_tree != wanted_tree:
         raise TypeError(f"{who} must return a pytree like {what}, which is {wanted_tree}, but it returned {found_tree}.")
+    _check_shapes(who, what, wanted_tree, wanted, found)
+
+
+def _check_shapes(who: str, what: str, wanted_tree, wanted, found) -> None:
+    if len(found) != len(wanted):
+        raise ValueError(f"{who} must return the shapes of {what}, which has {len(wanted)} arrays: it returned {len(found)}.")
     for i, (x, y) in enumerate(zip(wanted, found)):
         if x.shape != y.shape:
             path = tree.path_of(tree.numbered(wanted_tree), i)

@@ -215,12 +215,12 @@ class ShapedArray(AbstractValue):
         return self
 
     def __str__(self):
-        return self.str_short()
+        return f"{'~' if self.weak_type else ''}{self.str_short()}"
 
     def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
         if short_dtypes:
             return str_short(self)
-        return f"{'~' if self.weak_type else ''}{dtype_name(self.dtype)}{_details(self)}"
+        return f"{dtype_name(self.dtype)}{_details(self)}"
 
     def __repr__(self):
         weak = ", weak_type=True" if self.weak_type else ""

@@ -42,12 +42,16 @@ def _is_spec(x) -> bool:
 
 def _flat_specs(what: str, specs, full, is_leaf) -> list:
     found = tree.leaves_by_prefix(what, specs, full, is_leaf) if specs is not None else [None] * len(tree.leaves(full))
-    for spec in found:
+    return _checked(what, found)
+
+
+def _checked(what: str, specs: list) -> list:
+    for spec in specs:
         if not (spec is None or _is_spec(spec)):
             remedy = f" Write P({spec!r})." if isinstance(spec, str) else ""
             raise TypeError(f"{what} takes PartitionSpecs, as pytree prefixes, got {spec!r} of type "
                             f"{type(spec).__name__}.{remedy}")
-    return found
+    return specs
 
 
 def surrounding_mesh():
@@ -231,6 +235,9 @@ class _Call:
         self.sizes = self.mesh.shape
 
     def run(self, args: tuple, in_specs, out_specs):
+        for i, spec in enumerate(_checked(f"shard_map of {self.name}: out_specs", tree.leaves(out_specs, _is_spec))):
+            if isinstance(spec, PartitionSpec):
+                self.check_axes(spec, _Later(lambda i=i: f"result{self.result(out_specs, i)}"), "out_specs")
         leaves, in_tree = tree.flatten(args)
         whole = in_tree
         who_has = [_Later(lambda i=i: f"argument {self.arguments(whole)[i]}") for i in range(len(leaves))]
@@ -286,7 +293,7 @@ class _Call:
         return signatures.argument_names(self.f, signatures.Selection(), whole)
 
     def result(self, shown, index: int) -> str:
-        return tree.keystr(tree.flatten_with_path(shown)[0][index][0])
+        return tree.keystr(tree.flatten_with_path(shown, _is_spec)[0][index][0])
 
     def specs_of_types(self, operands) -> list:
         if not all(a in self.mesh.explicit_axes for a in self.manual):
@@ -297,13 +304,18 @@ class _Call:
         return [PartitionSpec(*[tuple(a for a in axes_of(p) if a in self.manual) for p in spec],
                               unreduced=spec.unreduced & self.manual, reduced=spec.reduced & self.manual) for spec in specs]
 
-    def check_spec(self, spec, aval, who: _Later, which: str, divide: bool = True) -> None:
-        seen: set = set()
+    def check_axes(self, spec, who: _Later, which: str) -> None:
         for axis in [*(a for p in spec for a in axes_of(p)), *spec.unreduced, *spec.reduced]:
             if axis not in self.manual:
                 have = f"is over the axes {tuple(a for a in self.mesh.axis_names if a in self.manual)} of {self.mesh}"
                 raise ValueError(f"shard_map of {self.name}: {which} has {spec} for {who}, but the shard_map {have}, and "
                                  f"{axis!r} is none of them.")
+
+    def check_spec(self, spec, aval, who: _Later, which: str, divide: bool = True) -> None:
+        if divide:
+            self.check_axes(spec, who, which)
+        seen: set = set()
+        for axis in [*(a for p in spec for a in axes_of(p)), *spec.unreduced, *spec.reduced]:
             if axis in seen:
                 raise DuplicateSpecError(f"shard_map of {self.name}: {which} has {spec} for {who}, which names the axis "
                                          f"{axis!r} twice: an axis can split only one dimension.")

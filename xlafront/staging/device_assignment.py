@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlafront.core import avals, backends, keys, tracing, tree
+from xlafront.core import backends, keys, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal, dce_jaxpr
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.runtime.arrays import ArrayImpl
@@ -21,7 +21,8 @@ from xlafront.staging.sharding_arguments import UNSPECIFIED, as_sharding, given_
 class DeviceAssignment(NamedTuple):
     """The devices of a program, the sharding of each argument, and whether results are tied to them.
 
-    On one device, `alone` says that results lie there without a mesh, whatever meshes the program knows.
+    On one device, `alone` says that results lie there without a mesh, whatever meshes the program knows. `untyped` says that
+    the mesh is that of `in_shardings` alone: types know nothing of it, and the compiler splits results.
     """
 
     devices: tuple
@@ -29,6 +30,7 @@ class DeviceAssignment(NamedTuple):
     committed: bool
     mesh: Mesh | None
     alone: bool = False
+    untyped: bool = False
 
     def replicated(self):
         if len(self.devices) == 1:
@@ -52,11 +54,14 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
     mesh = active.concrete()
     if mesh is not None and is_compile_only(mesh.devices.flat[0].client):
         mesh = None
+    own = [_committed_sharding(x) for x in leaves]
     arguments = _Arguments(name, leaves, traced, [
-        _committed_sharding(x) if given is UNSPECIFIED else _checked(name, x, given, traced, i)
-        for i, (x, given) in enumerate(zip(leaves, wanted))])
+        sharding if given is UNSPECIFIED else _checked(name, x, given, traced, i)
+        for i, (x, sharding, given) in enumerate(zip(leaves, own, wanted))])
     decisive, devices, first = _devices_of_arguments(arguments, mesh, options)
-    mesh = _mesh_of_arguments(arguments, decisive, mesh)
+    typed = _mesh_of_types(arguments, own, mesh, devices)
+    mesh = _mesh_of_arguments(arguments, decisive, typed)
+    untyped = mesh is not None and typed is None and active.abstract_mesh().empty
     for sharding in _program_shardings(traced, options):
         these = tuple(sharding._internal_device_list)
         if devices is None:
@@ -74,7 +79,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
     found = arguments.shardings
     alone = len(devices) == 1 and mesh is not None and not mesh.explicit and isinstance(
         next((s for s in found if s is not None), None), SingleDeviceSharding)
-    assignment = DeviceAssignment(devices, (), True, mesh, alone)
+    assignment = DeviceAssignment(devices, (), True, mesh, alone, untyped)
     rest = assignment.replicated()
     if len(devices) > 1 and any([s is None for s in found]):
         split = _split_by_bodies(traced.closed.jaxpr, devices)
@@ -166,22 +171,34 @@ def _agreed_devices(shardings: Sequence[Any], devices: tuple | None) -> tuple[tu
     return devices, first, None
 
 
-def _mesh_of_arguments(arguments: _Arguments, shardings: Sequence[Any], mesh: Mesh | None) -> Mesh | None:
-    """The mesh of a program: the one in force, or that of its arguments, which agree where axes are explicit."""
-    name, inside = arguments.name, mesh
-    for i, sharding in enumerate(shardings):
-        if not isinstance(sharding, NamedSharding):
+def _mesh_of_types(arguments: _Arguments, own: Sequence[Any], mesh: Mesh | None, devices: tuple | None) -> Mesh | None:
+    """The mesh that types are over: the one in force, or that of the arrays that are on the program's devices, which agree
+    where axes are explicit."""
+    inside = mesh
+    for i, sharding in enumerate(own):
+        if not isinstance(sharding, NamedSharding) or tuple(sharding._internal_device_list) != devices:
             continue
         mesh = mesh or sharding.mesh
         if mesh is not sharding.mesh and (mesh.explicit or sharding.mesh.explicit) and mesh != sharding.mesh:
             other = f"the context mesh, in force here, is {mesh}" if mesh is inside else f"another argument is over {mesh}"
-            raise ValueError(f"{name} got {arguments.placed(i)}, but {other}: they should match. Bring it there with "
-                             f"device_put(x, NamedSharding(mesh, P(...))).")
+            where = _where(arguments.leaves[i], sharding)
+            raise ValueError(
+                f"{arguments.name} got argument {arguments.traced.debug_info.arg_names[i]} {where}, but {other}: they should "
+                f"match. Bring it there with device_put(x, NamedSharding(mesh, P(...))).")
+    return mesh
+
+
+def _mesh_of_arguments(arguments: _Arguments, shardings: Sequence[Any], mesh: Mesh | None) -> Mesh | None:
+    """The mesh of a program: that of types, or the first that arguments are to be over, whose shardings fit them."""
+    for i, sharding in enumerate(shardings):
+        if not isinstance(sharding, NamedSharding):
+            continue
+        mesh = mesh or sharding.mesh
         try:
             sharding.shard_shape(keys.physical(tracing.aval_of(arguments.leaves[i])).shape)
         except ValueError as e:
             argument = arguments.traced.debug_info.arg_names[i]
-            raise type(e)(f"{name} got argument {argument} that does not fit its sharding: {e}") from None
+            raise type(e)(f"{arguments.name} got argument {argument} that does not fit its sharding: {e}") from None
     return mesh
 
 
@@ -238,12 +255,6 @@ def over_devices(mesh: AbstractMesh, devices: Sequence[Any], leaves: Sequence[An
     found = [_sharding_of(x, given) for x, given in zip(leaves, wanted)]
     shardings = tuple([rest if s is None else NamedSharding(concrete, s.spec) for s in found])
     return DeviceAssignment(chosen, shardings, True, concrete)
-
-
-def split_types(in_avals: tuple, shardings: Sequence[Any]) -> tuple:
-    """The types of arguments that come in these shardings."""
-    return tuple([a.update(sharding=s) if isinstance(s, NamedSharding) and isinstance(a, avals.ShapedArray) and len(
-        s.spec) <= a.ndim else a for a, s in zip(in_avals, shardings)])
 
 
 def _check_rank(what: str, sharding, shape: tuple) -> None:

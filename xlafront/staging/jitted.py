@@ -347,8 +347,6 @@ class Jitted:
         if runtime_effects.leaving:
             leaving.end_thread()
         in_avals = signatures.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
-        if self.options.in_shardings is not UNSPECIFIED:
-            in_avals = device_assignment.split_types(in_avals, self.flat_in_shardings(call.in_tree))
         # As `Signature`.
         key = (call.statics, call.in_tree, in_avals, config.trace_context_key(), tracing.thread.axes,
                None if self.of_library else active.mesh)

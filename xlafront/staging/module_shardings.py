@@ -98,7 +98,7 @@ class ProgramShardings:
         if aval.explicit_sharding is not None and (
                 aval.explicit_sharding.mesh.are_all_axes_explicit or aval.explicit_sharding.spec.unreduced):
             return NamedSharding(self.concrete(aval.explicit_sharding.mesh), aval.explicit_sharding.spec)
-        mesh = self.assignment.mesh
+        mesh = None if self.assignment.untyped else self.assignment.mesh
         if aval.explicit_sharding is None and mesh is not None and mesh.are_all_axes_explicit and isinstance(aval,
                                                                                                              avals.ShapedArray):
             return NamedSharding(mesh, PartitionSpec(*[None] * aval.ndim))

@@ -6,7 +6,7 @@ from xlafront.core import tree
 from xlafront.core.avals import with_entry
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding
 from xlafront.runtime.layouts import Format, Layout
-from xlafront.runtime.sharding import PartitionSpec, active
+from xlafront.runtime.sharding import AxisType, PartitionSpec, active
 
 
 class UnspecifiedValue:
@@ -89,4 +89,7 @@ def over_active_mesh(what: str, spec: PartitionSpec, error: type[Exception] = Va
 
 def of_batches(sharding, dim: int, spread_over):
     """The sharding of batches: elements stay over the axes that `vmap` spreads them over, else the compiler decides."""
+    if spread_over is None and isinstance(sharding, NamedSharding) and not sharding.mesh.auto_axes:
+        # What a program is asked for is no type of a value: the compiler may split it over axes of any type.
+        sharding = sharding.update(mesh=sharding.mesh.update(axis_types=(AxisType.Auto,) * len(sharding.mesh.axis_names)))
     return with_entry(sharding, dim, PartitionSpec.UNCONSTRAINED if spread_over is None else spread_over)

@@ -9,6 +9,7 @@ import numpy as np
 
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.zeros import Zero
+from xlafront.lax.device_put import put_leaf
 from xlafront.lax.shapes import broadcast_batch, move_dim
 from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
@@ -67,8 +68,8 @@ class custom_vmap(CustomFunction):
         leaves, in_tree = self.operands(args)
         if self.runs_at_once(leaves):
             result = self.fun(*in_tree.unflatten(map(as_array, leaves)))
-            signatures.check_results(self.fun, result)
-            return result
+            found, out_tree = signatures.check_results(self.fun, result)
+            return out_tree.unflatten([put_leaf(x, None) if isinstance(x, int) else as_array(x) for x in found])
         results = Results()
 
         def fun(*xs):
