@@ -527,6 +527,34 @@ def test_programs_that_communicate(crews):
             np.testing.assert_array_equal(done.facts["auto_" + name], oracle(x), err_msg=name)
 
 
+def test_the_guard_of_threads(crews):
+    """Programs over processes are called in one order by all, which another thread would not keep to."""
+    script = """
+    import threading
+    start()
+    mesh = xf.make_mesh((4,), ("x",))
+    x = xf.make_array_from_callback((4,), NamedSharding(mesh, P("x")), lambda index: np.ones(4, np.float32)[index])
+    double, told = xf.jit(lambda x: x * 2), {}
+
+    def elsewhere(name, call):
+        thread = threading.Thread(target=lambda: told.__setitem__(name, error(call)))
+        thread.start()
+        thread.join()
+
+    double(x)
+    elsewhere("free", lambda: double(x))
+    with xf.thread_guard(True):
+        double(x)
+        elsewhere("guarded", lambda: double(x))
+        elsewhere("alone", lambda: xnp.ones(2) + 1)
+    elsewhere("after", lambda: double(x))
+    tell(**told)
+    """
+    for done in crews(2, 2).run(script):
+        assert "thread guard" in done.facts["guarded"]
+        assert [done.facts[name] for name in ("free", "alone", "after")] == ["no error"] * 3
+
+
 def test_functions_of_parts(crews):
     """`shard_map` over the devices of several processes: collectives, and a derivative through them."""
     script = """

@@ -95,19 +95,19 @@ def test_settings_without_effect_say_so_once():
 
 
 def test_settings_without_effect_in_the_environment_and_with_with():
-    code = "import xlafront as xf\nwith xf.thread_guard(True): pass\nwith xf.thread_guard(True): xf.numpy.ones(3)"
+    code = "import xlafront as xf\nwith xf.jax2tf_associative_scan_reductions(True): pass\nwith xf.jax2tf_associative_scan_reductions(True): xf.numpy.ones(3)"
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"JAX_PPRINT_USE_COLOR": "0"}, capture_output=True,
                           text=True, check=True)
     assert [line.partition("the setting ")[2].split()[0] for line in done.stderr.splitlines() if "has no effect" in line] == [
-        "pprint_use_color", "thread_guard"]
+        "pprint_use_color", "jax2tf_associative_scan_reductions"]
 
 
 @pytest.mark.parametrize("change", ["set_local", "set_global"])
 def test_settings_without_effect_say_so_however_they_are_set(change):
-    setting = config.thread_guard
+    setting = xf.jax2tf_associative_scan_reductions
     setting.told = False
     before = setting.get_local() if change == "set_local" else setting.get_global()
-    with pytest.warns(UserWarning, match="thread_guard.*no effect") as told:
+    with pytest.warns(UserWarning, match="jax2tf_associative_scan_reductions.*no effect") as told:
         getattr(setting, change)(True)
     assert told[0].filename == __file__
     getattr(setting, change)(before)

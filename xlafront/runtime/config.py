@@ -76,6 +76,7 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("no_tracing", bool, False, False, "refuse to trace"),
     ("no_execution", bool, False, "calls", "refuse to execute"),
     ("array_garbage_collection_guard", ("allow", "log", "fatal"), None, False, "arrays that only the cycle collector frees"),
+    ("thread_guard", bool, False, False, "refuse programs over several processes from other threads than this one"),
     ("transfer_guard", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, "all transfers"),
     ("transfer_guard_host_to_device", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False,
      "arrays of the host that devices get"),

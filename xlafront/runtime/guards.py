@@ -123,3 +123,15 @@ if _garbage.is_set:
     _guard_garbage(guard_lib.global_state(), _garbage.value)
 config.on_update(_garbage.name, lambda value: _guard_garbage(guard_lib.global_state(), value))
 config.on_scope(_garbage.name, lambda value: _guard_garbage(guard_lib.thread_local_state(), value))
+
+
+# Calls of programs over several processes from another thread than the one that set the guard: they could come in another order
+# than in other processes, in which all would wait for each other.
+def _guard_threads(_=None) -> None:
+    guard_lib.update_thread_guard_global_state(bool(config.settings["thread_guard"].value))
+
+
+if config.settings["thread_guard"].value:
+    _guard_threads()
+config.on_update("thread_guard", _guard_threads)
+config.on_scope("thread_guard", _guard_threads)

@@ -75,7 +75,6 @@ KEPT: tuple[tuple[str, Any, Any], ...] = (
     ("sort_devices_by_process_index", bool, True),
     ("source_url_schema", str, None),
     ("spmd_mode", ("allow_all", "allow_jit"), "allow_all"),
-    ("thread_guard", bool, False),
     ("traceback_in_locations_limit", int, 100),
     ("tracer_error_num_traceback_frames", int, 5),
     ("use_direct_linearize", bool, True),
