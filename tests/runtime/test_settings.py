@@ -16,7 +16,6 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core.traceback_filter import UnfilteredStackTrace
-from xlafront.runtime import config
 from xlafront.runtime.compile_options import compile_options
 
 # Names in JAX 0.10.2, each with a value of its type that is not the default.
