@@ -62,64 +62,81 @@ def discharge_program(closed: ClosedJaxpr, refs: Sequence[bool] | None = None, k
 
 
 def _discharge(jaxpr: Jaxpr, marked: Sequence[bool], keep_rules: bool) -> tuple[Jaxpr, list[int], list]:
-    trace = StagingTrace(tracing.thread.trace, jaxpr.debug_info)
-    inputs = {v: Var(v.aval.inner_aval) for v, m in zip(jaxpr.invars, marked) if m}
-    held: dict[Any, Any] = dict(inputs)  # what references hold, as an atom
-    values: dict[Any, Any] = {}  # variables that have become other atoms
-    changed: set = set()
-    over: set = set()
-    read = {v for eqn in jaxpr.eqns for v in eqn.invars if type(v) is not Literal}
-    read.update([v for v in jaxpr.outvars if type(v) is not Literal])
-    thread = source.thread
+    state = _Discharge(jaxpr, marked, keep_rules)
+    trace, thread = state.trace, source.thread
     saved = thread.site
     try:
         with current_trace(trace):
             for eqn in jaxpr.eqns:
-                atoms = [v if type(v) is Literal else values.get(v, v) for v in eqn.invars]
-                refs = [v if type(v) is not Literal and v in held else None for v in atoms]
-                takes = any([r is not None for r in refs])
-                if not takes and (internal_refs not in eqn.effects or keep_rules and eqn.primitive.custom_rule):
-                    trace.eqns.append(eqn if atoms == eqn.invars else eqn.replace(invars=atoms))
-                    trace.effects |= eqn.effects
-                    continue
-                rule = eqn.primitive.discharge
-                if rule is None:
-                    raise NotImplementedError(
-                        f"{eqn.primitive.shown_as} (at {source.describe(eqn.site)}) takes a reference and cannot be run: "
-                        f"nothing says what it does to the array that the reference holds. Give the primitive "
-                        f"{eqn.primitive.name} a `discharge` rule, or read the reference before, with ref[...].")
-                for r in refs:
-                    if r is not None and r in over:
-                        raise _used_after_end(eqn, r)
-                thread.site = eqn.site
-                operands = [x.val if type(x) is Literal else StagedTracer(trace, x.aval, x)
-                            for x in [v if r is None else held[r] for v, r in zip(atoms, refs)]]
-                results, written = rule(eqn.primitive, refs, operands, eqn.params, keep_rules)
-                for i, new in written.items():
-                    if new is ended:
-                        if refs[i] in inputs:
-                            raise _ended_elsewhere(eqn, refs[i])
-                        over.add(refs[i])
-                    else:
-                        held[refs[i]] = trace.to_atom(new)
-                        changed.add(refs[i])
-                for v, x in zip(eqn.outvars, results):
-                    if callable(x):
-                        if v not in read:
-                            continue
-                        x = x()
-                    (held if type(v.aval) is AbstractRef else values)[v] = trace.to_atom(x)
-        written = [i for i, v in enumerate(jaxpr.invars) if v in inputs and v in changed]
-        outvars = [v if type(v) is Literal else values.get(v, v) for v in jaxpr.outvars]
-        outvars += [held[jaxpr.invars[i]] for i in written]
+                state.add(eqn)
     finally:
         thread.site = saved
         trace.end()
-    invars = [inputs.get(v, v) for v in jaxpr.invars]
+    written = [i for i, v in enumerate(jaxpr.invars) if v in state.inputs and v in state.changed]
+    outvars = [state.atom(v) for v in jaxpr.outvars] + [state.held[jaxpr.invars[i]] for i in written]
+    invars = [state.inputs.get(v, v) for v in jaxpr.invars]
     constvars = [*jaxpr.constvars, *[v for v, _ in trace.constants.values()]]
     effects = effects_outside(trace.effects, (*constvars, *invars))
     made = Jaxpr(constvars, invars, outvars, trace.eqns, effects, jaxpr.debug_info.with_unknown_results())
     return made, written, [value for _, value in trace.constants.values()]
+
+
+class _Discharge:
+    """What is known of references and values on the way through a program."""
+
+    def __init__(self, jaxpr: Jaxpr, marked: Sequence[bool], keep_rules: bool):
+        self.keep_rules = keep_rules
+        self.trace = StagingTrace(tracing.thread.trace, jaxpr.debug_info)
+        self.inputs = {v: Var(v.aval.inner_aval) for v, m in zip(jaxpr.invars, marked) if m}
+        self.held: dict[Any, Any] = dict(self.inputs)  # what references hold, as an atom
+        self.values: dict[Any, Any] = {}  # variables that have become other atoms
+        self.changed: set = set()
+        self.over: set = set()
+        self.read = {v for eqn in jaxpr.eqns for v in eqn.invars if type(v) is not Literal}
+        self.read.update([v for v in jaxpr.outvars if type(v) is not Literal])
+
+    def atom(self, v):
+        return v if type(v) is Literal else self.values.get(v, v)
+
+    def add(self, eqn: JaxprEqn) -> None:
+        """An equation of the program, as it is or as what its rule makes of it."""
+        atoms = [self.atom(v) for v in eqn.invars]
+        refs = [v if type(v) is not Literal and v in self.held else None for v in atoms]
+        if all([r is None for r in refs]) and (
+                internal_refs not in eqn.effects or self.keep_rules and eqn.primitive.custom_rule):
+            self.trace.eqns.append(eqn if atoms == eqn.invars else eqn.replace(invars=atoms))
+            self.trace.effects |= eqn.effects
+            return
+        rule = eqn.primitive.discharge
+        if rule is None:
+            raise NotImplementedError(
+                f"{eqn.primitive.shown_as} (at {source.describe(eqn.site)}) takes a reference and cannot be run: nothing says "
+                f"what it does to the array that the reference holds. Give the primitive {eqn.primitive.name} a `discharge` "
+                f"rule, or read the reference before, with ref[...].")
+        for r in refs:
+            if r is not None and r in self.over:
+                raise _used_after_end(eqn, r)
+        source.thread.site = eqn.site
+        operands = [x.val if type(x) is Literal else StagedTracer(self.trace, x.aval, x)
+                    for x in [v if r is None else self.held[r] for v, r in zip(atoms, refs)]]
+        results, written = rule(eqn.primitive, refs, operands, eqn.params, self.keep_rules)
+        for i, new in written.items():
+            self.write(eqn, refs[i], new)
+        for v, x in zip(eqn.outvars, results):
+            if callable(x):
+                if v not in self.read:
+                    continue
+                x = x()
+            (self.held if type(v.aval) is AbstractRef else self.values)[v] = self.trace.to_atom(x)
+
+    def write(self, eqn: JaxprEqn, ref: Var, new) -> None:
+        if new is not ended:
+            self.held[ref] = self.trace.to_atom(new)
+            self.changed.add(ref)
+        elif ref in self.inputs:
+            raise _ended_elsewhere(eqn, ref)
+        else:
+            self.over.add(ref)
 
 
 def _used_after_end(eqn: JaxprEqn, ref: Var) -> RuntimeError:
