@@ -194,14 +194,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
         raise errors.not_callable("vmap", fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (in_axes is None or isinstance(in_axes, tuple) or _is_number(in_axes) or vmappable_types.is_spec(in_axes)):
-        raise TypeError("vmap takes in_axes that must be an int, None or a tuple with entries for the positional arguments, "
-                        f"got {in_axes!r}.")
-    for axes, which in ((in_axes, "in_axes"), (out_axes, "out_axes")):
-        for a in tree.leaves(axes):
-            if not _is_number(a) and not vmappable_types.is_spec(a):
-                raise TypeError(f"vmap takes {which} that must be an int, None or a container (pytree) with those as leaves, "
-                                f"got {a!r} in {axes!r}.")
+    _check_axes(in_axes, out_axes)
     name = signatures.function_name(fun)
 
     @boundary
@@ -212,7 +205,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
                              "each of them.")
         leaves, in_tree = tree.flatten((args, kwargs))
         axes = _flat_axes(name, in_axes, args) + [0] * tree.structure(kwargs).num_leaves
-        values, specs = [], {}
+        specs = {}  # of what has types that users registered, which are taken apart within
 
         def argument(i: int) -> str:
             return signatures.argument_names(fun, signatures.Selection(), in_tree)[i]
@@ -222,14 +215,11 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
                 vmappable_types.check_spec(name, x, axes[i], "in_axes")
                 if axes[i] is not None:
                     specs[i], axes[i] = axes[i], None
-                values.append(x)
-                continue
-            if axes[i] is not None and not tracing.is_arraylike(x):
+            elif axes[i] is not None and not tracing.is_arraylike(x):
                 raise errors.not_an_array(x, f"vmap of {name}", argument(i))
-            values.append(x)
-        size = _axis_size(name, values, axes, axis_size, argument)
-        dims = [None if a is None else a % np.ndim(x) for a, x in zip(axes, values)]
-        split = _check_split(name, values, dims, spmd_axis_name)
+        size = _axis_size(name, leaves, axes, axis_size, argument)
+        dims = [None if a is None else a % np.ndim(x) for a, x in zip(axes, leaves)]
+        split = _check_split(name, leaves, dims, spmd_axis_name)
         out_tree = None
 
         def flat(*tracers):
@@ -246,7 +236,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
             return _batches_of_vmappable_types(fun, name, results, _flat_out_axes(name, out_axes, out_tree))
 
         with source.transformed("vmap"):
-            results, result_dims = batch_flat(flat, values, dims, size, axis_name, spmd_axis_name)
+            results, result_dims = batch_flat(flat, leaves, dims, size, axis_name, spmd_axis_name)
         wanted = _flat_out_axes(name, out_axes, out_tree)
         placed = out_tree.unflatten([x if vmappable_types.is_mapped_type(x) else _place(name, x, d, w, size, split, sum_match)
                                      for x, d, w in zip(results, result_dims, wanted)])
@@ -254,6 +244,17 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
 
     return signatures.dress(mapped, fun, f"A version of {name} for batches: takes what {name} takes, with an additional axis "
                                          f"over whose elements it is mapped.")
+
+
+def _check_axes(in_axes, out_axes) -> None:
+    if not (in_axes is None or isinstance(in_axes, tuple) or _is_number(in_axes) or vmappable_types.is_spec(in_axes)):
+        raise TypeError("vmap takes in_axes that must be an int, None or a tuple with entries for the positional arguments, "
+                        f"got {in_axes!r}.")
+    for axes, which in ((in_axes, "in_axes"), (out_axes, "out_axes")):
+        for a in tree.leaves(axes):
+            if not _is_number(a) and not vmappable_types.is_spec(a):
+                raise TypeError(f"vmap takes {which} that must be an int, None or a container (pytree) with those as leaves, "
+                                f"got {a!r} in {axes!r}.")
 
 
 def _batches_of_vmappable_types(fun, name, results, specs) -> list:
