@@ -44,8 +44,8 @@ class ShapeDtypeStruct:
         shape = tuple(shape)
         sharding, layout = _sharding_and_layout(sharding, shape)
         dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
-        for name, value in zip(self.__slots__, (shape, dtype, sharding, weak_type, manual_axis_type, is_ref, layout)):
-            object.__setattr__(self, name, value)
+        for set_field, value in zip(_setters, (shape, dtype, sharding, weak_type, manual_axis_type, is_ref, layout)):
+            set_field(self, value)
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
@@ -118,6 +118,7 @@ class ShapeDtypeStruct:
 
 
 _fields = operator.attrgetter(*ShapeDtypeStruct.__slots__)
+_setters = [ShapeDtypeStruct.__dict__[name].__set__ for name in ShapeDtypeStruct.__slots__]
 
 
 def _struct(shape, dtype, sharding, weak_type, manual_axis_type, is_ref, layout) -> ShapeDtypeStruct:

@@ -7,6 +7,7 @@ pass it on to the trace beneath. A `Tracer` stands for a value inside one trace.
 
 from __future__ import annotations
 
+import functools
 import gc
 import threading
 import weakref
@@ -538,10 +539,16 @@ for _scalar in (bool, int, float, complex):
 
 
 def _scalar_aval(kind: type, x) -> ShapedArray:
-    dtype = dtypes.canonicalize_dtype(dtypes.python_scalar_dtypes[kind])
+    aval = _scalar_type(kind, config.enable_x64.value)
     if kind is int:
-        dtypes.check_int_fits(x, dtype)
-    return ShapedArray((), dtype, kind is not bool)
+        dtypes.check_int_fits(x, aval.dtype)
+    return aval
+
+
+@functools.cache
+def _scalar_type(kind: type, x64: bool) -> ShapedArray:
+    """Of a kind of Python's numbers, while `enable_x64` is that. Hot: each number in a program asks for one."""
+    return ShapedArray((), dtypes.canonicalize_dtype(dtypes.python_scalar_dtypes[kind]), kind is not bool)
 
 
 # Staging

@@ -648,8 +648,7 @@ def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] |
     >>> xf.tree.broadcast((1, 2), (0, {"a": 0, "b": 0}))
     (1, {'a': 2, 'b': 2})
     """
-    check_prefix("prefix_tree", prefix_tree, full_tree, is_leaf)
-    return structure(full_tree).unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))
+    return structure(full_tree).unflatten(leaves_by_prefix("prefix_tree", prefix_tree, full_tree, is_leaf))
 
 
 def transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any) -> Any:
