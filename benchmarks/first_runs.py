@@ -87,6 +87,31 @@ def calls(lib: Library) -> dict:
 
 
 @case
+def asking(lib: Library) -> dict:
+    """What is asked of arrays, types, trees, shardings and meshes, and calls that change nothing."""
+    if not lib.compiles:
+        return {}
+    xf, n = lib.xf, lib.np
+    v, host = n.arange(8.0), np.ones(8, np.float32)
+    tree = {f"layer {i}": {"w": v, "b": v} for i in range(50)}
+    mesh = xf.sharding.Mesh(np.array(xf.devices()[:1]), ("data",))
+    rows = xf.NamedSharding(mesh, xf.P("data"))
+    struct, lowered = xf.ShapeDtypeStruct((8,), np.float32), xf.jit(lambda a: n.sin(a) * 2).lower(v)
+    return {f"ask: {name}": (best(call), "µs") for name, call in {
+        "x.aval": lambda: v.aval, "x.addressable_shards": lambda: v.addressable_shards,
+        "x.global_shards": lambda: v.global_shards, "x.nbytes": lambda: v.nbytes, "x == None": lambda: v == None,  # noqa: E711
+        "x.T of a vector": lambda: v.T, "x.reshape(-1) of a vector": lambda: v.reshape(-1),
+        "convert_element_type to its own": lambda: lib.lax.convert_element_type(v, np.float32),
+        "isinstance(x, Array)": lambda: isinstance(host, xf.Array), "can_cast": lambda: n.can_cast(np.int32, np.float32),
+        "typeof(2.0)": lambda: xf.typeof(2.0), "hash of a struct": lambda: hash(struct),
+        "tree_map_with_path": lambda: xf.tree_util.tree_map_with_path(lambda path, x: x, tree),
+        "sharding.device_set": lambda: rows.device_set, "sharding.addressable_devices": lambda: rows.addressable_devices,
+        "mesh.local_devices": lambda: mesh.local_devices, "lowered.as_text()": lowered.as_text,
+        "percentile": lambda: n.percentile(v, 30.0), "pad with a number": lambda: n.pad(v, 1, constant_values=3.0),
+    }.items()}
+
+
+@case
 def fresh(lib: Library) -> dict:
     """Functions written anew in each turn of a loop, as in notebooks and tests. Processor time."""
     if not lib.compiles:

@@ -364,3 +364,14 @@ def test_operators_from_the_first_array(first):
     code = f"import xlafront as xf\nx = {first}\nprint(float((x + 1) * 2 - 2 * x), x.sum().shape, -x == 0 - x)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["2.0", "()", "True"], done.stderr
+
+
+UNCHANGED = [(array, text.strip()) for array, texts in (
+    (x, """v.transpose(0, 1) | xnp.transpose(v, (-2, -1)) | xnp.permute_dims(v, (0, 1)) | v.reshape(2, 3) | v.reshape(2, -1)
+        | xnp.reshape(v, (-1, 3)) | xnp.broadcast_to(v, (2, 3)) | xf.lax.convert_element_type(v, np.float32)"""),
+    (x[0], "v.T | xnp.transpose(v) | v.transpose(0) | v.reshape(-1)"), (x[0, 0], "v.T | v.reshape(())")) for text in texts.split("|")]
+
+
+@pytest.mark.parametrize("array, text", UNCHANGED, ids=[f"{text} of {array.shape}" for array, text in UNCHANGED])
+def test_what_changes_nothing_gives_the_array_itself(array, text):
+    assert eval(text, {"v": array, "xnp": xnp, "xf": xf, "np": np}) is array

@@ -35,6 +35,7 @@ from xlafront.lax.elementwise import (
     typed_operands,
     zeta_,
 )
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging.library import library
 
 
@@ -312,6 +313,8 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     Array([ 1, -1], dtype=int32)
     """
     dtype = dtypes.check_user_dtype(specified(new_dtype, "convert_element_type"), "convert_element_type")
+    if type(operand) is ArrayImpl and operand.dtype == dtype and not operand.weak_type:
+        return operand
     if isinstance(operand, (int, np.integer)) and isinstance(dtype, np.dtype):
         operand = np.asarray(operand).astype(dtype)  # of all its bits, which an array may not have
     if isinstance(operand, (complex, np.complexfloating)) and dtype == dtypes.bool_:

@@ -53,14 +53,21 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable = "constant", **k
     >>> xnp.pad(xnp.array([1, 2, 3]), (1, 2), mode="edge")
     Array([1, 1, 2, 3, 3, 3], dtype=int32)
     """
-    if type(mode) is str and not kwargs and type(pad_width) is not dict:
-        return _pad_kernel(array, pad_width, mode)
+    if type(mode) is str and type(pad_width) is not dict:
+        if not kwargs:
+            return _pad_kernel(array, None, pad_width, mode)
+        if mode == "constant" and len(kwargs) == 1 and _is_number(kwargs.get("constant_values")):
+            return _pad_kernel(array, kwargs["constant_values"], pad_width, mode)
     return _pad(array, pad_width, mode, kwargs)
 
 
-@library(static=("pad_width", "mode"), lists=True, converts=True)
-def _pad_kernel(array, pad_width, mode):
-    return _pad(array, pad_width, mode, {})
+def _is_number(x) -> bool:
+    return type(x) in (float, complex) or type(x) is int and -2**31 <= x < 2**31
+
+
+@library(static=("pad_width", "mode"), lists=True, converts="array")
+def _pad_kernel(array, value, pad_width, mode):
+    return _pad(array, pad_width, mode, {} if value is None else {"constant_values": value})
 
 
 def _pad(array, pad_width, mode, kwargs):
@@ -101,7 +108,7 @@ def _constant(x, axis, before, after, options):
     for value, (a, b) in ((low, (before, 0)), (high, (0, after))):
         if a or b:
             config = tuple((a, b, 0) if i == axis else (0, 0, 0) for i in range(x.ndim))
-            x = slicing.pad(x, as_type(value, x.dtype, False), config)
+            x = slicing.pad(x, as_type(asarray(value), x.dtype, False), config)
     return x
 
 
