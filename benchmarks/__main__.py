@@ -30,6 +30,7 @@ TARGETS: dict[str, float | None] = {
     "call: keyword": 1.0,
     "call: key": 0.6,
     "call: donated key": 0.6,
+    "ask": 1.0,
     "pmap call": 1.1,
     "eager x + x": 0.8,
     "eager sum": 0.9,

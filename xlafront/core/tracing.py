@@ -534,8 +534,6 @@ abstractors[AbstractRef] = lambda x: x
 abstractors[Tracer] = lambda x: x.aval
 abstractors[ArrayImpl] = _array_aval
 abstractors[RefBox] = lambda x: x.aval
-for _scalar in (bool, int, float, complex):
-    abstractors[_scalar] = lambda x, _scalar=_scalar: _scalar_aval(_scalar, x)
 
 
 def _scalar_aval(kind: type, x) -> ShapedArray:
@@ -549,6 +547,10 @@ def _scalar_aval(kind: type, x) -> ShapedArray:
 def _scalar_type(kind: type, x64: bool) -> ShapedArray:
     """Of a kind of Python's numbers, while `enable_x64` is that. Hot: each number in a program asks for one."""
     return ShapedArray((), dtypes.canonicalize_dtype(dtypes.python_scalar_dtypes[kind]), kind is not bool)
+
+
+for _scalar in (bool, int, float, complex):
+    abstractors[_scalar] = functools.partial(_scalar_aval, _scalar)
 
 
 # Staging
