@@ -306,7 +306,7 @@ def Dropout(rate: float, mode: str = "train") -> Layer:
     return _same_shape, apply_fun
 
 
-def _keys(rng, count: int) -> Sequence[Any]:
+def _keys(rng, count: int) -> Any:
     return random.split(rng, count) if rng is not None else (None,) * count
 
 

@@ -51,7 +51,7 @@ class At:
     def __init__(self, array):
         self.array = array
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> AtIndex:
         return AtIndex(self.array, index)
 
     def __getattr__(self, name):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,7 @@ def expm_frechet(A: Array, E: Array, *, method: str | None = None, compute_expm:
     return (value, derivative) if compute_expm else derivative
 
 
-def _complex_schur(name: str, a, error: type[Exception] = ValueError) -> tuple:
+def _complex_schur(name: str, a, error: type[Exception] = ValueError) -> Sequence[Array]:
     [a] = matrices(name, a, error=error)
     square(name, a)
     if a.ndim != 2:

@@ -67,7 +67,8 @@ def member(distribution: str, strong: Callable[[list[bool]], bool] = never,
         promoted.__name__ = promoted.__qualname__ = name
         promoted.__module__ = function.__module__
         promoted.__doc__ = f"{_WHAT[name]}, of the {distribution} distribution.\n\n{lines}\n"
-        promoted.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+        promoted.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [p.replace(annotation="ArrayLike") for p in names.values()], return_annotation="Array")
         promoted.__wrapped__ = function  # type: ignore[attr-defined]
         return library(promoted)
 

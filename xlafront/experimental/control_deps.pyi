@@ -1,0 +1,6 @@
+# Written by `python -m tests.stubs`.
+from xlafront.typing import ArrayLike as _ArrayLike
+import typing as _typing
+
+def control_dep(src: _ArrayLike, dst: _ArrayLike) -> None: ...
+def schedule(ops: _typing.Sequence[_ArrayLike]) -> None: ...

@@ -1,0 +1,6 @@
+# Written by `python -m tests.stubs`.
+from xlafront.typing import ArrayLike as _ArrayLike
+import xlafront as _xlafront
+
+def logpmf(k: _ArrayLike, p: _ArrayLike, loc: _ArrayLike = ...) -> _xlafront.Array: ...
+def pmf(k: _ArrayLike, p: _ArrayLike, loc: _ArrayLike = ...) -> _xlafront.Array: ...

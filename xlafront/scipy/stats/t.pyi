@@ -1,0 +1,6 @@
+# Written by `python -m tests.stubs`.
+from xlafront.typing import ArrayLike as _ArrayLike
+import xlafront as _xlafront
+
+def logpdf(x: _ArrayLike, df: _ArrayLike, loc: _ArrayLike = ..., scale: _ArrayLike = ...) -> _xlafront.Array: ...
+def pdf(x: _ArrayLike, df: _ArrayLike, loc: _ArrayLike = ..., scale: _ArrayLike = ...) -> _xlafront.Array: ...

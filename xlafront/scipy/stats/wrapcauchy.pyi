@@ -1,0 +1,6 @@
+# Written by `python -m tests.stubs`.
+from xlafront.typing import ArrayLike as _ArrayLike
+import xlafront as _xlafront
+
+def logpdf(x: _ArrayLike, c: _ArrayLike) -> _xlafront.Array: ...
+def pdf(x: _ArrayLike, c: _ArrayLike) -> _xlafront.Array: ...
