@@ -330,3 +330,35 @@ def test_mode_of_one_number():
         for axis in (0, -1, None):
             assert [v.tolist() for v in our_stats.mode(x, axis=axis, keepdims=True)] == [[3.0], [1]]
     assert not our_stats.mode(xnp.zeros(0)).mode.weak_type
+
+
+@pytest.mark.parametrize("name", ["expon", "gumbel_l", "gumbel_r", "laplace", "pareto", "uniform"])
+def test_distributions_that_compare_refuse_complex_numbers(name):
+    z, more = xnp.array([1j, 2.0]), (1.5,) if name == "pareto" else ()
+    for function in ("pdf", "logpdf", "cdf"):
+        for arguments in ((z, *more), (0.5, *more, z)):
+            with pytest.raises(TypeError, match="complex"):
+                getattr(getattr(our_stats, name), function)(*arguments)
+
+
+def test_arguments_that_are_taken_as_they_are():
+    for x in (1, xnp.arange(3), True, xnp.float16(0.5), 1j):
+        for function in (our_stats.norm.ppf, our_stats.norm.isf):
+            with pytest.raises(TypeError, match="floats"):
+                function(x, 0.5, 2.0)
+    for x, n in ((xnp.array([1.0, 2.0]), 3), (xnp.array([1, 2]), 3.0)):
+        with pytest.raises(ValueError, match="integers"):
+            our_stats.multinomial.logpmf(x, n, xnp.array([0.5, 0.5]))
+    # numbers of Python's inside of programs are numbers of some type too
+    for function in (our_stats.norm.cdf, our_stats.cauchy.cdf, our_stats.logistic.pdf):
+        expected = getattr(getattr(stats, function.__module__.rpartition(".")[2]), function.__name__)(1)
+        np.testing.assert_allclose(float(xf.jit(lambda: function(True))()), expected, rtol=1e-5)
+
+
+def test_one_way_to_have_no_successes():
+    n = xnp.array([1, 3, 20, 1000])
+    assert our_stats.binom.logpmf(0, n, 0.0).tolist() == our_stats.binom.logpmf(n, n, 1.0).tolist() == [0.0] * 4
+    assert our_stats.binom.pmf(0, n, 0.0).tolist() == [1.0] * 4
+    # as in between: digamma(n + 1) - digamma(n - k + 1) + log(1 - p)
+    found = xf.grad(lambda n: our_stats.binom.logpmf(3.0, n, 0.25))(3.0)
+    np.testing.assert_allclose(found, special.digamma(4) - special.digamma(1) + np.log(0.75), rtol=1e-5)
