@@ -362,3 +362,28 @@ def test_one_way_to_have_no_successes():
     # as in between: digamma(n + 1) - digamma(n - k + 1) + log(1 - p)
     found = xf.grad(lambda n: our_stats.binom.logpmf(3.0, n, 0.25))(3.0)
     np.testing.assert_allclose(found, special.digamma(4) - special.digamma(1) + np.log(0.75), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype, rtol", [("float32", 4e-7), ("float64", 1e-14)])
+def test_relative_entropies_and_their_slopes(dtype, rtol):
+    """Compiled, where a compiler might drop what corrects a rounded sum: close numbers, far ones, and the edges of the domain."""
+    rng = np.random.default_rng(0)
+    p = np.exp(rng.uniform(-40, 40, 600)).astype(dtype)
+    q = np.concatenate([p[:300] * (1 + 10 ** rng.uniform(-6, -1, 300)), np.exp(rng.uniform(-40, 40, 300))]).astype(dtype)
+    p[0], q[0] = 1e15, 1e-20
+    wide_p, wide_q = p.astype(np.longdouble), q.astype(np.longdouble)
+    near = abs(wide_p - wide_q) < wide_q / 2
+    logarithm = np.where(near, np.log1p(np.where(near, (wide_p - wide_q) / wide_q, 0)), np.log(wide_p) - np.log(wide_q))
+    with xf.enable_x64(dtype == "float64"):
+        np.testing.assert_allclose(xf.jit(our_special.rel_entr)(p, q), (wide_p * logarithm).astype(dtype), rtol=rtol)
+        slopes = xf.jit(xf.grad(lambda p, q: our_special.rel_entr(p, q).sum(), (0, 1)))(p, q)
+        np.testing.assert_allclose(slopes[0], (logarithm + 1).astype(dtype), rtol=rtol, atol=rtol)
+        np.testing.assert_allclose(slopes[1], -p / q, rtol=rtol)
+        edges = np.array([[0, 0], [0, 2], [2, 0], [-1, 2], [2, -1]], dtype).T
+        for f in (xf.grad(our_special.rel_entr, (0, 1)), xf.hessian(our_special.rel_entr, (0, 1))):
+            assert all((np.asarray(x) == 0).all() for x in xf.tree.leaves(xf.vmap(f)(*edges)))
+        [[a, b], [c, d]] = xf.hessian(our_special.rel_entr, (0, 1))(np.asarray(2, dtype), np.asarray(5, dtype))
+        np.testing.assert_allclose([a, b, c, d], [1 / 2, -1 / 5, -1 / 5, 2 / 25], rtol=rtol * 4)
+        right = np.linspace(0, 5.5 if dtype == "float32" else 8, 200, dtype=dtype)
+        wanted = special.log_ndtr(right.astype(float))
+        np.testing.assert_allclose(xf.jit(our_special.log_ndtr)(right), wanted, rtol=5e-6 if dtype == "float32" else 1e-13)
