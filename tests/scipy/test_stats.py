@@ -387,3 +387,12 @@ def test_relative_entropies_and_their_slopes(dtype, rtol):
         right = np.linspace(0, 5.5 if dtype == "float32" else 8, 200, dtype=dtype)
         wanted = special.log_ndtr(right.astype(float))
         np.testing.assert_allclose(xf.jit(our_special.log_ndtr)(right), wanted, rtol=5e-6 if dtype == "float32" else 1e-13)
+
+
+def test_slopes_of_entropies_at_the_edges():
+    """`-1 - log(x)`, whose limits are infinite, and its slope `-1 / x`."""
+    x = np.array([0.0, -0.0, np.inf, 1.0, 0.5, 1e-30, 2.0], np.float32)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(xf.vmap(xf.grad(our_special.entr))(x), -1 - np.log(x), rtol=1e-6)
+        np.testing.assert_allclose(xf.vmap(xf.grad(xf.grad(our_special.entr)))(x), -1 / x, rtol=1e-6)
+    assert np.isnan(xf.grad(our_special.entr)(-1.0))  # as the reference gives

@@ -140,9 +140,15 @@ def entr(x: ArrayLike) -> Array:
     >>> entr(1.0)
     Array(-0., dtype=float32, weak_type=True)
     """
-    [x] = real("entr", x)
-    below = x < 0
-    return xnp.where(below, constant_like(x, -xnp.inf), -_xlogy(x, xnp.where(below, constant_like(x, 1), x)))
+    return _entr(*real("entr", x))
+
+
+@custom_jvp
+def _entr(x):
+    return xnp.where(x < 0, constant_like(x, -xnp.inf), -_xlogy(x, x))
+
+
+_entr.defjvps(lambda g, answer, x: g * (constant_like(x, -1) - xnp.log(x)))
 
 
 @library
