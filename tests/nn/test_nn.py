@@ -322,6 +322,13 @@ def test_log1mexp_has_its_derivative_everywhere():
         np.testing.assert_allclose(np.asarray(xf.vmap(xf.grad(nn.log1mexp))(x)), 1 / np.expm1(x), rtol=1e-6)
 
 
+def test_complex_uniform_values_are_those_of_the_reference():
+    found = nn.initializers.variance_scaling(2.5, "fan_in", "uniform", dtype="complex64")(xf.random.key(3), (3, 5))
+    expected = [0.11878171563148499 + 0.019574902951717377j, -0.2615077495574951 - 0.07019837945699692j,
+                -0.7154994606971741 + 0.0857260674238205j]  # observed, to the last bit
+    assert np.asarray(found)[0, :3].tolist() == expected
+
+
 def test_variance_scaling_of_vectors():
     make = nn.initializers.variance_scaling(1.0, "fan_in", "normal", in_axis=0, out_axis=0)
     assert make(xf.random.key(0), (3,)).shape == make(xf.random.key(0), 3).shape == (3,)

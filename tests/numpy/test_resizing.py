@@ -72,6 +72,8 @@ def test_coordinates(mode, theirs, order, rng):
         check_derivatives(lambda x, a, b: ndimage.map_coordinates(x, [a, b], 1, mode, -1.0), [X, at[0] + 0.01, at[1] + 0.01], rng)
         check_batching(lambda x, a: ndimage.map_coordinates(x, [a, at[1]], 1, mode), [X, at[0]])
     assert ndimage.map_coordinates(X.astype(int), at, order, mode).dtype == np.int32
+    with pytest.raises(TypeError, match="bool"):
+        ndimage.map_coordinates(X, [at[0] > 1, at[1]], order, mode)
     halves = np.array([[0, 1], [0, -1]]), np.array([[0.0, 1.0], [0.5, 0.5]])  # of whole numbers they go away from 0, as SciPy's
     assert ndimage.map_coordinates(*halves, 1, mode).tolist() == [1, -1]
 

@@ -330,3 +330,69 @@ def test_mode_of_one_number():
         for axis in (0, -1, None):
             assert [v.tolist() for v in our_stats.mode(x, axis=axis, keepdims=True)] == [[3.0], [1]]
     assert not our_stats.mode(xnp.zeros(0)).mode.weak_type
+
+
+@pytest.mark.parametrize("name", ["expon", "gumbel_l", "gumbel_r", "laplace", "pareto", "uniform"])
+def test_distributions_that_compare_refuse_complex_numbers(name):
+    z, more = xnp.array([1j, 2.0]), (1.5,) if name == "pareto" else ()
+    for function in ("pdf", "logpdf", "cdf"):
+        for arguments in ((z, *more), (0.5, *more, z)):
+            with pytest.raises(TypeError, match="complex"):
+                getattr(getattr(our_stats, name), function)(*arguments)
+
+
+def test_arguments_that_are_taken_as_they_are():
+    for x in (1, xnp.arange(3), True, xnp.float16(0.5), 1j):
+        for function in (our_stats.norm.ppf, our_stats.norm.isf):
+            with pytest.raises(TypeError, match="floats"):
+                function(x, 0.5, 2.0)
+    for x, n in ((xnp.array([1.0, 2.0]), 3), (xnp.array([1, 2]), 3.0)):
+        with pytest.raises(ValueError, match="integers"):
+            our_stats.multinomial.logpmf(x, n, xnp.array([0.5, 0.5]))
+    # numbers of Python's inside of programs are numbers of some type too
+    for function in (our_stats.norm.cdf, our_stats.cauchy.cdf, our_stats.logistic.pdf):
+        expected = getattr(getattr(stats, function.__module__.rpartition(".")[2]), function.__name__)(1)
+        np.testing.assert_allclose(float(xf.jit(lambda: function(True))()), expected, rtol=1e-5)
+
+
+def test_one_way_to_have_no_successes():
+    n = xnp.array([1, 3, 20, 1000])
+    assert our_stats.binom.logpmf(0, n, 0.0).tolist() == our_stats.binom.logpmf(n, n, 1.0).tolist() == [0.0] * 4
+    assert our_stats.binom.pmf(0, n, 0.0).tolist() == [1.0] * 4
+    # as in between: digamma(n + 1) - digamma(n - k + 1) + log(1 - p)
+    found = xf.grad(lambda n: our_stats.binom.logpmf(3.0, n, 0.25))(3.0)
+    np.testing.assert_allclose(found, special.digamma(4) - special.digamma(1) + np.log(0.75), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype, rtol", [("float32", 4e-7), ("float64", 1e-14)])
+def test_relative_entropies_and_their_slopes(dtype, rtol):
+    """Compiled, where a compiler might drop what corrects a rounded sum: close numbers, far ones, and the edges of the domain."""
+    rng = np.random.default_rng(0)
+    p = np.exp(rng.uniform(-40, 40, 600)).astype(dtype)
+    q = np.concatenate([p[:300] * (1 + 10 ** rng.uniform(-6, -1, 300)), np.exp(rng.uniform(-40, 40, 300))]).astype(dtype)
+    p[0], q[0] = 1e15, 1e-20
+    wide_p, wide_q = p.astype(np.longdouble), q.astype(np.longdouble)
+    near = abs(wide_p - wide_q) < wide_q / 2
+    logarithm = np.where(near, np.log1p(np.where(near, (wide_p - wide_q) / wide_q, 0)), np.log(wide_p) - np.log(wide_q))
+    with xf.enable_x64(dtype == "float64"):
+        np.testing.assert_allclose(xf.jit(our_special.rel_entr)(p, q), (wide_p * logarithm).astype(dtype), rtol=rtol)
+        slopes = xf.jit(xf.grad(lambda p, q: our_special.rel_entr(p, q).sum(), (0, 1)))(p, q)
+        np.testing.assert_allclose(slopes[0], (logarithm + 1).astype(dtype), rtol=rtol, atol=rtol)
+        np.testing.assert_allclose(slopes[1], -p / q, rtol=rtol)
+        edges = np.array([[0, 0], [0, 2], [2, 0], [-1, 2], [2, -1]], dtype).T
+        for f in (xf.grad(our_special.rel_entr, (0, 1)), xf.hessian(our_special.rel_entr, (0, 1))):
+            assert all((np.asarray(x) == 0).all() for x in xf.tree.leaves(xf.vmap(f)(*edges)))
+        [[a, b], [c, d]] = xf.hessian(our_special.rel_entr, (0, 1))(np.asarray(2, dtype), np.asarray(5, dtype))
+        np.testing.assert_allclose([a, b, c, d], [1 / 2, -1 / 5, -1 / 5, 2 / 25], rtol=rtol * 4)
+        right = np.linspace(0, 5.5 if dtype == "float32" else 8, 200, dtype=dtype)
+        wanted = special.log_ndtr(right.astype(float))
+        np.testing.assert_allclose(xf.jit(our_special.log_ndtr)(right), wanted, rtol=5e-6 if dtype == "float32" else 1e-13)
+
+
+def test_slopes_of_entropies_at_the_edges():
+    """`-1 - log(x)`, whose limits are infinite, and its slope `-1 / x`."""
+    x = np.array([0.0, -0.0, np.inf, 1.0, 0.5, 1e-30, 2.0], np.float32)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(xf.vmap(xf.grad(our_special.entr))(x), -1 - np.log(x), rtol=1e-6)
+        np.testing.assert_allclose(xf.vmap(xf.grad(xf.grad(our_special.entr)))(x), -1 / x, rtol=1e-6)
+    assert np.isnan(xf.grad(our_special.entr)(-1.0))  # as the reference gives

@@ -321,11 +321,12 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
         operand = bool(operand)
     elif type(operand) is complex and isinstance(dtype, np.dtype) and not dtypes.is_complex(dtype):
         raise TypeError(f"convert_element_type cannot make {dtype} of the complex number {operand}: give its real part.")
-    return _convert_kernel(operand, dtype)
+    return converted(operand, dtype)
 
 
 @library(static="dtype", name="convert_element_type")
-def _convert_kernel(operand, dtype):
+def converted(operand, dtype):
+    """An array of just this dtype, also where the setting has no arrays of so many bits."""
     if type(operand) not in tracing.abstractors:
         operand = tracing.as_operand(operand)
     aval = tracing.aval_of(operand)

@@ -163,8 +163,8 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis: int | 
         if distribution == "normal":
             return random.normal(key, shape, d, out_sharding=out_sharding) * np.sqrt(variance).astype(d)
         if distribution == "uniform":
-            if dtypes.is_complex(d):  # the mean square on the unit disc is 1/2
-                return _complex_uniform(key, shape, d) * np.sqrt(2 * variance).astype(d)
+            if dtypes.is_complex(d):
+                return _complex_uniform(key, shape, d) * np.sqrt(variance).astype(d)
             return random.uniform(key, shape, d, -1.0, 1.0, out_sharding=out_sharding) * np.sqrt(3 * variance).astype(d)
         if dtypes.is_complex(d):
             return _complex_truncated_normal(key, shape, d) * (np.sqrt(variance) / .95311164380491208).astype(d)
@@ -176,10 +176,10 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis: int | 
 
 
 def _complex_uniform(key, shape, d):
-    """Uniform on the unit disc."""
+    """Uniform on the disc where the mean square is 1."""
     of_radius, of_angle = random.split(key)
     real = dtypes.to_real(d)
-    radius = xnp.sqrt(random.uniform(of_radius, shape, real)).astype(d)
+    radius = xnp.sqrt(2 * random.uniform(of_radius, shape, real)).astype(d)
     angle = 2 * np.pi * random.uniform(of_angle, shape, real).astype(d)
     return radius * xnp.exp(1j * angle)
 

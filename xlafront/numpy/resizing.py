@@ -264,7 +264,7 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: st
     input, coordinates = xnp.asarray(input), [xnp.asarray(c) for c in coordinates]
     if np.iscomplexobj(cval) and input.dtype.kind != "c":
         raise TypeError(f"{who} of numbers of dtype {input.dtype} takes a real number as cval, got {cval!r}.")
-    if order == 1 and any(c.dtype == np.bool_ for c in coordinates):
+    if any(c.dtype == np.bool_ for c in coordinates):
         raise TypeError(f"{who} needs coordinates that are numbers, got dtype bool. Convert with x.astype(int).")
     if len(coordinates) != input.ndim:
         raise ValueError(f"{who} needs coordinates as a sequence of length input.ndim, one for each of the "

@@ -18,6 +18,7 @@ from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.dimension_numbers import ScatterDimensionNumbers
 from xlafront.lax.elementwise import PRIMITIVES, as_type, eq, max_, min_, to_dtype, where, with_weakness
+from xlafront.lax.elementwise_functions import converted
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, bind_scatter
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import arange, asarray, astype, ones_like
@@ -249,7 +250,7 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
     else:
         joint = _joint_dtype(x, values, name)
         if joint != own and UPDATES[name][1] is not None:  # the operation is done in the wider type
-            return to_dtype(update(name, astype(x, joint), key, values, indices_are_sorted, unique_indices, mode, wrap), own)
+            return converted(update(name, astype(x, joint), key, values, indices_are_sorted, unique_indices, mode, wrap), own)
         values = _as_dtype(values, own)
     concrete = tracing.thread.trace is tracing.eval_trace and not isinstance(x, tracing.Tracer)
     try:
@@ -287,7 +288,7 @@ def _joint_dtype(x, values, name):
 def _as_dtype(values, d):
     if type(values) not in dtypes.python_scalar_dtypes:
         aval = tracing.aval_of(values)
-        return values if aval.dtype == d and not aval.weak_type else to_dtype(values, d)
+        return values if aval.dtype == d and not aval.weak_type else converted(values, d)
     if values != values and dtypes.is_integer(d):
         return d.type(0)  # as the device converts a NaN
     if type(values) is complex and not dtypes.is_complex(d):

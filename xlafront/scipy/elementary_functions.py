@@ -140,9 +140,15 @@ def entr(x: ArrayLike) -> Array:
     >>> entr(1.0)
     Array(-0., dtype=float32, weak_type=True)
     """
-    [x] = real("entr", x)
-    below = x < 0
-    return xnp.where(below, constant_like(x, -xnp.inf), -_xlogy(x, xnp.where(below, constant_like(x, 1), x)))
+    return _entr(*real("entr", x))
+
+
+@custom_jvp
+def _entr(x):
+    return xnp.where(x < 0, constant_like(x, -xnp.inf), -_xlogy(x, x))
+
+
+_entr.defjvps(lambda g, answer, x: g * (constant_like(x, -1) - xnp.log(x)))
 
 
 @library
@@ -154,20 +160,63 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     >>> rel_entr(2.0, 2.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    p, q = real("rel_entr", p, q)
-    both, nothing = (p > 0) & (q > 0), (p == 0) & (q >= 0)
-    p, q = xnp.where(both, p, 1), xnp.where(both, q, 1)
-    return xnp.where(both, p * _log_of_quotient(p, q), xnp.where(nothing, 0, xnp.inf))
+    return _rel_entr(*real("rel_entr", p, q))
+
+
+def _in_domain(p, q):
+    return (p > 0) & (q > 0)
+
+
+@custom_jvp
+def _rel_entr(p, q):
+    return xnp.where(_in_domain(p, q), p * _log_of_quotient(p, q), xnp.where((p == 0) & (q >= 0), 0, xnp.inf))
+
+
+_rel_entr.defjvps(lambda g, answer, p, q: g * _slope(p, q), lambda g, answer, p, q: -g * _quotient(p, q))
+
+
+# 0 outside of the domain, and with them their derivatives. What selects comes last, for XLA to make one loop of each.
+
+
+@custom_jvp
+def _slope(p, q):
+    return xnp.where(_in_domain(p, q), _log_of_quotient(p, q) + 1, 0)
+
+
+@custom_jvp
+def _quotient(p, q):
+    return xnp.where(_in_domain(p, q), p / q, 0)
+
+
+def _apart(p, q):
+    """Numbers that can be divided by: those of the domain, 1 elsewhere; and factors of what is 0 there."""
+    inside = _in_domain(p, q)
+    return xnp.where(inside, p, 1), xnp.where(inside, q, 1), xnp.where(inside, xnp.ones_like(p), 0)
+
+
+@_slope.defjvp
+def _slope_jvp(primals, tangents):
+    p, q, inside = _apart(*primals)
+    return _slope(*primals), inside * (tangents[0] / p - tangents[1] / q)
+
+
+@_quotient.defjvp
+def _quotient_jvp(primals, tangents):
+    p, q, inside = _apart(*primals)
+    return _quotient(*primals), inside * (tangents[0] - p / q * tangents[1]) / q
 
 
 def _log_of_quotient(p, q):
     """Of positive numbers, by one logarithm: exact where they are close, and where the quotient is too large for a number."""
     below = p < q
     small, large = xnp.where(below, p, q), xnp.where(below, q, p)
-    shift = 2.0 ** (xnp.finfo(small.dtype).maxexp // 2)
-    far = large / shift > small * shift
-    small, large = xnp.where(far, small * shift, small), xnp.where(far, large / shift, large)
-    logarithm = xnp.log1p((large - small) / small) + xnp.where(far, 2 * math.log(shift), 0)
+    bits = xnp.finfo(small.dtype).maxexp // 2
+    far = large > small * 2.0 ** (2 * bits - 2)  # or this is too large itself
+    small, large = xnp.where(far, small * 2.0 ** bits, small), xnp.where(far, large * 2.0 ** -bits, large)
+    less = (small - large) / small
+    whole = 1 - less
+    logarithm = xnp.log(whole) + ((1 - whole) - less) / whole  # with what the difference lost in rounding
+    logarithm = logarithm + xnp.where(far, 2 * bits * math.log(2), 0)
     return xnp.where(below, -logarithm, logarithm)
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import xlafront.numpy as xnp
 from xlafront.core import dtypes
+from xlafront.lax.elementwise import as_array
 from xlafront.lax.elementwise_functions import convert_element_type
 from xlafront.numpy import array_methods as _operators  # noqa: F401  (users reach these modules without a face)
-from xlafront.numpy.promotion import promote_args_inexact
+from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, unwrap
 from xlafront.staging.library import library
 
 _WHAT = {
@@ -41,13 +42,35 @@ def always(strong: list[bool]) -> bool:
     return True
 
 
-def member(distribution: str, strong: Callable[[list[bool]], bool] = never,
+def nothing(label: str, args) -> None:
+    """All arguments that promote are taken."""
+
+
+def ordered(label: str, args) -> None:
+    """Values are compared, which complex numbers cannot be."""
+    check_arraylike(label, *args)
+    given = [dtypes.operand_type(unwrap(x))[0] for x in args]
+    if any(map(dtypes.is_complex, given)):
+        raise TypeError(f"{label} compares its arguments, and complex numbers have no order; got dtypes "
+                        f"{', '.join(map(str, given))}.")
+
+
+def of_floats(label: str, args) -> None:
+    """The first argument is a float of 32 or 64 bits itself, and does not become one beside others."""
+    check_arraylike(label, args[0])
+    d = dtypes.operand_type(unwrap(args[0]))[0]
+    if d not in (dtypes.float32, dtypes.float64):
+        raise TypeError(f"{label} takes floats of 32 or 64 bits as its first argument, got dtype {d}. Convert with "
+                        f"x.astype(float).")
+
+
+def member(distribution: str, strong: Callable[[list[bool]], bool] = never, refuse: Callable[[str, tuple], None] = nothing,
            **parameters: str) -> Callable[[Callable], Callable]:
     """Decorator of a distribution's function: compiled when called eagerly, its arguments in one floating dtype and shape.
 
     `strong` says for which arguments, given by whether each is strongly typed, the result is: integers beside floats of
-    Python's are weakly typed floats by the rules of promotion, which most densities keep to only for numbers. `parameters`
-    says what the parameters are that not all distributions have.
+    Python's are weakly typed floats by the rules of promotion, which most densities keep to only for numbers. `refuse` raises
+    for arguments that are not taken. `parameters` says what the parameters are that not all distributions have.
     """
     def decorate(function: Callable) -> Callable:
         name = function.__name__
@@ -58,7 +81,9 @@ def member(distribution: str, strong: Callable[[list[bool]], bool] = never,
         def promoted(*args, **kwargs):
             given = inspect.signature(function).bind(*args, **kwargs)
             given.apply_defaults()
+            refuse(label, given.args)
             args = promote_args_inexact(label, *given.args)
+            args[0] = as_array(args[0])
             if dtypes.is_weakly_typed(args[0]) and strong([not dtypes.is_weakly_typed(x) for x in given.args]):
                 args[0] = convert_element_type(args[0], args[0].dtype)
             return function(*args)

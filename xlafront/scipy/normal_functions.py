@@ -69,12 +69,11 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
 def _log_ndtr(x, order):
     left = -20 if x.dtype == dtypes.float64 else -10
     far = xnp.minimum(x, left)
-    tail, near = _halves(x)
-    central = xnp.abs(x) < 1
-    # One logarithm for what is left of 0.5, one for what is right of it.
-    below = xnp.log(xnp.where(x > left, xnp.where(central, 0.5 + near, tail), _series(far, order) / -far))
-    below = below - xnp.where(x > left, 0, 0.5 * far * far + _LOG_OF_ROOT)
-    return xnp.where(x > 0.5, xnp.log1p(-xnp.where(central, 0.5 - near, tail)), below)
+    tail = 0.5 * lax.erfc(xnp.abs(x) * math.sqrt(0.5))
+    # One logarithm for all. Right of 0 it is that of 1 - tail, with what this difference lost in rounding.
+    rest = 1 - tail
+    value = xnp.log(xnp.where(x > left, xnp.where(x > 0, rest, tail), _series(far, order) / -far))
+    return value + xnp.where(x > 0, ((1 - rest) - tail) / rest, xnp.where(x > left, 0, -0.5 * far * far - _LOG_OF_ROOT))
 
 
 @_log_ndtr.defjvp
@@ -84,7 +83,7 @@ def _log_ndtr_jvp(order, primals, tangents):
     left = -20 if x.dtype == dtypes.float64 else -10
     near = xnp.maximum(x, left)
     far = xnp.minimum(x, left)
-    slope = xnp.exp(-0.5 * near * near - _log_ndtr(near, order) - _LOG_OF_ROOT)
+    slope = xnp.exp(-0.5 * near * near - xnp.where(x > left, value, 0) - _LOG_OF_ROOT)
     return value, t * xnp.where(x > left, slope, -far / _series(far, order))
 
 

@@ -19,6 +19,7 @@ def logpmf(k, n, p, loc=0):
     inside = (k >= 0) & (k <= n)
     k = xnp.where(inside, k, 0)
     ways = lax.lgamma(n + 1) - lax.lgamma(k + 1) - lax.lgamma(n - k + 1)
+    ways = ways - lax.stop_gradient(xnp.where((k == 0) | (k == n), ways, 0))  # one way: the logarithm is 0, not nearly so
     return xnp.where(inside, ways + xlogy(k, p) + xlog1py(n - k, -p), -xnp.inf)
 
 

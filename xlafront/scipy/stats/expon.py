@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import xlafront.numpy as xnp
 from xlafront.scipy.elementary_functions import log_of_rest
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, ordered
 
-_exponential = member("exponential")
+_exponential = member("exponential", refuse=ordered)
 
 
 def _size(x, loc, scale):
@@ -39,7 +39,7 @@ def logcdf(x, loc=0, scale=1):
     return xnp.where(below, -xnp.inf, log_of_rest(xnp.where(below, -1, -_size(x, loc, scale))))
 
 
-@_exponential
+@member("exponential")
 def ppf(q, loc=0, scale=1):
     return xnp.where((q < 0) | (q > 1), xnp.nan, loc - scale * xnp.log1p(-q))
 

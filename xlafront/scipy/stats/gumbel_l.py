@@ -8,10 +8,10 @@ Array(-1., dtype=float32, weak_type=True)
 from __future__ import annotations
 
 import xlafront.numpy as xnp
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.members import exponential, member, ordered
 from xlafront.scipy.stats import gumbel_r
 
-_gumbel = member("left Gumbel")
+_gumbel = member("left Gumbel", refuse=ordered)
 
 
 def _mirrored(function, x, loc, scale):
@@ -39,7 +39,7 @@ def logcdf(x, loc=0, scale=1):
     return _mirrored(gumbel_r.logsf, x, loc, scale)
 
 
-@member("left Gumbel", p="probabilities")
+@member("left Gumbel", refuse=ordered, p="probabilities")
 def ppf(p, loc=0, scale=1):
     return loc + scale * xnp.log(-xnp.log1p(-p))
 

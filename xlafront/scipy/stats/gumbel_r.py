@@ -11,9 +11,9 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.scipy.elementary_functions import log_of_rest
-from xlafront.scipy.members import exponential, member, of_first
+from xlafront.scipy.members import exponential, member, of_first, ordered
 
-_gumbel = member("right Gumbel")
+_gumbel = member("right Gumbel", refuse=ordered)
 
 
 def _standard(x, loc, scale):
@@ -31,7 +31,7 @@ def logcdf(x, loc=0, scale=1):
     return -xnp.exp(-_standard(x, loc, scale))
 
 
-@member("right Gumbel", of_first)
+@member("right Gumbel", of_first, ordered)
 def sf(x, loc=0, scale=1):
     return -xnp.expm1(-xnp.exp(-_standard(x, loc, scale)))
 
@@ -41,7 +41,7 @@ def logsf(x, loc=0, scale=1):
     return log_of_rest(-xnp.exp(-_standard(x, loc, scale)))
 
 
-@member("right Gumbel", p="probabilities")
+@member("right Gumbel", refuse=ordered, p="probabilities")
 def ppf(p, loc=0, scale=1):
     return loc - scale * xnp.log(-xnp.log(p))
 

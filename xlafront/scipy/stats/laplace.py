@@ -8,9 +8,9 @@ Array(0.5, dtype=float32, weak_type=True)
 from __future__ import annotations
 
 import xlafront.numpy as xnp
-from xlafront.scipy.members import exponential, member, of_first
+from xlafront.scipy.members import exponential, member, of_first, ordered
 
-_laplace = member("Laplace", of_first)
+_laplace = member("Laplace", of_first, ordered)
 
 
 @_laplace

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 
 import xlafront.numpy as xnp
-from xlafront.scipy.members import exponential, member, of_first
+from xlafront.scipy.members import exponential, member, nothing, of_first, of_floats
 from xlafront.scipy.normal_functions import log_ndtr, ndtr, ndtri
 
-_normal = member("normal", of_first)
+_normal, _quantile = (member("normal", of_first, refuse) for refuse in (nothing, of_floats))
 
 
 @_normal
@@ -42,12 +42,12 @@ def logsf(x, loc=0, scale=1):
     return log_ndtr((loc - x) / scale)
 
 
-@_normal
+@_quantile
 def ppf(q, loc=0, scale=1):
     return ndtri(q) * scale + loc
 
 
-@_normal
+@_quantile
 def isf(q, loc=0, scale=1):
     return loc - ndtri(q) * scale
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import xlafront.numpy as xnp
 from xlafront.scipy.elementary_functions import log_of_rest
-from xlafront.scipy.members import exponential, member, never, of_first
+from xlafront.scipy.members import exponential, member, never, of_first, ordered
 
-_pareto, _pareto_log = (member("Pareto", strong, b="the exponent") for strong in (of_first, never))
+_pareto, _pareto_log = (member("Pareto", strong, ordered, b="the exponent") for strong in (of_first, never))
 
 
 def _logarithm(x, loc, scale):
@@ -40,7 +40,7 @@ def logcdf(x, b, loc=0, scale=1):
     return xnp.where(below, -xnp.inf, log_of_rest(xnp.where(below, -1, -b * _logarithm(x, loc, scale))))
 
 
-@_pareto
+@member("Pareto", of_first, b="the exponent")
 def ppf(q, b, loc=0, scale=1):
     return xnp.where((q < 0) | (q > 1), xnp.nan, loc + scale * xnp.exp(-xnp.log1p(-q) / b))
 

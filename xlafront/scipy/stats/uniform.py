@@ -8,9 +8,9 @@ Array(0.25, dtype=float32)
 from __future__ import annotations
 
 import xlafront.numpy as xnp
-from xlafront.scipy.members import always, exponential, member
+from xlafront.scipy.members import always, exponential, member, ordered
 
-_uniform = member("uniform")
+_uniform = member("uniform", refuse=ordered)
 
 
 @_uniform
@@ -18,12 +18,12 @@ def logpdf(x, loc=0, scale=1):
     return xnp.where((x < loc) | (x > loc + scale), -xnp.inf, -xnp.log(scale))
 
 
-@member("uniform", always)
+@member("uniform", always, ordered)
 def cdf(x, loc=0, scale=1):
     return xnp.clip((x - loc) / scale, 0, 1)
 
 
-@_uniform
+@member("uniform")
 def ppf(q, loc=0, scale=1):
     return xnp.where((q < 0) | (q > 1), xnp.nan, loc + q * scale)
 
