@@ -58,6 +58,9 @@ def histogram_bin_edges(a: ArrayLike, bins: int | ArrayLike = 10, range: Sequenc
     >>> xnp.histogram_bin_edges(xnp.array([0.0, 1.0, 4.0]), bins=4)
     Array([0., 1., 2., 3., 4.], dtype=float32)
     """
+    if isinstance(bins, str):
+        raise NotImplementedError(f"xnp.histogram_bin_edges has no rule that finds a number of bins, got bins={bins!r}: give a "
+                                  f"number or the edges; numpy.histogram_bin_edges knows such rules.")
     check_arraylike("histogram_bin_edges", a, bins)
     a = ravel(asarray(a))
     d = dtypes.to_inexact(a.dtype)
@@ -227,8 +230,8 @@ def histogram2d(x: ArrayLike, y: ArrayLike, bins: ArrayLike | Sequence[ArrayLike
     if np.shape(x) != np.shape(y) or np.ndim(x) != 1:
         raise (TypeError if np.ndim(x) == np.ndim(y) == 1 else ValueError)(
             f"xnp.histogram2d needs two vectors of one size, got shapes {np.shape(x)} and {np.shape(y)}.")
-    if not isinstance(bins, (list, tuple)) and np.ndim(bins) == 1 and np.shape(bins)[0] > 2:
-        bins = (bins, bins)
+    if len(bins) > 2 if isinstance(bins, (list, tuple)) else np.ndim(bins) == 1 and np.shape(bins)[0] > 2:
+        bins = (asarray(bins),) * 2
     x, y = promote_dtypes_inexact(x, y)
     counts, edges = histogramdd(concatenate([x[:, None], y[:, None]], 1), bins, range, weights, density)
     return counts, edges[0], edges[1]
