@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import as_size
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy import reductions, searching
@@ -105,7 +106,7 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
         length = max(least, int(reductions.max(x)) + 1, 1) if x.size else max(least, 0)
     if weights is None:
         weights = dtypes.default_dtype(int).type(1)
-    total = zeros(operator.index(length), dtypes.dtype(weights))
+    total = zeros(as_size(length), dtypes.dtype(weights))
     return total.at[clip(x, 0, None)].add(weights, mode="drop")
 
 
