@@ -317,3 +317,12 @@ def test_results_of_other_shapes_are_named_before_other_structures(result, error
         lax.custom_linear_solve(result, b, lambda _, z: z)
     with pytest.raises(error, match="transpose_solve of custom_linear_solve"):
         lax.custom_linear_solve(lambda x: 2 * x, b, lambda _, z: z / 2, lambda _, z: result(z))
+
+
+@pytest.mark.parametrize("start, text", [
+    (1.0, "~float32[]"), (1, "~int32[]"), (1j, "~complex64[]"), (np.float16(1), "float16[]"), (np.ones(2), "float32[2]")], ids=repr)
+@pytest.mark.parametrize("solve", [lambda f, z: xnp.zeros_like(z), lambda f, z: z, lambda f, z: z * 0], ids=["0", "z", "z*0"])
+def test_roots_are_arrays_where_the_solver_gives_constants(start, text, solve):
+    found, extra = lax.custom_root(lambda z: z - 1, start, lambda f, z: (solve(f, z), np.ones(2)), lambda g, y: y, has_aux=True)
+    assert isinstance(found, xf.Array) and str(xf.typeof(found)) == text
+    assert isinstance(extra, xf.Array) and str(xf.typeof(extra)) == "float32[2]"

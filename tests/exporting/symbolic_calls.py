@@ -452,6 +452,17 @@ CASES = UNARY | BINARY | {
     "threefry": (lambda k, counts: threefry_2x32(k, xnp.concatenate([counts, counts])), "u32[2]; u32[b]"),
     "random under vmap": (lambda k: xf.vmap(lambda w: random.uniform(w, (2,)))(k), "u32[b,2]"),
     "dropout": (lambda k, x: xnp.where(random.bernoulli(k, .9, (x.shape[0], 1)), x, 0), "u32[2]; f32[b,3]"),
+    # sizes and positions that functions are given
+    "bincount by size": (lambda x: xnp.bincount(x, length=x.shape[0]), "i32[b]"),
+    "weighted bincount by size": (lambda x, w: xnp.bincount(x, w, length=x.shape[0] + 1), "i32[b]; f32[b]"),
+    "pad all sides by size": (lambda x: xnp.pad(x, x.shape[0]), "f32[b,3]"),
+    "pad edges by size": (lambda x: xnp.pad(x, x.shape[0], "edge"), "f32[b,3]"),
+    "unravel_index in sizes": (lambda x: xnp.unravel_index(x, (3, x.shape[0])), "i32[b]"),
+    "unravel_index from the end": (lambda x: xnp.unravel_index(xnp.array([-1, 4], "int8"), (x.shape[0], 3)), "i32[b]"),
+    "set the last row": (lambda x: x.at[x.shape[0] - 1:].set(0.), "f32[b,3]"),
+    "add to half of the rows": (lambda x: x.at[x.shape[0] // 2:, 1:].add(x[x.shape[0] // 2:, :2]), "f32[b,3]"),
+    "multiply the last row": (lambda x: x.at[x.shape[0] - 1:x.shape[0], 0].multiply(2.), "f32[b,3]"),
+    "apply to the last row": (lambda x: x.at[x.shape[0] - 1:].apply(xnp.sin), "f32[b,3]"),
     # whole models
     "mlp": (lambda x, w, v: nn.softmax(nn.relu(x @ w) @ v), "f32[b,3]; f32[3,5]; f32[5,2]"),
     "layer norm": (lambda x: (x - x.mean(-1, keepdims=True)) / xnp.sqrt(x.var(-1, keepdims=True) + 1e-5), "f32[b,c]"),

@@ -444,3 +444,24 @@ def test_derivative_of_mantissas():
     powers = xf.grad(lambda v: xnp.frexp(v)[0].sum())(x)
     np.testing.assert_array_equal(powers[:3], [0.5, 0.25, 512])  # mantissa = x * 2 ** -exponent
     assert np.isfinite(powers).all()
+
+
+@pytest.mark.parametrize("bins", [
+    3, (2, 3), [0, 1, 5], (0.0, 1.0, 5.0), [0, 1, 3, 5], np.array([0, 1, 5]), [np.array([0, 1]), np.array([0, 1, 5])],
+    (2, np.array([0, 3, 4, 5]))], ids=repr)
+def test_bins_of_histograms_of_planes(bins):
+    """Edges for both directions may be a list: only two entries are one for each direction."""
+    x, y = np.arange(5.0, dtype=np.float32), np.array([0, 4, 1, 1, 2], np.float32)
+    for a, b in zip(xnp.histogram2d(x, y, bins), np.histogram2d(x, y, bins), strict=True):
+        np.testing.assert_allclose(np.asarray(a), b)
+
+
+@pytest.mark.parametrize("axes", [1.5, "a", None, {}, np.float32(1)], ids=repr)
+def test_tensordot_says_what_axes_are(axes):
+    with pytest.raises(TypeError, match="axes"):
+        xnp.tensordot(np.ones((2, 2)), np.ones((2, 2)), axes)
+
+
+def test_rules_for_numbers_of_bins_are_numpys():
+    with pytest.raises(NotImplementedError, match="bins"):
+        xnp.histogram_bin_edges(np.ones(3), "auto")

@@ -11,7 +11,7 @@ from xlafront.core.ir import ClosedJaxpr, DebugInfo, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax.elementwise import neg
+from xlafront.lax.elementwise import as_array, neg
 from xlafront.lax.families import add_tangents
 from xlafront.lax.shapes import place_axis
 from xlafront.lax.zeros import instantiate
@@ -294,4 +294,5 @@ def custom_root(f: Callable, initial_guess: Any, solve: Callable, tangent_solve:
         return results, [*[_minus(z, t) for z, t in zip(zeros, solved)], *zeros[len(guess):]]
 
     params = {"jvp_jaxpr_fun": Rule(rule, who), "num_consts": 0, "symbolic_zeros": False}
-    return result_tree.unflatten(custom_jvp_call_p.bind(*consts, *guess, call_jaxpr=whole, **params))
+    results = custom_jvp_call_p.bind(*consts, *guess, call_jaxpr=whole, **params)
+    return result_tree.unflatten(map(as_array, results))  # some are numbers in the solver's program

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import as_size
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy import reductions, searching
@@ -58,6 +59,9 @@ def histogram_bin_edges(a: ArrayLike, bins: int | ArrayLike = 10, range: Sequenc
     >>> xnp.histogram_bin_edges(xnp.array([0.0, 1.0, 4.0]), bins=4)
     Array([0., 1., 2., 3., 4.], dtype=float32)
     """
+    if isinstance(bins, str):
+        raise NotImplementedError(f"xnp.histogram_bin_edges has no rule that finds a number of bins, got bins={bins!r}: give a "
+                                  f"number or the edges; numpy.histogram_bin_edges knows such rules.")
     check_arraylike("histogram_bin_edges", a, bins)
     a = ravel(asarray(a))
     d = dtypes.to_inexact(a.dtype)
@@ -102,7 +106,7 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
         length = max(least, int(reductions.max(x)) + 1, 1) if x.size else max(least, 0)
     if weights is None:
         weights = dtypes.default_dtype(int).type(1)
-    total = zeros(operator.index(length), dtypes.dtype(weights))
+    total = zeros(as_size(length), dtypes.dtype(weights))
     return total.at[clip(x, 0, None)].add(weights, mode="drop")
 
 
@@ -227,8 +231,8 @@ def histogram2d(x: ArrayLike, y: ArrayLike, bins: ArrayLike | Sequence[ArrayLike
     if np.shape(x) != np.shape(y) or np.ndim(x) != 1:
         raise (TypeError if np.ndim(x) == np.ndim(y) == 1 else ValueError)(
             f"xnp.histogram2d needs two vectors of one size, got shapes {np.shape(x)} and {np.shape(y)}.")
-    if not isinstance(bins, (list, tuple)) and np.ndim(bins) == 1 and np.shape(bins)[0] > 2:
-        bins = (bins, bins)
+    if len(bins) > 2 if isinstance(bins, (list, tuple)) else np.ndim(bins) == 1 and np.shape(bins)[0] > 2:
+        bins = (asarray(bins),) * 2
     x, y = promote_dtypes_inexact(x, y)
     counts, edges = histogramdd(concatenate([x[:, None], y[:, None]], 1), bins, range, weights, density)
     return counts, edges[0], edges[1]

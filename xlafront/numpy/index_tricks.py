@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import as_size, max_dim
+from xlafront.core.dimensions import as_size, is_symbolic_dim, max_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.lax.elementwise import add, as_type, constant_like, div, lt, mul, rem_, size_as, where
+from xlafront.lax.elementwise import add, as_type, constant_like, div, lt, mul, rem_, size_as, where, with_weakness
 from xlafront.lax.shapes import counting, expand_dims, static_shape
 from xlafront.numpy.creation import arange, array, asarray, linspace, meshgrid, ones
 from xlafront.numpy.manipulation import concatenate, reshape, stack
@@ -282,18 +282,26 @@ def mask_indices(n: int, mask_func: Callable, k: int = 0, *, size: int | None = 
 # Flat indices
 
 
+def _size_like(x, size):
+    """A size as a scalar of the type of `x`."""
+    if not is_symbolic_dim(size):
+        return constant_like(x, size)
+    aval = tracing.aval_of(x)
+    return with_weakness(size_as(size, aval.dtype), aval.weak_type)
+
+
 @library(static="shape", name="unravel_index")
 def _unravelled(indices, shape):
-    own, weak = dtypes.operand_type(unwrap(indices))
+    own, weak = tracing.aval_of(unwrap(indices)).dtype, dtypes.operand_type(unwrap(indices))[1]
     d = own if own.itemsize >= 4 else dtypes.default_dtype(int)
     place = as_type(unwrap(indices), d, weak)
     total = math.prod(shape)
     if not dtypes.is_unsigned(d):
-        place = where(lt(place, constant_like(place, 0)), add(place, constant_like(place, total)), place)
+        place = where(lt(place, constant_like(place, 0)), add(place, _size_like(place, total)), place)
     place = _clipped(place, total)
     found = []
     for n in shape[:0:-1]:  # of the places, which are inside, the first dimension takes what is left
-        size = constant_like(place, max_dim(n, 1))
+        size = _size_like(place, max_dim(n, 1))
         found.append(rem_(place, size))
         place = div(place, size)
     return tuple(as_type(i, own, weak) for i in (place, *reversed(found))) if shape else ()
@@ -328,7 +336,7 @@ def _ravelled(indices, dims, mode, dtype):
 
 
 def _clipped(i, n):
-    return PUBLIC["maximum"](PUBLIC["minimum"](i, constant_like(i, max_dim(n - 1, 0))), constant_like(i, 0))
+    return PUBLIC["maximum"](PUBLIC["minimum"](i, _size_like(i, max_dim(n - 1, 0))), constant_like(i, 0))
 
 
 def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise", order: str = "C", *,

@@ -338,6 +338,8 @@ def _tensordot_axes(a_shape, b_shape, axes):
         if len(first) != len(second):
             raise ValueError(f"tensordot needs as many axes of the first array as of the second, got axes={axes!r}.")
     else:
+        if not hasattr(axes, "__index__"):
+            raise TypeError(f"tensordot takes as axes an integer or two lists of axes, got {axes!r}.")
         n = axes.__index__()
         if n > min(ra, rb):
             raise TypeError(f"tensordot over {n} axes needs arrays of at least {n} dimensions, got shapes {a_shape} and "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import tracing
-from xlafront.core.dimensions import as_size, is_symbolic, max_dim, min_dim
+from xlafront.core.dimensions import as_size, is_symbolic, is_symbolic_dim, max_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes, slicing
 from xlafront.lax.elementwise import as_type, to_dtype, with_weakness
@@ -53,6 +53,8 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable = "constant", **k
     >>> xnp.pad(xnp.array([1, 2, 3]), (1, 2), mode="edge")
     Array([1, 1, 2, 3, 3, 3], dtype=int32)
     """
+    if is_symbolic_dim(pad_width):
+        pad_width = (pad_width, pad_width)
     if type(mode) is str and type(pad_width) is not dict:
         if not kwargs:
             return _pad_kernel(array, None, pad_width, mode)

@@ -17,7 +17,7 @@ from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.dimension_numbers import ScatterDimensionNumbers
-from xlafront.lax.elementwise import PRIMITIVES, as_type, eq, max_, min_, to_dtype, where, with_weakness
+from xlafront.lax.elementwise import PRIMITIVES, as_type, eq, max_, min_, size_as, to_dtype, where, with_weakness
 from xlafront.lax.elementwise_functions import converted
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, bind_scatter
 from xlafront.lax.resharding import with_out_sharding
@@ -364,7 +364,7 @@ def _window_of(shape, entries, indices, mode, wrap):
         n = shape[dim]
         if kind == "slice":
             _, start, size, step, *_ = entry
-            if step != 1 or size == 0:
+            if step != 1 or size == 0 or is_symbolic_dim(start):
                 return None
             shown.append(dim)
         else:
@@ -443,8 +443,8 @@ class _ScatterPlan:
             dims.append(dim)
         for i in windows:
             dim, start, _, _ = layout.slices[i]
-            if start:
-                columns.append(np.int32(start))
+            if is_symbolic_dim(start) or start:
+                columns.append(size_as(start, np.int32))
                 dims.append(dim)
         self.index_array = layout.index_array(wrap, tuple(columns), tuple(sizes[i] for i in strided))
         front = rank + len(strided)
