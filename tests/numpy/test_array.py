@@ -364,3 +364,14 @@ def test_operators_from_the_first_array(first):
     code = f"import xlafront as xf\nx = {first}\nprint(float((x + 1) * 2 - 2 * x), x.sum().shape, -x == 0 - x)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["2.0", "()", "True"], done.stderr
+
+
+def test_an_array_in_place_of_a_dtype():
+    """NumPy takes one for its dtype, with a warning; a dtype that is given as such warns of nothing."""
+    x = xnp.ones(2)
+    for ask in (np.dtype, lambda x: np.zeros(2, x).dtype, lambda x: np.result_type(x, np.int8)):
+        with pytest.warns(DeprecationWarning, match="in place of a dtype"):
+            assert ask(x) == np.float32
+        assert ask(x.dtype) == np.float32
+    with pytest.warns(DeprecationWarning, match="in place of a dtype"):
+        assert xnp.issubdtype(x, np.floating)
