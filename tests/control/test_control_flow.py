@@ -393,6 +393,8 @@ def test_platform_dependent():
     assert xf.grad(lambda x: lax.platform_dependent(x, cpu=lambda x: x**2, default=lambda x: x))(3.0) == 6
     with pytest.raises(NotImplementedError, match="cpu"):
         xf.jit(lambda x: lax.platform_dependent(x, tpu=lambda x: x, rocm=lambda x: x + 1))(1.0)
+    with pytest.raises(ValueError, match="cuda= or rocm="):
+        lax.platform_dependent(1.0, gpu=lambda x: x, default=lambda x: x)
 
 
 V = xnp.arange(3.0)

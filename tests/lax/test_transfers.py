@@ -400,6 +400,19 @@ def test_bad_input(make, error, words):
         assert word in str(caught.value), str(caught.value)
 
 
+def test_layouts_of_keys():
+    """Keys are elements, whose words lie side by side in any order of the keys."""
+    keys = xf.random.split(xf.random.key(0), (2, 3))
+    words = np.asarray(xf.random.key_data(keys))
+    place = xf.sharding.SingleDeviceSharding(xf.devices()[0])
+    by_columns = Format(Layout((1, 0)), place)
+    moved = xf.device_put(keys, by_columns)
+    for found in (moved, xf.jit(lambda k: k, out_shardings=by_columns)(keys), xf.jit(lambda k: k, in_shardings=by_columns)(moved)):
+        np.testing.assert_array_equal(xf.random.key_data(found), words)
+    with pytest.raises(ValueError, match="orders 3 dimensions"):
+        xf.device_put(keys, Format(Layout((0, 1, 2)), place))
+
+
 # Strings
 
 

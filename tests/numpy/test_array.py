@@ -375,3 +375,14 @@ UNCHANGED = [(array, text.strip()) for array, texts in (
 @pytest.mark.parametrize("array, text", UNCHANGED, ids=[f"{text} of {array.shape}" for array, text in UNCHANGED])
 def test_what_changes_nothing_gives_the_array_itself(array, text):
     assert eval(text, {"v": array, "xnp": xnp, "xf": xf, "np": np}) is array
+
+
+def test_an_array_in_place_of_a_dtype():
+    """NumPy takes one for its dtype, with a warning; a dtype that is given as such warns of nothing."""
+    x = xnp.ones(2)
+    for ask in (np.dtype, lambda x: np.zeros(2, x).dtype, lambda x: np.result_type(x, np.int8)):
+        with pytest.warns(DeprecationWarning, match="in place of a dtype"):
+            assert ask(x) == np.float32
+        assert ask(x.dtype) == np.float32
+    with pytest.warns(DeprecationWarning, match="in place of a dtype"):
+        assert xnp.issubdtype(x, np.floating)

@@ -79,6 +79,12 @@ def test_names_of_the_reference(name):
     assert xf.config.read(name) == default != wanted
 
 
+def test_names_of_the_reference_are_set_by_update():
+    with pytest.raises(AttributeError, match=r"config\.update\('jax_enable_x64', True\)"):
+        xf.config.jax_enable_x64 = True
+    assert not xf.config.jax_enable_x64
+
+
 @pytest.mark.filterwarnings("ignore:the setting")
 def test_settings_without_effect_say_so_once():
     xf.config._find("xla_profile_version").told = False

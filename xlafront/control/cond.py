@@ -490,11 +490,14 @@ def platform_dependent(*args: Any, default: Callable | None = None, **per_platfo
 
     - `args`: the arguments, pytrees of arrays.
     - `default`: the function for platforms that are not named; without one, they are an error.
-    - `per_platform`: functions by the names of platforms: `cpu=`, `gpu=`, `cuda=`, `rocm=`, `tpu=`.
+    - `per_platform`: functions by the names of platforms: `cpu=`, `cuda=`, `rocm=`, `tpu=`.
 
     >>> lax.platform_dependent(2.0, tpu=lambda x: -x, default=lambda x: x)
     2.0
     """
+    if "gpu" in per_platform:
+        raise ValueError("platform_dependent takes functions by the names of platforms, and 'gpu' is that of two: say cuda= or "
+                         "rocm=, or both with the same function.")
     platforms: dict[Callable, tuple[str, ...] | None] = {}  # a function that several platforms share is one branch
     for name, function in per_platform.items():
         platforms[function] = (*(platforms.get(function) or ()), name)

@@ -261,7 +261,7 @@ def issubdtype(a, b) -> bool:
     try:
         return _is_subdtype(a, b)
     except TypeError:  # of what cannot be hashed too
-        return _is_subdtype.__wrapped__(a, b)
+        return _is_subdtype.__wrapped__(*[x.__numpy_dtype__ if hasattr(type(x), "__numpy_dtype__") else x for x in (a, b)])
 
 
 @functools.lru_cache(1024, typed=True)

@@ -226,6 +226,10 @@ def _to_format(x, target: Format, donate: bool, may_alias: bool | None):
     if target.layout is None:
         return put_leaf(x, target.sharding, donate, may_alias)
     target.layout.check_compatible_aval(tracing.aval_of(x, "device_put").shape)
+    if type(x) is keys.KeyArray:
+        words = x._base_array
+        target = Format(target.layout.of_rank(words.ndim), target.sharding)
+        return keys.wrap(_to_format(words, target, donate, may_alias), x.aval)
     moved = put_leaf(x, target.sharding)
     if isinstance(moved, tracing.Tracer):
         return moved

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing
+from xlafront.core import backends, dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.discharge import RuleNeedsReference, ended
 from xlafront.core.ir import AccumEffect, ReadEffect, WriteEffect, eval_jaxpr, internal_refs
@@ -28,6 +28,10 @@ from xlafront.lax.elementwise import convert_element_type_p, to_dtype
 from xlafront.lax.ref_indexing import Indexer, accumulate, part_shape, plan_key, read, text, write, write_tangent
 from xlafront.lax.shapes import broadcast_batch, move_dim, zeros_of
 from xlafront.runtime import config
+from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.meshes import active
+from xlafront.runtime.sharding import single_device
+from xlafront.runtime.specs import PartitionSpec
 from xlafront.staging.debug_nans import check_new
 from xlafront.staging.jit import jit
 from xlafront.staging.library import library
@@ -228,15 +232,21 @@ def _in_own_memory(memory_space) -> None:
 
 def _new_eagerly(x, *, memory_space, kind):
     _in_own_memory(memory_space)
-    array = _in_memory_of_its_own(_looked_at(x, "new"))
+    array = _settled(_looked_at(x, "new"))
     ref = Ref(AbstractRef(tracing.aval_of(array), None, kind), array)
     ref.shared = array is x
     return ref
 
 
-def _in_memory_of_its_own(x):
-    """A copy of what the user holds and may delete, donate or change; the first write to it needs no other."""
-    return put_leaf(x, None, may_alias=False)
+def _settled(x):
+    """A copy of what the user holds and may delete, donate or change, on devices on which it stays: those on which the user has
+    put it, else those of the mesh in force, else the default one."""
+    own = getattr(x, "sharding", None)
+    if own is not None and (x.committed or own.num_devices > 1):
+        return put_leaf(x, None, may_alias=False)
+    mesh = active.mesh
+    return put_leaf(x, single_device(backends.default_device()) if mesh is None else NamedSharding(mesh, PartitionSpec()),
+                    may_alias=False)
 
 
 def _get_jvp(primals, tangents, *, tree):
@@ -402,12 +412,18 @@ def _looked_at(array: Any, attempt: str) -> Any:
 
 def _change_eagerly(ref, kernel, indices, new, indexers) -> None:
     array = ref.value("written to")
+    place = array.sharding
     if not indexers and kernel is _write_kernel:
-        own = _in_memory_of_its_own(_looked_at(new, "written"))
-        ref.replace(write(array, (), (), own), shared=own is new)
+        if getattr(new, "committed", False) and new.sharding.device_set != place.device_set:
+            raise ValueError(f"a reference of type {ref.aval} and what is written to it are on incompatible devices, {place} "
+                             f"and {new.sharding}. Move the value there with device_put(value, ref.sharding).")
+        changed = write(array, (), (), put_leaf(_looked_at(new, "written"), place, may_alias=False))
     else:
         shared, alone = _compiled(kernel)
-        ref.replace((shared if ref.shared else alone)(array, indices, new, indexers), shared=False)
+        changed = (shared if ref.shared else alone)(array, indices, new, indexers)
+        if not changed.sharding.is_equivalent_to(place, changed.ndim):
+            changed = put_leaf(changed, place)
+    ref.replace(changed, shared=False)
 
 
 def _swap_eagerly(ref, new, *indices, tree):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+import warnings
 from typing import Any, NoReturn
 
 import numpy as np
@@ -655,6 +656,13 @@ def _iterated_keys(self):
     return (KeyArray(words, self.dtype) for words in _iter(self._base_array))
 
 
+def _as_dtype(self):
+    """What NumPy asks for that was given an array in place of a dtype."""
+    warnings.warn("an array in place of a dtype is deprecated, an implicit conversion: give its dtype, dtype=x.dtype.",
+                  DeprecationWarning, stacklevel=2)
+    return self.dtype
+
+
 def _refused_by_keys(name: str):
     def method(self, *args, **kwargs):
         raise NotImplementedError(f"arrays of dtype {self.dtype} have no {name}: {self.dtype.no_numbers}")
@@ -686,6 +694,8 @@ def _attach() -> None:
     for special in ("__eq__", "__ne__"):
         setattr(KeyArray, special, getattr(ArrayImpl, special))
     KeyArray.__iter__ = _iterated_keys
+    for cls in (ArrayImpl, KeyArray):
+        cls.__numpy_dtype__ = property(_as_dtype)
     for name in ("reshape", "transpose", "flatten", "copy", "to_device", "__getitem__", "__setitem__"):
         setattr(KeyArray, name, _WRITTEN_OUT[name])
     for name in ("ravel", "squeeze", "swapaxes", "take"):

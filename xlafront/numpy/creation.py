@@ -47,7 +47,9 @@ from xlafront.numpy.promotion import (
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
 from xlafront.runtime import config, guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
-from xlafront.runtime.sharding import active, single_device
+from xlafront.runtime.meshes import active
+from xlafront.runtime.sharding import single_device
+from xlafront.runtime.transfers import copied
 from xlafront.staging.debug_nans import check_new
 from xlafront.staging.device_assignment import unbound_sharding
 from xlafront.staging.library import exact, library
@@ -92,12 +94,12 @@ def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = 
             if wanted is not None and wanted != result.dtype:
                 raise ValueError(f"xnp.array: cannot convert_element_type from {result.dtype} to {wanted}: random keys are no "
                                  f"numbers. Their words are random.key_data(keys).")
-            return result.with_words(_copy(result._base_array)) if copy else result
+            return result.with_words(_copy_of(result._base_array)) if copy else result
         if wanted is not None and (result.aval.dtype != wanted or result.aval.weak_type):
             result = _astype(result, wanted)
         elif copy and isinstance(result, ArrayImpl):
             writer = tracing.writing_trace()
-            result = _copy(result) if writer is None else writer.constant(result)
+            result = _copy_of(result) if writer is None else writer.constant(result)
         elif not tracing.is_tracing() and isinstance(result, tracing.Tracer) and result.aval.weak_type:
             result = _copy(result)  # which may stand for a Python number
     else:
@@ -215,6 +217,11 @@ def _astype(x, dtype):
 @library
 def _copy(x):
     return copy_p.bind(x)
+
+
+def _copy_of(x):
+    """A copy where the array is, whatever mesh is in force; without one the compiled copy, which is faster."""
+    return _copy(x) if active.mesh is None or tracing.is_tracing() else copied(x, x._aval)
 
 
 def asarray(a: Any, dtype: DTypeLike | None = None, order: str | None = None, *, copy: bool | None = None, device: Any = None,

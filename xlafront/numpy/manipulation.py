@@ -350,6 +350,17 @@ def _broadcast_kernel(a, shape):
         a, shape=shape, broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))), sharding=None)
 
 
+def _check_kept_split(split, target: tuple, wanted) -> None:
+    """Dimensions that are split stay split so; others may become it."""
+    if split is None or wanted is None:
+        return
+    given = split.spec.partitions
+    entries = (*wanted.spec, *(None,) * (len(target) - len(wanted.spec)))[len(target) - len(given):]
+    if any(e is not None and e != w for e, w in zip(given, entries)):
+        raise ValueError(f"xnp.broadcast_to of an array that is split by {split.spec} to {target} got incompatible types for "
+                         f"broadcasting: out_sharding={wanted.spec} splits its dimensions in another way. Use reshard first.")
+
+
 def broadcast_to(array: ArrayLike, shape: int | Sequence[int], *, out_sharding: Any = None) -> Array:
     """The array repeated to a shape that it broadcasts to.
 
@@ -372,6 +383,8 @@ def broadcast_to(array: ArrayLike, shape: int | Sequence[int], *, out_sharding: 
         raise TypeError(f"xnp.broadcast_to got a negative size in the shape {target}.")
     if own == target and out_sharding is None and type(array) is ArrayImpl:
         return array
+    if out_sharding is not None:
+        _check_kept_split(tracing.aval_of(array).explicit_sharding, target, named_sharding(out_sharding, "xnp.broadcast_to"))
     return with_out_sharding("xnp.broadcast_to", out_sharding, _broadcast_kernel, (array,), target)
 
 

@@ -447,6 +447,9 @@ class Settings:
         return self.read(name)
 
     def __setattr__(self, name: str, value) -> None:
+        if name.startswith("jax_"):
+            raise AttributeError(f"the attribute {name} of config can only be read: it has no setter. Call "
+                                 f"config.update({name!r}, {value!r}).")
         self.update(name, value)
 
     @property

@@ -66,6 +66,10 @@ class Layout:
             raise ValueError(f"{self} orders {len(self.major_to_minor)} dimensions and cannot be that of an array of shape "
                              f"{tuple(aval_shape)}: major_to_minor must name each of its {len(aval_shape)} dimensions once.")
 
+    def of_rank(self, rank: int) -> Layout:
+        """The same for elements that are arrays themselves (keys are of words), which lie whole."""
+        return self.update(major_to_minor=(*self.major_to_minor, *range(len(self.major_to_minor), rank)))
+
     def update(self, **changes) -> Layout:
         return Layout(**({name: getattr(self, name) for name in self.__slots__} | changes))
 

@@ -518,9 +518,8 @@ class Jitted:
         if layouts is None and layouts_in_use.others and _lays_out(traced.closed.jaxpr):
             layouts = [None] * len(traced.in_avals), [Layout.AUTO] * len(traced.closed.out_avals)
         elif layouts is not None:
-            for layout, aval in zip((*layouts[0], *layouts[1]), (*traced.in_avals, *traced.closed.out_avals)):
-                if isinstance(layout, Layout):
-                    layout.check_compatible_aval(aval.shape)
+            layouts = [[_of_words(layout, aval) for layout, aval in zip(*pair)] for pair in zip(
+                layouts, (traced.in_avals, traced.closed.out_avals))]
         return LoweredModule(self.name, traced.closed, assignment, donated, out_shardings, self.options, traced, layouts,
                              elsewhere, self_contained, own_rules)
 
@@ -543,6 +542,14 @@ def _moved(x, sharding):
     if sharding.is_fully_addressable and x.is_fully_addressable:
         return put(x, x.aval, sharding, True)
     return Jitted(_same, Options(out_shardings=sharding)).evaluate(x)[0]
+
+
+def _of_words(layout, aval):
+    """The order that was asked for, in memory: keys are rows of words there."""
+    if not isinstance(layout, Layout):
+        return layout
+    layout.check_compatible_aval(aval.shape)
+    return layout if isinstance(aval.dtype, np.dtype) else layout.of_rank(keys.physical(aval).ndim)
 
 
 def _same(x):
