@@ -10,6 +10,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.experimental import sparse
+from xlafront.sparse import places
 
 M2 = array_with_zeros((4, 5), seed=1)
 M3 = array_with_zeros((2, 3, 4))
@@ -175,3 +176,37 @@ def test_of_symbolic_sizes(name):
         sparse.BCOO((data, indices), shape=(like.shape[0], 3)), like.shape[0])))(
             data, indices, xf.ShapeDtypeStruct((n,), np.float32))
     np.testing.assert_array_equal(exported.call(data, indices, np.ones(4, np.float32)), expected(dense))
+
+
+@pytest.mark.parametrize("dtype, size", [
+    ("int8", 0), ("uint8", 0), ("int8", 100), ("int8", 200), ("uint8", 200), ("int32", 5), ("uint32", 5), ("int16", 0)])
+def test_places_in_bounds_of_all_index_dtypes(dtype, size):
+    info = np.iinfo(dtype)
+    columns = np.array([info.min, 0, 1, 4, 5, 99, 100, info.max], dtype)
+    indices = np.stack([columns, columns[::-1]], -1)
+    wanted = ((indices.astype(int) >= 0) & (indices.astype(int) < [size, 1000])).all(-1)
+    np.testing.assert_array_equal(places.in_bounds(xnp.asarray(indices), (size, 1000)), wanted)
+    lowest = [x if 0 <= x < size else min(size, np.iinfo(dtype).max) for x in columns.astype(int).tolist()]
+    np.testing.assert_array_equal(places.lowest(xnp.asarray(columns), size), lowest)
+
+
+def test_batches_of_rows_hold_each_element_once():
+    mat = sparse.BCOO((xnp.arange(1., 6.), xnp.array([[1, 0], [0, 2], [9, 1], [1, 0], [0, 7]])), shape=(2, 3))
+    found = mat.update_layout(n_batch=1, on_inefficient=None)
+    np.testing.assert_array_equal(found.data, [[0, 2, 0, 0, 5], [1, 0, 0, 4, 0]])
+    np.testing.assert_array_equal(found.indices[..., 0], [[0, 2, 1, 0, 7]] * 2)
+    np.testing.assert_array_equal(found.todense(), [[0, 0, 2], [5, 0, 0]])
+
+
+@pytest.mark.parametrize("n_batch", range(4))
+def test_parts_without_sparse_dimensions_store_as_many_elements(n_batch):
+    dense = np.arange(12.).reshape(2, 3, 2)
+    mat = sparse.BCOO.fromdense(dense, n_batch=n_batch, n_dense=3 - n_batch, nse=3)
+    found = sparse.bcoo_slice(mat, start_indices=(0, 1, 0), limit_indices=(2, 3, 1))
+    assert found.nse == sparse.bcoo_dynamic_slice(mat, (0, 1, 0), (2, 2, 1)).nse == 3
+    np.testing.assert_array_equal(found.todense(), dense[:, 1:, :1])
+
+
+def test_the_only_row_keeps_what_is_known_of_the_indices():
+    mat = sparse.BCOO.fromdense(xnp.ones((1, 3)))
+    assert (mat[0].indices_sorted, mat[0].unique_indices, mat[-1].nse) == (True, True, 3)

@@ -252,3 +252,28 @@ def test_booleans_at_no_place_are_booleans():
     found = sparse.bcoo_dot_general_sampled(np.ones((4, 1), bool), np.ones(4, bool), places,
                                             dimension_numbers=(((0,), (0,)), ((), ())))
     assert found.dtype == bool and found.shape == (0,)
+
+
+@pytest.mark.parametrize("nse", [6, 3000])  # by jaxlib's kernel, and by adding up rows
+@pytest.mark.parametrize("columns", [(), (3,)])
+def test_bcsr_elements_outside_count_as_nothing(nse, columns):
+    rng = np.random.default_rng(nse)
+    data, indices = rng.integers(1, 9, nse).astype("float32"), rng.integers(-3, 9, nse)
+    starts = np.sort(rng.integers(0, nse + 1, 5))
+    starts[0], other = 0, rng.integers(1, 9, (6, *columns)).astype("float32")
+    wanted = np.zeros((4, *columns), "float32")
+    for row in range(4):
+        for k in range(starts[row], starts[row + 1]):
+            if 0 <= indices[k] < 6:
+                wanted[row] += data[k] * other[indices[k]]
+    matrix = sparse.BCSR((data, indices, starts), shape=(4, 6))
+    np.testing.assert_array_equal(xf.jit(lambda m, x: m @ x)(matrix, other), wanted)
+
+
+@pytest.mark.parametrize("dense", [M2[0], M2[:, :1], M2[:1], M2], ids=str)
+def test_products_with_what_broadcasts_stay_at_the_same_places(dense):
+    mat = bcoo(M2, more=2)
+    for found in (mat * dense, xnp.asarray(dense) * mat, xf.jit(lambda m, d: m * d)(mat, dense)):
+        np.testing.assert_array_equal(found.todense(), M2 * dense)
+        np.testing.assert_array_equal(found.indices, mat.indices)
+        assert (found.indices_sorted, found.unique_indices) == (mat.indices_sorted, mat.unique_indices)

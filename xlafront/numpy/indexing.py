@@ -394,7 +394,7 @@ def _clipped(index, n: int, wrap: bool):
 
 
 def _read_static(x, entries, mode, fill_value, wrap):
-    """Only static entries: slices, a reshape, nothing at run time."""
+    """Only static entries: slices, a squeeze or reshape, nothing at run time."""
     shape = np.shape(x)
     operations = [e for e in entries if e[0] != "new"]
     outside = False
@@ -414,7 +414,10 @@ def _read_static(x, entries, mode, fill_value, wrap):
             final.append(entry[2])
     if outside and mode is GatherScatterMode.FILL_OR_DROP:
         return shapes.broadcast_in_dim(fill_for(tracing.aval_of(x).dtype, fill_value), final, ())
-    return shapes.reshape_to(_apply_slices(x, bounded), tuple(final))
+    x, gone = _apply_slices(x, bounded), tuple([d for d, entry in enumerate(operations) if entry[0] == "int"])
+    if len(operations) == len(entries):
+        return shapes.squeeze_p.bind(x, dimensions=gone) if gone else x
+    return shapes.reshape_to(x, tuple(final))
 
 
 def _apply_slices(x, entries):

@@ -501,7 +501,7 @@ def _cut(mat: BCOO, data: Array, columns: Sequence[Array], inside: Array, sizes:
                                       mat.indices.dtype)
     found = BCOO((data, indices), shape=sizes)
     limit = math.prod(shape)
-    return BCOO(found.sum_duplicates(limit, remove_zeros=False)._bufs, shape=sizes) if limit < mat.nse else found
+    return BCOO(found.sum_duplicates(limit, remove_zeros=False)._bufs, shape=sizes) if s and limit < mat.nse else found
 
 
 def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> BCOO:

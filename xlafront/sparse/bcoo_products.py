@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlafront import lax, numpy as xnp
-from xlafront.core.dimensions import common_shape
+from xlafront.core.dimensions import common_shape, is_symbolic
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.sparse import places
 from xlafront.sparse.base import SparseInfo
@@ -167,13 +167,18 @@ def _sparse_dot(lhs: BCOO, rhs: BCOO, numbers: tuple, element: Any) -> BCOO:
 # Dense products at some places only
 
 
+_FEW = 4096  # the most products of numbers that are computed sooner one by one than a call of a matrix product begins
+
+
 def _sampled(A, B, indices, *, dimension_numbers):
     (lc, rc), (lb, rb) = dimension_numbers
     n_batch, n_sparse = indices.ndim - 2, indices.shape[-1]
     left, right = ([d for d in range(x.ndim) if d not in (*c, *b)] for x, c, b in ((A, lc, lb), (B, rc, rb)))
     dtype = xnp.promote_types(A.dtype, B.dtype)
     whole = [x.shape[d] for x, dims in ((A, left), (B, right)) for d in dims]
-    if n_batch != len(lb) or n_sparse != len(left) + len(right) or places.are_many(indices.shape[-2], whole, dtype, 50):
+    many = places.are_many(indices.shape[-2], whole, dtype, 50) and (
+        is_symbolic(A.shape) or indices.shape[-2] * math.prod([A.shape[d] for d in lc]) > _FEW)
+    if n_batch != len(lb) or n_sparse != len(left) + len(right) or many:
         return _all_sampled(A, B, indices, dimension_numbers=dimension_numbers)
     A, B = _rows_of(A.astype(dtype), (*lb, *left, *lc), lc), _rows_of(B.astype(dtype), (*rb, *right, *rc), rc)
 

@@ -63,11 +63,11 @@ def columns_of(indices: Array) -> list[Array]:
 
 def in_bounds(indices: Array, shape: Sequence[int]) -> Array:
     """Which rows are places of an array of this shape, and no padding."""
-    dtype = indices.dtype
-    if is_symbolic(shape) or dtype.kind == "u":
+    if is_symbolic(shape):
         return between(columns_of(indices), [0] * len(shape), shape, indices.shape[:-1])
-    most = np.iinfo(dtype).max + 1
-    found = [column < column.dtype.type(min(size, most)) for column, size in zip(map(_unsigned, columns_of(indices)), shape)]
+    most = np.iinfo(indices.dtype).max
+    found = [column <= column.dtype.type(min(size - 1, most)) if size else xnp.zeros(column.shape, bool)
+             for column, size in zip(map(_unsigned, columns_of(indices)), shape)]
     return functools.reduce(lambda a, b: a & b, found) if found else xnp.ones(indices.shape[:-1], bool)
 
 
