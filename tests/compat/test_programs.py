@@ -50,7 +50,8 @@ def test_numbers_that_know_their_dtype():
         assert number == value and number.dtype == dtype and repr(number) == f"{kind.__name__}({value}, dtype={dtype})"
         assert type(number + 1) is type(value) and pickle.loads(pickle.dumps(number)).dtype == dtype
         array = xnp.asarray(number)
-        assert array.dtype == dtype and array.weak_type and array.item() == value
+        assert array.dtype == dtype and array.weak_type and array.item() == value and str(number) == str(value)
+        assert xf.typeof(number).dtype == dtype and xf.typeof(number).weak_type
 
 
 def test_partial_functions_that_are_equal():

@@ -223,6 +223,69 @@ def test_operations_that_extensions_get():
     assert [float(r) for r in rows] == [-1, 0, 2] and "unstack" not in names
 
 
+class OperandsTrace(RecordingTrace):
+    """Records the operands too."""
+
+    def __init__(self, parent_trace):
+        super().__init__(parent_trace)
+        self.operands = []
+
+    def process_primitive(self, primitive, tracers, params):
+        self.operands.append((primitive.name, tracers))
+        return super().process_primitive(primitive, tracers, params)
+
+
+def operands_of(f, *args):
+    """The operations of a function with what each of them is given, and the function's result."""
+    with extend_core.take_current_trace() as parent:
+        trace = OperandsTrace(parent)
+        with extend_core.set_current_trace(trace):
+            result = f(*[RecordingTracer(trace, a) for a in args])
+    return trace.operands, xf.tree.map(lambda t: t.value, result, is_leaf=lambda t: isinstance(t, RecordingTracer))
+
+
+@pytest.mark.parametrize("dtype, number, kind", [("float32", 2.0, float), ("bfloat16", 2.0, float), ("float16", 3, float),
+                                                 ("int8", 3, int), ("uint32", 3, int), ("complex64", 2.0, complex)])
+def test_numbers_that_extensions_get(dtype, number, kind):
+    """Rules of libraries ask whether an operand is a number of Python; it has the dtype of the array beside it."""
+    x = xnp.arange(3).astype(dtype)
+    for f in (lambda x: lax.mul(x, x.aval.dtype.type(number)), lambda x: x * number, lambda x: xnp.multiply(number, x)):
+        operands, value = operands_of(f, x)
+        [given] = [y for _, ys in operands for y in ys if not isinstance(y, RecordingTracer)]
+        assert isinstance(given, kind) and not isinstance(given, np.generic) and given == number and given.dtype == dtype
+        assert value.dtype == dtype and value.tolist() == [0, number, 2 * number]
+
+
+def test_numbers_that_extensions_hand_on():
+    """They are operands of their dtype: at once, in programs, in their derivatives and under vmap."""
+    for dtype in ("float32", "bfloat16", "float16"):
+        x = xnp.arange(3).astype(dtype)
+
+        def f(x):
+            return operands_of(lambda x: lax.mul(x, x.aval.dtype.type(1.5)), x)[1]
+
+        for g in (f, xf.jit(f), xf.vmap(f), lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=1)[0]):
+            assert g(x).dtype == dtype and g(x).tolist() == [0, 1.5, 3]
+        assert xf.grad(lambda x: f(x).sum())(x).tolist() == [1.5] * 3
+
+
+@pytest.mark.parametrize("f, array", [
+    (lambda x: xnp.digitize(x, np.arange(3.0, dtype=np.float32)), np.float32([0.5, 3, -1])),
+    (xnp.frexp, np.float32([0.75, 6])), (lambda x: xnp.ldexp(x, xnp.astype(x, np.int32)), np.float32([0.75, 6])),
+    (xnp.linalg.pinv, np.float32([[1, 2], [3, 5]])), (lambda x: lax.linalg.qdwh(x)[:2], np.float32([[1, 2], [3, 5]]))])
+def test_order_of_operands_that_extensions_get(f, array):
+    """What is not an array of the library comes where libraries have rules for it: it is the second operand of and, or and
+    div, and a number the first of min."""
+    operands, value = operands_of(f, xnp.asarray(array))
+    for name, given in operands:
+        if name in ("and", "or", "div") and any(isinstance(x, RecordingTracer) for x in given):
+            assert isinstance(given[0], RecordingTracer), name
+        if name == "min":
+            assert isinstance(given[1], RecordingTracer)
+    for found, wanted in zip(xf.tree.leaves(value), xf.tree.leaves(f(array))):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
 class WrappingTrace(RecordingTrace):
     """Hands on the calls of functions with rules as such, to the trace around it."""
 

@@ -331,7 +331,7 @@ REFUSED = [  # (error, a word of its text, calls)
         n.insert(V, [1], 2) | n.delete(V, [1]) | n.polyval([1], 2) | n.convolve([1], V) | n.packbits([1]) | n.fft.fft([1.]) |
         n.nan_to_num([1.]) | n.isin([1], U) | n.vander([1]) | n.put(V, [0], 1, inplace=False)"""),
     (ValueError, "integer", "n.gcd(1., 2) | n.lcm(True, False) | n.insert(V, 1., 1) | n.ravel_multi_index((V, U), (9, 9))"),
-    (TypeError, "integer|unsigned|inexact|complex", "n.packbits(V) | n.unpackbits(U) | n.frexp(1j) | n.unravel_index(1.5, (2,))"),
+    (TypeError, "integer|unsigned|inexact|complex", "n.packbits(V) | n.unpackbits(U) | n.frexp(1j)"),
     (ValueError, "complex", "n.unwrap(C) | n.interp(C, P, V) | n.nanquantile(C, .5) | n.spacing(1j) | n.i0(1j) | n.ldexp(1j, 1)"),
     (ValueError, "shape|dimension|rank|1d|2-d|length|empty|square", """n.interp(V, P, V[:2]) | n.poly(M) | n.roots(M) | n.vander(M) | n.convolve(M, V) |
         n.convolve(V, Z) | n.diff(3) | n.cov(T) | n.triu_indices_from(V) | n.diag_indices_from(M) | n.fill_diagonal(V, 1, inplace=False) |
@@ -465,3 +465,14 @@ def test_tensordot_says_what_axes_are(axes):
 def test_rules_for_numbers_of_bins_are_numpys():
     with pytest.raises(NotImplementedError, match="bins"):
         xnp.histogram_bin_edges(np.ones(3), "auto")
+
+
+def test_places_that_are_no_integers():
+    """`unravel_index` leaves what is not whole in the last index; of booleans it makes integers of weak type."""
+    for dtype in (np.float32, np.float16):
+        rows, columns = xnp.unravel_index(xnp.array([22, 41.25, 0.5, -1, 99, -99], dtype), (7, 6))
+        assert rows.dtype == columns.dtype == dtype
+        assert rows.tolist() == [3, 6, 0, 6, 6, 0] and columns.tolist() == [4, 5.25, 0.5, 5, 5, 0]
+    rows, columns = xnp.unravel_index(xnp.array([True, False]), (2, 1))
+    assert rows.dtype == columns.dtype == np.int32 and rows.weak_type and columns.weak_type
+    assert rows.tolist() == [1, 0] and columns.tolist() == [0, 0]

@@ -10,8 +10,8 @@ import numpy as np
 from xlafront.core import dtypes, tree
 from xlafront.core.keys import KeyArray as PRNGKeyArray, physical as physical_aval
 from xlafront.core.tracing import Tracer, abstractors as pytype_aval_mappings, is_tracing, thread as trace_ctx
+from xlafront.core.typed_numbers import TypedComplex, TypedFloat, TypedInt
 from xlafront.interpreters.mlir import lowerable_effects
-from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.runtime.clients import clients
 from xlafront.runtime.distributed import state as global_state
 from xlafront.runtime.effects import effects_barrier as wait_for_tokens
@@ -57,39 +57,6 @@ _registry = _Nodes()
 
 class TypedNdArray(np.ndarray):
     """Constants of programs that know their weak type. Here they are NumPy's arrays, so that there are none."""
-
-
-class _Typed:
-    """Numbers in programs that know their dtype. Here those are arrays or Python's numbers: only libraries make these."""
-
-    dtype: np.dtype
-
-    def __new__(cls, value: Any, dtype: np.dtype):
-        number = super().__new__(cls, value)  # type: ignore[call-arg]
-        number.dtype = dtype
-        return number
-
-    def __getnewargs__(self):
-        return next(kind for kind in (int, float, complex) if isinstance(self, kind))(self), self.dtype
-
-    def __repr__(self):
-        return f"{type(self).__name__}({self.__getnewargs__()[0]!r}, dtype={self.dtype.name})"
-
-    def __jax_array__(self):
-        number = np.asarray(self.__getnewargs__()[0], self.dtype)
-        return convert_element_type_p.bind(number, new_dtype=self.dtype, weak_type=True, sharding=None)
-
-
-class TypedInt(_Typed, int):
-    pass
-
-
-class TypedFloat(_Typed, float):
-    pass
-
-
-class TypedComplex(_Typed, complex):
-    pass
 
 
 def full_lower(x: Any) -> Any:

@@ -57,6 +57,9 @@ class Trace:
                 written = primitive.for_extensions(*args, **params)
             if written is not None:
                 return written
+        from xlafront.core.typed_numbers import as_number  # start-up: of traces of extensions alone
+
+        args = tuple([as_number(x) for x in args])
         with current_trace(eval_trace):
             if primitive.custom_rule:
                 own = getattr(self, f"process_{primitive.name}", None)  # with the function and its rules, to be wrapped
@@ -715,7 +718,7 @@ class StagingTrace(Trace):
         aval = _fixed_scalars.get(kind)
         if aval is not None:
             return Literal(x, aval)
-        if kind in _literal_kinds:
+        if kind in literal_kinds:
             return Literal(x, abstractors[kind](x))
         found = self.constants.get(id(x))
         if found is not None:
@@ -782,7 +785,7 @@ class StagingTrace(Trace):
         return f", which depends on the value of the argument{'s' if len(names) > 1 else ''} {shown}"
 
 
-_literal_kinds = frozenset((bool, int, float, complex))
+literal_kinds = {bool, int, float, complex}  # of numbers that are written in place
 # NumPy scalars whose type does not depend on settings.
 _fixed_scalars = {d.type: ShapedArray((), d) for d in dtypes.supported if d.itemsize in (1, 2, 4) and d.kind in "biufV"}
 

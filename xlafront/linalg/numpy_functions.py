@@ -179,12 +179,10 @@ def _pinv(a, rtol, hermitian):
     if hermitian:
         v, w = kernels.eigh(a)
         kept = xnp.abs(w) > rtol[..., None] * xnp.max(xnp.abs(w), axis=-1, keepdims=True)
-        inverse = 1 / xnp.where(kept, w, np.inf)
-        return product(v * inverse[..., None, :].astype(v.dtype), adjoint(v))
+        return product(v / xnp.where(kept, w, np.inf)[..., None, :].astype(v.dtype), adjoint(v))
     u, s, vh = kernels.svd(a, full_matrices=False)
     kept = s > rtol[..., None] * s[..., :1]
-    inverse = 1 / xnp.where(kept, s, np.inf)
-    return product(adjoint(vh), inverse[..., :, None].astype(u.dtype) * adjoint(u))
+    return product(adjoint(vh), adjoint(u) / xnp.where(kept, s, np.inf)[..., :, None].astype(u.dtype))
 
 
 @_pinv.defjvp

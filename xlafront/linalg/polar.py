@@ -93,7 +93,7 @@ def _qdwh(x, corner, limit, eps):
 
     def going_on(state):
         k, u, before = state
-        return (k < limit) & ((k < least) | ~_near(u, before, tolerance))
+        return (~_near(u, before, tolerance) | (k < least)) & (k < limit)
 
     def step(state):
         k, u, _ = state
@@ -103,7 +103,7 @@ def _qdwh(x, corner, limit, eps):
     count, u, before = lax.while_loop(going_on, step, (by_qr, u, start))
     u = u + product(u, unit - product(adjoint(u), u)) / 2  # what rounding left: u* u is nearer to one
     h = product(adjoint(u), x)
-    return u, (h + adjoint(h)) / 2, count, (count >= least) & _near(u, before, tolerance)
+    return u, (h + adjoint(h)) / 2, count, _near(u, before, tolerance) & (count >= least)
 
 
 def _near(u, before, tolerance):

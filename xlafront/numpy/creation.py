@@ -82,8 +82,8 @@ def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = 
     if type(object) is not np.ndarray and isinstance(object, np.ndarray):
         object = np.asarray(object)  # of one with a mask its data
     object = unwrap(object)
-    weak = dtype is None and type(object) in (int, float, complex)
-    wanted = _wanted(dtype, "array")
+    weak = dtype is None and type(object) in tracing.literal_kinds and type(object) is not bool
+    wanted = getattr(object, "dtype", None) if weak else _wanted(dtype, "array")  # of numbers that know it
     if dtype in (int, float, complex):
         weak = False
     if isinstance(object, (tracing.Tracer, ArrayImpl, KeyArray)):

@@ -90,7 +90,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     mantissa = bitcast_convert_type_p.bind(or_(half, sign), new_dtype=d)
     # What is taken from bits has no derivative: it is that of `x * 2 ** -exponent`, added as a zero.
     scale = max_(sub(word(2 * layout.bias - 1), exponent), word(0))
-    scale = bitcast_convert_type_p.bind(layout.with_exponent(min_(scale, word(2 * layout.bias))), new_dtype=d)
+    scale = bitcast_convert_type_p.bind(layout.with_exponent(min_(word(2 * layout.bias), scale)), new_dtype=d)
     mantissa = add(mantissa, mul(sub(x, stop_gradient_p.bind(x)), scale))
     plain = and_(is_finite_(x), ne(magnitude, word(0)))
     exponent = sub(to_dtype(exponent, np.int32), np.int32(layout.bias - 1))
@@ -118,7 +118,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, n = broadcast_to_common("ldexp", [as_type(x, d, False), n])
     wide = max(layout.word, np.dtype(np.int32), key=lambda w: w.itemsize)
     limit = wide.type(2 * layout.bias)
-    n = max_(min_(as_type(n, wide, False), limit), wide.type(2) - limit)
+    n = max_(min_(limit, as_type(n, wide, False)), wide.type(2) - limit)
     n = as_type(n, layout.word, False)
     first = shift_right_arithmetic_(n, word(1))
     for part in (first, sub(n, first)):

@@ -293,17 +293,23 @@ def _size_like(x, size):
 @library(static="shape", name="unravel_index")
 def _unravelled(indices, shape):
     own, weak = tracing.aval_of(unwrap(indices)).dtype, dtypes.operand_type(unwrap(indices))[1]
-    d = own if own.itemsize >= 4 else dtypes.default_dtype(int)
+    if own == np.bool_:
+        own, weak = dtypes.default_dtype(int), True
+    d = dtypes.default_dtype(int) if dtypes.is_integer(own) and own.itemsize < 4 else own
     place = as_type(unwrap(indices), d, weak)
     total = math.prod(shape)
     if not dtypes.is_unsigned(d):
         place = where(lt(place, constant_like(place, 0)), add(place, _size_like(place, total)), place)
-    place = _clipped(place, total)
+    if dtypes.is_integer(d):
+        place = _clipped(place, total)
+    else:  # of the last element any place up to the next
+        place = where(lt(place, _size_like(place, total)), place, _size_like(place, total - 1))
+        place = PUBLIC["maximum"](place, constant_like(place, 0))
     found = []
     for n in shape[:0:-1]:  # of the places, which are inside, the first dimension takes what is left
         size = _size_like(place, max_dim(n, 1))
         found.append(rem_(place, size))
-        place = div(place, size)
+        place = div(place, size) if dtypes.is_integer(d) else PUBLIC["floor"](div(place, size))
     return tuple(as_type(i, own, weak) for i in (place, *reversed(found))) if shape else ()
 
 
@@ -311,14 +317,13 @@ def unravel_index(indices: ArrayLike, shape: int | Sequence[int]) -> tuple[Array
     """The index in each dimension that elements have, from their places in the flattened array.
 
     - `indices`: the places. Negative ones count from the end; those outside are moved to the nearest (NumPy raises an error).
+      Of places that are not whole the rest is in the last index.
     - `shape`: that of the array.
 
     >>> xnp.unravel_index(5, (2, 3))
     (Array(1, dtype=int32, weak_type=True), Array(2, dtype=int32, weak_type=True))
     """
     check_arraylike("unravel_index", indices)
-    if not dtypes.is_integer(dtypes.operand_type(unwrap(indices))[0]):
-        raise TypeError(f"xnp.unravel_index needs integers, got {dtypes.operand_type(unwrap(indices))[0]}.")
     return _unravelled(indices, static_shape("unravel_index", shape))
 
 

@@ -61,8 +61,8 @@ def _searchsorted(a, v, side, method):
         low, high = bounds
         middle = shift_right_logical_(add(low, high), np.int32(1))
         open_ = lt(low, high)
-        goes_right = and_(open_, before(take_rows(a, middle), v))
-        goes_left = and_(open_, not_(goes_right))
+        goes_right = and_(before(take_rows(a, middle), v), open_)
+        goes_left = and_(not_(goes_right), open_)
         return elementwise.where(goes_right, add(middle, np.int32(1)), low), elementwise.where(goes_left, middle, high)
 
     if not n:

@@ -112,3 +112,10 @@ def hlo_cost_analysis(client, computation) -> dict[str, float]:
 def lets_bodies_sum() -> bool:
     """Whether the bodies of `sdy.manual_computation` may sum over axes that an operand is unreduced over: in jaxlib 0.10."""
     return jaxlib_version < (0, 11)
+
+
+def know_typed_numbers(typed_int: type, typed_float: type, typed_complex: type) -> None:
+    """The kinds of numbers whose attribute `dtype` is that of the buffer that C++ makes of them."""
+    _jax.set_typed_int_type(typed_int)
+    _jax.set_typed_float_type(typed_float)
+    _jax.set_typed_complex_type(typed_complex)
