@@ -1,6 +1,6 @@
 """Python's numbers that know their dtype: what traces of extensions are given where a program has a number beside an array.
 
-To a library that asks for the kinds of operands they are a `float`, an `int` or a `complex`; operations take them at their dtype.
+To a library that asks for their kinds they are a `float`, an `int` or a `complex`; operations take them at their dtype.
 """
 
 from __future__ import annotations
