@@ -156,6 +156,10 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.cpu_devices": "_get_cpu_device_map _reduce_device_list _reduce_mesh _reduce_single_device_sharding xb",
     }),
     "jax.experimental.pallas": ("those who import from it", {}),
+    # Libraries import what writes kernels where they write some for some devices; here these modules have no names.
+    "jax.experimental.pallas.mosaic_gpu": ("those who import from it", {}),
+    "jax.experimental.pallas.tpu": ("those who import from it", {}),
+    "jax.experimental.pallas.triton": ("JAX MD", {}),
     "jax.experimental.pallas.ops": ("those who import from it", {}),
     "jax.experimental.pallas.ops.tpu": ("those who import from it", {}),
     "jax.experimental.pallas.ops.tpu.splash_attention": ("programs for TPUs", _ATTENTION | _MASKS),
