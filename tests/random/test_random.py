@@ -1,5 +1,6 @@
 """Random numbers: bits and values equal to the reference's (written down as literals), distributions, keys."""
 
+import math
 import pickle
 import subprocess
 import sys
@@ -417,3 +418,20 @@ def test_calls_with_keys_are_repeated_without_python():
     for _ in range(3):
         key = donating(given := key)
         assert given.is_deleted() and not key.is_deleted()
+
+
+def test_bounds_of_more_dimensions_than_the_sample():
+    """Those of size 1 in front do not count; a least of one sample gives it its dimensions, as in the reference."""
+    key = random.key(0)
+    for shape, bound in (((), (1,)), ((), (1, 1)), ((3,), (1, 1)), ((3,), (1, 3)), ((2, 3), (1, 2, 1))):
+        most = np.arange(2, 2 + math.prod(bound), dtype=np.float32).reshape(bound)
+        found = random.uniform(key, shape, maxval=most)
+        assert found.shape == shape
+        np.testing.assert_allclose(found, random.uniform(key, shape) * most.reshape(bound[len(bound) - len(shape):]), rtol=1e-6)
+    for bound in ((1,), (1, 1)):
+        found = random.uniform(key, minval=-xnp.ones(bound), maxval=xnp.ones(bound))
+        np.testing.assert_allclose(found, 2 * np.full(bound, random.uniform(key)) - 1, rtol=1e-5)
+    for shape, least, most, error in (((), (1,), (3,), ValueError), ((2,), (1, 1), (2,), TypeError), ((2,), (3,), (2,), TypeError),
+                                      ((1,), (), (1, 3), ValueError), ((), (3,), (), ValueError)):
+        with pytest.raises(error, match="broadcast to"):
+            random.uniform(key, shape, minval=xnp.zeros(least), maxval=xnp.ones(most))

@@ -84,14 +84,13 @@ def _sample_shape(name: str, shape, *params, error: type[Exception] = ValueError
     shape = _static_shape(name, shape)
     if not any(of_params):  # Hot: numbers.
         return shape
-    joint = common_shape(*of_params)
     try:
-        fits = common_shape(shape, joint) == shape
+        fits = common_shape(shape, *of_params) == shape
     except ValueError:
         fits = False
     if not fits:
-        raise error(f"random.{name} was asked for shape {shape}, which its parameters of shape {joint} do not "
-                         f"broadcast to.")
+        given = ", ".join([str(sizes) for sizes in of_params if sizes])
+        raise error(f"random.{name} was asked for shape {shape}, which its parameters, of shape {given}, do not broadcast to.")
     return shape
 
 
@@ -148,12 +147,20 @@ def _standard_uniform(key, shape, dtype):
     return uniform_inline(key, shape, dtype)
 
 
+def _without_leading_ones(bound, rank: int):
+    """A bound with no more dimensions than this, where all others are of size 1; else as it is."""
+    sizes = np.shape(bound)
+    excess = len(sizes) - rank
+    return bound if any(n != 1 for n in sizes[:excess]) else shapes.reshape(bound, sizes[excess:])
+
+
 def uniform(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, minval: ArrayLike = 0.0,
             maxval: ArrayLike = 1.0, *, out_sharding: ShardingLike = None) -> Array:
     """Random numbers between bounds, all alike.
 
     - `key`, `shape`, `dtype`, `out_sharding`: as of `normal`; the dtype is real.
-    - `minval`, `maxval`: the least, and what they stay below; they broadcast to `shape`.
+    - `minval`, `maxval`: the least, and what they stay below; they broadcast to `shape`, for which `maxval`, and of a single
+      sample both, may have more dimensions of size 1.
 
     >>> random.uniform(random.key(0), (2, 3)).shape
     (2, 3)
@@ -163,8 +170,17 @@ def uniform(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None =
     shape = _static_shape("uniform", shape)
     if type(minval) is float and type(maxval) is float and (minval, maxval) == (0.0, 1.0):
         return placed(_standard_uniform(key, shape, d), out_sharding)
-    _sample_shape("uniform", shape, minval, maxval, error=TypeError)
-    return placed(_uniform(key, minval, maxval, shape, d), out_sharding)
+    found: tuple[int, ...] = shape
+    error: type[Exception] = TypeError
+    if type(maxval) is not float and np.ndim(maxval) > len(shape):
+        error = ValueError
+        maxval = _without_leading_ones(maxval, len(shape))
+    if type(minval) is not float and not shape and np.ndim(minval):  # the sample has the dimensions of the least then
+        error = ValueError
+        found, minval = np.shape(minval), _without_leading_ones(minval, 0)
+    _sample_shape("uniform", shape, minval, maxval, error=error)
+    sample = _uniform(key, minval, maxval, shape, d)
+    return placed(sample if found == shape else shapes.reshape(sample, found), out_sharding)
 
 
 # Normal
