@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, source, tree
+from xlafront.core import dtypes, errors, source, tree, typed_numbers
 from xlafront.core.avals import AbstractToken, AbstractValue, ShapedArray, Token, abstract_token
 from xlafront.core.ir import (
     ClosedJaxpr,
@@ -57,9 +57,7 @@ class Trace:
                 written = primitive.for_extensions(*args, **params)
             if written is not None:
                 return written
-        from xlafront.core.typed_numbers import as_number  # start-up: of traces of extensions alone
-
-        args = tuple([as_number(x) for x in args])
+        args = tuple([_as_number(x) for x in args])
         with current_trace(eval_trace):
             if primitive.custom_rule:
                 own = getattr(self, f"process_{primitive.name}", None)  # with the function and its rules, to be wrapped
@@ -786,6 +784,20 @@ class StagingTrace(Trace):
 
 
 literal_kinds = {bool, int, float, complex}  # of numbers that are written in place
+for _, _typed in typed_numbers.KINDS.values():
+    literal_kinds.add(_typed)
+    abstractors[_typed] = lambda x: ShapedArray((), x.dtype, weak_type=True)
+
+
+def _as_number(x: Any) -> Any:
+    """For extensions: a scalar of NumPy as a number of Python that knows its dtype, other operands as they are."""
+    if not isinstance(x, np.generic) or is_cut(x):
+        return x
+    dtype = aval_of(x).dtype
+    found = typed_numbers.KINDS.get("f" if dtypes.issubdtype(dtype, np.floating) else dtype.kind)
+    return x if found is None else found[1](found[0](x), dtype)
+
+
 # NumPy scalars whose type does not depend on settings.
 _fixed_scalars = {d.type: ShapedArray((), d) for d in dtypes.supported if d.itemsize in (1, 2, 4) and d.kind in "biufV"}
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, tracing
-from xlafront.core.avals import ShapedArray
 from xlafront.runtime.jaxlib_compat import know_typed_numbers
 
 
@@ -46,17 +44,5 @@ class TypedComplex(_Typed, complex):
     pass
 
 
-for _kind in (TypedInt, TypedFloat, TypedComplex):
-    tracing.abstractors[_kind] = lambda x: ShapedArray((), x.dtype, weak_type=True)
-    tracing.literal_kinds.add(_kind)
 know_typed_numbers(TypedInt, TypedFloat, TypedComplex)
-_KINDS = {"i": (int, TypedInt), "u": (int, TypedInt), "f": (float, TypedFloat), "c": (complex, TypedComplex)}
-
-
-def as_number(x: Any) -> Any:
-    """A scalar of NumPy as a number of Python that knows its dtype, other operands as they are."""
-    if not isinstance(x, np.generic) or tracing.is_cut(x):
-        return x
-    aval = tracing.aval_of(x)
-    found = _KINDS.get("f" if dtypes.issubdtype(aval.dtype, np.floating) else aval.dtype.kind)
-    return x if found is None else found[1](found[0](x), aval.dtype)
+KINDS = {"i": (int, TypedInt), "u": (int, TypedInt), "f": (float, TypedFloat), "c": (complex, TypedComplex)}
