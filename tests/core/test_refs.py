@@ -213,7 +213,7 @@ def test_text_of_programs():
     b[c,0] += 1.0:f32[]
     j:f32[2,3] <- b[c:c+2,:]
     k:f32[1,3] = slice[limit_indices=(1, 3) start_indices=(0, 0) strides=None] j
-    l:f32[3] = reshape[dimensions=None new_sizes=(3,) sharding=None] k
+    l:f32[3] = squeeze[dimensions=(0,)] k
     b[1:,:][0,:] <- l
     m:f32[2] = broadcast_in_dim 0.0:f32[]
     n:f32[2], b[1,::2] <- b[1,::2], m
