@@ -39,6 +39,26 @@ def {name}(ary: {like}, /) -> {array}: ...
 @typing.overload
 def {name}(*arys: {like}) -> {array} | builtins.list[{array}]: ...
 '''
+# What keeps the parameters and the result of a function.
+JITTED = '''\
+_P = typing.ParamSpec("_P")
+_R = typing.TypeVar("_R")
+
+class _Jitted(typing.Generic[_P, _R]):
+    __name__: builtins.str
+    __wrapped__: typing.Callable[_P, _R]
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
+    def __get__(self, instance: typing.Any, owner: typing.Any = ...) -> typing.Callable[..., _R]: ...
+    def lower(self, *args: typing.Any, **kwargs: typing.Any) -> _Lowered: ...
+    def trace(self, *args: typing.Any, **kwargs: typing.Any) -> _Traced: ...
+    def eval_shape(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any: ...
+    def clear_cache(self) -> None: ...
+
+@typing.overload
+def jit(fun: typing.Callable[_P, _R], /, {options}) -> _Jitted[_P, _R]: ...
+@typing.overload
+def jit({options}) -> typing.Callable[[typing.Callable[_P, _R]], _Jitted[_P, _R]]: ...
+'''
 METHODS = '''\
     @property
     def at(self) -> _At: ...
@@ -148,6 +168,10 @@ class Stub:
             if not any(line.startswith("class _Ufunc") for line in self.lines):
                 self.lines.insert(0, UFUNC.format(like=self.name("ArrayLike", {}), array=self.name("Array", {})))
             return f"{name}: _Ufunc\n"
+        if name == "jit" and self.face is xlafront:
+            self.imports |= {"from xlafront.staging.stages import Lowered as _Lowered", "from xlafront.staging.stages import Traced as _Traced"}
+            written = self.function(name, value)
+            return JITTED.replace("{options}", written[written.index("*"):written.rindex(") -> ")])
         if name in ("atleast_1d", "atleast_2d", "atleast_3d"):
             return ONE_OR_MANY.format(name=name, like=self.name("ArrayLike", {}), array=self.name("Array", {}))
         if type(value) in PLAIN:

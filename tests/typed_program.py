@@ -29,6 +29,17 @@ assert_type(special.gammaln(w), xf.Array)
 assert_type(norm.logpdf(w), xf.Array)
 assert_type(linalg.cholesky(xnp.eye(3)), xf.Array)
 assert_type(float(xf.jit(loss)(w, w)) + xnp.pi, float)
+assert_type(xf.jit(loss, static_argnums=1)(w, w), xf.Array)
+
+
+@xf.jit
+def step(n: int, *, scale: float = 1.0) -> tuple[int, float]:
+    return n, scale
+
+
+assert_type(step(1, scale=2.0), tuple[int, float])
+step("one")  # type: ignore[arg-type]
+print(step.lower(1).as_text())
 xf.grad(loss, argnums=(0, 1))(w, xnp.ones((2, 3), xnp.bfloat16))
 xnp.sum(w, axs=0)  # type: ignore[call-arg]
 print(xnp.no_such_name)  # type: ignore[attr-defined]
