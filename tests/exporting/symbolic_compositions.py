@@ -401,6 +401,7 @@ CASES = {
     "linear_call": (lambda x: custom_derivatives.linear_call(lambda _, x: x * 2, lambda _, c: c * 2, (), x), "f32[b]"),
     "ragged_dot": (lambda x, w, g: lax.ragged_dot(x, w, g), "f32[b,3]; f32[2,3,4]; i32[2]"),
     "scaled_dot_general": (lambda x, y: nn.scaled_dot_general(x, y, (((1,), (1,)), ((), ()))), "f32[b,32]; f32[4,32]"),
+    "scaled_matmul": (lambda *xs: nn.scaled_matmul(*xs), "f32[b,4,32]; f32[b,3,32]; f32[b,4,1]; f32[b,3,1]"),
     "symmetric_product": (lambda x: lax.linalg.symmetric_product(x, xnp.zeros((x.shape[0], 3, 3))), "f32[b,3,2]"),
     "cholesky_update": (lambda x: lax.linalg.cholesky_update(xnp.eye(3), x[0]), "f32[b,3]"),
     "qr of a batch": (lambda x: xnp.linalg.qr(x)[1], "f32[b,3,3]"),
