@@ -20,7 +20,7 @@ def _define(name: str, setting: Any) -> None:
     elif kind is float:
         flags.DEFINE_float(name, value, setting.help, **common)
     elif isinstance(kind, tuple) and isinstance(kind[0], str):
-        flags.DEFINE_enum(name, value, [k for k in kind if k], setting.help, **common)
+        flags.DEFINE_enum(name, value, [k for k in kind if k is not None], setting.help, **common)
     elif kind is str:
         flags.DEFINE_string(name, value, setting.help, **common)
     else:
