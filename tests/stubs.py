@@ -133,8 +133,9 @@ def source_of(name: str) -> Path | None:
 class Stub:
     """The text of one file, put together from the values of a face."""
 
-    def __init__(self, face: ModuleType):
+    def __init__(self, face: ModuleType, written: dict[tuple[str, int], tuple[str, Any]]):
         self.face = face
+        self.written = written  # functions by name and identity: the face in whose file each is, and itself
         self.imports: set[str] = set()
         self.aliases: dict[str, str] = {}  # of types, and the module that each was found in first
         self.lines: list[str] = []
@@ -180,6 +181,10 @@ class Stub:
             return f"{name}: None\n"
         if callable(value) and not isinstance(value, (FunctionType,)) and not hasattr(value, "lower"):
             return f"{name}: {self.class_of(type(value))}\n"
+        owner, _ = self.written.setdefault((name, id(value)), (self.face.__name__, value))
+        if owner != self.face.__name__:
+            self.imports.add(f"from {owner} import {name} as {name}")
+            return ""
         return self.function(name, value)
 
     def function(self, name: str, value: Any, method: bool = False) -> str:
@@ -315,10 +320,11 @@ def _writes_class(module: str, name: str) -> bool:
 
 
 def main() -> int:
-    differing = []
-    for face in faces():
+    differing: list[str] = []
+    written: dict[tuple[str, int], tuple[str, Any]] = {}
+    for face in sorted(faces(), key=lambda face: -face.__name__.count(".")):  # what a package offers of its parts is theirs
         path = Path(face.__file__).with_suffix(".pyi")
-        text = Stub(face).text()
+        text = Stub(face, written).text()
         if not path.exists() or path.read_text() != text:
             differing.append(face.__name__)
             if "--check" not in sys.argv:

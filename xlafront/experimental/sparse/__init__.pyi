@@ -9,94 +9,82 @@ from xlafront.experimental.sparse import linalg as linalg
 from xlafront.experimental.sparse import random as random
 from xlafront.experimental.sparse import transform as transform
 from xlafront.experimental.sparse import util as util
+from xlafront.experimental.sparse.ad import grad as grad
+from xlafront.experimental.sparse.ad import jacfwd as jacfwd
+from xlafront.experimental.sparse.ad import jacobian as jacobian
+from xlafront.experimental.sparse.ad import jacrev as jacrev
+from xlafront.experimental.sparse.ad import value_and_grad as value_and_grad
+from xlafront.experimental.sparse.api import empty as empty
+from xlafront.experimental.sparse.api import eye as eye
+from xlafront.experimental.sparse.api import todense as todense
+from xlafront.experimental.sparse.api import todense_p as todense_p
+from xlafront.experimental.sparse.bcoo import bcoo_broadcast_in_dim as bcoo_broadcast_in_dim
+from xlafront.experimental.sparse.bcoo import bcoo_concatenate as bcoo_concatenate
+from xlafront.experimental.sparse.bcoo import bcoo_conv_general_dilated as bcoo_conv_general_dilated
+from xlafront.experimental.sparse.bcoo import bcoo_dot_general as bcoo_dot_general
+from xlafront.experimental.sparse.bcoo import bcoo_dot_general_p as bcoo_dot_general_p
+from xlafront.experimental.sparse.bcoo import bcoo_dot_general_sampled as bcoo_dot_general_sampled
+from xlafront.experimental.sparse.bcoo import bcoo_dot_general_sampled_p as bcoo_dot_general_sampled_p
+from xlafront.experimental.sparse.bcoo import bcoo_dynamic_slice as bcoo_dynamic_slice
+from xlafront.experimental.sparse.bcoo import bcoo_extract as bcoo_extract
+from xlafront.experimental.sparse.bcoo import bcoo_extract_p as bcoo_extract_p
+from xlafront.experimental.sparse.bcoo import bcoo_fromdense as bcoo_fromdense
+from xlafront.experimental.sparse.bcoo import bcoo_fromdense_p as bcoo_fromdense_p
+from xlafront.experimental.sparse.bcoo import bcoo_gather as bcoo_gather
+from xlafront.experimental.sparse.bcoo import bcoo_multiply_dense as bcoo_multiply_dense
+from xlafront.experimental.sparse.bcoo import bcoo_multiply_sparse as bcoo_multiply_sparse
+from xlafront.experimental.sparse.bcoo import bcoo_reduce_sum as bcoo_reduce_sum
+from xlafront.experimental.sparse.bcoo import bcoo_reshape as bcoo_reshape
+from xlafront.experimental.sparse.bcoo import bcoo_rev as bcoo_rev
+from xlafront.experimental.sparse.bcoo import bcoo_slice as bcoo_slice
+from xlafront.experimental.sparse.bcoo import bcoo_sort_indices as bcoo_sort_indices
+from xlafront.experimental.sparse.bcoo import bcoo_sort_indices_p as bcoo_sort_indices_p
+from xlafront.experimental.sparse.bcoo import bcoo_spdot_general_p as bcoo_spdot_general_p
+from xlafront.experimental.sparse.bcoo import bcoo_squeeze as bcoo_squeeze
+from xlafront.experimental.sparse.bcoo import bcoo_sum_duplicates as bcoo_sum_duplicates
+from xlafront.experimental.sparse.bcoo import bcoo_sum_duplicates_p as bcoo_sum_duplicates_p
+from xlafront.experimental.sparse.bcoo import bcoo_todense as bcoo_todense
+from xlafront.experimental.sparse.bcoo import bcoo_todense_p as bcoo_todense_p
+from xlafront.experimental.sparse.bcoo import bcoo_transpose as bcoo_transpose
+from xlafront.experimental.sparse.bcoo import bcoo_transpose_p as bcoo_transpose_p
+from xlafront.experimental.sparse.bcoo import bcoo_update_layout as bcoo_update_layout
+from xlafront.experimental.sparse.bcsr import bcsr_broadcast_in_dim as bcsr_broadcast_in_dim
+from xlafront.experimental.sparse.bcsr import bcsr_concatenate as bcsr_concatenate
+from xlafront.experimental.sparse.bcsr import bcsr_dot_general as bcsr_dot_general
+from xlafront.experimental.sparse.bcsr import bcsr_dot_general_p as bcsr_dot_general_p
+from xlafront.experimental.sparse.bcsr import bcsr_extract as bcsr_extract
+from xlafront.experimental.sparse.bcsr import bcsr_extract_p as bcsr_extract_p
+from xlafront.experimental.sparse.bcsr import bcsr_fromdense as bcsr_fromdense
+from xlafront.experimental.sparse.bcsr import bcsr_fromdense_p as bcsr_fromdense_p
+from xlafront.experimental.sparse.bcsr import bcsr_sum_duplicates as bcsr_sum_duplicates
+from xlafront.experimental.sparse.bcsr import bcsr_todense as bcsr_todense
+from xlafront.experimental.sparse.bcsr import bcsr_todense_p as bcsr_todense_p
+from xlafront.experimental.sparse.coo import coo_fromdense as coo_fromdense
+from xlafront.experimental.sparse.coo import coo_fromdense_p as coo_fromdense_p
+from xlafront.experimental.sparse.coo import coo_matmat as coo_matmat
+from xlafront.experimental.sparse.coo import coo_matmat_p as coo_matmat_p
+from xlafront.experimental.sparse.coo import coo_matvec as coo_matvec
+from xlafront.experimental.sparse.coo import coo_matvec_p as coo_matvec_p
+from xlafront.experimental.sparse.coo import coo_todense as coo_todense
+from xlafront.experimental.sparse.coo import coo_todense_p as coo_todense_p
+from xlafront.experimental.sparse.csr import csr_fromdense as csr_fromdense
+from xlafront.experimental.sparse.csr import csr_fromdense_p as csr_fromdense_p
+from xlafront.experimental.sparse.csr import csr_matmat as csr_matmat
+from xlafront.experimental.sparse.csr import csr_matmat_p as csr_matmat_p
+from xlafront.experimental.sparse.csr import csr_matvec as csr_matvec
+from xlafront.experimental.sparse.csr import csr_matvec_p as csr_matvec_p
+from xlafront.experimental.sparse.csr import csr_todense as csr_todense
+from xlafront.experimental.sparse.csr import csr_todense_p as csr_todense_p
+from xlafront.experimental.sparse.random import random_bcoo as random_bcoo
+from xlafront.experimental.sparse.transform import sparsify as sparsify
 from xlafront.sparse.base import CuSparseEfficiencyWarning as CuSparseEfficiencyWarning
 from xlafront.sparse.base import JAXSparse as JAXSparse
-from xlafront.sparse.base import JAXSparse as _JAXSparse
 from xlafront.sparse.base import SparseEfficiencyError as SparseEfficiencyError
 from xlafront.sparse.base import SparseEfficiencyWarning as SparseEfficiencyWarning
 from xlafront.sparse.bcoo import BCOO as BCOO
-from xlafront.sparse.bcoo import BCOO as _BCOO
-from xlafront.sparse.bcoo_products import DimensionNumbers as _DimensionNumbers
 from xlafront.sparse.bcsr import BCSR as BCSR
-from xlafront.sparse.bcsr import BCSR as _BCSR
 from xlafront.sparse.matrices import COO as COO
-from xlafront.sparse.matrices import COO as _COO
 from xlafront.sparse.matrices import CSC as CSC
 from xlafront.sparse.matrices import CSR as CSR
-from xlafront.sparse.matrices import CSR as _CSR
 from xlafront.sparse.sparsify import SparseTracer as SparseTracer
-from xlafront.typing import ArrayLike as _ArrayLike
-from xlafront.typing import DTypeLike as _DTypeLike
-import builtins as _builtins
-import typing as _typing
-import xlafront as _xlafront
-import xlafront.lax as _lax
 
-def bcoo_broadcast_in_dim(mat: _BCOO, *, shape: _typing.Sequence[_builtins.int], broadcast_dimensions: _typing.Sequence[_builtins.int], sharding: _typing.Any = ...) -> _BCOO: ...
-def bcoo_concatenate(operands: _typing.Sequence[_BCOO], *, dimension: _builtins.int) -> _BCOO: ...
-def bcoo_conv_general_dilated(lhs: _typing.Any, rhs: _typing.Any, *, window_strides: _typing.Sequence[_builtins.int], padding: _builtins.str | _typing.Sequence[_builtins.tuple[_builtins.int, _builtins.int]], lhs_dilation: _typing.Sequence[_builtins.int] | None = ..., rhs_dilation: _typing.Sequence[_builtins.int] | None = ..., dimension_numbers: _typing.Any = ..., feature_group_count: _builtins.int = ..., batch_group_count: _builtins.int = ..., precision: _typing.Any = ..., preferred_element_type: _DTypeLike | None = ..., out_sharding: _typing.Any = ...) -> _BCOO: ...
-def bcoo_dot_general(lhs: _BCOO | _xlafront.Array, rhs: _BCOO | _xlafront.Array, *, dimension_numbers: _DimensionNumbers, precision: _typing.Any = ..., preferred_element_type: _DTypeLike | None = ..., out_sharding: _typing.Any = ...) -> _BCOO | _xlafront.Array: ...
-bcoo_dot_general_p: _typing.Any
-def bcoo_dot_general_sampled(A: _xlafront.Array, B: _xlafront.Array, indices: _xlafront.Array, *, dimension_numbers: _DimensionNumbers) -> _xlafront.Array: ...
-bcoo_dot_general_sampled_p: _typing.Any
-def bcoo_dynamic_slice(mat: _BCOO, start_indices: _typing.Sequence[_typing.Any], slice_sizes: _typing.Sequence[_builtins.int]) -> _BCOO: ...
-def bcoo_extract(sparr: _BCOO, arr: _ArrayLike, *, assume_unique: _builtins.bool | None = ...) -> _BCOO: ...
-bcoo_extract_p: _typing.Any
-def bcoo_fromdense(mat: _xlafront.Array, *, nse: _builtins.int | None = ..., n_batch: _builtins.int = ..., n_dense: _builtins.int = ..., index_dtype: _DTypeLike = ...) -> _BCOO: ...
-bcoo_fromdense_p: _typing.Any
-def bcoo_gather(operand: _BCOO, start_indices: _xlafront.Array, dimension_numbers: _lax.GatherDimensionNumbers, slice_sizes: _typing.Sequence[_builtins.int], *, unique_indices: _builtins.bool = ..., indices_are_sorted: _builtins.bool = ..., mode: _typing.Any = ..., fill_value: _typing.Any = ...) -> _BCOO: ...
-def bcoo_multiply_dense(sp_mat: _BCOO, v: _ArrayLike) -> _xlafront.Array: ...
-def bcoo_multiply_sparse(lhs: _BCOO, rhs: _BCOO) -> _BCOO: ...
-def bcoo_reduce_sum(mat: _BCOO, *, axes: _typing.Sequence[_builtins.int]) -> _BCOO: ...
-def bcoo_reshape(mat: _BCOO, *, new_sizes: _typing.Sequence[_builtins.int], dimensions: _typing.Sequence[_builtins.int] | None = ..., sharding: _typing.Any = ...) -> _BCOO: ...
-def bcoo_rev(operand: _BCOO, dimensions: _typing.Sequence[_builtins.int]) -> _BCOO: ...
-def bcoo_slice(mat: _BCOO, *, start_indices: _typing.Sequence[_builtins.int], limit_indices: _typing.Sequence[_builtins.int], strides: _typing.Sequence[_builtins.int] | None = ...) -> _BCOO: ...
-def bcoo_sort_indices(mat: _BCOO) -> _BCOO: ...
-bcoo_sort_indices_p: _typing.Any
-bcoo_spdot_general_p: _typing.Any
-def bcoo_squeeze(arr: _BCOO, *, dimensions: _typing.Sequence[_builtins.int]) -> _BCOO: ...
-def bcoo_sum_duplicates(mat: _BCOO, nse: _builtins.int | None = ...) -> _BCOO: ...
-bcoo_sum_duplicates_p: _typing.Any
-def bcoo_todense(mat: _BCOO) -> _xlafront.Array: ...
-bcoo_todense_p: _typing.Any
-def bcoo_transpose(mat: _BCOO, *, permutation: _typing.Sequence[_builtins.int]) -> _BCOO: ...
-bcoo_transpose_p: _typing.Any
-def bcoo_update_layout(mat: _BCOO, *, n_batch: _builtins.int | None = ..., n_dense: _builtins.int | None = ..., on_inefficient: _builtins.str | None = ...) -> _BCOO: ...
-def bcsr_broadcast_in_dim(mat: _BCSR, *, shape: _typing.Sequence[_builtins.int], broadcast_dimensions: _typing.Sequence[_builtins.int], sharding: _typing.Any = ...) -> _BCSR: ...
-def bcsr_concatenate(operands: _typing.Sequence[_BCSR], *, dimension: _builtins.int) -> _BCSR: ...
-def bcsr_dot_general(lhs: _BCSR | _xlafront.Array, rhs: _xlafront.Array, *, dimension_numbers: _DimensionNumbers, precision: _typing.Any = ..., preferred_element_type: _DTypeLike | None = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-bcsr_dot_general_p: _typing.Any
-def bcsr_extract(indices: _ArrayLike, indptr: _ArrayLike, mat: _ArrayLike) -> _xlafront.Array: ...
-bcsr_extract_p: _typing.Any
-def bcsr_fromdense(mat: _ArrayLike, *, nse: _builtins.int | None = ..., n_batch: _builtins.int = ..., n_dense: _builtins.int = ..., index_dtype: _DTypeLike = ...) -> _BCSR: ...
-bcsr_fromdense_p: _typing.Any
-def bcsr_sum_duplicates(mat: _BCSR, nse: _builtins.int | None = ...) -> _BCSR: ...
-def bcsr_todense(mat: _BCSR) -> _xlafront.Array: ...
-bcsr_todense_p: _typing.Any
-def coo_fromdense(mat: _ArrayLike, *, nse: _builtins.int | None = ..., index_dtype: _DTypeLike = ...) -> _COO: ...
-coo_fromdense_p: _typing.Any
-def coo_matmat(mat: _COO, B: _ArrayLike, *, transpose: _builtins.bool = ...) -> _xlafront.Array: ...
-coo_matmat_p: _typing.Any
-def coo_matvec(mat: _COO, v: _ArrayLike, transpose: _builtins.bool = ...) -> _xlafront.Array: ...
-coo_matvec_p: _typing.Any
-def coo_todense(mat: _COO) -> _xlafront.Array: ...
-coo_todense_p: _typing.Any
-def csr_fromdense(mat: _ArrayLike, *, nse: _builtins.int | None = ..., index_dtype: _DTypeLike = ...) -> _CSR: ...
-csr_fromdense_p: _typing.Any
-def csr_matmat(mat: _CSR, B: _ArrayLike, *, transpose: _builtins.bool = ...) -> _xlafront.Array: ...
-csr_matmat_p: _typing.Any
-def csr_matvec(mat: _CSR, v: _ArrayLike, transpose: _builtins.bool = ...) -> _xlafront.Array: ...
-csr_matvec_p: _typing.Any
-def csr_todense(mat: _CSR) -> _xlafront.Array: ...
-csr_todense_p: _typing.Any
-def empty(shape: _typing.Sequence[_builtins.int], dtype: _DTypeLike | None = ..., index_dtype: _DTypeLike = ..., sparse_format: _builtins.str = ..., **kwds: _typing.Any) -> _JAXSparse: ...
-def eye(N: _builtins.int, M: _builtins.int | None = ..., k: _builtins.int = ..., dtype: _DTypeLike | None = ..., index_dtype: _DTypeLike = ..., sparse_format: _builtins.str = ..., **kwds: _typing.Any) -> _JAXSparse: ...
-def grad(fun: _typing.Callable, argnums: _builtins.int | _typing.Sequence[_builtins.int] = ..., has_aux: _builtins.bool = ..., **kwargs: _typing.Any) -> _typing.Callable: ...
-def jacfwd(fun: _typing.Callable, argnums: _builtins.int | _typing.Sequence[_builtins.int] = ..., has_aux: _builtins.bool = ..., **kwargs: _typing.Any) -> _typing.Callable: ...
-def jacobian(fun: _typing.Callable, argnums: _builtins.int | _typing.Sequence[_builtins.int] = ..., has_aux: _builtins.bool = ..., **kwargs: _typing.Any) -> _typing.Callable: ...
-def jacrev(fun: _typing.Callable, argnums: _builtins.int | _typing.Sequence[_builtins.int] = ..., has_aux: _builtins.bool = ..., **kwargs: _typing.Any) -> _typing.Callable: ...
-def random_bcoo(key: _xlafront.Array, shape: _typing.Sequence[_builtins.int], *, dtype: _DTypeLike = ..., indices_dtype: _DTypeLike | None = ..., nse: _builtins.int | _builtins.float = ..., n_batch: _builtins.int = ..., n_dense: _builtins.int = ..., unique_indices: _builtins.bool = ..., sorted_indices: _builtins.bool = ..., generator: _typing.Callable = ..., **kwds: _typing.Any) -> _BCOO: ...
-def sparsify(f: _typing.Callable, use_tracer: _builtins.bool = ...) -> _typing.Callable: ...
-def todense(arr: _JAXSparse | _ArrayLike) -> _xlafront.Array: ...
-todense_p: _typing.Any
-def value_and_grad(fun: _typing.Callable, argnums: _builtins.int | _typing.Sequence[_builtins.int] = ..., has_aux: _builtins.bool = ..., **kwargs: _typing.Any) -> _typing.Callable: ...
