@@ -87,73 +87,52 @@ _ONE_LOOP = 1024  # up to this size they are one loop
 _BLOCK = 32
 
 
-def _on_cpu(primitive: Primitive, operation: Primitive, identity: Callable, unrolled: Callable) -> Callable:
+def _padded_along(axis: int, rank: int, low: int, high: int) -> tuple:
+    return tuple([(low, high, 0) if i == axis else (0, 0, 0) for i in range(rank)])
+
+
+class _OnCpu:
     """A lowering as a loop: each time all elements are combined with those twice as far away as the time before.
 
     More work than `scan_along` (`unrolled`), which halves what is left to do at each step, but a program whose size does not
     grow with the array's: it compiles several times as fast. Long arrays are blocks, within which it takes few steps, and what
     is before each block, which is combined in the same way.
     """
-    def padded_along(axis, rank, low, high):
-        return tuple([(low, high, 0) if i == axis else (0, 0, 0) for i in range(rank)])
 
-    def neutral(d):
-        return np.asarray(identity(d)).astype(d)[()]
+    def __init__(self, primitive: Primitive, operation: Primitive, identity: Callable, unrolled: Callable) -> None:
+        self.primitive, self.operation, self.identity, self.unrolled = primitive, operation, identity, unrolled
+        self.by_blocks, self.step, self.pair = lower_fun(self._blocks), lower_fun(self._step), lower_fun(operation.bind)
 
-    def blocks(x, *, axis, reverse):
-        shape, nothing = np.shape(x), neutral(tracing.aval_of(x).dtype)
-        count = -(-shape[axis] // _BLOCK)
-        whole = (*shape[:axis], count * _BLOCK, *shape[axis + 1:])
-        x = pad_p.bind(x, nothing, padding_config=padded_along(axis, len(shape), 0, count * _BLOCK - shape[axis]))
-        x = reshape_to(x, (*shape[:axis], count, _BLOCK, *shape[axis + 1:]))
-        x = primitive.bind(x, axis=axis + 1, reverse=reverse)
-        starts, limits = [0] * np.ndim(x), [*np.shape(x)]
-        starts[axis + 1], limits[axis + 1] = (0, 1) if reverse else (_BLOCK - 1, _BLOCK)
-        totals = slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits), strides=None)
-        totals = primitive.bind(totals, axis=axis, reverse=reverse)
-        rank = len(starts)
-        before = pad_p.bind(totals, nothing, padding_config=padded_along(axis, rank, *((-1, 1) if reverse else (1, -1))))
-        before = broadcast_in_dim_p.bind(before, shape=np.shape(x), sharding=None, broadcast_dimensions=tuple(range(rank)))
-        x = reshape_to(operation.bind(before, x), whole)
-        return slice_p.bind(x, start_indices=(0,) * len(shape), limit_indices=shape, strides=None)
+    def rule(self, ctx, x, *, axis, reverse):
+        aval = ctx.avals_in[0]
+        n = aval.shape[axis]
+        if known(n, _UNROLLED + 1) <= _UNROLLED:
+            few = not is_symbolic(aval.shape) and 0 < math.prod(aval.shape) <= _FEW
+            return (self._windows if few else self.unrolled)(ctx, x, axis=axis, reverse=reverse)
+        return (self.by_blocks if known(n, 0) > _ONE_LOOP else self._loop)(ctx, x, axis=axis, reverse=reverse)
 
-    def step(x, distance, *, axis, reverse):
-        shape = np.shape(x)
-        n = shape[axis]
-        padded = pad_p.bind(x, neutral(tracing.aval_of(x).dtype),
-                            padding_config=padded_along(axis, len(shape), *((0, n) if reverse else (n, 0))))
-        start = distance if reverse else sub(size_as(n, np.int32), distance)
-        starts = [start if i == axis else np.int32(0) for i in range(len(shape))]
-        return operation.bind(dynamic_slice_p.bind(padded, *starts, slice_sizes=shape), x)
+    def _neutral(self, dtype):
+        return np.asarray(self.identity(dtype)).astype(dtype)[()]
 
-    combine, pair, by_blocks = lower_fun(step), lower_fun(operation.bind), lower_fun(blocks)
-
-    def windows(ctx, x, *, axis, reverse):
+    def _windows(self, ctx, x, *, axis, reverse):
         """Each element the combination of a window of its own, which is one operation."""
         aval, m = ctx.avals_in[0], lowering.mlir
         size, scalar = aval.shape[axis], ShapedArray((), aval.dtype)
         padding = np.array([[0, 0] if i != axis else [0, size - 1] if reverse else [size - 1, 0] for i in range(aval.ndim)])
         return ctx.with_region(
-            "stablehlo.reduce_window", [x, ctx.constant(neutral(aval.dtype))], [scalar] * 2,
-            lambda inner, a, b: [pair(inner.replace(avals_in=[scalar] * 2), a, b)], types=[aval],
+            "stablehlo.reduce_window", [x, ctx.constant(self._neutral(aval.dtype))], [scalar] * 2,
+            lambda inner, a, b: [self.pair(inner.replace(avals_in=[scalar] * 2), a, b)], types=[aval],
             window_dimensions=m.i64s([size if i == axis else 1 for i in range(aval.ndim)]),
             window_strides=m.i64s([1] * aval.ndim), padding=m.dense_i64(padding.astype(np.int64)))[0]
 
-    def rule(ctx, x, *, axis, reverse):
-        aval = ctx.avals_in[0]
+    def _loop(self, ctx, x, *, axis, reverse):
+        aval, scalar = ctx.avals_in[0], ShapedArray((), np.dtype(np.int32))
         n = aval.shape[axis]
-        if known(n, _UNROLLED + 1) <= _UNROLLED:
-            few = not is_symbolic(aval.shape) and 0 < math.prod(aval.shape) <= _FEW
-            return (windows if few else unrolled)(ctx, x, axis=axis, reverse=reverse)
-        if known(n, 0) > _ONE_LOOP:
-            return by_blocks(ctx, x, axis=axis, reverse=reverse)
-        scalar = ShapedArray((), np.dtype(np.int32))
-        avals = [aval, scalar]
 
         def body(inner, x, count):
             one = inner.constant(np.int32(1))
-            x = combine(inner.replace(avals_in=avals), x, inner.op("stablehlo.shift_left", [one, count], [scalar]), axis=axis,
-                        reverse=reverse)
+            x = self.step(inner.replace(avals_in=[aval, scalar]), x, inner.op("stablehlo.shift_left", [one, count], [scalar]),
+                          axis=axis, reverse=reverse)
             return [x, inner.op("stablehlo.add", [count, one], [scalar])]
 
         def unfinished(inner, x, count):
@@ -164,7 +143,32 @@ def _on_cpu(primitive: Primitive, operation: Primitive, identity: Callable, unro
 
         return ctx.loop([x, ctx.constant(np.int32(0))], unfinished, body)[0]
 
-    return rule
+    def _step(self, x, distance, *, axis, reverse):
+        """Each element combined with that of a distance before it."""
+        shape = np.shape(x)
+        n = shape[axis]
+        padded = pad_p.bind(x, self._neutral(tracing.aval_of(x).dtype),
+                            padding_config=_padded_along(axis, len(shape), *((0, n) if reverse else (n, 0))))
+        start = distance if reverse else sub(size_as(n, np.int32), distance)
+        starts = [start if i == axis else np.int32(0) for i in range(len(shape))]
+        return self.operation.bind(dynamic_slice_p.bind(padded, *starts, slice_sizes=shape), x)
+
+    def _blocks(self, x, *, axis, reverse):
+        shape, nothing = np.shape(x), self._neutral(tracing.aval_of(x).dtype)
+        count = -(-shape[axis] // _BLOCK)
+        whole = (*shape[:axis], count * _BLOCK, *shape[axis + 1:])
+        x = pad_p.bind(x, nothing, padding_config=_padded_along(axis, len(shape), 0, count * _BLOCK - shape[axis]))
+        x = reshape_to(x, (*shape[:axis], count, _BLOCK, *shape[axis + 1:]))
+        x = self.primitive.bind(x, axis=axis + 1, reverse=reverse)
+        starts, limits = [0] * np.ndim(x), [*np.shape(x)]
+        starts[axis + 1], limits[axis + 1] = (0, 1) if reverse else (_BLOCK - 1, _BLOCK)
+        totals = slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits), strides=None)
+        totals = self.primitive.bind(totals, axis=axis, reverse=reverse)
+        rank = len(starts)
+        before = pad_p.bind(totals, nothing, padding_config=_padded_along(axis, rank, *((-1, 1) if reverse else (1, -1))))
+        before = broadcast_in_dim_p.bind(before, shape=np.shape(x), sharding=None, broadcast_dimensions=tuple(range(rank)))
+        x = reshape_to(self.operation.bind(before, x), whole)
+        return slice_p.bind(x, start_indices=(0,) * len(shape), limit_indices=shape, strides=None)
 
 
 def _cumulative(name: str) -> Primitive:
@@ -194,7 +198,7 @@ def _cumulative(name: str) -> Primitive:
 
     primitive = Primitive(name, abstract=abstract, lower=lower_fun(compute), batch=batch, jvp=jvp,
                           sharding_rule=sharding_rules.along("axis"), sums=of_first if name == "cumsum" else None)
-    primitive.lowerings["cpu"] = _on_cpu(primitive, operation, identity, primitive.lowerings[None])
+    primitive.lowerings["cpu"] = _OnCpu(primitive, operation, identity, primitive.lowerings[None]).rule
     if name == "cumsum":  # which is linear
         primitive.jvp, primitive.transpose = linear_jvp(primitive), transpose
     return primitive

@@ -140,30 +140,10 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, newly_man
     batches = tuple([tracing.aval_of(x) for x in operands])
     split = next((e for e in map(entry_of, batches, dims) if e is not None), None)
     names = axes_of(trace.spmd_axis_name if split is None else split)
-    unknown = [a for a in names if a not in mesh.axis_names]
-    if unknown:
-        raise KeyError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} of the shard_map of "
-                       f"{jaxpr.debug_info.function_name} over {mesh}, which has no axis {unknown[0]!r}.")
-    element_axes = tuple(a for a in names if a in newly_manual_axes)
+    vmapped = f"vmap with spmd_axis_name={trace.spmd_axis_name!r}"
+    what = f"the shard_map of {jaxpr.debug_info.function_name}"
+    element_axes, size = _axes_of_elements(trace, jaxpr, mesh, names, split is not None, newly_manual_axes, vmapped, what)
     left = tuple(a for a in names if a not in newly_manual_axes) if split is None else ()
-    if split is not None:
-        for a in element_axes:
-            if works_over(jaxpr.jaxpr, a):
-                raise unbound_axis(a, f"a collective in the shard_map of {jaxpr.debug_info.function_name}", [
-                    n for n in mesh.axis_names if n in newly_manual_axes and n not in element_axes])
-    if any([works_over(jaxpr.jaxpr, a) for a in (trace.axis_name, *element_axes) if a is not None]):
-        element_axes = ()  # collectives want all elements, or the same one, on each device
-    if split is None and element_axes and mesh.are_all_axes_explicit:
-        raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} of the shard_map of "
-                         f"{jaxpr.debug_info.function_name} over {mesh}, of type Explicit: the elements' dimension is not "
-                         f"split over {element_axes}, as in_specs would then say, which does not match. Bring the batch to it "
-                         "with reshard.")
-    parts = math.prod([mesh.shape[a] for a in element_axes])
-    if trace.size % parts:
-        raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads {trace.size} elements over {mesh} in the "
-                         f"shard_map of {jaxpr.debug_info.function_name}, but {parts} does not divide {trace.size}. Pad the "
-                         f"batch, or leave spmd_axis_name out.")
-    size = trace.size // parts
 
     def make():
         out_dims: list = []
@@ -177,29 +157,59 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, newly_man
             vma=a.vma | set(element_axes) if check_vma else a.vma) for a, d, batch in zip(jaxpr.in_avals, dims, batches)]
         return tracing.trace_to_closed_jaxpr(run, in_avals, jaxpr.debug_info.with_unknown_results()), out_dims
 
-    def moved(spec, dim):
-        if dim is None:
-            return spec
-        taken = sorted(map(str, spec_axes(spec) & set(element_axes)))
-        if taken:
-            raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads its elements over {taken[0]!r}, "
-                             f"which the shard_map of {jaxpr.debug_info.function_name} uses already, in the spec {spec}: it "
-                             "cannot appear in in_specs or out_specs. Spread them over an axis that it leaves free, or leave "
-                             "spmd_axis_name out.")
-        entries = [*spec, *[None] * (dim - len(spec))]
-        entries.insert(dim, element_axes[0] if len(element_axes) == 1 else element_axes or None)
-        return spec.update(partitions=entries)
+    def moved(specs, dims):
+        return tuple([spec if d is None else _with_elements(spec, d, element_axes, vmapped, what)
+                      for spec, d in zip(specs, dims)])
 
     with axes_in_scope(mesh, newly_manual_axes, check_vma):
         program, out_dims = jaxpr.jaxpr.memoised(
             ("shard_map batch", tuple(dims), size, trace.axis_name, names, tracing.thread.axes, tuple(
                 entry_of(aval, d) for aval, d in zip(batches, dims))), make)
-        outs = tuple(moved(spec, d) for spec, d in zip(out_specs, out_dims))
+        outs = moved(out_specs, out_dims)
         if check_vma:
             program = vary_results(program, outs)
     results = shard_map_p.bind(*operands, jaxpr=program, mesh=mesh, newly_manual_axes=newly_manual_axes, check_vma=check_vma,
-                               in_specs=tuple(moved(spec, d) for spec, d in zip(in_specs, dims)), out_specs=outs)
+                               in_specs=moved(in_specs, dims), out_specs=outs)
     return results, out_dims
+
+
+def _axes_of_elements(trace, jaxpr, mesh, names, by_type: bool, newly_manual_axes, vmapped: str, what: str) -> tuple:
+    """The mesh axes that spread the elements of a batch over devices, and the number of elements that each device has.
+
+    `names` were asked for, or split the elements already, as their types say (`by_type`).
+    """
+    unknown = [a for a in names if a not in mesh.axis_names]
+    if unknown:
+        raise KeyError(f"{vmapped} of {what} over {mesh}, which has no axis {unknown[0]!r}.")
+    element_axes = tuple(a for a in names if a in newly_manual_axes)
+    if by_type:
+        for a in element_axes:
+            if works_over(jaxpr.jaxpr, a):
+                raise unbound_axis(a, f"a collective in {what}", [
+                    n for n in mesh.axis_names if n in newly_manual_axes and n not in element_axes])
+    if any([works_over(jaxpr.jaxpr, a) for a in (trace.axis_name, *element_axes) if a is not None]):
+        element_axes = ()  # collectives want all elements, or the same one, on each device
+    if not by_type and element_axes and mesh.are_all_axes_explicit:
+        raise ValueError(f"{vmapped} of {what} over {mesh}, of type Explicit: the elements' dimension is not split over "
+                         f"{element_axes}, as in_specs would then say, which does not match. Bring the batch to it with "
+                         "reshard.")
+    parts = math.prod([mesh.shape[a] for a in element_axes])
+    if trace.size % parts:
+        raise ValueError(f"{vmapped} spreads {trace.size} elements over {mesh} in {what}, but {parts} does not divide "
+                         f"{trace.size}. Pad the batch, or leave spmd_axis_name out.")
+    return element_axes, trace.size // parts
+
+
+def _with_elements(spec: PartitionSpec, dim: int, element_axes: tuple, vmapped: str, what: str) -> PartitionSpec:
+    """The spec of a batch, whose elements lie along `dim`, from that of one of them."""
+    taken = sorted(map(str, spec_axes(spec) & set(element_axes)))
+    if taken:
+        raise ValueError(f"{vmapped} spreads its elements over {taken[0]!r}, which {what} uses already, in the spec {spec}: it "
+                         "cannot appear in in_specs or out_specs. Spread them over an axis that it leaves free, or leave "
+                         "spmd_axis_name out.")
+    entries = [*spec, *[None] * (dim - len(spec))]
+    entries.insert(dim, element_axes[0] if len(element_axes) == 1 else element_axes or None)
+    return spec.update(partitions=entries)
 
 
 def _dce(used: list[bool], eqn):

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from xlafront.core import source, tracing
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal, dependent_outputs
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, dependent_outputs
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.tracing import Tracer
@@ -41,20 +41,8 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
     values = dict(zip(jaxpr.constvars, consts))
     pending: dict[Any, Any] = {}
     moved = None if all(wanted) else _influenced(jaxpr, wanted)
-
-    def accumulate(v, ct):
-        if ct is None or type(ct) is Zero or type(v) is Literal:
-            return
-        if tracing.thread.axes:
-            ct = _summed(ct, v.aval)
-        explicit = v.aval.to_ct_aval().explicit_sharding if v.aval.explicit_sharding is not None else None
-        if explicit is not None or (ct.aval if isinstance(ct, Tracer) else tracing.aval_of(ct)).explicit_sharding is not None:
-            ct = _split_as(ct, explicit)
-        old = pending.get(v)
-        pending[v] = ct if old is None else add_tangents(old, ct)
-
     for v, ct in zip(jaxpr.outvars, cotangents):
-        accumulate(v, ct)
+        _accumulate(pending, v, ct)
     thread = source.thread
     saved = thread.site
     scope = source.current_scope.get() if saved is None else saved[2]
@@ -72,25 +60,42 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
                 if scope:
                     site = source.inside(scope, site)
             thread.site = site
-            cts = [Zero(v.aval if v.aval.explicit_sharding is None else v.aval.to_ct_aval()) if ct is None else ct
-                   for ct, v in zip(cts, eqn.outvars)]
-            operands = [v.val if type(v) is Literal else values[v] if v in values else UndefinedPrimal(v.aval)
-                        for v in eqn.invars]
-            rule = eqn.primitive.transpose
-            if rule is not None:
-                results = rule(cts if eqn.primitive.multiple_results else cts[0], *operands, **eqn.params)
-            elif isinstance(eqn.primitive, ProgramCall):
-                results = transpose_of_call(eqn.primitive, cts, *operands, **eqn.params)
-            else:
-                raise NotImplementedError(_no_transpose(eqn.primitive))
-            for v, ct in zip(eqn.invars, results):
+            for v, ct in zip(eqn.invars, _pulled_back(eqn, cts, values)):
                 if type(v) is not Literal and v not in values:
-                    accumulate(v, ct)
+                    _accumulate(pending, v, ct)
     finally:
         thread.site = saved
         tracing.thread.make_whole = saved_way
-    return [pending.get(v, None) if pending.get(v) is not None else Zero(
-        v.aval if v.aval.explicit_sharding is None else v.aval.to_ct_aval()) for v in jaxpr.invars]
+    return [_zero_of(v) if (ct := pending.get(v)) is None else ct for v in jaxpr.invars]
+
+
+def _pulled_back(eqn: JaxprEqn, cts: list[Any], values: dict) -> Sequence[Any]:
+    """The cotangents of an equation's operands; None or `Zero` where there is none."""
+    cts = [_zero_of(v) if ct is None else ct for ct, v in zip(cts, eqn.outvars)]
+    operands = [v.val if type(v) is Literal else values[v] if v in values else UndefinedPrimal(v.aval) for v in eqn.invars]
+    rule = eqn.primitive.transpose
+    if rule is not None:
+        return rule(cts if eqn.primitive.multiple_results else cts[0], *operands, **eqn.params)
+    if isinstance(eqn.primitive, ProgramCall):
+        return transpose_of_call(eqn.primitive, cts, *operands, **eqn.params)
+    raise NotImplementedError(_no_transpose(eqn.primitive))
+
+
+def _accumulate(pending: dict, v, ct) -> None:
+    """Add a cotangent to what is known of a variable's."""
+    if ct is None or type(ct) is Zero or type(v) is Literal:
+        return
+    if tracing.thread.axes:
+        ct = _summed(ct, v.aval)
+    explicit = v.aval.to_ct_aval().explicit_sharding if v.aval.explicit_sharding is not None else None
+    if explicit is not None or (ct.aval if isinstance(ct, Tracer) else tracing.aval_of(ct)).explicit_sharding is not None:
+        ct = _split_as(ct, explicit)
+    old = pending.get(v)
+    pending[v] = ct if old is None else add_tangents(old, ct)
+
+
+def _zero_of(v) -> Zero:
+    return Zero(v.aval if v.aval.explicit_sharding is None else v.aval.to_ct_aval())
 
 
 def _influenced(jaxpr: Jaxpr, inputs: Sequence[bool]) -> set:
