@@ -37,7 +37,9 @@ _SAME_PATH = """
 SAME: dict[str, str] = {f"jax.{path}": f"xlafront.{path}" for path in _SAME_PATH.split()} | {
     "jax.version": "xlafront.compat.version",
     "jax._src.compiler": "xlafront.runtime.compile",  # Chex replaces a function in it
-}
+    "jax._src.lib.mlir.dialects.hlo": "xlafront.extend.mlir.dialects.stablehlo",
+} | {f"jax._src.lib.mlir.dialects.{name}": f"xlafront.extend.mlir.dialects.{name}" for name in (
+    "arith", "builtin", "cf", "chlo", "func", "math", "memref", "mpmd", "scf", "sdy", "sparse_tensor", "vector")}
 
 # Modules with the `__name__` of jax's: array_api_compat, and with it SciPy and scikit-learn, know the arrays' namespace by it.
 NAMED = ("jax.numpy",)
@@ -98,6 +100,8 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.lax": ("those who import from it", {}),
     "jax._src.lax.control_flow": ("Oryx", {"xlafront.lax": "cond_p scan_p while_p"}),
     "jax._src.lib": ("Dynamiqs, users", {"xlafront.runtime.jaxlib_compat": "jaxlib_version_text pytree xla_client"}),
+    "jax._src.lib.mlir": ("primitives of users", {"xlafront.extend.mlir": "ir passmanager"}),
+    "jax._src.lib.mlir.dialects": ("primitives of users", {}),
     "jax._src.literals": ("Equinox, Quax", {"xlafront.compat.renamed": "TypedComplex TypedFloat TypedInt TypedNdArray"}),
     "jax._src.mesh": ("programs of users", {"xlafront.interpreters.pxla": "thread_resources"}),
     "jax._src.named_sharding": ("jaxlib", {}),
