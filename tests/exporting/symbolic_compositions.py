@@ -299,6 +299,8 @@ CASES = {
     "polyint": (lambda x: xnp.polyint(x), "f32[b]"),
     "vander N": (lambda x: xnp.vander(x, 4, increasing=True), "f32[b]"),
     "tril_indices": (lambda x: x[xnp.tril_indices(3)], "f32[3,3,b]"),
+    "tril_indices of a size": (lambda x: x[xnp.tril_indices(x.shape[0])], "f32[b,b]"),
+    "triu_indices of a size": (lambda x: x[xnp.triu_indices(x.shape[0])], "f32[b,b]"),
     "fill_diagonal": (lambda x: xnp.fill_diagonal(x, 0., inplace=False), "f32[b,b]"),
     "diagflat": (lambda x: xnp.diagflat(x), "f32[b]"),
     "diag_indices": (lambda x: x[xnp.diag_indices(3)], "f32[3,3,b]"),

@@ -219,6 +219,9 @@ def test_arrays_put_elsewhere_do_not_move_silently():
     for call in (lambda: xnp.array(x, device=second), lambda: xnp.asarray(x, device=second), lambda: x.astype(int, device=second)):
         with pytest.raises(ValueError, match="incompatible devices"):
             call()
+        with pytest.raises(ValueError, match="incompatible devices"):
+            xf.jit(lambda x: xnp.array(x, device=second))(x)
+    assert xf.jit(lambda x: xnp.array(x, device=second))(X).devices() == {second}
     assert xnp.array(X, device=second).devices() == {second}
     assert xnp.asarray(xnp.ones(2), device=second).devices() == {second}
 

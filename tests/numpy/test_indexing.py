@@ -365,3 +365,10 @@ def test_indices_made_in_x64_mode_outside_of_it():
     x = np.array([3.0, 4.0, 5.0], np.float32)
     np.testing.assert_array_equal(xnp.take(x, wide), [5, 3, np.nan])
     np.testing.assert_array_equal(xnp.take_along_axis(xnp.asarray(x), wide, 0), [5, 3, np.nan])
+
+
+@pytest.mark.parametrize("mode", ["clip", "promise_in_bounds"])
+def test_take_refuses_masks_where_positions_are_not_checked(mode):
+    for mask in (True, np.array([True, False])):
+        with pytest.raises(ValueError, match="booleans.*compress"):
+            xnp.take(xnp.arange(4.0), mask, mode=mode)

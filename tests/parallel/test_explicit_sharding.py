@@ -8,6 +8,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import NamedSharding, P, lax
 from xlafront.core.errors import ShardingTypeError
+from xlafront.ref import addupdate
 from xlafront.sharding import AbstractMesh, AxisType, auto_axes, explicit_axes, get_abstract_mesh
 
 A = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -601,3 +602,15 @@ def test_in_shardings_over_other_orders_of_devices_keep_elements_in_place():
 def test_vmap_of_a_program_with_shardings_over_explicit_axes(options, axis):
     f = xf.jit(lambda x: x * 2, **dict.fromkeys(options, on("x")))
     np.testing.assert_array_equal(np.asarray(xf.vmap(f, axis, axis)(np.ones((8, 8), np.float32))), np.full((8, 8), 2))
+
+
+def test_additions_to_references_are_split_as_they_are():
+    with xf.set_mesh(MESH):
+        ref = xf.new_ref(xf.device_put(xnp.zeros((4, 4)), NamedSharding(MESH, P("x", None))))
+        for spec in (P(None, "x"), P(None, None), P("x", "y")):
+            value = xf.device_put(xnp.ones((4, 4)), NamedSharding(MESH, spec))
+            for add in (addupdate, xf.jit(addupdate, static_argnums=1)):
+                with pytest.raises(ValueError, match="addupdate.*reshard"):
+                    add(ref, ..., value)
+        addupdate(ref, ..., xf.reshard(value, P("x", None)))
+        np.testing.assert_array_equal(ref[...], np.ones((4, 4)))

@@ -106,6 +106,13 @@ def test_wrong_vmap_rules(rule, words):
         xf.vmap(f)(XS)
 
 
+def test_a_vmap_rule_that_returns_nothing():
+    f = custom_vmap(lambda x: x)
+    f.def_vmap(lambda n, b, x: None)
+    with pytest.raises(TypeError, match="must return a pair.*NoneType"):
+        xf.vmap(f)(XS)
+
+
 def test_custom_vmap_cannot_close_over_elements():
     def attempt(k):
         f = custom_vmap(lambda x: k * x)

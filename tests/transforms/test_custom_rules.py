@@ -9,6 +9,7 @@ import xlafront as xf
 import xlafront.custom_batching as custom_batching
 import xlafront.custom_derivatives as custom_derivatives
 import xlafront.numpy as xnp
+from xlafront import lax
 
 custom_vmap, SymbolicZero = custom_batching.custom_vmap, custom_derivatives.SymbolicZero
 
@@ -732,3 +733,33 @@ def test_arrays_made_of_numbers_are_arrays_to_rules():
     assert float(xf.grad(lambda x: f(x, xnp.asarray(4)))(1.5)) == 8.0
     closed = xf.make_jaxpr(lambda x: f(x, xnp.asarray(4)))(1.5)
     assert float(xf.grad(lambda x: xf.core.eval_jaxpr(closed.jaxpr, closed.consts, x)[0])(1.5)) == 8.0
+
+
+@pytest.mark.parametrize("number", [3, 3.0])
+def test_rules_know_the_value_of_numbers_inside_of_programs(number):
+    f, g = xf.custom_vjp(lambda x, n: x * n), xf.custom_jvp(lambda x, n: x * n)
+    seen = []
+
+    def forward(x, n):
+        seen.append((n.dtype, (n * xnp.bfloat16(2)).dtype, [1.0] * int(n)))  # `int` of a traced value would be an error
+        return x * n, n
+
+    f.defvjp(forward, lambda n, ct: (ct * n, None))
+    g.defjvp(lambda primals, tangents: (forward(*primals)[0], tangents[0] * primals[1]))
+    for h in (f, g):
+        assert float(xf.jit(xf.grad(lambda x: h(x, number)))(2.0)) == 3.0
+    assert seen == [(np.dtype(type(number)).name.replace("64", "32"), xnp.bfloat16, [1.0] * 3)] * 2
+
+
+HALF = xf.custom_vjp(lambda x: x)  # whose cotangents have half of the bits
+HALF.defvjp(lambda x: (x, None), lambda _, ct: (ct.astype("bfloat16"),))
+
+
+@pytest.mark.parametrize("f, slope", [
+    (lambda x: lax.cond(True, lambda y: y * 2, lambda y: y, x), 2), (lambda x: lax.switch(1, [xnp.sin, lambda y: y * 3], x), 3),
+    (lambda x: lax.fori_loop(0, 2, lambda i, y: y * 2, x), 4), (lambda x: lax.map(lambda y: y * 2, x), 2),
+    (lambda x: lax.custom_linear_solve(lambda y: y * 2, x, lambda f, b: b / 2, lambda f, b: b / 2), 0.5),
+    (lambda x: xf.jit(lambda y: y * 2)(x), 2), (lambda x: xf.checkpoint(lambda y: y * 2)(x), 2)])
+def test_programs_take_cotangents_of_other_dtypes(f, slope):
+    for transform in (lambda g: g, xf.jit):
+        np.testing.assert_array_equal(transform(xf.grad(lambda x: HALF(f(x)).sum()))(xnp.ones(3)), [slope] * 3)

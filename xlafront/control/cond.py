@@ -37,7 +37,7 @@ from xlafront.transforms.ad.arguments import as_array
 from xlafront.transforms.ad.checkpoint import split_inside
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.ad.linearize import linearize_program
-from xlafront.transforms.ad.transpose import transpose_program
+from xlafront.transforms.ad.transpose import of_dtypes, transpose_program
 from xlafront.transforms.batching.vmap import batch_program
 from xlafront.transforms.calls.programs import (
     active_results,
@@ -177,6 +177,7 @@ def _linearize(primals, tangents, *, branches, **platforms):
 def _transpose(cts, index, *operands, branches, **platforms):
     linear = tuple(is_undefined(x) for x in operands)
     given = tuple(type(ct) is not Zero for ct in cts)
+    cts = of_dtypes(cts, branches[0].out_avals)
     programs = tuple(transpose_program(b, linear, given, True)[0] for b in branches)
     programs = tuple(with_weak_types(p, programs[0].out_avals) for p in programs)
     found = iter(_bind(index, [*[x for x in operands if not is_undefined(x)], *[ct for ct in cts if type(ct) is not Zero]],

@@ -39,7 +39,7 @@ from xlafront.transforms.ad.arguments import as_array, as_results, weakly_typed_
 from xlafront.transforms.ad.checkpoint import split_inside
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.ad.linearize import linearize_program
-from xlafront.transforms.ad.transpose import transpose_program
+from xlafront.transforms.ad.transpose import of_dtypes, transpose_program
 from xlafront.transforms.batching.vmap import batch_program, vmap
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
@@ -306,7 +306,8 @@ def _transpose(cts, *operands, jaxpr, length, num_consts, num_carry, reverse, un
     linear_carry = linear[num_consts:num_consts + num_carry]
     options = {"length": length, "unroll": unroll}
     consts, carry, xs = in_three(operands, num_consts, num_carry)
-    ct_carry, ct_ys = list(cts[:num_carry]), list(cts[num_carry:])
+    cts = of_dtypes(cts, jaxpr.out_avals)
+    ct_carry, ct_ys = cts[:num_carry], cts[num_carry:]
     given = [type(ct) is not Zero for ct in ct_ys]
     weak = tuple([(ct.aval if type(ct) is Zero else tracing.aval_of(ct)).weak_type for ct in ct_carry])
     plan = jaxpr.jaxpr.memoised(("backward body", tuple(linear), tuple(given), num_consts, num_carry, weak),

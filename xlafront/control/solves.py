@@ -18,7 +18,7 @@ from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.ad.linearize import linearize_flat
-from xlafront.transforms.ad.transpose import transpose_program
+from xlafront.transforms.ad.transpose import of_dtypes, transpose_program
 from xlafront.transforms.batching.vmap import batch_program
 from xlafront.transforms.calls.custom_calls import Rule
 from xlafront.transforms.calls.custom_jvp import custom_jvp_call_p
@@ -91,7 +91,8 @@ def _transpose(cts, *operands, const_lengths, jaxprs):
     if jaxprs.transpose_solve is None:
         raise TypeError("reverse-mode differentiation (grad, vjp) of custom_linear_solve solves the transposed system: give it "
                         "transpose_solve(vecmat, b), or symmetric=True where the transpose is the same.")
-    found = _bind(consts.transposed(), [instantiate(ct) for ct in cts[:len(b)]], jaxprs.transposed())
+    cts = of_dtypes(cts[:len(b)], [x.aval for x in b])
+    found = _bind(consts.transposed(), [instantiate(ct) for ct in cts], jaxprs.transposed())
     return [None] * (len(operands) - len(b)) + found[:len(b)]
 
 

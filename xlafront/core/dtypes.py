@@ -168,7 +168,7 @@ def named(x) -> Any:
     if kind in python_scalar_dtypes or isinstance(x, (np.ndarray, tuple)):
         hint = ""
         if kind is int:
-            hint = f" The sizes of a shape stand in one tuple, as in zeros(({x}, {x}))."
+            hint = f" The sizes of a shape stand in one tuple, as in zeros((2, {x}))."
         elif kind not in python_scalar_dtypes and kind is not tuple:
             hint = " Give its dtype, x.dtype."
         raise TypeError(f"a value cannot be interpreted as a data type, got {x!r:.60}.{hint}")

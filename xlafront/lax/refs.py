@@ -661,7 +661,12 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
     >>> addupdate(new_ref(xnp.zeros(2)), 0, 5.0)
     """
     ref, indexers, operands = _located("addupdate", ref, idx)
-    addupdate_p.bind(ref, _fitting("addupdate", ref, indexers, operands, x), *operands, tree=indexers)
+    x = _fitting("addupdate", ref, indexers, operands, x)
+    aval, given = tracing.aval_of(ref), tracing.aval_of(x)
+    if given.shape == aval.shape and given.explicit_sharding != aval.explicit_sharding:
+        raise ValueError(f"addupdate needs a value that is split as what the reference of type {aval} holds, got {given}. Split "
+                         f"it so first, with reshard.")
+    addupdate_p.bind(ref, x, *operands, tree=indexers)
 
 
 @boundary

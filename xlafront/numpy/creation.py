@@ -37,6 +37,7 @@ from xlafront.lax.elementwise import (
 )
 from xlafront.lax.resharding import target_of
 from xlafront.lax.stacking import stack
+from xlafront.lax.sharding_constraint import with_sharding_constraint
 from xlafront.numpy.docstrings import docstring
 from xlafront.numpy.promotion import (
     broadcast_to_common,
@@ -47,6 +48,7 @@ from xlafront.numpy.promotion import (
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
 from xlafront.runtime import config, guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
+from xlafront.runtime.jaxlib_compat import Device, Sharding
 from xlafront.runtime.meshes import active
 from xlafront.runtime.sharding import single_device
 from xlafront.runtime.transfers import copied
@@ -112,6 +114,8 @@ def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = 
 
 def _placed(name: str, x, target):
     """An array that a user gave, on the devices asked for; one that was put elsewhere on purpose does not move silently."""
+    if tracing.writing_trace() is not None and isinstance(target, (Device, Sharding)):
+        return with_sharding_constraint(x, single_device(target) if isinstance(target, Device) else target)
     result = device_put(x, target)
     both = type(x) is type(result) is ArrayImpl
     if both and x.committed and x.sharding.device_set != result.sharding.device_set:

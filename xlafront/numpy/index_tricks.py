@@ -13,7 +13,7 @@ from xlafront.core.dimensions import as_size, is_symbolic_dim, max_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.elementwise import add, as_type, constant_like, div, lt, mul, rem_, size_as, where, with_weakness
 from xlafront.lax.shapes import counting, expand_dims, static_shape
-from xlafront.numpy.creation import arange, array, asarray, linspace, meshgrid, ones
+from xlafront.numpy.creation import arange, array, asarray, linspace, meshgrid, ones, tri
 from xlafront.numpy.manipulation import concatenate, reshape, stack
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap, unwrap_node
 from xlafront.numpy.searching import nonzero
@@ -182,6 +182,8 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
     n, k, m = as_size(n), as_size(k), as_size(n if m is None else m)
+    if is_symbolic_dim(n) and m is n and not k:
+        return nonzero(tri(n, dtype=bool), size=(n * n + n) // 2)
     return _positions(np.tri(n, m, k, dtype=bool))
 
 
@@ -196,6 +198,8 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
     """
     n, k, m = as_size(n), as_size(k), as_size(n if m is None else m)
+    if is_symbolic_dim(n) and m is n and not k:
+        return nonzero(tri(n, dtype=bool).T, size=(n * n + n) // 2)
     return _positions(~np.tri(n, m, k - 1, dtype=bool))
 
 

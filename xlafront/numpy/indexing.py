@@ -596,7 +596,10 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
     if out is not None:
         raise NotImplementedError("xnp.take cannot write into `out`: arrays do not change. Use the result.")
     check_arraylike("take", a, indices)
-    d = tracing.aval_of(unwrap(indices)).dtype
+    d, way = tracing.aval_of(unwrap(indices)).dtype, _row_mode("take", mode)
+    if d == dtypes.bool_ and way in (GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS):
+        raise ValueError(f"xnp.take needs integer indices for mode={mode!r}, got booleans. To select by a mask use x[mask] or "
+                         f"xnp.compress.")
     if d == dtypes.bool_:
         indices = to_dtype(unwrap(indices), _int32)
     elif not dtypes.is_integer(d):
@@ -607,8 +610,7 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
         axis = shapes.canonical_axis(axis, len(shape), "take")
     if 0 in shape and (axis is None or not shape[axis]) and np.size(indices):
         raise IndexError(f"xnp.take cannot select from {'an array' if axis is None else f'axis {axis}'} of size 0.")
-    return _take_kernel(a, indices, axis, _row_mode("take", mode), fill_value, bool(unique_indices),
-                        bool(indices_are_sorted))
+    return _take_kernel(a, indices, axis, way, fill_value, bool(unique_indices), bool(indices_are_sorted))
 
 
 @library(name="take")

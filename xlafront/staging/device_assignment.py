@@ -69,9 +69,9 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         elif these != devices:
             who = f"another one is on {_ids(devices)}" if first is None else arguments.placed(first)
             raise ValueError(
-                f"{name} has a sharding or shard_map inside of it, or a result, {in_words(sharding)}, but {who}. All are over "
-                f"the same devices, in the same order. Use one mesh, and move arguments there with device_put(x, "
-                f"NamedSharding(mesh, P(...))).")
+                f"{name} got incompatible devices: a sharding or shard_map inside of it, or a result, is {in_words(sharding)}, "
+                f"but {who}. All are over the same devices, in the same order. Use one mesh, and move arguments there with "
+                f"device_put(x, NamedSharding(mesh, P(...))).")
         if isinstance(sharding, NamedSharding):
             mesh = mesh or sharding.mesh
     if devices is None:

@@ -231,6 +231,12 @@ def transpose_of_call(call: ProgramCall, cts: Sequence[Any], /, *operands, **par
     return transpose_called(params[call.parameter], cts, operands, partial(call.call, params))
 
 
+def of_dtypes(cts: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
+    """Cotangents of the dtypes that a program's transpose takes: a rule of the user's may hand back others."""
+    return [ct if type(ct) is Zero or tracing.aval_of(ct).dtype == aval.dtype else to_dtype(ct, aval.dtype)
+            for ct, aval in zip(cts, avals)]
+
+
 def transpose_called(closed: ClosedJaxpr, cts: Sequence[Any], operands: Sequence[Any],
                      call: Callable[[ClosedJaxpr, list[Any], list[int], list[int]], Sequence[Any]]) -> list[Any]:
     """The cotangents of the operands that a program was called on, by a call of its transpose: `ProgramCall.call` says how."""
@@ -242,11 +248,11 @@ def transpose_called(closed: ClosedJaxpr, cts: Sequence[Any], operands: Sequence
         else:
             ins.append(i)
             values.append(x)
-    for i, (ct, aval) in enumerate(zip(cts, closed.out_avals), count):
+    cts = of_dtypes(cts, closed.out_avals)
+    for i, ct in enumerate(cts, count):
         if type(ct) is not Zero:
             ins.append(i)
-            # (a rule of the user's may hand back one of fewer bits)
-            values.append(ct if tracing.aval_of(ct).dtype == aval.dtype else to_dtype(ct, aval.dtype))
+            values.append(ct)
     linear = tuple([type(x) is UndefinedPrimal for x in operands])
     strong = tuple([v.weak_type and type(ct) is not Zero and not tracing.aval_of(ct).weak_type
                     for v, ct in zip(closed.out_avals, cts)])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import errors, source, tracing, tree
+from xlafront.core import errors, source, tracing, tree, typed_numbers
 from xlafront.core.discharge import RuleNeedsReference, discharge_program
 from xlafront.core.ir import (
     ClosedJaxpr,
@@ -470,8 +470,12 @@ def type_text(aval) -> str:
 
 
 def as_array(x):
-    """What functions and rules get in place of numbers and NumPy's arrays: something with a shape, a dtype and a weak type."""
+    """What functions and rules get in place of numbers and NumPy's arrays: something that has a dtype and a weak type. A number
+    stays one where it is an integer or a program is written, so that Python's `if` and `range` know its value."""
     kind = type(x)
+    if kind is int or kind in (float, complex) and tracing.writing_trace() is not None:
+        dtype = tracing.aval_of(x).dtype
+        return typed_numbers.KINDS[dtype.kind][1](x, dtype)
     if kind is float or kind is complex or isinstance(x, (np.generic, np.ndarray)):
         return as_value(tracing.thread.trace, x)
     return x

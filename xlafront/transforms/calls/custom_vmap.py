@@ -92,8 +92,8 @@ def _flat_rule(rule: Callable, name: str, in_tree, known: Results):
     def flat(size: int, batched: Sequence[bool], values: Sequence[Any]):
         pair = rule(size, list(in_tree.unflatten(batched)), *in_tree.unflatten(values))
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise ValueError(f"{title} must return a pair of the results and of whether each is a batch, got "
-                             f"{type(pair).__name__}.")
+            kind = ValueError if hasattr(pair, "__len__") else TypeError
+            raise kind(f"{title} must return a pair of the results and of whether each is a batch, got {type(pair).__name__}.")
         value, spec = pair
         outs, found_tree = signatures.check_results(rule, value)
         flags, spec_tree = tree.flatten(spec)
