@@ -191,6 +191,16 @@ def test_integer_arrays_keep_their_dtype():
     assert xnp.zeros(2, "int8").at[0].set(300).tolist() == [44, 0]
 
 
+@pytest.mark.parametrize("replace", [
+    lambda x: xnp.put(x, xnp.array([0]), 1.5, inplace=False), lambda x: xnp.place(x, x > 8, 1.5, inplace=False),
+    lambda x: xnp.put_along_axis(x, xnp.array([[0]]), 1.5, 1, inplace=False), lambda x: xnp.fill_diagonal(x, 1.5, inplace=False)])
+def test_what_replaces_elements_says_when_they_lose_something(replace):
+    matrix = xnp.array([[9]])
+    with pytest.warns(FutureWarning, match="xnp.* cannot safely cast .* float32"):
+        assert replace(matrix).tolist() == [[1]]
+    assert replace(matrix.astype(xnp.float32)).tolist() == [[1.5]]
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_of_complex_values_the_real_part_is_written():
     mask, n = xnp.array([True, False, False]), xnp.zeros(3, int)

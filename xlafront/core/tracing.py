@@ -663,9 +663,15 @@ class StagingTrace(Trace):
         for v, c in zip(jaxpr.constvars, program.consts):
             env[v] = self.lift(c)
         site, append, atom = source.current_site(), self.eqns.append, env.get  # literals are in no environment: they stay
+        takes_numbers = any([v.is_literal for v in env.values()])
         for eqn in jaxpr.eqns:
             invars = list(map(atom, eqn.invars, eqn.invars))
             outvars = eqn.outvars
+            if takes_numbers and eqn.primitive.of_number is not None and invars[0].is_literal:
+                number = eqn.primitive.of_number(invars[0], eqn.params)
+                if number is not None:
+                    env[outvars[0]] = number
+                    continue
             if len(outvars) == 1:
                 env[outvars[0]] = var = Var(outvars[0].aval)
                 outvars = [var]
@@ -673,7 +679,8 @@ class StagingTrace(Trace):
                 outvars = [Var(v.aval) for v in outvars]
                 env.update(zip(eqn.outvars, outvars))
             append(JaxprEqn(invars, outvars, eqn.primitive, eqn.params, no_effects, site))
-        return [StagedTracer(self, v.aval, v if v.is_literal else env[v]) for v in jaxpr.outvars]
+        results = [atom(v, v) for v in jaxpr.outvars]
+        return [StagedTracer(self, v.aval, v) for v in results]
 
     def write_like(self, eqn: JaxprEqn, operands: Sequence[Any]) -> list[StagedTracer]:
         """Append the operation of an equation without effects, of other operands; its results. Hot."""

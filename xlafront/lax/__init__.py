@@ -39,11 +39,12 @@ _PLACES = {
         lt_p max_p min_p mul_p ne_p neg_p nextafter_p not_p or_p polygamma_p population_count_p pow_p real_p
         reduce_precision_p rem_p round_p rsqrt_p select_n_p shift_left_p shift_right_arithmetic_p shift_right_logical_p sign_p
         sin_p sinh_p sqrt_p square_p sub_p tan_p tanh_p xor_p zeta_p""",
-    "xlafront.lax.elementwise_functions": """abs AccuracyMode acos acosh add asin asinh atan atan2 atanh bitwise_and
+    "xlafront.lax.accuracy": "AccuracyMode Tolerance",
+    "xlafront.lax.elementwise_functions": """abs acos acosh add asin asinh atan atan2 atanh bitwise_and
         bitwise_not bitwise_or bitwise_xor cbrt ceil clamp clz complex conj convert_element_type cos cosh digamma div eq erf
         erf_inv erfc exp exp2 expm1 floor ge gt imag integer_pow is_finite le lgamma log log1p logistic lt max min mul ne neg
         nextafter polygamma population_count pow real reciprocal reduce_precision rem round RoundingMethod rsqrt select_n
-        shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh Tolerance zeta""",
+        shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh zeta""",
     "xlafront.lax.dimension_numbers": "GatherDimensionNumbers ScatterDimensionNumbers",
     "xlafront.lax.fourier": "fft fft_p FftType",
     "xlafront.lax.indexing": """gather gather_p GatherScatterMode scatter scatter_add scatter_add_p

@@ -1,5 +1,9 @@
 # Written by `python -m tests.stubs`.
 from xlafront.lax import linalg as linalg
+from xlafront.lax.accuracy import AccuracyMode as AccuracyMode
+from xlafront.lax.accuracy import AccuracyMode as _AccuracyMode
+from xlafront.lax.accuracy import Tolerance as Tolerance
+from xlafront.lax.accuracy import Tolerance as _Tolerance
 from xlafront.lax.collectives import Groups as _Groups
 from xlafront.lax.convolutions import ConvDimensionNumbers as ConvDimensionNumbers
 from xlafront.lax.convolutions import ConvDimensionNumbers as _ConvDimensionNumbers
@@ -12,12 +16,8 @@ from xlafront.lax.dot_algorithms import DotAlgorithm as DotAlgorithm
 from xlafront.lax.dot_products import DotDimensionNumbers as _DotDimensionNumbers
 from xlafront.lax.dot_products import Precision as Precision
 from xlafront.lax.dot_products import PrecisionLike as _PrecisionLike
-from xlafront.lax.elementwise_functions import AccuracyMode as AccuracyMode
-from xlafront.lax.elementwise_functions import AccuracyMode as _AccuracyMode
 from xlafront.lax.elementwise_functions import RoundingMethod as RoundingMethod
 from xlafront.lax.elementwise_functions import RoundingMethod as _RoundingMethod
-from xlafront.lax.elementwise_functions import Tolerance as Tolerance
-from xlafront.lax.elementwise_functions import Tolerance as _Tolerance
 from xlafront.lax.fourier import FftType as FftType
 from xlafront.lax.fourier import FftType as _FftType
 from xlafront.lax.indexing import GatherScatterMode as GatherScatterMode

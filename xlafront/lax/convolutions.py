@@ -31,7 +31,7 @@ from xlafront.lax.windows import named_padding
 from xlafront.runtime.arrays import ArrayImpl as Array
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.specs import PartitionSpec, axes_of
-from xlafront.staging.library import library, written_once
+from xlafront.staging.library import lax_function, written_once
 
 Pads = Sequence[tuple[int, int]]
 
@@ -485,7 +485,7 @@ def _integers(values: Any, name: str) -> tuple[int, ...]:
         raise TypeError(f"{name} of a convolution is a sequence of integers, got {values!r}.") from None
 
 
-@library(static=("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers", "feature_group_count",
+@lax_function(static=("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers", "feature_group_count",
                  "batch_group_count", "precision", "preferred_element_type", "out_sharding"))
 def _conv_kernel(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
                  batch_group_count, precision, preferred_element_type, out_sharding):

@@ -19,10 +19,10 @@ from xlafront.lax.shapes import broadcast_in_dim_p, iota_p, plain_axis, static_s
 from xlafront.runtime.arrays import put_host
 from xlafront.runtime.sharding import NamedSharding, Sharding
 from xlafront.staging.device_assignment import has_devices
-from xlafront.staging.library import library, written_once
+from xlafront.staging.library import lax_function, written_once
 
 
-@library(static=("dtype", "shape", "dimension", "out_sharding"))
+@lax_function(static=("dtype", "shape", "dimension", "out_sharding"))
 def _iota_kernel(dtype, shape, dimension, out_sharding=None):
     return iota_p.bind(dtype=dtype, shape=shape, dimension=dimension, sharding=out_sharding)
 
@@ -59,7 +59,7 @@ def iota(dtype: DTypeLike, size: int) -> Array:
     return broadcasted_iota(dtype, (size,), 0)
 
 
-@library(static=("shape", "dtype"))
+@lax_function(static=("shape", "dtype"))
 def _full_kernel(value, shape, dtype):
     if not isinstance(dtype, np.dtype):
         return keys.filled(value, shape, dtype)

@@ -24,7 +24,7 @@ from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.reductions import highest, lowest
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axis, linear_jvp, plain_axis, reshape_to, rev_p, typed
 from xlafront.lax.slicing import concatenate_p, pad_p, slice_p
-from xlafront.staging.library import library, written_once
+from xlafront.staging.library import lax_function, written_once
 
 
 def scan_along(combine, xs: list, axis: int, reverse: bool = False) -> list:
@@ -218,7 +218,7 @@ def _public_cumulative(name: str):
         return primitive.bind(operand, axis=axis, reverse=reverse)
 
     kernel.__name__ = name
-    compiled = library(kernel, static=("axis", "reverse"))
+    compiled = lax_function(kernel, static=("axis", "reverse"))
 
     def function(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
         return compiled(operand, plain_axis(axis, np.ndim(operand), name), bool(reverse))

@@ -22,7 +22,7 @@ from xlafront.lax.shapes import permute
 from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.specs import PartitionSpec, axes_of
-from xlafront.staging.library import library, written_once
+from xlafront.staging.library import lax_function, written_once
 
 
 class _Named(enum.Enum):
@@ -281,7 +281,7 @@ dot_general_p.summed_axes = lambda avals, params: _summed_by_product(
     avals[0], avals[1], params["dimension_numbers"])
 
 
-@library(static=("dimension_numbers", "precision", "preferred_element_type", "out_sharding"), name="dot_general")
+@lax_function(static=("dimension_numbers", "precision", "preferred_element_type", "out_sharding"), name="dot_general")
 def _kernel(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=None):
     return dot_general_p.bind(lhs, rhs, dimension_numbers=dimension_numbers, precision=precision,
                               preferred_element_type=preferred_element_type, out_sharding=out_sharding)

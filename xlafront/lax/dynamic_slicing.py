@@ -33,7 +33,7 @@ from xlafront.lax.shapes import (
     zeros_of,
 )
 from xlafront.lax.slicing import concatenate_p, rows_of
-from xlafront.staging.library import library
+from xlafront.staging.library import lax_function
 
 # Batched dynamic slices are gathers and scatters of one window for each batch element.
 
@@ -210,7 +210,7 @@ def start_index(i, n: int):
     return i
 
 
-@library(static=("slice_sizes", "wrap"))
+@lax_function(static=("slice_sizes", "wrap"))
 def _dynamic_slice_kernel(operand, start_indices, slice_sizes, wrap):
     starts = _starts("dynamic_slice", start_indices, np.shape(operand), wrap, of_one_type=True)
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=slice_sizes)
@@ -273,7 +273,7 @@ def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: A
     return _dynamic_update_kernel(operand, update, start_indices, _wraps(allow_negative_indices, np.ndim(operand)))
 
 
-@library(static="wrap", name="dynamic_update_slice")
+@lax_function(static="wrap", name="dynamic_update_slice")
 def _dynamic_update_kernel(operand, update, start_indices, wrap):
     return _written(operand, update, _starts("dynamic_update_slice", start_indices, np.shape(operand), wrap, of_one_type=True))
 
@@ -283,7 +283,7 @@ def _written(operand, update, starts):
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
 
-@library(static=("slice_size", "axis", "allow_negative_indices"), lists=True)
+@lax_function(static=("slice_size", "axis", "allow_negative_indices"), lists=True)
 def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0, *,
                          allow_negative_indices: bool = True) -> Array:
     """`dynamic_slice` along one dimension, with the whole of the others.
@@ -315,7 +315,7 @@ def _at(index, axis: int, rank: int) -> list:
     return found
 
 
-@library(static=("axis", "keepdims", "allow_negative_indices"), lists=True)
+@lax_function(static=("axis", "keepdims", "allow_negative_indices"), lists=True)
 def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *,
                          allow_negative_indices: bool = True) -> Array:
     """The part of an array at an index that is known when it runs. It is moved inside if it lies outside.
@@ -334,7 +334,7 @@ def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, ke
     return part if keepdims else squeeze(part, (axis,))
 
 
-@library(static=("axis", "allow_negative_indices"), lists=True)
+@lax_function(static=("axis", "allow_negative_indices"), lists=True)
 def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int, *,
                                 allow_negative_indices: bool = True) -> Array:
     """`dynamic_update_slice` along one dimension.
@@ -357,7 +357,7 @@ def _replaced(operand, update, start, axis: int, wrap: bool):
     return _written(operand, update, starts)
 
 
-@library(static=("axis", "allow_negative_indices"), lists=True)
+@lax_function(static=("axis", "allow_negative_indices"), lists=True)
 def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *,
                                 allow_negative_indices: bool = True) -> Array:
     """An array with the part at an index replaced that is known when it runs. It is moved inside if it lies outside.

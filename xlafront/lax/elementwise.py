@@ -19,6 +19,7 @@ from xlafront.core.ir import Literal
 from xlafront.core.sharding_types import of_all, of_first, of_one
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import wide_loops
+from xlafront.lax.accuracy import accuracy_text
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.combining import combine
 from xlafront.lax.families import add_any_p, elementwise, joint_shape, linear, spread, summed_back
@@ -196,17 +197,7 @@ _to_real = lambda d, **_: dtypes.to_real(d)  # noqa: E731
 
 
 def _accuracy(mlir, *_, accuracy=None):
-    return {} if accuracy is None else {"result_accuracy": mlir.attribute(_accuracy_text(accuracy))}
-
-
-def _accuracy_text(accuracy) -> str:
-    match type(accuracy).__name__:
-        case "Tolerance":
-            return (f"#stablehlo.result_accuracy<atol = {float(accuracy.atol):.17e}, rtol = {float(accuracy.rtol):.17e}, "
-                    f"ulps = {int(accuracy.ulps)}, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>")
-        case "AccuracyMode":
-            return f"#stablehlo.result_accuracy<mode = #stablehlo.result_accuracy_mode<{accuracy.name}>>"
-    raise NotImplementedError(f"accuracy {accuracy!r} is not supported: it is an AccuracyMode or a Tolerance of xlafront.lax.")
+    return {} if accuracy is None else {"result_accuracy": mlir.attribute(accuracy_text(accuracy))}
 
 
 # name, operation, dtypes, derivative (g: tangent, y: result, x: operand)
@@ -364,7 +355,7 @@ for _name, _operation, _accepts, _derivative in UNARY:
 for _name, _operation, _accepts, _first, _second, _transpose in BINARY:
     PRIMITIVES[_name] = elementwise(_name, _LOWERINGS.get(_name, _operation), _accepts, derivatives=(_first, _second),
                                     result=_RESULTS.get(_name), transpose=_transpose, sums=_SUMS.get(_name),
-                                    defaults={"out_dtype": None} if _name == "mul" else None)
+                                    defaults={"out_dtype": None} if _name == "mul" else None, jointly=_name == "sub")
 for _name, _direction, _accepts in COMPARISONS:
     PRIMITIVES[_name] = elementwise(_name, "stablehlo.compare", _accepts, derivatives=(None, None), result=_to_bool,
                                     attributes=_compare_attributes(_direction))
@@ -440,7 +431,7 @@ PRIMITIVES["imag"] = elementwise("imag", "stablehlo.imag", "complex", result=_to
 PRIMITIVES["complex"] = elementwise(
     "complex", "stablehlo.complex", "float32", result=lambda d, _: dtypes.to_complex(d),
     derivatives=(lambda g, z, x, y: complex_(g, constant_like(g, 0)), lambda g, z, x, y: complex_(constant_like(g, 0), g)),
-    transpose=_complex_transpose)
+    transpose=_complex_transpose, jointly=True)
 
 
 def _conj_lower(ctx, x, input_dtype=None):
@@ -701,8 +692,8 @@ def _convert_transpose(i, ct, x, *, new_dtype, weak_type, sharding):
 def _converted_number(number, params):
     """What a number is converted to, where that does not depend on the device."""
     value, wanted = np.asarray(number.val), params["new_dtype"]
-    if not isinstance(wanted, np.dtype) or wanted == dtypes.float0 or value.dtype.kind not in "biufc" or (
-            value.dtype.kind == "c" and wanted.kind != "c"):
+    if not isinstance(wanted, np.dtype) or wanted == dtypes.float0 or not (
+            value.dtype.kind in "biu" or dtypes.is_inexact(value.dtype)) or (value.dtype.kind == "c" and wanted.kind != "c"):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         converted = value.astype(wanted)

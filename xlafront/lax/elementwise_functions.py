@@ -12,6 +12,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
+from xlafront.lax.accuracy import AccuracyMode, Tolerance
 from xlafront.lax.arguments import check_dtype, specified
 from xlafront.lax.elementwise import (
     BINARY,
@@ -36,7 +37,7 @@ from xlafront.lax.elementwise import (
     zeta_,
 )
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.staging.library import library
+from xlafront.staging.library import lax_function
 
 
 class _Functions(dict):
@@ -71,7 +72,7 @@ def _public(name: str, accepts: str, arity: int, accuracy: bool = False):
     function.__name__ = function.__qualname__ = function_name
     function.__module__ = "xlafront.lax"
     function.__doc__ = documentation(name, arity, accepts, accuracy)
-    return library(function, static=("accuracy",) if accuracy else (), light=True)
+    return lax_function(function, static=("accuracy",) if accuracy else (), light=True)
 
 
 PUBLIC = _Functions()
@@ -87,7 +88,7 @@ for _old, _new in (("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwis
     PUBLIC[_new] = PUBLIC.pop(_old)
 
 
-@library
+@lax_function
 def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The next number after `x1` that can be represented, in the direction of `x2`.
 
@@ -99,7 +100,7 @@ def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
     return nextafter_(*typed_operands("nextafter", x1, x2))
 
 
-@library
+@lax_function
 def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     """The derivative of `digamma` of order `m`.
 
@@ -112,7 +113,7 @@ def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     return polygamma_(*typed_operands("polygamma", m, x))
 
 
-@library
+@lax_function
 def zeta(x: ArrayLike, q: ArrayLike) -> Array:
     """The Hurwitz zeta function: the sum of `(k + q) ** -x` over all `k` from 0. Riemann's is that for a `q` of 1.
 
@@ -146,10 +147,10 @@ def _mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> A
 
 
 _mul.__name__ = _mul.__qualname__ = "mul"
-PUBLIC["mul"] = library(_mul, static="out_dtype")
+PUBLIC["mul"] = lax_function(_mul, static="out_dtype")
 
 
-@library
+@lax_function
 def conj(x: ArrayLike) -> Array:
     """The complex conjugate; a real array becomes complex, unlike in NumPy.
 
@@ -167,7 +168,7 @@ def refuse_negative_power(x, y) -> None:
                         f"x.astype(float).")
 
 
-@library(static="y")
+@lax_function(static="y")
 def integer_pow(x: ArrayLike, y: int) -> Array:
     """`x` to a power that is a Python integer, by repeated multiplication.
 
@@ -183,7 +184,7 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
     return integer_pow_p.bind(x, y=int(y))
 
 
-@library
+@lax_function
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """Elements chosen from several arrays, without broadcasting.
 
@@ -202,7 +203,7 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     return select(which, *cases)
 
 
-@library
+@lax_function
 def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
     """`x` limited to a range, as by `numpy.clip` with the array in the middle: `minimum(maximum(x, min), max)`.
 
@@ -222,40 +223,7 @@ class RoundingMethod(enum.IntEnum):
     TO_NEAREST_EVEN = 1
 
 
-class AccuracyMode(enum.Enum):
-    """How exactly a transcendental function is computed where the hardware offers a choice."""
-
-    HIGHEST = 1
-    DEFAULT = 2
-
-
-class Tolerance:
-    """The error that a transcendental function may have, of which one at least is given and none is negative.
-
-    - `atol`, `rtol`, `ulps`: the absolute one, the relative one, the one in units of the last place.
-
-    >>> lax.exp(1.0, accuracy=lax.Tolerance(ulps=2))
-    Array(2.7182817, dtype=float32, weak_type=True)
-    """
-
-    def __init__(self, atol: float = 0.0, rtol: float = 0.0, ulps: int = 0):
-        if min(atol, rtol, ulps) < 0:
-            raise ValueError(f"the tolerances of a Tolerance must be non-negative, got {atol=}, {rtol=}, {ulps=}.")
-        if max(atol, rtol, ulps) == 0:
-            raise ValueError("a Tolerance needs at least one of atol, rtol and ulps to be set, and not to 0.")
-        self.atol, self.rtol, self.ulps = atol, rtol, ulps
-
-    def __eq__(self, other):
-        return type(other) is Tolerance and vars(self) == vars(other)
-
-    def __hash__(self):
-        return hash((self.atol, self.rtol, self.ulps))
-
-    def __repr__(self):
-        return f"Tolerance(atol={self.atol}, rtol={self.rtol}, ulps={self.ulps})"
-
-
-@library(static="rounding_method")
+@lax_function(static="rounding_method")
 def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
     """The nearest integers, as floats.
 
@@ -270,7 +238,7 @@ def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FR
     return round_(x, rounding_method=RoundingMethod(rounding_method))
 
 
-@library(static=("exponent_bits", "mantissa_bits"))
+@lax_function(static=("exponent_bits", "mantissa_bits"))
 def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
     """Floats rounded to what fewer bits can hold, without changing their dtype.
 
@@ -288,7 +256,7 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
     return reduce_precision_(operand, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
 
 
-@library
+@lax_function
 def reciprocal(x: ArrayLike) -> Array:
     """`1 / x`.
 
@@ -324,7 +292,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     return converted(operand, dtype)
 
 
-@library(static="dtype", name="convert_element_type")
+@lax_function(static="dtype", name="convert_element_type")
 def converted(operand, dtype):
     """An array of just this dtype, also where the setting has no arrays of so many bits."""
     if type(operand) not in tracing.abstractors:

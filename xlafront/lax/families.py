@@ -43,7 +43,8 @@ def joint_shape(name: str, operands: Sequence[ShapedArray]) -> tuple:
 def elementwise(name: str, operation: str | Callable, accepts: str = "int float complex bool", *,
                 derivatives: Sequence[Callable | None] | None = None, result: Callable | None = None,
                 transpose: Callable | None = None, mixed: bool = False, attributes: Callable | None = None,
-                shown_as: str | None = None, sums: Sums | None = None, defaults: dict | None = None) -> Primitive:
+                shown_as: str | None = None, sums: Sums | None = None, defaults: dict | None = None,
+                jointly: bool = False) -> Primitive:
     """A record for an elementwise primitive.
 
     - `operation`: the StableHLO or CHLO operation, or a lowering rule.
@@ -53,6 +54,7 @@ def elementwise(name: str, operation: str | Callable, accepts: str = "int float 
     - `mixed`: operands may differ in dtype.
     - `sums`: in which operands it is linear, as of any record.
     - `defaults`: the parameters that calls leave out, and what equations say of them.
+    - `jointly`: it is linear in its operands together, so that of tangents of all of them its own result is the tangent.
     """
     shown = shown_as or name
 
@@ -77,6 +79,8 @@ def elementwise(name: str, operation: str | Callable, accepts: str = "int float 
 
     def jvp(primals, tangents, **params):
         answer = primitive.bind(*primals, **params)
+        if jointly and not any([type(g) is Zero for g in tangents]):
+            return answer, primitive.bind(*tangents, **params)
         total = None
         for rule, g in zip(derivatives, tangents):
             if type(g) is Zero or rule is None:

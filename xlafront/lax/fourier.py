@@ -21,7 +21,7 @@ from xlafront.lax.arguments import check_dtype
 from xlafront.lax.elementwise import as_type, conj_, mul, real_
 from xlafront.lax.shapes import broadcast_in_dim_p, linear_jvp, move_dim, static_shape
 from xlafront.lax.slicing import pad_p
-from xlafront.staging.library import library
+from xlafront.staging.library import lax_function
 
 
 class FftType(enum.IntEnum):
@@ -131,7 +131,7 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
     return _fft_kernel(x, kind, static_shape("fft", fft_lengths))
 
 
-@library(static=("fft_type", "fft_lengths"), name="fft")
+@lax_function(static=("fft_type", "fft_lengths"), name="fft")
 def _fft_kernel(x, fft_type, fft_lengths):
     d = tracing.aval_of(x).dtype
     wanted = dtypes.to_inexact(d) if fft_type == FftType.RFFT else dtypes.to_complex(d)

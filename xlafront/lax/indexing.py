@@ -60,7 +60,7 @@ from xlafront.lax.shapes import (
 )
 from xlafront.lax.slicing import concatenate_p
 from xlafront.runtime.specs import PartitionSpec
-from xlafront.staging.library import library
+from xlafront.staging.library import lax_function
 
 
 class GatherScatterMode(enum.Enum):
@@ -625,7 +625,7 @@ PRIMITIVES["scatter_max"].jvp = _extreme_scatter_jvp("scatter_max")
 # Public functions
 
 
-@library(static=("dimension_numbers", "slice_sizes", "unique_indices", "indices_are_sorted", "mode", "fill_value"))
+@lax_function(static=("dimension_numbers", "slice_sizes", "unique_indices", "indices_are_sorted", "mode", "fill_value"))
 def _gather_kernel(operand, start_indices, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, mode,
                    fill_value):
     check_indices("gather", start_indices)
@@ -693,7 +693,7 @@ def _public_scatter(name: str):
                             indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode)
 
     kernel.__name__ = name
-    compiled = library(kernel, static=("dimension_numbers", "indices_are_sorted", "unique_indices", "mode"))
+    compiled = lax_function(kernel, static=("dimension_numbers", "indices_are_sorted", "unique_indices", "mode"))
 
     def function(operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike, dimension_numbers: ScatterDimensionNumbers,
                  *, indices_are_sorted: bool = False, unique_indices: bool = False,

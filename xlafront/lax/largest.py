@@ -15,7 +15,7 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.indexing import take_along
 from xlafront.lax.shapes import canonical_axis, typed
-from xlafront.staging.library import library, written_once
+from xlafront.staging.library import lax_function, written_once
 
 _INDEX = np.dtype(np.int32)
 
@@ -83,7 +83,7 @@ top_k_p = Primitive("top_k", multiple_results=True, abstract=_abstract, lower=_l
 top_k_p.jvp = _jvp_along(top_k_p, lambda params: params["axis"])
 
 
-@library(static=("k", "axis"), name="top_k")
+@lax_function(static=("k", "axis"), name="top_k")
 def _top_k_kernel(operand, k, axis):
     return top_k_p.bind(operand, k=k, axis=axis)
 
@@ -170,8 +170,8 @@ approx_top_k_p = Primitive("approx_top_k", multiple_results=True, abstract=_appr
 approx_top_k_p.jvp = _jvp_along(approx_top_k_p, lambda params: params["reduction_dimension"])
 
 
-@library(static=("k", "reduction_dimension", "recall_target", "is_max_k", "reduction_input_size_override", "aggregate_to_topk"),
-         name="approx_top_k")
+@lax_function(static=("k", "reduction_dimension", "recall_target", "is_max_k", "reduction_input_size_override",
+                      "aggregate_to_topk"), name="approx_top_k")
 def _approximate_kernel(operand, **params):
     return approx_top_k_p.bind(operand, **params)
 

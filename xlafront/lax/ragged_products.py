@@ -26,7 +26,7 @@ from xlafront.lax.elementwise import and_, le, lt, sub, where
 from xlafront.lax.families import add_tangents
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch, broadcast_in_dim_p, counting, move_dim, permute
-from xlafront.staging.library import library
+from xlafront.staging.library import lax_function
 
 _WHO = "ragged_dot_general"
 
@@ -231,7 +231,7 @@ ragged_dot_general_p = Primitive(_WHO, abstract=_abstract, lower=lower_fun(_comp
 ragged_dot_general_p.contracts = True
 
 
-@library(static=("numbers", "precision", "preferred", "out_sharding"), name=_WHO)
+@lax_function(static=("numbers", "precision", "preferred", "out_sharding"), name=_WHO)
 def _kernel(lhs, rhs, group_sizes, numbers, precision, preferred, out_sharding):
     return ragged_dot_general_p.bind(lhs, rhs, group_sizes, ragged_dot_dimension_numbers=numbers, precision=precision,
                                      preferred_element_type=preferred, group_offset=None, out_sharding=out_sharding)

@@ -18,7 +18,7 @@ from xlafront.lax.arguments import check_dtype, named_sharding
 from xlafront.lax.dynamic_slicing import dynamic_update_slice
 from xlafront.lax.shapes import move_dim, reshape_to, static_shape
 from xlafront.lax.slicing import slice_in_dim
-from xlafront.staging.library import library
+from xlafront.staging.library import lax_function
 
 
 class RandomAlgorithm(enum.IntEnum):
@@ -77,7 +77,7 @@ rng_bit_generator_p = Primitive("rng_bit_generator", multiple_results=True, abst
                                 jvp=_jvp)
 
 
-@library(static=("shape", "dtype", "algorithm", "out_sharding"), name="rng_bit_generator")
+@lax_function(static=("shape", "dtype", "algorithm", "out_sharding"), name="rng_bit_generator")
 def _bits_kernel(key, shape, dtype, algorithm, out_sharding):
     return rng_bit_generator_p.bind(key, shape=shape, dtype=dtype, algorithm=algorithm, out_sharding=out_sharding)
 
@@ -135,6 +135,6 @@ def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Array:
     return _uniform_kernel(a, b, static_shape("rng_uniform", tuple(shape)))
 
 
-@library(static="shape", name="rng_uniform")
+@lax_function(static="shape", name="rng_uniform")
 def _uniform_kernel(a, b, shape):
     return rng_uniform_p.bind(a, b, shape=shape)

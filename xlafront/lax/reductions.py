@@ -35,7 +35,7 @@ from xlafront.lax.families import add_tangents
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_back, counting, plain_axes, plain_axis, reduce_sum_p, reducer, reshape_to, transpose_p
 from xlafront.lax.slicing import pad_p, slice_p
-from xlafront.staging.library import library, written_once
+from xlafront.staging.library import lax_function, written_once
 
 
 def lowest(d):
@@ -222,7 +222,7 @@ def _public_reducer(name: str):
         return reduced(name, operand, axes)
 
     kernel.__name__ = name
-    compiled = library(kernel, static=("axes",))
+    compiled = lax_function(kernel, static=("axes",))
 
     def function(operand: ArrayLike, axes: Sequence[int]) -> Array:
         return compiled(operand, plain_axes(axes, np.ndim(operand), name))
@@ -235,7 +235,7 @@ def _public_reducer(name: str):
     return function
 
 
-@library(static=("axes", "out_sharding"), name="reduce_sum")
+@lax_function(static=("axes", "out_sharding"), name="reduce_sum")
 def _split_sum(operand, axes, out_sharding):
     check_dtype("reduce_sum", "int float complex", tracing.aval_of(operand).dtype)
     return reduce_sum_p.bind(operand, axes=axes, out_sharding=out_sharding)
@@ -279,7 +279,7 @@ def _public_arg(primitive):
         return primitive.bind(operand, axes=(axis,), index_dtype=index_dtype)
 
     kernel.__name__ = primitive.name
-    compiled = library(kernel, static=("axis", "index_dtype"))
+    compiled = lax_function(kernel, static=("axis", "index_dtype"))
 
     def function(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
         return compiled(operand, plain_axis(axis, np.ndim(operand), primitive.name),

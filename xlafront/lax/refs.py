@@ -34,7 +34,7 @@ from xlafront.runtime.sharding import single_device
 from xlafront.runtime.specs import PartitionSpec
 from xlafront.staging.debug_nans import check_new
 from xlafront.staging.jit import jit
-from xlafront.staging.library import library
+from xlafront.staging.library import lax_function
 
 # The class
 
@@ -373,7 +373,7 @@ def _write_batch(trace, ref, wanted: int, new: tuple[Any, int | None]) -> None:
 # Outside of programs
 
 
-@library(static="indexers", name="get")
+@lax_function(static="indexers", name="get")
 def _read_kernel(x, indices, indexers):
     return read(x, indexers, indices)
 
@@ -392,7 +392,7 @@ _write_kernel.__name__, _add_kernel.__name__ = "swap", "addupdate"
 @functools.cache
 def _compiled(kernel: Callable) -> tuple[Callable, Callable]:
     """For arrays that somebody else may hold, and for others, in place."""
-    return library(kernel, static="indexers"), jit(kernel, static_argnames="indexers", donate_argnums=0)
+    return lax_function(kernel, static="indexers"), jit(kernel, static_argnames="indexers", donate_argnums=0)
 
 
 def _get_eagerly(ref, *indices, tree):

@@ -16,7 +16,7 @@ from xlafront.lax.dot_products import dot_general_p
 from xlafront.lax.elementwise import convert_element_type_p, mul
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch, broadcast_in_dim_p, reshape_to
-from xlafront.staging.library import library
+from xlafront.staging.library import lax_function
 
 _BF16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -80,7 +80,7 @@ scaled_dot_p = Primitive("scaled_dot", abstract=_abstract, lower=lower_fun(_comp
 scaled_dot_p.contracts = True
 
 
-@library(static=("numbers", "preferred"), name="scaled_dot")
+@lax_function(static=("numbers", "preferred"), name="scaled_dot")
 def _kernel(lhs, rhs, lhs_scale, rhs_scale, numbers, preferred):
     return scaled_dot_p.bind(lhs, rhs, lhs_scale, rhs_scale, dimension_numbers=numbers, preferred_element_type=preferred)
 

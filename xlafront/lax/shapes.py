@@ -26,7 +26,7 @@ from xlafront.lax.combining import combine
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.specs import axes_of
-from xlafront.staging.library import exact, library, written_once
+from xlafront.staging.library import exact, lax_function, written_once
 
 
 def linear_jvp(primitive: Primitive) -> Callable:
@@ -574,7 +574,7 @@ def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
     return _transpose_kernel(operand, static_shape("transpose", permutation))
 
 
-@library(static="permutation", name="transpose")
+@lax_function(static="permutation", name="transpose")
 def _transpose_kernel(operand, permutation):
     if permutation == tuple(range(np.ndim(operand))):
         return operand
@@ -593,7 +593,7 @@ def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     return _squeeze_kernel(array, canonical_axes(tuple(dimensions), np.ndim(array), "squeeze"))
 
 
-@library(static="dimensions", name="squeeze")
+@lax_function(static="dimensions", name="squeeze")
 def _squeeze_kernel(array, dimensions):
     return squeeze_p.bind(array, dimensions=dimensions) if dimensions else array
 
@@ -611,7 +611,7 @@ def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     return _expand_kernel(array, canonical_axes(tuple(dimensions), rank, "expand_dims"))
 
 
-@library(static="dimensions", name="expand_dims")
+@lax_function(static="dimensions", name="expand_dims")
 def _expand_kernel(array, dimensions):
     rank = np.ndim(array) + len(dimensions)
     kept = tuple(i for i in range(rank) if i not in dimensions)
@@ -633,7 +633,7 @@ def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
     return rev_p.bind(operand, dimensions=plain_axes(dimensions, np.ndim(operand), "rev", TypeError))
 
 
-@library(static="new_dtype", name="bitcast_convert_type")
+@lax_function(static="new_dtype", name="bitcast_convert_type")
 def _bitcast_kernel(operand, new_dtype):
     aval = tracing.aval_of(operand)
     if aval.dtype == new_dtype and not aval.weak_type and isinstance(new_dtype, np.dtype):

@@ -32,7 +32,7 @@ from xlafront.lax.shapes import (
     typed,
     zeros_of,
 )
-from xlafront.staging.library import library, written_once
+from xlafront.staging.library import lax_function, written_once
 
 # Slices
 
@@ -273,7 +273,7 @@ def _from_end(i: int, n: int) -> int:
     return i + n if i < 0 else i
 
 
-@library(static="dimension")
+@lax_function(static="dimension")
 def _concatenate_kernel(operands, dimension):
     return concatenate_p.bind(*operands, dimension=dimension) if len(operands) > 1 else operands[0]
 

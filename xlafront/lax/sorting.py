@@ -15,7 +15,7 @@ from xlafront.lax import sharding_rules, sorting_on_cpu
 from xlafront.lax.arguments import KINDS, check_dtype
 from xlafront.lax.indexing import take_along
 from xlafront.lax.shapes import broadcast_batch, canonical_axis, counting, typed
-from xlafront.staging.library import library, written_once
+from xlafront.staging.library import lax_function, written_once
 
 
 def _abstract(*xs, dimension, is_stable, num_keys):
@@ -124,7 +124,7 @@ def sort(operand: ArrayLike | Sequence[ArrayLike], dimension: int = -1, is_stabl
     return tuple(results) if several else results[0]
 
 
-@library(static=("dimension", "is_stable", "num_keys"), name="sort")
+@lax_function(static=("dimension", "is_stable", "num_keys"), name="sort")
 def _sort_kernel(operands, dimension, is_stable, num_keys):
     return sort_p.bind(*operands, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
 

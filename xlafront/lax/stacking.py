@@ -16,7 +16,7 @@ from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.shapes import broadcast_batch, canonical_axis, typed
 from xlafront.lax.zeros import instantiate
-from xlafront.staging.library import library
+from xlafront.staging.library import lax_function
 
 
 def _stack_abstract(*xs, axis):
@@ -107,7 +107,7 @@ unstack_p = Primitive(
 stack_p.key_use = unstack_p.key_use = "moves"
 
 
-@library(static="axis", name="stack")
+@lax_function(static="axis", name="stack")
 def _stack_kernel(operands, axis):
     return stack_p.bind(*operands, axis=axis)
 
@@ -131,7 +131,7 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Array:
     return _stack_kernel(operands, canonical_axis(axis, np.ndim(operands[0]) + 1, "stack"))
 
 
-@library(static="axis", name="unstack")
+@lax_function(static="axis", name="unstack")
 def _unstack_kernel(x, axis):
     return unstack_p.bind(x, axis=axis)
 

@@ -10,7 +10,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import typed_operands
 from xlafront.lax.families import elementwise
-from xlafront.staging.library import library
+from xlafront.staging.library import lax_function
 
 
 def _comparison(name: str, direction: str) -> Primitive:
@@ -26,7 +26,7 @@ eq_to_p, le_to_p, lt_to_p = _comparison("eq_to", "EQ"), _comparison("le_to", "LE
 mulhi_p = elementwise("mulhi", "chlo.mulhi", "int", derivatives=(None, None))
 
 
-@library
+@lax_function
 def mulhi(x: ArrayLike, y: ArrayLike) -> Array:
     """The high half of the product of integers, elementwise: `x * y >> bits` without overflow.
 

@@ -25,6 +25,7 @@ from xlafront.numpy.reductions import cumsum, static_axes
 from xlafront.numpy.searching import where
 from xlafront.numpy.sorting import argsort
 from xlafront.numpy.ufuncs import PUBLIC
+from xlafront.numpy.updates import joint_dtype
 from xlafront.staging.library import library, written_once
 
 
@@ -227,6 +228,7 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
         raise ValueError(f"the mode of xnp.put should be one of 'wrap' or 'clip', or None; got {mode!r}.")
     if np.size(ind) and not dtypes.is_integer(dtypes.operand_type(unwrap(ind))[0]):
         raise TypeError(f"xnp.put needs integer indices, got {dtypes.operand_type(unwrap(ind))[0]}.")
+    joint_dtype("xnp.put", unwrap(a), unwrap(v))
     return _put(a, ind, v, mode)
 
 
@@ -255,6 +257,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
         raise ValueError(f"xnp.place: arr and mask must be the same size, got shapes {np.shape(arr)} and {np.shape(mask)}.")
     if not np.size(vals):
         raise ValueError("xnp.place cannot place values from an empty array.")
+    joint_dtype("xnp.place", unwrap(arr), unwrap(vals))
     return _place(arr, mask, vals)
 
 
@@ -289,6 +292,7 @@ def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: 
     key = [reshape_to(arange(n, dtype=np.int32), tuple(n if j == i else 1 for j in range(arr.ndim)))
            for i, n in enumerate(arr.shape)]
     key[axis] = indices
+    joint_dtype("xnp.put_along_axis", arr, unwrap(values))
     result = arr.at[tuple(key)].set(as_type(unwrap(values), arr.dtype, False), mode=mode)
     return result if result.shape == shape else reshape_to(result, shape)
 
@@ -322,4 +326,5 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
         raise ValueError(f"xnp.fill_diagonal: the array must be at least 2-d, got shape {a.shape}.")
     if a.ndim > 2 and len(set(a.shape)) > 1:
         raise ValueError(f"xnp.fill_diagonal: all dimensions of input must be of equal length, got shape {a.shape}.")
+    joint_dtype("xnp.fill_diagonal", a, unwrap(val))
     return _fill(a, val)

@@ -42,9 +42,9 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     if bins.shape[0] == 0:
         return zeros(np.shape(x), np.int32)
     method = method or "scan"
-    ascending = searching.searchsorted(bins, x, side, method=method)
-    descending = bins.shape[0] - searching.searchsorted(bins[::-1], x, side, method=method)
-    return searching.where(bins[-1] >= bins[0], ascending, descending)
+    rises = bins[-1] >= bins[0]
+    found = searching.searchsorted(searching.where(rises, bins, bins[::-1]), x, side, method=method)
+    return searching.where(rises, found, bins.shape[0] - found)
 
 
 def histogram_bin_edges(a: ArrayLike, bins: int | ArrayLike = 10, range: Sequence[ArrayLike] | None = None,

@@ -109,16 +109,16 @@ def _moment(name, moment, a, out, where, mean, axis, dtype, keepdims, ddof=0):
 @library(static=("moment", "axis", "dtype", "keepdims", "ddof"), name="without_nans")
 def _moment_of_others(a, where, mean, moment, axis, dtype, keepdims, ddof):
     """The mean or the variance of the elements that are no NaN."""
-    missing = PUBLIC["isnan"](a)
-    present = PUBLIC["logical_not"](missing)
     if where is not None:
-        present, where, a = broadcast_arrays(present, where, a)
-        present, missing = PUBLIC["logical_and"](present, where), PUBLIC["isnan"](a)
+        where, a = broadcast_arrays(where, a)
     if dtypes.is_inexact(a.dtype):
+        missing = PUBLIC["isnan"](a)
+        present = PUBLIC["logical_not"](missing)
+        where = present if where is None else PUBLIC["logical_and"](present, where)
         a = searching.where(missing, 0, a)  # so that no derivative sees it
     if moment == "mean":
-        return reductions.mean(a, axis=axis, dtype=dtype, keepdims=keepdims, where=present)
-    return reductions.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=present, mean=mean)
+        return reductions.mean(a, axis=axis, dtype=dtype, keepdims=keepdims, where=where)
+    return reductions.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
 
 
 @library(static=("axis", "dtype", "out", "keepdims"), lists="out", converts=True)

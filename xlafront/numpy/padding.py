@@ -208,19 +208,22 @@ def _statistic(name, compute):
         given = options["stat_length"]
         lengths = (n, n) if given is None else tuple(min_dim(m, n) for m in _pairs(given, x.ndim, "stat_length")[axis])
 
-        def edge(count, part):
+        def statistic(part):
             value = compute(part, axis=axis, keepdims=True)
             if name in ("mean", "median") and np.issubdtype(x.dtype, np.integer):
                 value = PUBLIC["rint"](value)
-            shape = tuple(count if i == axis else m for i, m in enumerate(x.shape))
-            return broadcast_to(to_dtype(value, x.dtype), shape)
+            return to_dtype(value, x.dtype)
 
-        parts = [x]
-        if before:
-            parts.insert(0, edge(before, slicing.slice_in_dim(x, 0, lengths[0], axis=axis)))
-        if after:
-            parts.append(edge(after, slicing.slice_in_dim(x, n - lengths[1], n, axis=axis)))
-        return concatenate(parts, axis)
+        def repeated(value, count):
+            shape = tuple(count if i == axis else m for i, m in enumerate(x.shape))
+            return [broadcast_to(value, shape)] if count else []
+
+        if lengths == (n, n):
+            first = last = statistic(x)
+        else:
+            first = statistic(slicing.slice_in_dim(x, 0, lengths[0], axis=axis)) if before else None
+            last = statistic(slicing.slice_in_dim(x, n - lengths[1], n, axis=axis)) if after else None
+        return concatenate([*repeated(first, before), x, *repeated(last, after)], axis)
 
     return padder
 

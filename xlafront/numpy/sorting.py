@@ -143,5 +143,5 @@ def sort_complex(a: ArrayLike) -> Array:
     >>> xnp.sort_complex(xnp.array([2 + 1j, 1, 2]))
     Array([1.+0.j, 2.+0.j, 2.+1.j], dtype=complex64)
     """
-    a = asarray(a)
-    return sort(a.astype(dtypes.to_complex(a.dtype)))
+    a = sort(asarray(a))
+    return a.astype(dtypes.to_complex(a.dtype))

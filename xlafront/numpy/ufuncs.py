@@ -347,12 +347,10 @@ def _float_test(name, on_float, on_other):
     def function(x: ArrayLike, /) -> Array:
         [x] = promote_args(name, x)
         d = tracing.aval_of(x).dtype
-        if dtypes.is_complex(d):
+        if dtypes.is_complex(d) and name != "isnan":
             combine = PRIMITIVES["and" if name == "isfinite" else "or"]
             return combine.bind(on_float(real_(x)), on_float(imag_(x)))
-        if dtypes.is_float(d):
-            return on_float(x)
-        return ne(x, x) if name == "isnan" else _constant_of(x, on_other)
+        return on_float(x) if name == "isnan" or dtypes.is_float(d) else _constant_of(x, on_other)
 
     return public(name, function)
 

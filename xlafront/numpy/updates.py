@@ -269,20 +269,25 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
 
 
 def _joint_dtype(x, values, name):
-    """The dtype that array and values promote to, with a warning where going back from it may lose something."""
-    own, given = tracing.aval_of(x), tracing.aval_of(values)
-    if own.dtype == dtypes.bool_ and given.dtype == dtypes.bool_ and name in _NOT_OF_BOOLEANS:
+    """The dtype that array and values promote to, in which an update is done."""
+    if name in _NOT_OF_BOOLEANS and tracing.aval_of(x).dtype == tracing.aval_of(values).dtype == dtypes.bool_:
         raise TypeError(f"x.at[...].{name} does not take arrays of dtype bool. Use x.at[...].set, min (and) or max (or).")
+    return joint_dtype(f"x.at[...].{name}", x, values)
+
+
+def joint_dtype(who: str, x, values):
+    """The dtype that an array and new elements promote to, with a warning where they lose something in that of the array."""
+    own, given = tracing.aval_of(x), tracing.aval_of(values)
     if own.dtype == given.dtype:
         return own.dtype
     if isinstance(own.dtype, np.dtype) and isinstance(given.dtype, np.dtype):
         joint, _ = dtypes.promote_pair(own.dtype, own.weak_type, given.dtype, given.weak_type)
         if joint != own.dtype:
             source.warn(
-                f"x.at[...].{name} cannot safely cast values of dtype {given.dtype} to the dtype {own.dtype} of the array: it "
+                f"{who} cannot safely cast values of dtype {given.dtype} to the dtype {own.dtype} of the array: it "
                 f"may lose information, and a later version will refuse this. Convert one of them with astype.", FutureWarning)
         return joint
-    raise errors.incompatible_dtypes(f"x.at[...].{name}", [own.dtype, given.dtype])
+    raise errors.incompatible_dtypes(who, [own.dtype, given.dtype])
 
 
 def _as_dtype(values, d):

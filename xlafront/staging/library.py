@@ -33,22 +33,22 @@ from xlafront.staging.signatures import Selection, split_call
 
 
 def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), name: str | None = None,
-            lists: bool | str = False, converts: bool | str = False, light: bool = False):
+            lists: bool | str = False, converts: bool | str = False, light: bool = False, nodes: bool = True):
     """Decorator of the library's own functions: eagerly one compiled kernel, inlined under a trace.
 
     `static` names the parameters that are Python values; `lists` says that users give lists (or arrays) for them, or for which
     one of them; `converts` that objects which only offer `__jax_array__` are taken too, or for which one; `light`, that it
-    does less than looking for its program would.
+    does less than looking for its program would; `nodes`, whether nodes of pytrees that offer `__jax_array__` are arrays.
     Hot: no Python runs when a known signature is repeated.
     """
     if fun is None:
-        return lambda f: library(f, static=static, name=name, lists=lists, converts=converts, light=light)
+        return lambda f: library(f, static=static, name=name, lists=lists, converts=converts, light=light, nodes=nodes)
     names = (static,) if isinstance(static, str) else tuple(static)
     code = fun.__code__
     parameters = code.co_varnames[:code.co_argcount]
     nums = tuple(parameters.index(n) for n in names if n in parameters)
     shown = name or fun.__name__.removeprefix("_").removesuffix("_kernel")
-    kernel = fun if light or fun.__module__.startswith("xlafront.lax.") else _of_arrays(fun)
+    kernel = _of_arrays(fun) if nodes and not light else fun
     jitted = Jitted(kernel, Options(Selection(tuple(sorted(nums)), names)), shown, True)
     thread, eval_trace, evaluate = tracing.thread, tracing.eval_trace, jitted.evaluate
     static_places = frozenset((*nums, *names))
@@ -75,6 +75,9 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
     if not lists:
         return dispatcher
     return _with_lists(dispatcher, fun, static_places if lists is True else frozenset((parameters.index(lists), lists)))
+
+
+lax_function = functools.partial(library, nodes=False)  # those of `lax` refuse such nodes, as its primitives do
 
 
 def _name_argument(error: NotAnArrayError, name: str, parameters: tuple, args: tuple, kwargs: dict[str, Any]) -> None:
@@ -110,8 +113,7 @@ def as_value(trace: Trace, x: Any) -> Any:
 
 def _of_arrays(fun: Callable) -> Callable:
     """The function with its arguments that offer `__jax_array__` as arrays. Nodes of pytrees are converted within the program:
-    C++ takes them apart, and repeats the program for their leaves. Others are refused, as calls by C++ refuse them. (Functions
-    of `lax` refuse all of them, as its primitives do.)"""
+    C++ takes them apart, and repeats the program for their leaves. Others are refused, as calls by C++ refuse them."""
     @functools.wraps(fun)
     def call(*args, **kwargs):
         return fun(*[x if type(x) in tracing.abstractors else tracing.node_as_operand(x) for x in args],

@@ -1,0 +1,46 @@
+"""Programs of functions are no longer than those of the reference: how many operations its modules have, written down."""
+
+import pytest
+from benchmarks.measure import operations
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+
+FEW = xf.ShapeDtypeStruct((8,), "float32")
+HALF = xf.ShapeDtypeStruct((8,), "bfloat16")
+COMPLEX = xf.ShapeDtypeStruct((8,), "complex64")
+INTEGERS = xf.ShapeDtypeStruct((8,), "int32")
+MATRIX = xf.ShapeDtypeStruct((4, 4), "float32")
+
+
+def moved(f):
+    """The tangent of a function that moves by its argument."""
+    return lambda x: xf.jvp(f, (x,), (x,))[1]
+
+
+def slope(f):
+    return xf.grad(lambda x: xnp.sum(f(x).real))
+
+
+# A function, its argument, and how many operations the reference's module has, counted as the benchmarks count them.
+PROGRAMS = {
+    "isnan of complex numbers": (xnp.isnan, COMPLEX, 1),
+    "nanmean of integers": (xnp.nanmean, INTEGERS, 7),
+    "sort_complex of numbers": (xnp.sort_complex, FEW, 18),
+    "sort_complex of integers": (xnp.sort_complex, INTEGERS, 4),
+    "digitize": (lambda x: xnp.digitize(x, x), INTEGERS, 41),
+    "pad, maximum": (lambda x: xnp.pad(x, 1, mode="maximum"), MATRIX, 19),
+    "pad, mean": (lambda x: xnp.pad(x, 1, mode="mean"), MATRIX, 25),
+    "pad, median": (lambda x: xnp.pad(x, 1, mode="median"), MATRIX, 123),
+    "tangent of a difference": (moved(lambda x: x - x), MATRIX, 1),
+    "tangent of two differences": (moved(lambda x: xnp.diff(x, 2)), MATRIX, 7),
+    "tangent of complex": (moved(lambda x: lax.complex(x, x)), MATRIX, 1),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_operations(name):
+    function, argument, most = PROGRAMS[name]
+    module = xf.jit(lambda x: function(x)).lower(argument).as_text()
+    assert operations(module) <= most, module
