@@ -283,6 +283,17 @@ def test_second_derivatives():
         np.testing.assert_allclose(slope, special.digamma(z), rtol=1e-12)
 
 
+def test_slopes_of_fresnels_integrals_far_out():
+    """Sine and cosine of `pi x^2 / 2` and their slopes, of numbers whose squares are rounded."""
+    x = np.array([70.2558822631836, -6.858357906341553, 0.5, 1e20], np.float32)
+    squares = [(int(n * 2**24) ** 2 % 2**50) / 2**48 for n in x.astype(float)]  # their rest by 4, exactly
+    sine, cosine = (f(np.pi / 2 * np.array(squares)) for f in (np.sin, np.cos))
+    for i, wanted, slope in ((0, sine, cosine), (1, cosine, -sine)):
+        first = xf.grad(lambda x, i=i: ours.fresnel(x)[i])
+        np.testing.assert_allclose(xf.vmap(first)(x), wanted, rtol=2e-6, atol=1e-7)
+        np.testing.assert_allclose(xf.vmap(xf.grad(first))(x), np.pi * x * slope, rtol=2e-5)
+
+
 def test_bernoulli_numbers():
     with xf.enable_x64(True):
         np.testing.assert_allclose(ours.bernoulli(270), special.bernoulli(270), rtol=1e-11)

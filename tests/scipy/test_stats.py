@@ -187,11 +187,24 @@ def test_truncated_normal_distributions_far_out(a, b):
         assert np.isfinite(slopes).all(), name
 
 
-def test_shares_of_gamma_have_no_slope_where_there_is_no_density():
+@pytest.mark.parametrize("shape", [0.5, 1.0, 2.5])
+def test_shares_of_gamma_have_no_slope_where_there_is_no_density(shape):
+    """The density of a shape up to 1 is not 0 at 0."""
+    x = np.array([-3.0, 0.0, np.inf], np.float32)
     for name in ("cdf", "logcdf", "sf", "logsf"):
-        f = getattr(our_stats.gamma, name)
-        assert f(np.inf, 2.5) == getattr(stats.gamma, name)(np.inf, 2.5)
-        np.testing.assert_array_equal(xf.vmap(xf.grad(f), (0, None))(np.array([-3.0, 0.0, np.inf], np.float32), 2.5), 0)
+        for ours, scipys, a in (("gamma", stats.gamma, shape), ("chi2", stats.chi2, 2 * shape)):
+            f = getattr(getattr(our_stats, ours), name)
+            np.testing.assert_array_equal(f(x, a), getattr(scipys, name)(x, a))
+            np.testing.assert_array_equal(xf.vmap(xf.grad(f, (0, 1)), (0, None))(x, a), 0)
+
+
+def test_slopes_at_the_edges():
+    """The uniform distribution has those of its inside, von Mises' of no concentration `cos(x)`; places of counts are no counts."""
+    inside = xf.vmap(xf.grad(our_stats.uniform.cdf), (0, None, None))(np.array([-0.1, 1.0, 2.0, 3.0, 3.1], np.float32), 1.0, 2.0)
+    np.testing.assert_array_equal(inside, [0, 0.5, 0.5, 0.5, 0])
+    np.testing.assert_allclose(xf.grad(our_stats.vonmises.logpdf, 1)(-2.5, 0.0), np.cos(-2.5), rtol=1e-6)
+    np.testing.assert_allclose(our_stats.betabinom.logpmf(2.0, 5.0, 0.5, 1.0, 0.5), -1.8529007, rtol=1e-5)
+    np.testing.assert_allclose(xf.grad(our_stats.betabinom.logpmf, 4)(2.0, 5.0, 0.5, 1.0, 0.0), 0.2196274, rtol=1e-5)
 
 
 def test_normal_distribution_of_numbers_by_that_of_vectors():

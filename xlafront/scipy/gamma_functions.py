@@ -106,8 +106,8 @@ def _betaln(a, b):
     return in_wide_floats(gamma_quotients.log_beta)(xnp.asarray(a), xnp.asarray(b))
 
 
-_betaln.defjvps(lambda g, answer, a, b: g * (lax.digamma(a) - lax.digamma(a + b)),
-                lambda g, answer, a, b: g * (lax.digamma(b) - lax.digamma(a + b)))
+_betaln.defjvps(lambda g, answer, a, b: -g * gamma_quotients.slope_of_growth(a, b),
+                lambda g, answer, a, b: -g * gamma_quotients.slope_of_growth(b, a))
 
 
 @library

@@ -29,8 +29,8 @@ _wofz = differentiable(error_functions.faddeeva, lambda w, z: _2_OVER_ROOT_PI * 
 _exp1 = differentiable(exponential_integrals.exponential_integral, lambda y, x: -xnp.exp(-x) / x)
 _expi = differentiable(exponential_integrals.principal_integral, lambda y, x: xnp.exp(x) / x)
 _expn = differentiable(exponential_integrals.generalized_integral, None, lambda y, n, x: -_expn(n - 1, x))
-_fresnel = differentiable(oscillating_integrals.fresnel, lambda y, x: (
-    xnp.sin(math.pi / 2 * x * x), xnp.cos(math.pi / 2 * x * x)))
+_of_square = differentiable(oscillating_integrals.of_square, lambda y, x: (math.pi * x * y[1], -math.pi * x * y[0]))
+_fresnel = differentiable(oscillating_integrals.fresnel, lambda y, x: _of_square(x))
 _sici = differentiable(oscillating_integrals.sine_and_cosine_integral, lambda y, x: (
     xnp.where(x == 0, 1, xnp.sin(x) / xnp.where(x == 0, 1, x)), xnp.cos(x) / x))
 _spence = differentiable(oscillating_integrals.spence, lambda y, x: xnp.where(

@@ -108,7 +108,7 @@ def fresnel(x):
     u = 2 * edge * (inverse * inverse) ** 2 - 1
     f = chebyshev(u, _F_FAR) * inverse / math.pi
     g = chebyshev(u, _G_FAR) * inverse**3 / math.pi**2
-    sine, cosine = _of_square(xnp.where(far < 1e16, far, 2))
+    sine, cosine = of_square(far)
     end = far == np.inf
     beyond = y > _FRESNEL_BORDER
     s = xnp.where(beyond, 0.5 - xnp.where(end, 0, f * cosine + g * sine), s)
@@ -116,8 +116,9 @@ def fresnel(x):
     return xnp.where(x < 0, -s, s), xnp.where(x < 0, -c, c)
 
 
-def _of_square(x):
+def of_square(x):
     """Sine and cosine of `pi x^2 / 2`: the square's whole turns of 4 are taken off before it is rounded."""
+    x = xnp.where(abs(x) < 1e16, x, 0 * x + 2)  # whole turns are all that there is of large numbers
     information = np.finfo(x.dtype)
     coarse = lax.reduce_precision(x, information.nexp, information.nmant // 2)
     turn = (coarse * coarse) % 4 + (x - coarse) * (x + coarse) % 4

@@ -14,7 +14,7 @@ from xlafront.scipy.members import exponential, member, of_first
 
 @member("beta-binomial", of_first, n="the number of trials", a="the first shape", b="the second shape")
 def logpmf(k, n, a, b, loc=0):
-    k = xnp.floor(k - loc)
+    k = xnp.floor(k) - loc
     outside = (k < 0) | (k > n)
     k = xnp.where(outside, 0, k)
     ways = -xnp.log1p(n) - betaln(n - k + 1, k + 1)

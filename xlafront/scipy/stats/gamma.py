@@ -16,10 +16,10 @@ _gamma, _gamma_above = (member("gamma", strong, a="the shape") for strong in (of
 
 
 def _between(lower, a, x, loc, scale):
-    """A part of the integral, of numbers from 0 on; NaN of NaN and of shapes that are none."""
+    """A part of the integral, whose slope is 0 where there is nothing; NaN of NaN and of shapes that are none."""
     y = (x - loc) / scale
-    integral, end = lax.igamma if lower else lax.igammac, y == xnp.inf
-    value = xnp.where(end, 1 if lower else 0, integral(a, xnp.where(end, 1, xnp.maximum(y, 0))))
+    integral, outside = lax.igamma if lower else lax.igammac, (y <= 0) | (y == xnp.inf)
+    value = xnp.where(outside, (y > 0) == lower, integral(a, xnp.where(outside, 1, y)))
     return xnp.where(xnp.isnan(y) | (a <= 0), xnp.nan, value)
 
 

@@ -20,7 +20,7 @@ def logpdf(x, loc=0, scale=1):
 
 @member("uniform", always, ordered)
 def cdf(x, loc=0, scale=1):
-    return xnp.clip((x - loc) / scale, 0, 1)
+    return xnp.where(x < loc, 0, xnp.where(x > loc + scale, 1, (x - loc) / scale))
 
 
 @member("uniform")
