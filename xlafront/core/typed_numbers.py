@@ -16,6 +16,7 @@ class _Typed:
     """What the three kinds have in common."""
 
     dtype: np.dtype
+    weak_type = True
 
     def __new__(cls, value: Any, dtype: np.dtype):
         number = super().__new__(cls, value)  # type: ignore[call-arg]
