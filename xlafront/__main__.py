@@ -75,9 +75,9 @@ def main(argv=None) -> int:
     demo.set_defaults(run=_demo)
     commands.add_parser(
         "run", help="run a program that imports jax, with xlafront in its place",
-        usage="python -m xlafront run [-m MODULE | SCRIPT] [ARGUMENT ...]",
-        description="Run a script or a module as `python` does. `import jax` gives xlafront, in the "
-                    "processes that the program starts too, whether or not jax is installed.")
+        usage="python -m xlafront run [SCRIPT | -m MODULE | -c PROGRAM | -] [ARGUMENT ...]",
+        description="Run a script, a module, a program given as text or one from standard input (-) as `python` does. `import "
+                    "jax` gives xlafront, in the processes that the program starts too, whether or not jax is installed.")
     plan = commands.add_parser(
         "plan", help="what a training step will need on machines that are not here",
         description="Compile a function of a script for a topology, and print memory, work and collectives of each device. "

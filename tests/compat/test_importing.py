@@ -12,9 +12,10 @@ from xlafront.compat.importing import ON_PATH
 ROOT = str(pathlib.Path(__file__).parent.parent.parent)
 
 
-def python(*arguments: str, paths: tuple = (ROOT,), directory=None, **variables: str) -> subprocess.CompletedProcess:
+def python(*arguments: str, paths: tuple = (ROOT,), directory=None, said="", **variables: str) -> subprocess.CompletedProcess:
     environment = os.environ | {"XLAFRONT_PLATFORMS": "cpu", "XLA_FLAGS": "", "PYTHONPATH": os.pathsep.join(map(str, paths))} | variables
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120, env=environment, cwd=directory)
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120, env=environment, cwd=directory,
+                          input=said)
 
 
 def printed(*arguments: str, **options) -> str:
@@ -46,7 +47,7 @@ print(jax.__version__, jax.__version_info__, importlib.metadata.version("jax"), 
 ANSWER = "0.10.2 (0, 10, 2) 0.10.2 True True [2. 2.]"
 
 
-@pytest.mark.parametrize("how", ["as_jax", "install", "variable", "child of run", "run", "run -m"])
+@pytest.mark.parametrize("how", ["as_jax", "install", "variable", "child of run", "run", "run -m", "run -c", "run -"])
 def test_ways_to_switch_it_on(how, installed_jax, tmp_path):
     script = tmp_path / "asked.py"
     script.write_text(ASKED + "\nimport sys\nprint(sys.argv[1:], __name__)" if how.startswith("run") else ASKED)
@@ -60,6 +61,11 @@ def test_ways_to_switch_it_on(how, installed_jax, tmp_path):
     elif how == "run -m":
         assert printed("-m", "xlafront", "run", "-m", "asked", "-q", paths=(ROOT, installed_jax, tmp_path)) == (
             f"{ANSWER}\n['-q'] __main__")
+    elif how in ("run -c", "run -"):
+        text, option = script.read_text() + "\nprint(sys.argv[0], repr(sys.path[0]), sys.modules['__main__'].found)\n", how.split()[1]
+        given = ("-c", text) if option == "-c" else ("-",)
+        assert printed("-m", "xlafront", "run", *given, "-q", paths=(ROOT, installed_jax), said=text) == (
+            f"{ANSWER}\n['-q'] __main__\n{option} '' True")
     else:  # which is started in another folder, and does not find xlafront by itself
         starts = tmp_path / "starts.py"
         starts.write_text(f"""
@@ -77,7 +83,7 @@ def test_pytest_is_run(tmp_path, installed_jax):
 
 
 @pytest.mark.parametrize("arguments, error", [
-    (["nowhere.py"], "there is no file nowhere.py"), (["-m"], "which module"), (["-x"], "unknown option -x"),
+    (["nowhere.py"], "there is no file nowhere.py"), (["-m"], "which module"), (["-c"], "which program"), (["-x"], "unknown option -x"),
     (["-m", "no_such_module"], "No module named")])
 def test_bad_commands(arguments, error):
     done = python("-m", "xlafront", "run", *arguments)

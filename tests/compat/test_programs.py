@@ -52,6 +52,20 @@ def test_numbers_that_know_their_dtype():
         array = xnp.asarray(number)
         assert array.dtype == dtype and array.weak_type and array.item() == value and str(number) == str(value)
         assert xf.typeof(number).dtype == dtype and xf.typeof(number).weak_type
+        assert xnp.promote_types(number, number) == dtype
+    half, single = (renamed.TypedFloat(1.0, np.dtype(d)) for d in ("float16", "float32"))  # equal as keys of a cache
+    assert xf.dtypes.result_type(half, return_weak_type_flag=True) == (np.dtype("float32"), True)
+    assert xnp.result_type(single, np.float16) == xnp.promote_types(half, np.int8) == "float16"
+    assert xnp.promote_types(single, np.int8) == "float32"
+
+
+def test_weak_numbers_without_a_sign():
+    """They stay so among themselves, unlike those of Python."""
+    number = renamed.TypedInt(3, np.dtype("uint8"))
+    for x in (number, xnp.asarray(number)):
+        assert xnp.result_type(x) == xnp.result_type(x, x) == "uint32" and xnp.result_type(x, 1) == "int32"
+        with xf.enable_x64(True):
+            assert xnp.result_type(x) == "uint64"
 
 
 def test_partial_functions_that_are_equal():

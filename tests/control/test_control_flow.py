@@ -270,6 +270,45 @@ def test_a_batched_while_stops_each_element_by_itself():
     np.testing.assert_array_equal(xf.vmap(xf.vmap(f))(xnp.arange(6).reshape(2, 3)), 2 ** np.arange(6).reshape(2, 3))
 
 
+def _doubled_until(first, factor, last):
+    steps, value = 0, first
+    while value < last:
+        steps, value = steps + 1, value * factor
+    return steps, value
+
+
+_THREE_WAYS = list(itertools.product((None, 0), repeat=3))
+
+
+@pytest.mark.parametrize("outer", _THREE_WAYS)
+@pytest.mark.parametrize("inner", _THREE_WAYS)
+def test_batches_of_batches_of_while(inner, outer):
+    """Whatever is mapped first: what the condition reads, what the body reads, or neither."""
+    f = lambda *args: lax.while_loop(  # noqa: E731
+        lambda s: s[1] < args[2], lambda s: (s[0] + 1, s[1] * args[1]), (0, args[0]))
+    values = [np.array([[1, 7, 2], [3, 1, 30]], "float32"), np.array([[2, 3, 5], [4, 2, 3]], "float32"),
+              np.array([[20, 9, 25], [1, 40, 33]], "float32")]
+    args = [x[(slice(None) if o == 0 else 1, slice(None) if i == 0 else 2)] for x, i, o in zip(values, inner, outer)]
+    spread = [x if (i, o) != (0, None) else x[None] for x, i, o in zip(args, inner, outer)]
+    spread = [x[:, None] if (i, o) == (None, 0) else x for x, i, o in zip(spread, inner, outer)]
+    g = f
+    for axes in (inner, outer):
+        g = xf.vmap(g, axes) if any(a == 0 for a in axes) else g
+    expected = np.vectorize(_doubled_until, otypes=["int32", "float32"])(*spread)
+    for found, x in zip(xf.jit(g)(*args), expected):
+        np.testing.assert_array_equal(found, np.squeeze(x))
+    tangents = xf.jvp(lambda a: g(a, *args[1:])[1], args[:1], [np.ones_like(args[0])])[1]
+    close(tangents, np.squeeze(np.broadcast_to(expected[1] / spread[0], expected[1].shape)))  # linear in the first value
+
+
+def test_a_batched_while_is_one_loop_with_a_flag_for_each_element():
+    """Extensions see the user's condition and body, mapped, and nothing else."""
+    f = lambda n: lax.while_loop(lambda x: x < n, lambda x: x * 2, 1.0)  # noqa: E731
+    [loop] = [e for e in xf.make_jaxpr(xf.vmap(f))(xnp.arange(3.0)).eqns if e.primitive is lax.while_p]
+    assert loop.params["cond_jaxpr"].out_avals[0].shape == (3,)
+    assert [e.primitive.name for e in loop.params["body_jaxpr"].eqns] == ["mul"]
+
+
 @pytest.mark.parametrize("reverse, unroll, length", list(itertools.product((False, True), (1, 2, 3, True), (0, 1, 5))))
 def test_scan_lengths_and_unrolling(reverse, unroll, length):
     x = np.arange(length, dtype=np.float32)

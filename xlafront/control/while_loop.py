@@ -13,7 +13,7 @@ from xlafront.control.discharge_rules import discharge_while
 from xlafront.control.scan import scan, trace_carry
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.dimensions import is_symbolic_dim
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Var, dce_closed, effects_by_operand, jaxpr_as_fun
+from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, effects_by_operand
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.typing import ArrayLike
@@ -41,14 +41,9 @@ from xlafront.transforms.calls.programs import (
     vary,
 )
 
-
-class OfBatch(DebugInfo):
-    """The origin of a condition that holds while any element of a batch goes on: those that are done are in the loop too."""
-
-    __slots__ = ()
-
 # The operation. Its operands are `cond_nconsts` values that the condition reads, `body_nconsts` that the body reads, and
-# the carry.
+# the carry. Of a batch of loops the condition gives a flag for each: the operation goes on while any of them is set, and leaves
+# alone the values of those that are done. The dimensions of the flags come first in all values of the carry.
 
 
 def _bind(cond_jaxpr, body_jaxpr, cond_consts, body_consts, carry) -> list:
@@ -62,6 +57,8 @@ def _bind(cond_jaxpr, body_jaxpr, cond_consts, body_consts, carry) -> list:
 def _lower(ctx, *operands, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
     cond_consts, body_consts, carry = in_three(operands, cond_nconsts, body_nconsts)
     effects = lowering.module.ordered_effects(cond_jaxpr, body_jaxpr)
+    batch, asked_once = bool(cond_jaxpr.out_avals[0].shape), lowering.module.ordered_effects(cond_jaxpr)
+    any_goes_on, choice = _of_batch(cond_jaxpr, body_jaxpr) if batch else (None, None)
 
     def typed(inner, program, values):
         return [inner.typed(x, aval) for x, aval in zip(values, program.in_avals)]
@@ -69,18 +66,46 @@ def _lower(ctx, *operands, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
     def condition(inner, *state):
         return inner.inline(cond_jaxpr, typed(inner, cond_jaxpr, [*cond_consts, *state]))[0]
 
-    def advance(inner, *state):
-        return inner.inline(body_jaxpr, typed(inner, body_jaxpr, [*body_consts, *state]))
+    def going_on(inner, flags, *_):
+        return inner.inline(any_goes_on, typed(inner, any_goes_on, [flags]))[0] if batch else flags
 
-    if not lowering.module.ordered_effects(cond_jaxpr):
-        return ctx.loop(carry, condition, advance, effects)
+    def advance(inner, flags, *state):
+        following = inner.inline(body_jaxpr, typed(inner, body_jaxpr, [*body_consts, *state]))
+        return inner.inline(choice, typed(inner, choice, [flags, *state, *following])) if batch else following
 
-    def advance_and_ask(inner, _, *state):
-        following = advance(inner, *state)
+    def advance_and_ask(inner, flags, *state):
+        following = advance(inner, flags, *state)
         return [condition(inner, *following), *following]
 
-    # A condition passes on no tokens: it is computed before the loop and at the end of each step.
-    return ctx.loop([condition(ctx, *carry), *carry], lambda inner, go_on, *state: go_on, advance_and_ask, effects)[1:]
+    if batch and cond_jaxpr.effects and not asked_once:  # seen when it decides, and when it chooses
+        return ctx.loop(carry, lambda inner, *state: going_on(inner, condition(inner, *state)),
+                        lambda inner, *state: advance(inner, condition(inner, *state), *state), effects)
+    if not batch and not asked_once:
+        return ctx.loop(carry, condition, lambda inner, *state: advance(inner, None, *state), effects)
+    # The flags are carried. A condition passes on no tokens: it is computed before the loop and at the end of each step.
+    return ctx.loop([condition(ctx, *carry), *carry], going_on, advance_and_ask, effects)[1:]
+
+
+def _of_batch(condition: ClosedJaxpr, body: ClosedJaxpr) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    """Programs that say whether any loop of a batch goes on, and that give the new values of those that do and the old ones of
+    the others."""
+    def make():
+        [flags], carry = condition.out_avals, body.out_avals
+        axes, debug_info = tuple(range(len(flags.shape))), body.debug_info.with_unknown_names()
+        return (tracing.trace_to_closed_jaxpr(
+                    lambda go_on: [REDUCTIONS["reduce_or"].bind(go_on, axes=axes)], [flags], debug_info),
+                tracing.trace_to_closed_jaxpr(
+                    lambda go_on, *values: those_that_go_on(go_on, values[:len(carry)], values[len(carry):]),
+                    [flags, *carry, *carry], debug_info))
+
+    return body.jaxpr.memoised_with([condition.jaxpr], ("those of a batch that go on",), make)
+
+
+def those_that_go_on(go_on, carry: Sequence[Any], found: Sequence[Any]) -> list[Any]:
+    """The new values of the loops of a batch that are not done, the old ones of the others."""
+    dims = tuple(range(np.ndim(go_on)))
+    return [select(go_on if np.ndim(new) == len(dims) else broadcast_in_dim_p.bind(
+        go_on, shape=np.shape(new), broadcast_dimensions=dims, sharding=None), old, new) for old, new in zip(carry, found)]
 
 
 def _active(body_jaxpr, tangents, cond_nconsts, body_nconsts) -> tuple[list[bool], list[bool]]:
@@ -131,88 +156,29 @@ def _transpose(cts, *operands, **params):
 
 
 def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
-    size = trace.size
-
-    def marks(flags):
-        return tuple(0 if b else None for b in flags)
-
+    flag_dims = len(cond_jaxpr.out_avals[0].shape)
     cond_consts, body_consts, carry = in_three([d is not None for d in dims], cond_nconsts, body_nconsts)
 
-    def condition(carry):
-        return batch_program(cond_jaxpr, marks([*cond_consts, *carry]), trace)
+    def marks(consts, carry, at):
+        return tuple([0 if b else None for b in consts] + [at if b else None for b in carry])
 
-    def body(carry):
-        return batch_program(body_jaxpr, marks([*body_consts, *carry]), trace, tuple(carry))
+    def ask(carry, at, batched=()):
+        return batch_program(cond_jaxpr, marks(cond_consts, carry, at), trace, batched)
 
     def grow(carry):  # an element that is done waits for the others, so a batched condition makes all of the carry batched
-        return [True] * len(carry) if condition(carry)[1][0] is not None else [d is not None for d in body(carry)[1]]
+        if ask(carry, flag_dims)[1][0] is not None:
+            return [True] * len(carry)
+        return [d is not None for d in batch_program(body_jaxpr, marks(body_consts, carry, flag_dims), trace, at=flag_dims)[1]]
 
     carry = fixpoint(carry, grow)
-    program, (dim,) = condition(carry)
-    moved = []
-    for x, d, b in zip(operands, dims, [*cond_consts, *body_consts, *carry]):
-        moved.append(place_axis(x, d, 0, size) if b else x)
-    in_cond, in_body, in_carry = in_three(moved, cond_nconsts, body_nconsts)
-    if dim is None:
-        results = _bind(program, body(carry)[0], in_cond, in_body, in_carry)
-        return results, [0 if b else None for b in carry]
-    if program.effects and not any([effect.ordered for effect in program.effects]):  # seen when it decides, and when it chooses
-        running, step = _asking_loop(program, body(carry)[0], cond_nconsts, body_nconsts)
-        return _bind(running, step, in_cond, [*in_cond, *in_body], in_carry), [0] * len(carry)
-    running, step = _batched_loop(program, body(carry)[0], cond_nconsts, body_nconsts)
-    start = jaxpr_as_fun(program)(*in_cond, *in_carry)
-    results = _bind(running, step, [], [*in_cond, *in_body], [*start, *in_carry])
-    return results[1:], [0] * len(carry)
-
-
-def _of_batch(condition: ClosedJaxpr) -> DebugInfo:
-    origin = condition.debug_info
-    return OfBatch(origin.traced_for, origin.function_name, origin.location)
-
-
-def _batched_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
-    """Condition and body of the loop that runs while any element goes on, and carries which do."""
-    def make():
-        def running(go_on, *carry):
-            return [REDUCTIONS["reduce_or"].bind(go_on, axes=(0,))]
-
-        def step(*args):
-            cond_consts, body_consts, (go_on, *carry) = in_three(args, cond_nconsts, body_nconsts)
-            chosen = _those_that_go_on(go_on, carry, jaxpr_as_fun(body)(*body_consts, *carry))
-            return [*jaxpr_as_fun(condition)(*cond_consts, *chosen), *chosen]
-
-        carry = condition.in_avals[cond_nconsts:]
-        flag = condition.out_avals
-        first = condition.in_avals[:cond_nconsts] + body.in_avals[:body_nconsts]
-        return (tracing.trace_to_closed_jaxpr(running, [*flag, *carry], _of_batch(condition)),
-                tracing.trace_to_closed_jaxpr(step, [*first, *flag, *carry], body.debug_info.with_unknown_names()))
-
-    return body.jaxpr.memoised_with([condition.jaxpr], ("batched loop", cond_nconsts, body_nconsts), make)
-
-
-def _those_that_go_on(go_on, carry: Sequence[Any], found: Sequence[Any]) -> list[Any]:
-    """The new values of the elements that are not done, the old ones of the others."""
-    chosen = []
-    for old, new in zip(carry, found):
-        mask = go_on if np.ndim(new) == 1 else broadcast_in_dim_p.bind(
-            go_on, shape=np.shape(new), broadcast_dimensions=(0,), sharding=None)
-        chosen.append(select(mask, old, new))
-    return chosen
-
-
-def _asking_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
-    """As `_batched_loop`, of a condition that says something when it is evaluated: it is not carried, but asked again."""
-    def running(*args):
-        return [REDUCTIONS["reduce_or"].bind(*jaxpr_as_fun(condition)(*args), axes=(0,))]
-
-    def step(*args):
-        cond_consts, body_consts, carry = in_three(args, cond_nconsts, body_nconsts)
-        [go_on] = jaxpr_as_fun(condition)(*cond_consts, *carry)
-        return _those_that_go_on(go_on, carry, jaxpr_as_fun(body)(*body_consts, *carry))
-
-    types = condition.in_avals[:cond_nconsts] + body.in_avals
-    return (tracing.trace_to_closed_jaxpr(running, condition.in_avals, _of_batch(condition)),
-            tracing.trace_to_closed_jaxpr(step, types, body.debug_info.with_unknown_names()))
+    condition, (dim,) = ask(carry, flag_dims)
+    at = flag_dims if dim is None else 0  # behind the flags that are the same for all elements, or before the others
+    if dim or at != flag_dims:
+        condition, _ = ask(carry, at, (True,))
+    body, _ = batch_program(body_jaxpr, marks(body_consts, carry, at), trace, tuple(carry), at=at)
+    moved = [place_axis(x, d, to, trace.size) if to is not None else x for x, d, to in zip(
+        operands, dims, [*marks(cond_consts, [], 0), *marks(body_consts, carry, at)])]
+    return _bind(condition, body, *in_three(moved, cond_nconsts, body_nconsts)), [at if b else None for b in carry]
 
 
 def _dce(used, eqn):
@@ -272,8 +238,9 @@ def _impl(*args, **params):
 def _steps(run, operands, params) -> None:
     body = params["cond_nconsts"] + params["body_nconsts"]
     of_cond, of_body, carried = operands[:params["cond_nconsts"]], operands[params["cond_nconsts"]:body], operands[body:]
-    while np.any(run(params["cond_jaxpr"], *of_cond, *carried)[0]):
-        carried = run(params["body_jaxpr"], *of_body, *carried)
+    while np.any(go_on := run(params["cond_jaxpr"], *of_cond, *carried)[0]):
+        following = run(params["body_jaxpr"], *of_body, *carried)
+        carried = those_that_go_on(go_on, carried, following) if np.ndim(go_on) else following
 
 
 while_p = Primitive(

@@ -537,7 +537,7 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
             raise TypeError(f"result_type takes arrays, numbers and dtypes, got {x!r:.60}.")
     d, weak = lattice_result_type(*args)
     if weak:
-        d = default_dtype(scalar_type_of(d))
+        d = of_arrays(uint64) if issubdtype(d, np.unsignedinteger) else default_dtype(scalar_type_of(d))
     return (d, weak) if return_weak_type_flag else d
 
 
@@ -549,7 +549,7 @@ def promote_types(a: Any, b: Any) -> np.dtype:
     >>> xnp.promote_types(xnp.int8, xnp.uint8)
     dtype('int16')
     """
-    a, b = [x.dtype if getattr(x, "aval", None) is not None else x for x in (a, b)]
+    a, b = [x.dtype if getattr(x, "weak_type", None) is not None else x for x in (a, b)]
     try:
         return _promoted(a, b, config.numpy_dtype_promotion.value, config.enable_x64.value)
     except TypeError:  # of what cannot be hashed too

@@ -15,7 +15,7 @@ from xlafront import lax
 from xlafront.control.cond import cond_p
 from xlafront.control.scan import scan_p
 from xlafront.control.solves import linear_solve_p, split_operands
-from xlafront.control.while_loop import OfBatch, while_p
+from xlafront.control.while_loop import while_p
 from xlafront.core import errors as messages, source, tracing, tree
 from xlafront.core.errors import (
     ConcretizationTypeError,
@@ -272,7 +272,7 @@ def _while(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any
     """The condition is checked before the loop, and with what each step returns."""
     params, enabled = eqn.params, findings.enabled
     condition, body = params["cond_jaxpr"], params["body_jaxpr"]
-    if isinstance(condition.debug_info, OfBatch):
+    if condition.out_avals[0].shape:
         raise ValueError(f"checkify of the while_loop at {source.describe(eqn.site)}, of which vmap made one of a batch: it "
                          f"goes on for elements that are done, whose checks mean nothing. Apply vmap to the function that "
                          f"checkify makes, vmap(checkify(f)), in place of checkify(vmap(f)).")

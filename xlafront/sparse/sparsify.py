@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from xlafront.control.cond import switch
 from xlafront.control.scan import scan
-from xlafront.control.while_loop import while_loop
+from xlafront.control.while_loop import those_that_go_on, while_loop
 from xlafront.core import tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal
@@ -96,8 +96,16 @@ def _while(operands: Sequence[Any], *, cond_jaxpr: ClosedJaxpr, body_jaxpr: Clos
            ) -> list[Any]:
     cond_consts, rest = operands[:cond_nconsts], operands[cond_nconsts:]
     body_consts, carry = rest[:body_nconsts], tuple(rest[body_nconsts:])
-    return list(while_loop(lambda state: _run(cond_jaxpr, (*cond_consts, *state))[0],
-                           lambda state: _tuple_of(body_jaxpr, *body_consts, *state), carry))
+    batch = cond_jaxpr.out_avals[0].shape
+
+    def flags(state):
+        return _run(cond_jaxpr, (*cond_consts, *state))[0]
+
+    def step(state):
+        following = _tuple_of(body_jaxpr, *body_consts, *state)
+        return tuple(those_that_go_on(flags(state), state, following)) if batch else following
+
+    return list(while_loop(lambda state: flags(state).any() if batch else flags(state), step, carry))
 
 
 def _scan(operands: Sequence[Any], *, jaxpr: ClosedJaxpr, length: int, num_carry: int, num_consts: int, reverse: bool,

@@ -384,12 +384,12 @@ def _place(name, x, dim, wanted, size, split, sum_match=False):
 # Programs
 
 
-def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched: tuple[bool, ...] = (), splits: tuple = ()
-                  ) -> tuple[ClosedJaxpr, list]:
+def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched: tuple[bool, ...] = (), splits: tuple = (),
+                  at: int = 0) -> tuple[ClosedJaxpr, list]:
     """The program on the batches of a trace, and the dimension that counts elements in each result.
 
-    Results marked in `batched` are batches along dimension 0, even when they are the same for all elements. `splits` says how
-    types split the batches over mesh axes, where they do.
+    Results marked in `batched` are batches along dimension `at`, even when they are the same for all elements. `splits` says
+    how types split the batches over mesh axes, where they do.
     """
     size, names = mapped.size, (mapped.axis_name, mapped.spmd_axis_name)
 
@@ -400,7 +400,7 @@ def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched:
             results, found = batch_flat(jaxpr_as_fun(closed), xs, dims, size, *names)
             for i, wanted in enumerate(batched):
                 if wanted:
-                    results[i], found[i] = place_axis(results[i], found[i], 0, size), 0
+                    results[i], found[i] = place_axis(results[i], found[i], at, size), at
             out_dims[:] = found
             return results
 
@@ -409,7 +409,7 @@ def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched:
             in_avals = [a if d is None or s is None else a.update(sharding=s) for a, d, s in zip(in_avals, dims, splits)]
         return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info.with_unknown_results()), out_dims
 
-    return closed.jaxpr.memoised(("batch", dims, size, names, batched, tracing.thread.axes, splits), make)
+    return closed.jaxpr.memoised(("batch", dims, size, names, batched, tracing.thread.axes, splits, at), make)
 
 
 def batch_of_call(call: ProgramCall, trace: BatchTrace, operands: Sequence[Any], dims: Sequence[int | None], /, **params
