@@ -224,6 +224,27 @@ def test_compiler_options():
     assert xf.jit(lambda x: x + 1).lower(1.0).compile({"xla_cpu_enable_fast_math": True})(1.0) == 2
 
 
+def test_calls_in_programs_have_the_options_of_their_own():
+    """What a call is in a program is kept with what was traced, which several jits of one function share."""
+    def f(x):
+        return x * 2
+
+    plain, kept, named = xf.jit(f), xf.jit(f, keep_unused=True, donate_argnums=0), xf.jit(f, compiler_options={"a": True})
+    program = xf.make_jaxpr(lambda x: kept(plain(kept(plain(plain(x))))))(1.0)
+    assert [(e.params["keep_unused"], e.params["donated_invars"]) for e in program.eqns] == [
+        (False, (False,)), (False, (False,)), (True, (True,)), (False, (False,)), (True, (True,))]
+    assert len({id(e.params["jaxpr"]) for e in program.eqns}) == 1
+    for _ in range(2):
+        with pytest.raises(ValueError, match="compiler_options"):
+            xf.jit(lambda x: named(x))(1.0)
+    outer = xf.jit(lambda x, y: xf.jit(lambda z: plain(z) + plain(x))(y))  # an operand of the program outside
+    assert outer(1.0, 2.0) == 6 and xf.grad(outer)(1.0, 2.0) == 2 and plain(3) == 6
+    mesh = xf.make_mesh((1,), ("x",))
+    assert xf.make_jaxpr(plain)(1.0).eqns[0].params["ctx_mesh"].empty
+    with xf.set_mesh(mesh):
+        assert xf.make_jaxpr(plain)(1.0).eqns[0].params["ctx_mesh"] == mesh
+
+
 def test_disable_jit():
     seen = []
     f = xf.jit(lambda x: seen.append(float(x)) or x * 2)

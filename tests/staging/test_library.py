@@ -321,6 +321,7 @@ def functions_run(call) -> list[str]:
     return found[1:]
 
 
+KEY = xf.random.PRNGKey(0)
 M, B, PLACES = np.arange(12, dtype=np.float32).reshape(3, 4), np.arange(8, dtype=np.uint8), np.arange(4)
 ONE_DISPATCH = {
     "poly": lambda: xnp.poly(X), "polyadd": lambda: xnp.polyadd(X, Y), "polysub": lambda: xnp.polysub(X, Y),
@@ -336,6 +337,12 @@ ONE_DISPATCH = {
     "dynamic_slice_in_dim": lambda: xf.lax.dynamic_slice_in_dim(M, 1, 2, 1), "broadcast_arrays": lambda: xnp.broadcast_arrays(M, X),
     "dynamic_update_index_in_dim": lambda: xf.lax.dynamic_update_index_in_dim(M, X[1:], 1, 1),
     "dynamic_update_slice_in_dim": lambda: xf.lax.dynamic_update_slice_in_dim(M, M[:, :2], 1, 1), "eigvalsh": lambda: xnp.linalg.eigvalsh(M[:, :3]),
+    "normal": lambda: xf.random.normal(KEY, (2, 3)), "uniform": lambda: xf.random.uniform(KEY, (3,), minval=-1.0),
+    "truncated_normal": lambda: xf.random.truncated_normal(KEY, -1.0, 1.0, (3,)), "bernoulli": lambda: xf.random.bernoulli(KEY, 0.3, (3,)),
+    "dirichlet": lambda: xf.random.dirichlet(KEY, Y, dtype="float32"), "lognormal": lambda: xf.random.lognormal(KEY, shape=(2,)),
+    "orthogonal": lambda: xf.random.orthogonal(KEY, 3), "binomial": lambda: xf.random.binomial(KEY, 10, 0.3),
+    "add.outer": lambda: xnp.add.outer(X, Y), "add.reduce": lambda: xnp.add.reduce(M, axis=1), "sort_complex": lambda: xnp.sort_complex(X),
+    "fftshift": lambda: xnp.fft.fftshift(X), "rfftn": lambda: xnp.fft.rfftn(M), "fft": lambda: xf.lax.fft(X, "FFT", (4,)),
 }
 
 

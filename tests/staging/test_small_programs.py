@@ -8,7 +8,7 @@ import xlafront.numpy as xnp
 from xlafront.runtime import compile_options
 from xlafront.staging import compiling
 
-OPTION = compile_options._EMITTERS
+OPTION, PARTS = compile_options._EMITTERS, compile_options._PARTS
 PROGRAMS = {
     "scalars": (lambda x: xnp.sin(x) * 2, (), True),
     "vectors of a few elements": (lambda x: xf.nn.softmax(x).sum(), (8,), True),
@@ -34,10 +34,23 @@ def test_which_programs_are_small(name):
 
 def test_what_users_ask_for_stays(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "")
-    assert compile_options.for_small_programs({"a": 1}) == {"a": 1, OPTION: False}
-    assert compile_options.for_small_programs({OPTION: True}) == {OPTION: True}
-    monkeypatch.setenv("XLA_FLAGS", f"--{OPTION}=true")
+    assert compile_options.for_small_programs({"a": 1}) == {"a": 1, OPTION: False, PARTS: 1}
+    assert compile_options.for_small_programs({OPTION: True, PARTS: 4}) == {OPTION: True, PARTS: 4}
+    assert compile_options.for_few_kernels({"a": 1}) == {"a": 1, PARTS: 1}
+    monkeypatch.setenv("XLA_FLAGS", f"--{OPTION}=true --{PARTS}=4")
     assert compile_options.for_small_programs({}) == {}
+
+
+@pytest.mark.parametrize("operations, few", [(16, True), (17, False)])
+def test_few_operations_are_compiled_together(operations, few):
+    """In one part of machine code they keep two thirds of the memory, and in loops as many count as outside."""
+    def run(x):
+        for _ in range(operations):
+            x = xnp.sin(x)
+        return x
+
+    assert compiling._has_few_kernels(xf.make_jaxpr(run)(1.0).jaxpr) is few
+    assert not compiling._has_few_kernels(xf.make_jaxpr(lambda x: xf.lax.map(run, x))(xnp.ones(2)).jaxpr)
 
 
 def test_results_are_the_same_with_both():

@@ -21,7 +21,7 @@ from xlafront.lax.arguments import check_dtype
 from xlafront.lax.elementwise import as_type, conj_, mul, real_
 from xlafront.lax.shapes import broadcast_in_dim_p, linear_jvp, move_dim, static_shape
 from xlafront.lax.slicing import pad_p
-from xlafront.staging.library import lax_function
+from xlafront.staging.library import lax_function, written_once
 
 
 class FftType(enum.IntEnum):
@@ -102,6 +102,7 @@ fft_p = Primitive("fft", abstract=_abstract, lower=_lower, transpose=_transpose,
 fft_p.jvp = linear_jvp(fft_p)
 
 
+@written_once(static=("fft_type", "fft_lengths"))
 def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
     """The discrete Fourier transform of the last dimensions.
 

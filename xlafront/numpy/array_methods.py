@@ -676,8 +676,9 @@ for _name, _function in (*_WRITTEN_OUT.items(), *_CONCRETE_ONLY.items()):
 
 
 def _attach() -> None:
-    inline = dict(ufuncs.INLINE, matmul=linear.matmul)
     compiled = dict(ufuncs.PUBLIC, matmul=linear.matmul)
+    # (what is many operations costs more to write than to copy)
+    inline = ufuncs.INLINE | {name: compiled[name] for name in ("matmul", "floor_divide", "remainder", "divmod")}
     for special, name in BINARY_OPERATORS.items():
         reflected_name = f"__r{special[2:]}"
         forward, backward = _binary(inline[name], False), _binary(inline[name], True)

@@ -20,7 +20,7 @@ from xlafront.numpy.creation import arange, array, asarray, full
 from xlafront.numpy.manipulation import roll
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, unwrap, unwrap_node, within_setting
 from xlafront.numpy.ufuncs import PUBLIC
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 _NORMS = ("backward", "ortho", "forward")
 _OPPOSITE = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
@@ -227,6 +227,7 @@ def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
     return PUBLIC["conjugate"](_along("ihfft", FftType.RFFT, a, n, axis, norm, opposite=True))
 
 
+@written_once(static=("s", "axes", "norm"))
 def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
     """The discrete Fourier transform over several axes.
 
@@ -242,6 +243,7 @@ def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | Non
     return _over_axes("fftn", FftType.FFT, a, s, axes, norm)
 
 
+@written_once(static=("s", "axes", "norm"))
 def ifftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
     """The inverse of `fftn`.
 
@@ -255,6 +257,7 @@ def ifftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | No
     return _over_axes("ifftn", FftType.IFFT, a, s, axes, norm)
 
 
+@written_once(static=("s", "axes", "norm"))
 def rfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
     """The transform of real numbers over several axes, of the last of them the first `n // 2 + 1` elements.
 
@@ -267,6 +270,7 @@ def rfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | No
     return _over_axes("rfftn", FftType.RFFT, a, s, axes, norm)
 
 
+@written_once(static=("s", "axes", "norm"))
 def irfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
     """The inverse of `rfftn`.
 
@@ -396,6 +400,7 @@ def _shifted(name, x, axes, sign):
     return roll(x, shifts, axes) if axes else asarray(x)
 
 
+@written_once(static=("axes",))
 def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     """The results of a transform in order of their frequencies, with 0 in the middle.
 
@@ -408,6 +413,7 @@ def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     return _shifted("fftshift", x, axes, 1)
 
 
+@written_once(static=("axes",))
 def ifftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     """The inverse of `fftshift`: the frequency 0 first.
 

@@ -234,6 +234,7 @@ def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
     return transpose(a, axes)
 
 
+@written_once
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """Matrices with rows and columns exchanged: the last two axes are swapped.
 

@@ -135,6 +135,7 @@ def lexsort(keys: ArrayLike | Sequence[ArrayLike], axis: int = -1) -> Array:
     return _lexsort(rows, canonical_axis(axis, np.ndim(rows[0]), "lexsort"))
 
 
+@library
 def sort_complex(a: ArrayLike) -> Array:
     """The elements as complex numbers, by real part and then by imaginary part, along the last axis.
 

@@ -24,6 +24,7 @@ from xlafront.numpy.promotion import boolean_mask, check_arraylike, unwrap
 from xlafront.numpy.searching import where as choose
 from xlafront.numpy.ufuncs import IDENTITIES, PUBLIC
 from xlafront.numpy.updates import AtIndex
+from xlafront.staging.library import written_once
 
 
 # Those that a reduction of its own, a cumulative one, an update does.
@@ -319,10 +320,16 @@ def at(function: Callable, a: ArrayLike, indices: Any, b: ArrayLike | None = Non
     return reshape_to(_scan(step, flat, pairs)[0], target.array.shape)
 
 
+# Of NumPy's functions, one kernel for each: users' own may be many.
+_COMPILED = {method: written_once(method, static=("function", *static)) for method, static in {
+    reduce: ("axis", "dtype", "out", "keepdims"), accumulate: ("axis", "dtype", "out"), outer: ()}.items()}
+
+
 def _give_methods(function, nin: int, nout: int, identity) -> None:
     function.kind, function.nin, function.nout, function.nargs, function.identity = ufunc, nin, nout, nin, identity
     for method in (reduce, accumulate, reduceat, outer, at):
-        bound = functools.partial(method, function)
+        compiled = _COMPILED.get(method, method) if PUBLIC.get(function.__name__) is function else method
+        bound = functools.partial(compiled, function)
         bound.__doc__, bound.__name__ = method.__doc__, method.__name__
         setattr(function, method.__name__, bound)
 

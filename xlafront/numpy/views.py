@@ -10,7 +10,7 @@ from xlafront.lax.elementwise import as_type, complex_, imag_, real_
 from xlafront.numpy.creation import astype
 from xlafront.numpy.manipulation import expand_dims, flip, stack, unstack
 from xlafront.numpy.ufuncs import PUBLIC
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
 @library(static="dtype", name="view")
@@ -44,6 +44,7 @@ def _complex_view(a, own, dtype):
     return complex_(*unstack(pairs, axis=-1))
 
 
+@written_once
 def view(a, dtype):
     """The bits of an array read as another dtype; the last dimension grows or shrinks with the size of an element."""
     d = dtypes.check_user_dtype(dtype, "view")

@@ -90,7 +90,7 @@ def _poisson(key, lam, shape, dtype):
     return xnp.where(usual, found, -1).astype(dtype)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def poisson(key: ArrayLike, lam: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
             out_sharding: ShardingLike = None) -> Array:
     """Numbers of independent events, of which there are `lam` on average.
@@ -120,7 +120,7 @@ def _geometric(key, p, shape, dtype):
     return (xnp.floor(xnp.log(u) / xnp.log1p(-p)) + 1).astype(dtype)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def geometric(key: ArrayLike, p: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
               out_sharding: ShardingLike = None) -> Array:
     """Numbers of independent trials until the first success, that one included.
@@ -220,7 +220,7 @@ def _of_parameters(*params):
     return dtypes.to_inexact(dtypes.result_type(*params))
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: Sequence[int] | None = None,
              dtype: DTypeLike | None = None) -> Array:
     """Numbers of successes in independent trials.
@@ -256,7 +256,7 @@ def _multinomial(key, n, p, shape, dtype, unroll):
     return xnp.moveaxis(drawn, 0, -1).astype(result)
 
 
-@written_once
+@written_once(static=("shape", "dtype", "unroll"))
 def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: Sequence[int] | None = None,
                 dtype: DTypeLike | None = None, unroll: int = 1) -> Array:
     """How often each of several outcomes comes in independent trials.

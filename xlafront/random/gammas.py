@@ -143,7 +143,7 @@ def _gamma(key, a, shape, dtype, log_space):
     return gamma_inline(key, a, shape, dtype, log_space)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def gamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
           out_sharding: ShardingLike = None) -> Array:
     """Samples of the gamma distribution with density `x^(a-1) exp(-x) / gamma(a)`. They can be differentiated in `a`.
@@ -161,7 +161,7 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtyp
     return placed(_gamma(key, a, _sample_shape("gamma", shape, a), _float_dtype("gamma", dtype), False), out_sharding)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def loggamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
              out_sharding: ShardingLike = None) -> Array:
     """Logarithms of samples of the gamma distribution, exact where the samples would be too small for their dtype.
@@ -185,7 +185,7 @@ def _beta(key, a, b, shape, dtype):
     return x / (x + y)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
          out_sharding: ShardingLike = None) -> Array:
     """Samples of the beta distribution with density proportional to `x^(a-1) (1-x)^(b-1)`.
@@ -211,7 +211,7 @@ def _dirichlet(key, alpha, shape, dtype):
     return parts / xnp.sum(parts, -1, keepdims=True)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
               out_sharding: ShardingLike = None) -> Array:
     """Samples of the Dirichlet distribution: vectors of positive numbers whose sum is 1.
@@ -240,7 +240,7 @@ def _t(key, df, shape, dtype):
     return n * xnp.sqrt(half / gamma_inline(second, half, shape, dtype))
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def t(key: ArrayLike, df: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
       out_sharding: ShardingLike = None) -> Array:
     """Samples of Student's t distribution.
@@ -267,7 +267,7 @@ def _chisquare(key, df, shape, dtype):
     return _chisquare_inline(key, df, shape, dtype)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def chisquare(key: ArrayLike, df: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
               out_sharding: ShardingLike = None) -> Array:
     """Samples of the chi-square distribution: sums of squares of normal numbers.
@@ -292,7 +292,7 @@ def _f(key, dfnum, dfden, shape, dtype):
     return above / below
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
       out_sharding: ShardingLike = None) -> Array:
     """Samples of the F distribution: quotients of mean squares of normal numbers.

@@ -113,7 +113,7 @@ def _sample(name: str, key, shape, dtype, params, out_sharding=None):
     return placed(_sampled(key, params, name, shape, d), out_sharding)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def lognormal(key: ArrayLike, sigma: ArrayLike = np.float32(1.0), shape: Sequence[int] | None = None,
               dtype: DTypeLike | None = None, *, out_sharding: ShardingLike = None) -> Array:
     """Samples whose logarithm is normal with mean 0.
@@ -130,7 +130,7 @@ def lognormal(key: ArrayLike, sigma: ArrayLike = np.float32(1.0), shape: Sequenc
     return _sample("lognormal", key, shape, dtype, (sigma,), out_sharding)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def pareto(key: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
            out_sharding: ShardingLike = None) -> Array:
     """Samples of the Pareto distribution, with density `b / x^(b+1)` from 1 on.
@@ -144,7 +144,7 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dty
     return _sample("pareto", key, shape, dtype, (b,), out_sharding)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def rayleigh(key: ArrayLike, scale: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
              out_sharding: ShardingLike = None) -> Array:
     """Samples of the Rayleigh distribution: lengths of normal vectors in the plane.
@@ -158,7 +158,7 @@ def rayleigh(key: ArrayLike, scale: ArrayLike, shape: Sequence[int] | None = Non
     return _sample("rayleigh", key, shape, dtype, (scale,), out_sharding)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: Sequence[int] = (),
                 dtype: DTypeLike | None = None) -> Array:
     """Samples of the Weibull distribution: `scale` times powers of exponential numbers.
@@ -172,7 +172,7 @@ def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shap
     return _sample("weibull_min", key, shape, dtype, (scale, concentration))
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def triangular(key: ArrayLike, left: ArrayLike, mode: ArrayLike, right: ArrayLike, shape: Sequence[int] | None = None,
                dtype: DTypeLike | None = None, *, out_sharding: ShardingLike = None) -> Array:
     """Samples with a density that rises from `left` to `mode` and falls to `right`, in straight lines.
@@ -186,7 +186,7 @@ def triangular(key: ArrayLike, left: ArrayLike, mode: ArrayLike, right: ArrayLik
     return _sample("triangular", key, shape, dtype, (left, mode, right), out_sharding)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def wald(key: ArrayLike, mean: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
          out_sharding: ShardingLike = None) -> Array:
     """Samples of the inverse Gaussian distribution: the time at which a drifting random walk reaches a height.
@@ -200,7 +200,7 @@ def wald(key: ArrayLike, mean: ArrayLike, shape: Sequence[int] | None = None, dt
     return _sample("wald", key, shape, dtype, (mean,), out_sharding)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape: Sequence[int] = (),
                          dtype: DTypeLike | None = None) -> Array:
     """Samples of the Maxwell distribution with random signs, scaled and shifted.
@@ -219,7 +219,7 @@ def _maxwell(key, shape, dtype):
     return _maxwell_inline(key, shape, dtype)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def maxwell(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
             out_sharding: ShardingLike = None) -> Array:
     """Samples of the Maxwell distribution: lengths of normal vectors in space.
@@ -238,7 +238,7 @@ def _generalized_normal(key, p, shape, dtype):
     return _generalized_inline(key, p, shape, dtype)
 
 
-@written_once
+@written_once(static=("shape", "dtype"))
 def generalized_normal(key: ArrayLike, p: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
                        out_sharding: ShardingLike = None) -> Array:
     """Samples with a density proportional to `exp(-abs(x)^p)`.
@@ -263,7 +263,7 @@ def _ball(key, p, d, shape, dtype):
     return g / ((xnp.sum(abs(g) ** p, -1) + e) ** (1 / p))[..., None]
 
 
-@written_once
+@written_once(static=("d", "shape", "dtype"))
 def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
          out_sharding: ShardingLike = None) -> Array:
     """Points uniform in the unit ball of a norm.
@@ -300,7 +300,7 @@ def _multivariate_normal(key, mean, cov, shape, dtype, method):
     return mean + xnp.einsum("...ij,...j->...i", factor, n)
 
 
-@written_once
+@written_once(static=("shape", "dtype", "method"))
 def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: Sequence[int] | None = None,
                         dtype: DTypeLike | None = None, method: str = "cholesky", *,
                         out_sharding: ShardingLike = None) -> Array:
@@ -344,7 +344,7 @@ def _orthogonal(key, shape, n, m, dtype):
     return q if n >= m else xnp.swapaxes(q, -1, -2)
 
 
-@written_once
+@written_once(static=("n", "shape", "dtype", "m"))
 def orthogonal(key: ArrayLike, n: int, shape: Sequence[int] = (), dtype: DTypeLike | None = None, m: int | None = None, *,
                out_sharding: ShardingLike = None) -> Array:
     """Orthogonal matrices (unitary ones of complex numbers), uniform among all of them.

@@ -41,15 +41,23 @@ def get_compile_options(num_replicas: int, num_partitions: int, device_assignmen
     return options
 
 
-_EMITTERS = "xla_cpu_use_fusion_emitters"
+_EMITTERS, _PARTS = "xla_cpu_use_fusion_emitters", "xla_cpu_parallel_codegen_split_count"
 
 
 def for_small_programs(overrides: dict) -> dict:
     """The options of a program on a CPU whose compilation takes longer than its runs: half of the time of the compiler goes
     into a way to write kernels that is not faster for small ones. What users ask for stays."""
-    if _EMITTERS in overrides or _EMITTERS in os.environ.get("XLA_FLAGS", ""):
-        return overrides
-    return overrides | {_EMITTERS: False}
+    return _unless_asked(for_few_kernels(overrides), _EMITTERS, False)
+
+
+def for_few_kernels(overrides: dict) -> dict:
+    """The options of a program on a CPU that has few kernels: they are compiled together. XLA compiles parts of programs side
+    by side, and what each part takes of memory stays, a third of all that a small program needs."""
+    return _unless_asked(overrides, _PARTS, 1)
+
+
+def _unless_asked(overrides: dict, flag: str, value: Any) -> dict:
+    return overrides if flag in overrides or flag in os.environ.get("XLA_FLAGS", "") else overrides | {flag: value}
 
 
 _VECTORS = "xla_cpu_prefer_vector_width"
@@ -58,9 +66,7 @@ _VECTORS = "xla_cpu_prefer_vector_width"
 def for_wide_loops(overrides: dict) -> dict:
     """The options of a program that draws numbers: loops in vectors of 512 bits, where the CPU has them, take half of the time
     of the 256 bits that XLA prefers. What users ask for stays."""
-    if _VECTORS in overrides or _VECTORS in os.environ.get("XLA_FLAGS", ""):
-        return overrides
-    return overrides | {_VECTORS: 512}
+    return _unless_asked(overrides, _VECTORS, 512)
 
 
 _OWN_PRODUCTS = "xla_gpu_enable_triton_gemm"
@@ -69,9 +75,7 @@ _OWN_PRODUCTS = "xla_gpu_enable_triton_gemm"
 def for_products_of_bytes(overrides: dict) -> dict:
     """The options of a program on a GPU that multiplies matrices of int8: by the library of the GPU's maker. The kernels that
     XLA writes itself give twice the product. What users ask for stays."""
-    if _OWN_PRODUCTS in overrides or _OWN_PRODUCTS in os.environ.get("XLA_FLAGS", ""):
-        return overrides
-    return overrides | {_OWN_PRODUCTS: False}
+    return _unless_asked(overrides, _OWN_PRODUCTS, False)
 
 
 # Options of users that are no flags of XLA's.

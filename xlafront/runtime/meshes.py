@@ -129,11 +129,13 @@ _meshes, _abstract_meshes = Interned(256), Interned(256)  # in use
 class AbstractMesh(_Axes):
     """A mesh without devices: the sizes, names and types of its axes. Programs are traced with it.
 
+    Two with equal contents are one object.
+
     >>> AbstractMesh((4, 2), ("data", "model"))
     AbstractMesh('data': 4, 'model': 2, axis_types=(Auto, Auto))
     """
 
-    __slots__ = (*_AXES, "abstract_device", "_hash", "size", "__weakref__")
+    __slots__ = (*_AXES, "abstract_device", "size", "__weakref__")
 
     _internal_device_list = None
 
@@ -148,7 +150,6 @@ class AbstractMesh(_Axes):
             found._set_axes(names, sizes, kinds)
             found.abstract_device = abstract_device
             found.size = math.prod(sizes) if sizes else 0
-            found._hash = hash(key)
             found = _abstract_meshes.add(key, found)
         return found
 
@@ -177,15 +178,6 @@ class AbstractMesh(_Axes):
     local_mesh, is_multi_process = _refuse("local_mesh"), _refuse("is_multi_process")
     del _refuse
 
-    def __eq__(self, other):
-        return self is other or (
-            isinstance(other, AbstractMesh) and self._hash == other._hash and self.axis_sizes == other.axis_sizes
-            and self.axis_names == other.axis_names and self.axis_types == other.axis_types
-            and self.abstract_device == other.abstract_device)
-
-    def __hash__(self):
-        return self._hash
-
     def __repr__(self):
         device = f", {_device_text(self.abstract_device)}" if self.abstract_device is not None else ""
         return f"AbstractMesh({self._text()}axis_types={self.axis_types}{device})"
@@ -207,7 +199,7 @@ class Mesh(_Axes):
     >>> mesh = Mesh(np.array(xlafront.devices()[:1]).reshape(1, 1), ("data", "model"))
     """
 
-    __slots__ = (*_AXES, "devices", "size", "_internal_device_list", "_hash", "_abstract", "__weakref__")
+    __slots__ = (*_AXES, "devices", "size", "_internal_device_list", "_abstract", "__weakref__")
 
     devices: np.ndarray
     size: int
@@ -226,7 +218,6 @@ class Mesh(_Axes):
             found.devices.flags.writeable = False
             found.size = found.devices.size if names else 0
             found._internal_device_list = device_list(key[-1])
-            found._hash = hash(key)
             found._abstract = None
             found = _meshes.add(key, found)
         return found
@@ -258,15 +249,6 @@ class Mesh(_Axes):
         """The mesh with some of its fields changed."""
         return Mesh(self.devices if devices is None else devices, self.axis_names if axis_names is None else axis_names,
                     self.axis_types if axis_types is None else axis_types)
-
-    def __eq__(self, other):
-        return self is other or (
-            isinstance(other, Mesh) and self._hash == other._hash and self.axis_names == other.axis_names
-            and self.devices.shape == other.devices.shape and self.axis_types == other.axis_types
-            and self._internal_device_list == other._internal_device_list)
-
-    def __hash__(self):
-        return self._hash
 
     def __call__(self, function: Callable) -> Callable:
         """The function with the mesh in force while it runs, as with `with mesh:`."""

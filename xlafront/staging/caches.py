@@ -34,7 +34,7 @@ class TracedCall:
     """What tracing a function with one signature gave, and the executables that were made of it."""
 
     __slots__ = ("closed", "out_tree", "in_avals", "debug_info", "takes_refs", "executables", "is_high", "on_parts",
-                 "_on_arrays")
+                 "_on_arrays", "as_operation")
 
     def __init__(self, closed: ClosedJaxpr, out_tree: Any, in_avals: tuple, debug_info: DebugInfo):
         self.closed, self.out_tree, self.in_avals, self.debug_info = closed, out_tree, in_avals, debug_info
@@ -42,6 +42,7 @@ class TracedCall:
         self.is_high = any([aval.is_high for aval in (*in_avals, *closed.out_avals)])
         self.on_parts: Any = None  # the compiled function of what arguments consist of
         self._on_arrays: TracedCall | None = None
+        self.as_operation: tuple | None = None  # who called it last in another program, and the parameters of that operation
         self.executables: dict[tuple, Executable] = {}  # by devices, shardings and donated arguments
 
     @property

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from xlafront import lowering
@@ -11,11 +12,17 @@ from xlafront.core import backends, dtypes, keys, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import is_symbolic
 from xlafront.core.discharge import discharge_program
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr, subprograms
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, dce_jaxpr, subprograms
 from xlafront.runtime import config
 from xlafront.runtime.clients import clients
 from xlafront.runtime.compile import CompileRequest, compile_module, explain_options, tell_of_equal
-from xlafront.runtime.compile_options import compile_options, for_products_of_bytes, for_small_programs, for_wide_loops
+from xlafront.runtime.compile_options import (
+    compile_options,
+    for_few_kernels,
+    for_products_of_bytes,
+    for_small_programs,
+    for_wide_loops,
+)
 from xlafront.runtime.disk_cache import cache_key
 from xlafront.runtime.jaxlib_compat import HAS_TWO_EMITTERS, JaxRuntimeError
 from xlafront.runtime.topologies import is_compile_only
@@ -200,8 +207,11 @@ class LoweredModule:
 
     def _options(self, overrides: dict):
         """XLA's options for this program, by what is in it; those of `overrides` are the user's."""
-        if HAS_TWO_EMITTERS and _on_one_cpu(self.assignment) and _is_small(self.closed.jaxpr):
-            overrides = for_small_programs(overrides)
+        if HAS_TWO_EMITTERS and _on_one_cpu(self.assignment):
+            if _is_small(self.closed.jaxpr):
+                overrides = for_small_programs(overrides)
+            elif _has_few_kernels(self.closed.jaxpr):
+                overrides = for_few_kernels(overrides)
         if self.module_context.draws:
             overrides = for_wide_loops(overrides)
         if self.module_context.multiplies_bytes:
@@ -228,6 +238,21 @@ def _on_one_cpu(assignment) -> bool:
 def _may_outline(assignment, jaxpr: Jaxpr) -> bool:
     """Whether repeated layers may be kept: where that has been measured to be better, on one CPU device."""
     return _on_one_cpu(assignment) and len(jaxpr.eqns) >= 8
+
+
+def _operations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """Those of a program and of the programs in it."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for program in subprograms(eqn.params):
+            yield from _operations(program)
+
+
+_FEW = 16
+
+
+def _has_few_kernels(jaxpr: Jaxpr) -> bool:
+    return next(itertools.islice(_operations(jaxpr), _FEW, None), None) is None
 
 
 _OPERATIONS, _ELEMENTS, _SIZE = 100, 2**14, 8

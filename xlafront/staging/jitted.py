@@ -17,10 +17,11 @@ import numpy as np
 
 from xlafront.core import errors, keys, parts, tracing, tree
 from xlafront.core.avals import abstract_token
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, subprograms
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, eval_jaxpr, subprograms
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import filter_traceback
+from xlafront.core.tracing import StagedTracer, StagingTrace
 from xlafront.runtime import config, distributed, effects as runtime_effects
 from xlafront.runtime.arrays import ArrayImpl, DeletedArrayError
 from xlafront.runtime.clients import clients
@@ -322,23 +323,35 @@ class Jitted:
     def staged(self, call: Call, traced: TracedCall) -> Any:
         """The results of a call whose program is known, as an operation for the current trace."""
         closed = traced.closed
-        leaves = list(call.leaves)
         if self.options.inline and self.options.in_shardings is self.options.out_shardings is UNSPECIFIED:
-            results = eval_jaxpr(closed.jaxpr, closed.consts, *leaves)
+            results = eval_jaxpr(closed.jaxpr, closed.consts, *call.leaves)
         else:
-            program, consts = constants_as_arguments(closed)
-            donated = (False,) * len(consts) + self.donated_flags(call)
-            none = (UNSPECIFIED,) * len(consts)
-            in_layouts, out_layouts = self.flat_layouts(call.in_tree, traced.out_tree) or (
-                (None,) * len(leaves), (None,) * traced.out_tree.num_leaves)
-            results = jit_p.bind(
-                *consts, *leaves, jaxpr=program, name=self.name, donated_invars=donated,
-                in_shardings=none + self.flat_in_shardings(call.in_tree),
-                out_shardings=self.flat_out_shardings(traced.out_tree),
-                in_layouts=(*(None,) * len(consts), *in_layouts), out_layouts=tuple(out_layouts),
-                ctx_mesh=active.concrete() or empty_mesh, keep_unused=self.options.keep_unused,
-                inline=self.options.inline, compiler_options_kvs=self.options.compiler_options)
+            known = traced.as_operation
+            if known is None or known[0]() is not self:
+                known = traced.as_operation = weakref.ref(self), self._as_operation(call, traced)
+            operation, operands = known[1], [*closed.consts, *call.leaves]
+            trace, mesh = tracing.thread.trace, active.concrete()
+            if (type(trace) is StagingTrace and trace.evaluate is None and mesh is None and not operation.effects
+                    and not self.options.compiler_options
+                    and all([type(x) is StagedTracer and x._trace is trace and x.aval.plain for x in operands])):
+                results = trace.write_like(operation, operands)
+            else:
+                params = operation.params if mesh is None else operation.params | {"ctx_mesh": mesh}
+                results = jit_p.bind(*operands, **params)
         return traced.out_tree.unflatten(results)
+
+    def _as_operation(self, call: Call, traced: TracedCall) -> JaxprEqn:
+        """The operation that such a call is where no mesh is in force."""
+        program, consts = constants_as_arguments(traced.closed)
+        count, none = len(call.leaves), (None,) * len(consts)
+        in_layouts, out_layouts = self.flat_layouts(call.in_tree, traced.out_tree) or (
+            (None,) * count, (None,) * traced.out_tree.num_leaves)
+        return JaxprEqn(program.jaxpr.invars, program.jaxpr.outvars, jit_p, {
+            "jaxpr": program, "name": self.name, "donated_invars": (False,) * len(consts) + self.donated_flags(call),
+            "in_shardings": (UNSPECIFIED,) * len(consts) + self.flat_in_shardings(call.in_tree),
+            "out_shardings": self.flat_out_shardings(traced.out_tree), "in_layouts": (*none, *in_layouts),
+            "out_layouts": tuple(out_layouts), "ctx_mesh": empty_mesh, "keep_unused": self.options.keep_unused,
+            "inline": self.options.inline, "compiler_options_kvs": self.options.compiler_options}, program.effects)
 
     # Tracing
 

@@ -327,16 +327,30 @@ inlined_p = ProgramCall("inlined", lower=lambda ctx, *operands, jaxpr, name: ctx
 inlined_p.stage, inlined_p.calls_program = _write_down, True
 
 
-def written_once(fun: Callable, name: str | None = None) -> Callable:
+def written_once(fun: Callable | None = None, name: str | None = None, *, static: Sequence[str] = ()):
     """Decorator of functions of the library that look at their arguments before kernels do the work: in programs they are
-    copied as those of `library`, and do not look again at arguments of the same kinds."""
+    copied as those of `library`, and do not look again at arguments of the same kinds. With `static`, the parameters that are
+    Python values, the whole is one compiled kernel eagerly; calls that say where results go are made as they are. Hot.
+    """
+    if fun is None:
+        return lambda f: written_once(f, name, static=static)
     programs, thread, eval_trace = Programs(fun, name or fun.__name__), tracing.thread, tracing.eval_trace
+    compiled: Any = None
 
     @functools.wraps(fun)
     def call(*args, **kwargs):
+        nonlocal compiled
         trace = thread.trace
-        if trace is not eval_trace and (type(trace) is StagingTrace or trace.composes):
-            return programs.call(trace, args, kwargs)
+        if trace is not eval_trace:
+            if type(trace) is StagingTrace or trace.composes:
+                return programs.call(trace, args, kwargs)
+        elif static and "out_sharding" not in kwargs:
+            if compiled is None:
+                compiled = library(fun, static=static, name=name, light=True)
+            try:
+                return compiled(*args, **kwargs)
+            except Exception:  # called as it is, the function takes static values that cannot be hashed, and says what is wrong
+                pass
         return fun(*args, **kwargs)
 
     return call
