@@ -254,3 +254,17 @@ def test_tolerances():
     for bad in ((), (0, 0, 0), (0, 0, -1), (-1e-9, 1, 1)):
         with pytest.raises(ValueError, match="toleranc|Tolerance"):
             lax.Tolerance(*bad)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int4"])
+def test_constants_divided_by_zero_in_a_program(dtype):
+    """As XLA defines it: -1, all bits set, and the dividend as the remainder. Dividing them in the compiler ends the process."""
+    seven, zero = (xf.numpy.full((3,), n, dtype) for n in (7, 0))
+    ones = np.array(-1).astype(dtype)
+
+    def divided(x):
+        made = lax.full((3,), 7, dtype), lax.sub(lax.full((3,), 2, dtype), lax.full((3,), 2, dtype))
+        return lax.div(seven, zero), lax.rem(seven, zero), lax.div(*made), lax.rem(*made), x
+
+    for result, expected in zip(xf.jit(divided)(1.0), [ones, seven[0], ones, seven[0]]):
+        assert (np.asarray(result) == expected).all()

@@ -33,6 +33,8 @@ TRANSFERS = {
     "jit of a NumPy array": (lambda: xf.jit(lambda x: x * 2)(HOST), "host_to_device", False),
     "jit of a number": (lambda: xf.jit(lambda x: x * 2)(1.5), "host_to_device", False),
     "asarray": (lambda: xnp.asarray(HOST), "host_to_device", False),
+    "asarray on another device": (lambda: xnp.asarray(HOST, device=places()[1]), "host_to_device", False),
+    "array over two devices": (lambda: xnp.array([1.0, 2.0], device=over_both()), "host_to_device", False),
     "ones": (lambda: xnp.ones(3), "host_to_device", False),
     "zeros_like": (lambda: xnp.zeros_like(HERE), "host_to_device", False),
     "an operator with a number": (lambda: HERE + 1, "host_to_device", False),

@@ -315,6 +315,23 @@ def _mul_lower(ctx, x, y, out_dtype=None):
     return ctx.op("stablehlo.multiply", [x, y])
 
 
+def _of_constants(value, depth: int = 8) -> bool:
+    """Whether it is computed from nothing but constants of the module, as far as one looks."""
+    operation = getattr(value.owner, "operation", None)  # (a parameter belongs to a block)
+    return operation is not None and depth > 0 and not operation.regions and all(
+        [_of_constants(operand, depth - 1) for operand in operation.operands])
+
+
+def _quotient_lower(operation):
+    def lower(ctx, x, y):
+        # MLIR folds a quotient of constants, and the processor stops the process where it divides an integer by zero.
+        if not dtypes.is_inexact(ctx.aval_out.dtype) and _of_constants(x) and _of_constants(y):
+            y = ctx.op("stablehlo.optimization_barrier", [y])
+        return ctx.op(operation, [x, y])
+
+    return lower
+
+
 def _extreme_lower(operation):
     return lambda ctx, x, y: combine(ctx, operation, x, y, ctx.aval_out.shape, ctx.aval_out.dtype)
 
@@ -328,7 +345,8 @@ def _erfc_lower(ctx, x):
 
 
 _LOWERINGS = {"erfc": _erfc_lower, "exp2": _exp2_lower, "square": _square_lower, "sign": _sign_lower, "mul": _mul_lower,
-              "max": _extreme_lower("stablehlo.maximum"), "min": _extreme_lower("stablehlo.minimum")}
+              "max": _extreme_lower("stablehlo.maximum"), "min": _extreme_lower("stablehlo.minimum"),
+              "div": _quotient_lower("stablehlo.divide"), "rem": _quotient_lower("stablehlo.remainder")}
 
 
 def _comparison_kind(d) -> str:

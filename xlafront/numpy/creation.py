@@ -48,9 +48,9 @@ from xlafront.numpy.promotion import (
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
 from xlafront.runtime import config, guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
-from xlafront.runtime.jaxlib_compat import Device, Sharding
+from xlafront.runtime.jaxlib_compat import Device
 from xlafront.runtime.meshes import active
-from xlafront.runtime.sharding import single_device
+from xlafront.runtime.sharding import Sharding, single_device
 from xlafront.runtime.transfers import copied
 from xlafront.staging.debug_nans import check_new
 from xlafront.staging.device_assignment import unbound_sharding
@@ -105,7 +105,7 @@ def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = 
         elif not tracing.is_tracing() and isinstance(result, tracing.Tracer) and result.aval.weak_type:
             result = _copy(result)  # which may stand for a Python number
     else:
-        result = _from_host(object, wanted, weak)
+        result = _from_host(object, wanted, weak, device if ndmin == 0 and isinstance(device, (Device, Sharding)) else None)
     if ndmin > np.ndim(result):
         result = shapes.expand_dims(result, tuple(range(ndmin - np.ndim(result))))
     target = device if out_sharding is None else target_of("xnp.array", out_sharding, np.shape(result))
@@ -125,7 +125,7 @@ def _placed(name: str, x, target):
     return result
 
 
-def _from_host(object, wanted, weak):
+def _from_host(object, wanted, weak, device=None):
     if is_symbolic_dim(object):
         return as_type(as_array(object), wanted or dtypes.default_dtype(int), wanted is None)
     of_ints = wanted is None and type(object) is int  # NumPy makes other types of those that are larger than 64 bits
@@ -158,7 +158,13 @@ def _from_host(object, wanted, weak):
     if wanted is None and canonical != host.dtype and host.dtype.kind in "iu" and not isinstance(object, np.ndarray):
         for extreme in (host.min(), host.max()) if host.size else ():
             dtypes.check_int_fits(int(extreme), canonical)
-    made, writer = put_new(host, ShapedArray(host.shape, canonical, weak)), tracing.writing_trace()
+    aval = ShapedArray(host.shape, canonical, weak)
+    if device is not None and not weak and not tracing.is_tracing():  # at once, not by way of the default device
+        host = np.asarray(host, canonical)
+        if config.debug_nans.value or config.debug_infs.value:
+            check_new(host)
+        return put_leaf(host, device)
+    made, writer = put_new(host, aval), tracing.writing_trace()
     return made if writer is None else writer.constant(made)  # in a function that is written down, as all results there
 
 
