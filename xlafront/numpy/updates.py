@@ -282,7 +282,7 @@ def _joint_dtype(x, values, name):
                 f"x.at[...].{name} cannot safely cast values of dtype {given.dtype} to the dtype {own.dtype} of the array: it "
                 f"may lose information, and a later version will refuse this. Convert one of them with astype.", FutureWarning)
         return joint
-    raise errors.incompatible_dtypes(f"x.at[...].{name}", [own.dtype, given.dtype])
+    raise ValueError(errors.incompatible_dtypes(f"x.at[...].{name}", [own.dtype, given.dtype]))
 
 
 def _as_dtype(values, d):
@@ -500,6 +500,6 @@ def _apply_kernel(x, indices, func, entries, mode, is_sorted, unique, wrap):
 def _result_of(func, values, d):
     result = asarray(func(values))
     if np.shape(result) != np.shape(values):
-        raise TypeError(f"the function given to x.at[...].apply must work elementwise: it turned shape "
-                        f"{np.shape(values)} into {np.shape(result)}.")
+        raise ValueError(f"the function given to x.at[...].apply must work elementwise: it turned shape "
+                         f"{np.shape(values)} into {np.shape(result)}.")
     return result if tracing.aval_of(result).dtype == d else to_dtype(result, d)
