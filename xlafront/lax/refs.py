@@ -664,8 +664,8 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
     x = _fitting("addupdate", ref, indexers, operands, x)
     aval, given = tracing.aval_of(ref), tracing.aval_of(x)
     if given.shape == aval.shape and given.explicit_sharding != aval.explicit_sharding:
-        raise ValueError(f"addupdate needs a value that is split as what the reference of type {aval} holds, got {given}. Split "
-                         f"it so first, with reshard.")
+        raise ValueError(f"addupdate needs a value that is split as what the reference of type {aval} holds, got {given}. "
+                         f"Split it so first, with reshard.")
     addupdate_p.bind(ref, x, *operands, tree=indexers)
 
 

@@ -36,8 +36,8 @@ from xlafront.lax.elementwise import (
     where,
 )
 from xlafront.lax.resharding import target_of
-from xlafront.lax.stacking import stack
 from xlafront.lax.sharding_constraint import with_sharding_constraint
+from xlafront.lax.stacking import stack
 from xlafront.numpy.docstrings import docstring
 from xlafront.numpy.promotion import (
     broadcast_to_common,

@@ -183,7 +183,8 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     """
     n, k, m = as_size(n), as_size(k), as_size(n if m is None else m)
     if is_symbolic_dim(n) and m is n and not k:
-        return nonzero(tri(n, dtype=bool), size=(n * n + n) // 2)
+        rows, columns = nonzero(tri(n, dtype=bool), size=(n * n + n) // 2)
+        return rows, columns
     return _positions(np.tri(n, m, k, dtype=bool))
 
 
@@ -199,7 +200,8 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     """
     n, k, m = as_size(n), as_size(k), as_size(n if m is None else m)
     if is_symbolic_dim(n) and m is n and not k:
-        return nonzero(tri(n, dtype=bool).T, size=(n * n + n) // 2)
+        rows, columns = nonzero(tri(n, dtype=bool).T, size=(n * n + n) // 2)
+        return rows, columns
     return _positions(~np.tri(n, m, k - 1, dtype=bool))
 
 

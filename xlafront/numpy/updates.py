@@ -282,7 +282,8 @@ def _joint_dtype(x, values, name):
                 f"x.at[...].{name} cannot safely cast values of dtype {given.dtype} to the dtype {own.dtype} of the array: it "
                 f"may lose information, and a later version will refuse this. Convert one of them with astype.", FutureWarning)
         return joint
-    raise ValueError(errors.incompatible_dtypes(f"x.at[...].{name}", [own.dtype, given.dtype]))
+    error = errors.incompatible_dtypes(f"x.at[...].{name}", [own.dtype, given.dtype])
+    raise error if dtypes.is_extended(own.dtype) else ValueError(error)
 
 
 def _as_dtype(values, d):
