@@ -7,7 +7,7 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront import dtypes
+from xlafront import dtypes, nn
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 MASKED = np.ma.array([1, 2], mask=[0, 1])
@@ -365,3 +365,18 @@ def test_arguments_of_numpy_are_not_changed():
     turns = np.array(5)
     np.testing.assert_array_equal(xnp.rot90(X, turns), np.rot90(X, 5))
     assert turns == 5
+
+
+@pytest.mark.parametrize("kth, error", [(5, ValueError), (-4, ValueError), (None, TypeError), (1.5, TypeError), ((0, 1), TypeError)])
+def test_places_of_a_partition(kth, error):
+    for call in (xnp.partition, xnp.argpartition):
+        with pytest.raises(error):
+            call(xnp.arange(3.0), kth)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, xnp.array])
+def test_axes_in_any_sequence(kind):
+    x = xnp.asarray(np.arange(6.0).reshape(2, 3))
+    np.testing.assert_array_equal(x.transpose(kind([1, 0])), np.arange(6.0).reshape(2, 3).T)
+    np.testing.assert_allclose(nn.logsumexp(x, axis=kind([1, 0])), np.log(np.exp(np.arange(6.0)).sum()), rtol=1e-6)
+    np.testing.assert_allclose(nn.softmax(x, axis=kind([1, 0])).sum(), 1.0, rtol=1e-6)

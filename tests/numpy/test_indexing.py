@@ -382,3 +382,13 @@ def test_take_refuses_masks_where_positions_are_not_checked(mode):
     for mask in (True, np.array([True, False])):
         with pytest.raises(ValueError, match="booleans.*compress"):
             xnp.take(xnp.arange(4.0), mask, mode=mode)
+
+
+def test_keys_and_numbers_do_not_mix_in_updates():
+    keys = xf.random.split(xf.random.key(0), 2)
+    with pytest.raises(ValueError, match="same dtypes.*key"):
+        xnp.zeros(2).at[0].set(keys[0])
+    with pytest.raises(TypeError, match="same dtypes.*key"):
+        keys.at[0].set(1)
+    with pytest.raises(ValueError, match="elementwise"):
+        xnp.zeros(2).at[0].apply(lambda x: xnp.ones(2))

@@ -204,3 +204,20 @@ def test_linear_transpose_of_mixed_kinds():
         with pytest.raises(TypeError, match="linear_transpose only supports"):
             xf.linear_transpose(fun, *args)
     assert xf.linear_transpose(lambda a: a * 3, i)(i)[0].tolist() == [0, 3]
+
+
+def test_an_argument_is_given_once():
+    for transform in (xf.grad, xf.value_and_grad, xf.jacfwd, xf.jacrev, xf.hessian):
+        for argnums in ((0, 0), (1, -1)):
+            with pytest.raises(TypeError, match="twice"):
+                transform(lambda x, y: x * y, argnums)(1.0, 2.0)
+
+
+def test_jacfwd_of_booleans_is_refused():
+    with pytest.raises(TypeError, match="jacfwd.*bool"):
+        xf.jacfwd(lambda x: (x, x > 1))(2.0)
+
+
+def test_numbers_of_numpy_that_are_handed_through_have_the_bits_of_arrays():
+    for found in (xf.value_and_grad(lambda x: x)(np.float64(2))[0], xf.vjp(lambda x: x, np.float64(2))[0]):
+        assert found.dtype == np.float32 and found == 2

@@ -134,11 +134,16 @@ def _extreme(name: str, operation: str, reduction: str) -> Primitive:
         return y, div(total(mul(t, attained)), total(attained))
 
     def abstract(x, *, axes, axis_index_groups=None):
-        check_dtype(name, "int float bool", x.dtype)
+        check_dtype(name, "int float complex bool", x.dtype)
         aval = x if x.vma.issuperset(axes) else x.strip_weak_type()
         return aval.update(vma=_over(x.vma, axes=axes, axis_index_groups=axis_index_groups))
 
-    primitive = Primitive(name, abstract=abstract, lower=_lower_all_reduce(operation), jvp=jvp,
+    def lower(ctx, x, *, axes, axis_index_groups=None):
+        check_dtype(f"{name} between devices", "int float bool", ctx.aval_out.dtype)
+        return lower_all_reduce(ctx, x, axes=axes, axis_index_groups=axis_index_groups)
+
+    lower_all_reduce = _lower_all_reduce(operation)
+    primitive = Primitive(name, abstract=abstract, lower=lower, jvp=jvp,
                           sharding_rule=sharding_rules.same)
     primitive.batch, primitive.own_vma = each_alike(primitive), True
     primitive.over_axis = _over_mapped(lambda: primitive, reduction, False)

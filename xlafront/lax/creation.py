@@ -160,10 +160,11 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: DTypeLike | None = None, sha
 def empty(shape: Sequence[int], dtype: DTypeLike, *, out_sharding: ShardingLike = None) -> Array:
     """An array whose elements will be written before they are read. They are zero here.
 
-    - `shape`, `dtype`: of the array.
+    - `shape`, `dtype`: of the array; None is the default dtype of floats.
     - `out_sharding`: how it is split over explicit mesh axes.
 
     >>> lax.empty((2, 3), "float32").shape
     (2, 3)
     """
-    return with_out_sharding("lax.empty", out_sharding, full, (), shape, 0, dtype)
+    d = dtypes.default_dtype(float) if dtype is None else dtype
+    return with_out_sharding("lax.empty", out_sharding, full, (), shape, 0, d)

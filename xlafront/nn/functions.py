@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from functools import partial
 
@@ -414,7 +415,7 @@ def _axes(axis, x, name):
 
 
 def _hashable(axis):
-    return tuple(axis) if isinstance(axis, list) else axis
+    return axis if axis is None or type(axis) in (int, tuple) or not np.ndim(axis) else tuple(map(operator.index, axis))
 
 
 def _with_mask(name: str, x, where):

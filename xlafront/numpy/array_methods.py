@@ -368,7 +368,7 @@ def _transpose(self, *args: Any) -> Array:
     >>> xnp.ones((2, 3, 4)).transpose(1, 0, 2).shape
     (3, 2, 4)
     """
-    axes = args[0] if len(args) == 1 and (args[0] is None or isinstance(args[0], (tuple, list))) else args or None
+    axes = args[0] if len(args) == 1 and (args[0] is None or np.ndim(args[0])) else args or None
     return manipulation.transpose(self, axes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -83,6 +84,13 @@ def argsort(a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: No
     return _reversed(places, axis) if descending else places
 
 
+def _check_place(a, kth: int, axis: int, name: str) -> None:
+    """Whether there is such a place along the axis."""
+    n, place = np.shape(a)[canonical_axis(axis, np.ndim(a), name)], operator.index(kth)
+    if not -n <= place < n:
+        raise ValueError(f"{name} got kth={place}, which is out of bounds for the axis {axis} of size {n}.")
+
+
 @library(static=("kth", "axis"))
 def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """An element in its sorted place along an axis, with smaller ones before and greater ones after it; all are sorted here.
@@ -94,6 +102,7 @@ def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     >>> xnp.partition(xnp.array([4, 3, 1, 2]), 2)[2]
     Array(3, dtype=int32)
     """
+    _check_place(a, kth, axis, "xnp.partition")
     return sort.__wrapped__(a, axis)
 
 
@@ -108,6 +117,7 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     >>> xnp.argpartition(xnp.array([4, 3, 1, 2]), 2)[2]
     Array(1, dtype=int32)
     """
+    _check_place(a, kth, axis, "xnp.argpartition")
     a, axis = _flat_or_axis(a, axis, "argpartition")
     return sort_p.bind(a, _positions(np.shape(a), axis, dtypes.int32), dimension=axis, is_stable=True, num_keys=1)[1]
 

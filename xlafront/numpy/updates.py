@@ -287,7 +287,8 @@ def joint_dtype(who: str, x, values):
                 f"{who} cannot safely cast values of dtype {given.dtype} to the dtype {own.dtype} of the array: it "
                 f"may lose information, and a later version will refuse this. Convert one of them with astype.", FutureWarning)
         return joint
-    raise errors.incompatible_dtypes(who, [own.dtype, given.dtype])
+    error = errors.incompatible_dtypes(who, [own.dtype, given.dtype])
+    raise error if dtypes.is_extended(own.dtype) else ValueError(error)
 
 
 def _as_dtype(values, d):
@@ -505,6 +506,6 @@ def _apply_kernel(x, indices, func, entries, mode, is_sorted, unique, wrap):
 def _result_of(func, values, d):
     result = asarray(func(values))
     if np.shape(result) != np.shape(values):
-        raise TypeError(f"the function given to x.at[...].apply must work elementwise: it turned shape "
-                        f"{np.shape(values)} into {np.shape(result)}.")
+        raise ValueError(f"the function given to x.at[...].apply must work elementwise: it turned shape "
+                         f"{np.shape(values)} into {np.shape(result)}.")
     return result if tracing.aval_of(result).dtype == d else to_dtype(result, d)

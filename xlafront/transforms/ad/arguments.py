@@ -67,6 +67,9 @@ def positions_of(transform: str, name: str, chosen, args) -> list[int]:
             raise error(f"{transform}, differentiating with respect to argnums={i}, needs that positional argument of {name}, "
                         f"but it was called with {len(args)} positional argument(s). Pass the argument by position.")
         found.append(i % len(args))
+    if len(found) > 1 and len({*found}) < len(found):
+        raise TypeError(f"{transform}, differentiating {name} with respect to argnums={tuple(chosen)}, got an argument twice. "
+                        f"Give each position once.")
     return found
 
 
@@ -145,8 +148,15 @@ def as_array(x):
 
 
 def as_results(values) -> list[Any]:
-    """Values as arrays; numbers of Python and NumPy that a function hands through stay what they are."""
-    return [x if type(x) in dtypes.python_scalar_dtypes or isinstance(x, np.generic) else as_array(x) for x in values]
+    """Values as arrays; numbers of Python and NumPy that a function hands through stay what they are (of 64 bits no more than
+    arrays may have)."""
+    return [x if type(x) in dtypes.python_scalar_dtypes else _of_its_type(x) if isinstance(x, np.generic) else as_array(x)
+            for x in values]
+
+
+def _of_its_type(x: np.generic) -> np.generic:
+    d = tracing.aval_of(x).dtype
+    return x if x.dtype == d else d.type(x)
 
 
 def as_derivatives(tangents) -> list[Any]:

@@ -118,6 +118,8 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
 def _check_result(transform: str, name: str, d, holomorphic: bool) -> None:
     if holomorphic and not dtypes.is_complex(d):
         raise TypeError(f"{transform} with holomorphic=True needs complex outputs, but {name} returned dtype {d}.")
+    if transform == "jacfwd" and d == dtypes.bool_:
+        raise TypeError(f"jacfwd needs outputs that are numbers, but {name} returned dtype bool, which has no derivative.")
     if transform == "jacrev" and not holomorphic and not dtypes.is_float(d):
         raise TypeError(f"jacrev needs real-valued outputs (of a floating dtype), but {name} returned dtype {d}. For the "
                         "complex derivative of a holomorphic function pass holomorphic=True; otherwise use vjp.")

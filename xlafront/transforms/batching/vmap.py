@@ -217,6 +217,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
                     specs[i], axes[i] = axes[i], None
             elif axes[i] is not None and not tracing.is_arraylike(x):
                 raise errors.not_an_array(x, f"vmap of {name}", argument(i))
+        hash(axis_name)  # which programs are kept by
         size = _axis_size(name, leaves, axes, axis_size, argument)
         dims = [None if a is None else a % np.ndim(x) for a, x in zip(axes, leaves)]
         split = _check_split(name, leaves, dims, spmd_axis_name)
