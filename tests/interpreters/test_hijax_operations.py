@@ -1,4 +1,4 @@
-"""Operations on values that consist of others, written as classes: a mantissa with an exponent, which one multiplies and adds."""
+"""Operations on values that consist of others, written as classes: mantissas with exponents, which are multiplied and added."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -114,7 +114,8 @@ class Both(hijax.HiPrimitive):
 
 
 hijax.register_hitype(Scaled, lambda x: ScaledType())
-add_p, multiply_p, make_p, value_p, both_p = Add("add_scaled"), Multiply("multiply_scaled"), Make("scaled"), Value("value"), Both("both")
+add_p, multiply_p, make_p, value_p, both_p = (
+    Add("add_scaled"), Multiply("multiply_scaled"), Make("scaled"), Value("value"), Both("both"))
 X, Y = Scaled(xnp.float32(3), xnp.float32(2)), Scaled(xnp.float32(5), xnp.float32(1))  # 12 and 10
 
 

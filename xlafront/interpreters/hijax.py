@@ -2,10 +2,11 @@
 other values.
 
 A `VJPHiPrimitive` is one operation of a program until it is lowered (`hijax_primitives`), as is a `HiPrimitive` that says
-what it computes by `to_lojax`. One on values that may change runs its `impl`, also while something is traced: such a value then holds traced arrays, or, when it belongs to
-what is outside of the function, references hold them for it from then on (`composites.Moved`). Values of a `HiType`
-are one value in programs until they are lowered (`core/parts.py`); those of a `MutableHiType`, as Flax declares its variables
-to be where `flax_hijax_variable` is set, are taken apart by compiled functions (`staging/composites.py`).
+what it computes by `to_lojax`. One on values that may change runs its `impl`, also while something is traced: such a value
+then holds traced arrays, or, when it belongs to what is outside of the function, references hold them for it from then on
+(`composites.Moved`). Values of a `HiType` are one value in programs until they are lowered (`core/parts.py`); those of a
+`MutableHiType`, as Flax declares its variables to be where `flax_hijax_variable` is set, are taken apart by compiled
+functions (`staging/composites.py`).
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ def _checked_cotangents(name: str, cotangent, out_tree, avals, of_structure: typ
     checked = []
     for i, (ct, aval) in enumerate(zip(leaves, avals)):
         if aval.is_high:
-            checked.append(_of_type(aval, ct, f"the cotangent given to {name} for result{tree.path_of(cotangent, i)}", of_types))
+            what = f"the cotangent given to {name} for result{tree.path_of(cotangent, i)}"
+            checked.append(_of_type(aval, ct, what, of_types))
             continue
         if aval.dtype == dtypes.float0:
             checked.append(Zero(aval))
