@@ -340,7 +340,7 @@ def _of_constants(*values) -> bool:
 def _quotient_lower(operation):
     def lower(ctx, x, y):
         # MLIR folds a quotient of constants, and the processor stops the process where it divides an integer by zero.
-        if not dtypes.is_inexact(ctx.aval_out.dtype) and _of_constants(y, x):
+        if not dtypes.is_inexact(ctx.aval_out.dtype) and not ctx.number(1) and _of_constants(y, x):
             y = ctx.op("stablehlo.optimization_barrier", [y])
         return ctx.op(operation, [x, y])
 
