@@ -1,13 +1,17 @@
 """Settings: every name of the reference is known, values are checked, and those that have an effect have it."""
 
+import contextlib
 import gc
+import io
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
 import traceback
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +19,12 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.core import backends
 from xlafront.core.traceback_filter import UnfilteredStackTrace
+from xlafront.lowering.written import stripped_bytecode
+from xlafront.runtime import clients, config
 from xlafront.runtime.compile_options import compile_options
+from xlafront.runtime.kept_settings import KEPT
 
 # Names in JAX 0.10.2, each with a value of its type that is not the default.
 NAMES = {
@@ -101,10 +109,10 @@ def test_settings_without_effect_say_so_once():
 
 def test_settings_without_effect_in_the_environment_and_with_with():
     code = "import xlafront as xf\nwith xf.jax2tf_associative_scan_reductions(True): pass\nwith xf.jax2tf_associative_scan_reductions(True): xf.numpy.ones(3)"
-    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"JAX_PPRINT_USE_COLOR": "0"}, capture_output=True,
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"JAX_REMAT3": "1"}, capture_output=True,
                           text=True, check=True)
     assert [line.partition("the setting ")[2].split()[0] for line in done.stderr.splitlines() if "has no effect" in line] == [
-        "pprint_use_color", "jax2tf_associative_scan_reductions"]
+        "remat3", "jax2tf_associative_scan_reductions"]
 
 
 @pytest.mark.parametrize("change", ["set_local", "set_global"])
@@ -117,6 +125,100 @@ def test_settings_without_effect_say_so_however_they_are_set(change):
     assert told[0].filename == __file__
     getattr(setting, change)(before)
     assert setting.value is False
+
+
+def other_value(setting):
+    """A value that a setting can have and does not have by default."""
+    if setting.kind is bool:
+        return not setting.default
+    if isinstance(setting.kind, tuple):
+        return next(value for value in setting.kind if value != setting.default)
+    return {int: 7, str: "0"}.get(setting.kind, "a:1")
+
+
+@pytest.mark.parametrize("name", [row[0] for row in KEPT])
+def test_no_setting_without_effect_is_silent(name):
+    setting = xf.config._find(name)
+    assert "changes nothing" in setting.help
+    setting.told = False
+    with pytest.warns(UserWarning, match=rf"the setting {name} .*has no effect"), changed(name, other_value(setting)):
+        pass
+
+
+def test_every_setting_with_an_effect_is_named_in_a_test():
+    """By the name that it has here or in the reference, outside of the table of names."""
+    tests = "\n".join([path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py")])
+    tests = re.sub(r"^NAMES = \{.*?^\}", "", tests, flags=re.MULTILINE | re.DOTALL).lower()
+    names = {name: [name, *[theirs for theirs, ours in config._ALIASES.items() if ours == name]] for name in config.settings}
+    assert not [name for name, known in names.items()
+                if not re.search(rf"(?<![a-z])(?:jax_|xlafront_)?({'|'.join(known)})\b", tests)]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def shown_on_a_terminal():
+    with contextlib.redirect_stdout(Terminal()):
+        return str(xf.make_jaxpr(lambda x: x + 1)(1.0))
+
+
+def client_options():
+    asked = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clients._jax, "get_tfrt_cpu_client", lambda **options: asked.append(options))
+        clients._make_cpu(backends.settings())
+    return asked
+
+
+def keys_on_disk():
+    first, second = (
+        xf.jit(lambda x: x * 3).lower(1.0),
+        xf.jit(lambda x: x * 3).lower(1.0))
+    return len({stripped_bytecode(lowered.compiler_ir()) for lowered in (first, second)})
+
+
+def disabled_passes():
+    options = compile_options(1, xf.devices()[:1])  # which holds its parts
+    return options.executable_build_options.debug_options.xla_disable_hlo_passes
+
+
+SEEN = (
+    ("pprint_use_color", False, shown_on_a_terminal,
+     "{ \33[34;1mlambda\33[39;22m ; a\33[35m:f32[]\33[39m. \33[34;1mlet\33[39;22m b\33[35m:f32[]\33[39m = add a 1.0:f32[] \33[34;1min\33[39;22m (b,) }",
+     "{ lambda ; a:f32[]. let b:f32[] = add a 1.0:f32[] in (b,) }"),
+    ("enable_custom_prng", True, lambda: str(xf.random.PRNGKey(0).dtype), "uint32", "key<fry>"),
+    ("compiler_enable_remat_pass", False, disabled_passes, "", "rematerialization"),
+    ("compilation_cache_include_metadata_in_key", True, keys_on_disk, 1, 2),
+    ("hlo_source_file_canonicalization_regex", ".*/",
+     lambda: f'"{__file__}"' in xf.jit(lambda x: x * 3).lower(1.0).as_text(debug_info=True), True, False),
+    ("cpu_enable_async_dispatch", False, lambda: client_options()[0]["asynchronous"], True, False),
+    ("cpu_get_local_topology_timeout_minutes", 9, lambda: client_options()[0]["get_local_topology_timeout_minutes"], 2, 9),
+    ("cpu_get_global_topology_timeout_minutes", 9, lambda: client_options()[0]["get_global_topology_timeout_minutes"], 5, 9),
+)
+
+
+@pytest.mark.parametrize("name, value, see, before, after", SEEN, ids=[row[0] for row in SEEN])
+def test_what_a_setting_changes(name, value, see, before, after):
+    assert see() == before
+    with changed(name, value):
+        assert see() == after
+    assert see() == before
+
+
+def test_keys_that_are_words():
+    with changed("legacy_prng_key", "error"), pytest.raises(ValueError, match="legacy"):
+        xf.random.normal(xf.random.PRNGKey(0))
+    with changed("legacy_prng_key", "warn"), pytest.warns(UserWarning, match="legacy"):
+        xf.random.normal(xf.random.PRNGKey(0))
+
+
+def test_the_older_name_of_the_first_platform():
+    environment = {name: value for name, value in os.environ.items() if name != "XLAFRONT_PLATFORMS"}
+    done = subprocess.run([sys.executable, "-c", "import xlafront as xf; xf.devices()"], capture_output=True, text=True,
+                          env=environment | {"JAX_PLATFORM_NAME": "nowhere"})
+    assert done.returncode and "nowhere" in done.stderr
 
 
 def test_operands_are_not_cast_where_that_is_off():

@@ -11,10 +11,14 @@ from xlafront.runtime.clients import PlatformError, canonical_platform, clients
 from xlafront.runtime.disk_cache import DiskCache, default_directory
 from xlafront.runtime.jaxlib_compat import Device
 
+_TIMEOUTS = ("cpu_get_local_topology_timeout_minutes", "cpu_get_global_topology_timeout_minutes")
+
 
 def settings() -> dict:
     return {"num_cpu_devices": config.num_cpu_devices.value, "cuda_visible_devices": config.cuda_visible_devices.value,
-            "cpu_enable_async_dispatch": config.cpu_enable_async_dispatch.value, **distributed.state.client_settings()}
+            "cpu_enable_async_dispatch": config.cpu_enable_async_dispatch.value,
+            "cpu_timeouts": {name.removeprefix("cpu_"): config.settings[name].value for name in _TIMEOUTS},
+            **distributed.state.client_settings()}
 
 
 def wanted_platforms() -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 import numpy as np
 
 from xlafront.core.avals import str_short
+from xlafront.runtime import config
 
 _WIDTH = 80
 
@@ -240,10 +242,23 @@ def _is_default(primitive: str, name: str, value) -> bool:
 
 
 def program_text(jaxpr, *, source_info: bool = False, name_stack: bool = False, print_shapes: bool = True,
-                 custom_pp_eqn_rules: bool = True, print_effects: bool = False, **_) -> str:
-    """A program as text; the options are those of `_Printer`."""
-    return _Printer(source_info, name_stack, print_shapes, custom_pp_eqn_rules, print_effects).whole(jaxpr)
+                 custom_pp_eqn_rules: bool = True, print_effects: bool = False, use_color: bool | None = None, **_) -> str:
+    """A program as text; the other options are those of `_Printer`."""
+    return _colored(_Printer(source_info, name_stack, print_shapes, custom_pp_eqn_rules, print_effects).whole(jaxpr), use_color)
 
 
 def equation_text(eqn) -> str:
-    return _Printer().equation(eqn, None)
+    return _colored(_Printer().equation(eqn, None), None)
+
+
+_WORD = re.compile(r"(?<=\{ )lambda\b|(?<=\. )let(?= |$)|(?<= )in(?= \()", re.MULTILINE)
+_TYPE = re.compile(r"(?<!\S)([a-z]+|_)(:\S+?)(?=;|\.?(?:\s|$))", re.MULTILINE)
+
+
+def _colored(text: str, use_color: bool | None) -> str:
+    """With the words of programs in bold blue and the types of variables in magenta; None: where a terminal shows it."""
+    if use_color is None:
+        use_color = config.pprint_use_color.value and sys.stdout is not None and sys.stdout.isatty()
+    if not use_color:
+        return text
+    return _WORD.sub("\033[34;1m\\g<0>\033[39;22m", _TYPE.sub("\\1\033[35m\\2\033[39m", text))

@@ -329,7 +329,7 @@ def _jaxpr_map(text: str) -> tuple[SourceMap, str]:
 
 
 def _dump_jaxpr(jaxpr: Any, **_: Any) -> SourceMapDump:
-    source_map, text = _jaxpr_map(jaxpr.pretty_print(source_info=True))
+    source_map, text = _jaxpr_map(jaxpr.pretty_print(source_info=True, use_color=False))
     return SourceMapDump(source_map, text, "jaxpr")
 
 

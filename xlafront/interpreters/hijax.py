@@ -1,11 +1,12 @@
 """Operations with a Python function as their meaning and a rule for each transformation, and types of values that consist of
 other values.
 
-A `VJPHiPrimitive` is one operation of a program until it is lowered (`hijax_primitives`). A `HiPrimitive` on values that
-consist of others runs its `impl`, also while something is traced: such a value then holds traced arrays, or, when it belongs to
-what is outside of the function, references hold them for it from then on (`composites.Moved`). Values of a `HiType`
-are one value in programs until they are lowered (`core/parts.py`); those of a `MutableHiType`, as Flax declares its variables
-to be where `flax_hijax_variable` is set, are taken apart by compiled functions (`staging/composites.py`).
+A `VJPHiPrimitive` is one operation of a program until it is lowered (`hijax_primitives`), as is a `HiPrimitive` that says
+what it computes by `to_lojax`. One on values that may change runs its `impl`, also while something is traced: such a value
+then holds traced arrays, or, when it belongs to what is outside of the function, references hold them for it from then on
+(`composites.Moved`). Values of a `HiType` are one value in programs until they are lowered (`core/parts.py`); those of a
+`MutableHiType`, as Flax declares its variables to be where `flax_hijax_variable` is set, are taken apart by compiled
+functions (`staging/composites.py`).
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from xlafront.core.avals import AbstractValue
 from xlafront.core.primitive import Primitive
 from xlafront.core.tracing import StagingTrace
 from xlafront.core.zeros import Zero
-from xlafront.interpreters.ad import instantiate_zeros, is_undefined_primal
+from xlafront.interpreters.ad import instantiate_zeros, is_undefined_primal, primitive_jvps, primitive_transposes
 from xlafront.interpreters.hijax_primitives import VJPHiPrimitive
 from xlafront.interpreters.mlir import lowerable_effects as control_flow_allowed_effects
 from xlafront.lax.elementwise import copy_p
+from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.refs import RefView as TransformedRef, new_ref
 from xlafront.runtime.sharding import PartitionSpec
 from xlafront.staging import composites
@@ -94,6 +96,14 @@ class HiType(AbstractValue):
         """The type of the derivative in a value."""
         return self.to_tangent_aval()
 
+    def vspace_zero(self) -> Any:
+        """The zero among tangents of this type."""
+        raise _undefined(self, "vspace_zero")
+
+    def vspace_add(self, x: Any, y: Any) -> Any:
+        """The sum of two tangents of this type."""
+        raise _undefined(self, "vspace_add")
+
     def shard(self, mesh: Any, manual_axes: frozenset, check_vma: bool, spec: HiPspec) -> AbstractValue:
         """The type of the part of a value that a device has, in the body of a `shard_map`."""
         raise _undefined(self, "shard")
@@ -141,12 +151,45 @@ class aval_property(NamedTuple):
 
 
 class HiPrimitive(Primitive):
-    """An operation on such values, whose rules are methods."""
+    """An operation on such values, whose rules are methods. A subclass defines
+
+    - `abstract_eval(*types, **params)`: the type of the result, and a set of effects.
+    - `to_lojax(*values, **params)`: what it computes of what the values consist of; for values that may change, `impl`.
+    - `jvp(primals, tangents, **params)` and `transpose(cotangent, *operands, **params)`, where it is differentiated.
+
+    With `multiple_results = True` there are lists of results.
+
+    - `name`: what programs show.
+
+    >>> class Double(hijax.HiPrimitive):
+    ...     def abstract_eval(self, x):
+    ...         return x, set()
+    ...     def to_lojax(self, x):
+    ...         return 2 * x
+    ...     def jvp(self, primals, tangents):
+    ...         return self.bind(*primals), 2 * tangents[0]
+    >>> double_p = Double("double")
+    >>> xf.grad(xf.jit(lambda x: double_p.bind(x) ** 2))(3.0)
+    Array(24., dtype=float32, weak_type=True)
+    """
 
     def __init__(self, name: str):
-        super().__init__(name, multiple_results=getattr(type(self), "multiple_results", False))
+        rules = type(self)
+        super().__init__(name, multiple_results=rules.multiple_results is True, memoise=False)
+        if not hasattr(rules, "to_lojax"):
+            return
+        self.of_high_types = True
+        self.own_impl = self.to_lojax
+        self.lowerings[None] = lower_fun(self.to_lojax, self.multiple_results)
+        if hasattr(rules, "abstract_eval"):
+            self.abstract = lambda *types, **params: self.abstract_eval(*types, **params)[0]
+        for name, registry in (("jvp", primitive_jvps), ("transpose", primitive_transposes)):
+            if getattr(rules, name) is not getattr(Primitive, name):
+                registry[self] = getattr(rules, name).__get__(self)
 
     def bind(self, *args, **params):
+        if self.of_high_types and not any([type(x) in tracing.composites for x in args]):
+            return super().bind(*args, **params)
         inside = composites.staging_around(tracing.thread.trace)
         if _asking.now or inside is None and not composites.outside:
             return self.impl(*args, **params)

@@ -315,17 +315,23 @@ def _mul_lower(ctx, x, y, out_dtype=None):
     return ctx.op("stablehlo.multiply", [x, y])
 
 
-def _of_constants(value, depth: int = 8) -> bool:
-    """Whether it is computed from nothing but constants of the module, as far as one looks."""
-    operation = getattr(value.owner, "operation", None)  # (a parameter belongs to a block)
-    return operation is not None and depth > 0 and not operation.regions and all(
-        [_of_constants(operand, depth - 1) for operand in operation.operands])
+def _of_constants(*values) -> bool:
+    """Whether they are computed from nothing but constants of the module, by few operations."""
+    open_ends = list(values)
+    for _ in range(16):
+        if not open_ends:
+            return True
+        operation = getattr(open_ends.pop().owner, "operation", None)  # (a parameter belongs to a block)
+        if operation is None or len(operation.regions):
+            return False
+        open_ends += operation.operands
+    return False
 
 
 def _quotient_lower(operation):
     def lower(ctx, x, y):
         # MLIR folds a quotient of constants, and the processor stops the process where it divides an integer by zero.
-        if not dtypes.is_inexact(ctx.aval_out.dtype) and _of_constants(x) and _of_constants(y):
+        if not dtypes.is_inexact(ctx.aval_out.dtype) and not ctx.number(1) and _of_constants(y, x):
             y = ctx.op("stablehlo.optimization_barrier", [y])
         return ctx.op(operation, [x, y])
 

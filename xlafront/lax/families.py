@@ -134,8 +134,12 @@ def spread(x, shape):
 
 
 def add_tangents(x, y):
-    """The sum of two tangents or cotangents of one type; of an extended dtype by its rules."""
-    d = tracing.aval_of(x).dtype
+    """The sum of two tangents or cotangents of one type; of an extended dtype, and of values that consist of others, by its
+    rules."""
+    aval = tracing.aval_of(x)
+    if aval.is_high:
+        return aval.vspace_add(x, y)
+    d = aval.dtype
     return add_any_p.bind(x, y) if isinstance(d, np.dtype) else d._rules.add(d, x, y)
 
 

@@ -16,7 +16,9 @@ from xlafront.lax.shapes import zeros_of
 
 
 def zeros_array(aval):
-    """The zero of a type, as an array; of `float0` as NumPy's."""
+    """The zero of a type, as an array; of `float0` as NumPy's, of values that consist of others as they say."""
+    if aval.is_high:
+        return aval.vspace_zero()
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
     zeros = zeros_of(aval)

@@ -335,6 +335,10 @@ class RuleContext:
     def avals_in(self):
         return [v.aval for v in self._invars]
 
+    def number(self, i: int) -> Any:
+        """The number that an operand is in the program; None where it is a variable."""
+        return getattr(self._invars[i], "val", None)
+
     @property
     def avals_out(self):
         return [v.aval for v in self._outvars]

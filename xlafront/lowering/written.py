@@ -9,10 +9,13 @@ from jaxlib.mlir import passmanager
 
 from xlafront.lowering import mlir
 from xlafront.lowering.mlir import ir
+from xlafront.runtime import config
 
 
 def stripped_bytecode(module: ir.Module) -> bytes:
-    """The module without locations, for the key of the compile cache: moving a line changes nothing."""
+    """The module without locations, for the key of the compile cache: moving a line changes nothing, unless asked for."""
+    if config.compilation_cache_include_metadata_in_key.value:
+        return module_bytecode(module)
     with mlir.context, mlir.unknown_location:
         clone = clone_of(module)
         passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(clone.operation)

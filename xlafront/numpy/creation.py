@@ -105,7 +105,8 @@ def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = 
         elif not tracing.is_tracing() and isinstance(result, tracing.Tracer) and result.aval.weak_type:
             result = _copy(result)  # which may stand for a Python number
     else:
-        result = _from_host(object, wanted, weak, device if ndmin == 0 and isinstance(device, (Device, Sharding)) else None)
+        at_once = device is not None and ndmin == 0 and isinstance(device, (Device, Sharding))
+        result = _from_host(object, wanted, weak, device if at_once else None)
     if ndmin > np.ndim(result):
         result = shapes.expand_dims(result, tuple(range(ndmin - np.ndim(result))))
     target = device if out_sharding is None else target_of("xnp.array", out_sharding, np.shape(result))

@@ -23,7 +23,7 @@ class PlatformError(RuntimeError):
 
 
 def _make_cpu(settings) -> Client:
-    options: dict = {"asynchronous": settings.get("cpu_enable_async_dispatch", True)}
+    options: dict = {"asynchronous": settings.get("cpu_enable_async_dispatch", True), **settings.get("cpu_timeouts", {})}
     if settings.get("num_cpu_devices", -1) > 0:
         options["num_devices"] = settings["num_cpu_devices"]
     distributed = settings.get("distributed_client")

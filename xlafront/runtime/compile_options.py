@@ -92,6 +92,9 @@ def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict
     if config.optimization_level.is_set or config.memory_fitting_level.is_set:
         build.optimization_level = _LEVELS[config.optimization_level.value]
         build.memory_fitting_level = _LEVELS[config.memory_fitting_level.value]
+    if not config.compiler_enable_remat_pass.value:
+        left_out = build.debug_options.xla_disable_hlo_passes
+        build.debug_options.xla_disable_hlo_passes = ",".join(filter(None, [left_out, "rematerialization"]))
     if config.disable_most_optimizations.value:
         build.debug_options.xla_backend_optimization_level = 0
         build.debug_options.xla_llvm_disable_expensive_passes = True

@@ -32,4 +32,4 @@ def dump(name: str, jaxpr: Jaxpr, module: Any) -> None:
         (path / f"xlafront_ir{start}_compile.mlir").write_text(
             module_text(module, config.include_debug_info_in_dumps.value))
     if "jaxpr" in modes:
-        (path / f"xlafront_{start}.jaxpr.txt").write_text(str(jaxpr))
+        (path / f"xlafront_{start}.jaxpr.txt").write_text(jaxpr.pretty_print(use_color=False))

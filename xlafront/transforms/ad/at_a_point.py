@@ -41,6 +41,8 @@ def checked_tangent(aval, tangent, path: Callable[[], str], error: type[Exceptio
                             f"{aval}, its tangent {errors.short(tangent)}. Give new_ref(tangent).")
         held = checked_tangent(aval.inner_aval, _refs().get(tangent), path)
         return held if type(held) is Zero else RefTangent(held)
+    if expected.is_high:
+        return _of_type(expected, tangent, f"the tangent of argument {path()}, a {aval},", error)
     if isinstance(tangent, np.ndarray) and tangent.dtype == dtypes.float0:
         given_dtype, given_shape = dtypes.float0, tangent.shape
     else:
@@ -55,6 +57,14 @@ def checked_tangent(aval, tangent, path: Callable[[], str], error: type[Exceptio
     return Zero(expected) if expected.dtype == dtypes.float0 else tangent
 
 
+def _of_type(expected, x, what: str, error: type[Exception]):
+    """A value of a type whose values consist of others (`core.parts`)."""
+    given = tracing.aval_of(x)
+    if given != expected:
+        raise error(f"{what} must be of the type {expected}, but it is a {given}.")
+    return x
+
+
 def _checked_cotangents(name: str, cotangent, out_tree, avals, of_structure: type[Exception],
                         of_types: type[Exception]) -> list[Any]:
     leaves, structure = tree.flatten(cotangent)
@@ -63,6 +73,10 @@ def _checked_cotangents(name: str, cotangent, out_tree, avals, of_structure: typ
                            f"of the result, {out_tree}.")
     checked = []
     for i, (ct, aval) in enumerate(zip(leaves, avals)):
+        if aval.is_high:
+            what = f"the cotangent given to {name} for result{tree.path_of(cotangent, i)}"
+            checked.append(_of_type(aval, ct, what, of_types))
+            continue
         if aval.dtype == dtypes.float0:
             checked.append(Zero(aval))
             continue

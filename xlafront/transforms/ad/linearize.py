@@ -149,7 +149,7 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
     trace = LinearizeTrace(parent, linear)
     types = [tracing.aval_of(x) for x in primals]
     tangent_avals = [aval.to_tangent_aval() for aval in types]
-    used = [bool(a) and aval.dtype != dtypes.float0 for a, aval in zip(active, tangent_avals)]
+    used = [bool(a) and (aval.is_high or aval.dtype != dtypes.float0) for a, aval in zip(active, tangent_avals)]
     duals = [trace.argument(x, linear.new_arg(aval)) if u else x for x, aval, u in zip(primals, tangent_avals, used)]
     try:
         with current_trace(trace):
