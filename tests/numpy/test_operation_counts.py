@@ -1,10 +1,10 @@
 """Programs of functions are no longer than those of the reference: how many operations its modules have, written down."""
 
 import pytest
-from benchmarks.measure import operations
 
 import xlafront as xf
 import xlafront.numpy as xnp
+from benchmarks.measure import operations
 from xlafront import lax
 
 FEW = xf.ShapeDtypeStruct((8,), "float32")
