@@ -358,6 +358,13 @@ def scalar_type_of(x: Any) -> type:
     raise TypeError(f"{x!r} has no Python scalar type")
 
 
+def warn_of_lost_parts(who: str, own: Any, wanted: Any) -> None:
+    """Where complex numbers become real ones."""
+    if is_complex(own) and isinstance(wanted, np.dtype) and not is_complex(wanted):
+        source.warn(f"{who} makes {wanted} of {own} and discards the imaginary parts; use x.real to say so.",
+                    np.exceptions.ComplexWarning)
+
+
 def itemsize_bits(dtype: Any) -> int:
     """How many bits an element of a dtype has, which for the small ones are fewer than its bytes say.
 
