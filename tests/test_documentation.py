@@ -45,6 +45,7 @@ MODULES = (
     "xlafront.experimental.sparse.transform",
     "xlafront.experimental.transfer",
     "xlafront.experimental.xla_metadata",
+    "xlafront.dtypes",
     "xlafront.export",
     "xlafront.ffi",
     "xlafront.image",

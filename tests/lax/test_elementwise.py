@@ -171,6 +171,7 @@ CONVERSIONS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
 @pytest.mark.parametrize("old", CONVERSIONS)
 def test_conversion(old):
     import xlafront.numpy as xnp

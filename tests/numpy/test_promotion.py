@@ -420,3 +420,22 @@ def test_only_what_is_asked_for_has_64_bits(allowed_64_bits):
 def test_64_bit_types_that_are_not_allowed_are_cut_with_a_warning():
     with pytest.warns(UserWarning, match="float64"):
         assert xnp.zeros(3, "float64").dtype == np.float32
+
+
+@pytest.mark.parametrize("convert", [
+    lambda x: xf.lax.convert_element_type(x, "float32"), lambda x: xnp.array(x, "float32"), xnp.float32,
+    lambda x: xnp.sum(x, dtype="float32"), lambda x: xnp.cumsum(x, dtype="float32"), lambda x: xnp.mean(x, dtype="float32"),
+    lambda x: xnp.stack([x], dtype="float32"), lambda x: xnp.concatenate([x], dtype="float32")])
+@pytest.mark.parametrize("traced", [False, True])
+def test_imaginary_parts_are_lost_with_a_warning(convert, traced):
+    function = xf.jit(lambda x: convert(x)) if traced else convert
+    with pytest.warns(np.exceptions.ComplexWarning, match="discards the imaginary parts"):
+        assert not np.iscomplexobj(function(xnp.array([1 + 1j, 2])))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        function(xnp.array([1.0, 2.0]))
+
+
+def test_astype_will_refuse_to_drop_imaginary_parts():
+    with pytest.warns(DeprecationWarning, match="drops the imaginary part"):
+        assert xnp.array([1 + 1j]).astype("float32").tolist() == [1]

@@ -181,11 +181,14 @@ class UnsupportedDTypeError(TypeError, ValueError):
     """No array can have a dtype; a TypeError, and where dtypes are promoted programs also expect a ValueError."""
 
 
-def canonicalize_dtype(dtype, allow_extended_dtype: bool = False):
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     """The dtype that arrays really get: 64-bit types become 32-bit ones unless `enable_x64` is on.
 
     - `dtype`: a dtype, a scalar type or a name.
     - `allow_extended_dtype`: whether dtypes such as that of random keys pass, unchanged.
+
+    >>> xf.dtypes.canonicalize_dtype("float64")
+    dtype('float32')
     """
     x64 = config.enable_x64.value
     try:
@@ -250,14 +253,16 @@ def check_int_fits(value: int, d: np.dtype) -> None:
 # Kinds of dtypes
 
 
-def issubdtype(a, b) -> bool:
-    """`numpy.issubdtype` that knows the ml_dtypes and the extended dtypes.
+def issubdtype(a: Any, b: Any) -> bool:
+    """Whether a dtype is of a kind, as `numpy.issubdtype` has it, which does not know bfloat16, float8, int4 and random keys.
 
-    >>> issubdtype(ml_dtypes.bfloat16, np.floating)
+    - `a`: a dtype, a scalar type or the name of one.
+    - `b`: the kind, as `np.floating` or `xf.dtypes.prng_key`, or another dtype.
+
+    >>> xf.dtypes.issubdtype(xnp.bfloat16, np.floating)
     True
-
-    Hot: libraries ask it of each array.
     """
+    # Hot: libraries ask it of each array.
     try:
         return _is_subdtype(a, b)
     except TypeError:  # of what cannot be hashed too
@@ -331,8 +336,14 @@ def is_extended(d) -> bool:
     return isinstance(d, ExtendedDType)
 
 
-def scalar_type_of(x) -> type:
-    """The Python scalar type that a value's dtype generalises: `scalar_type_of(np.int8(1))` is `int`."""
+def scalar_type_of(x: Any) -> type:
+    """The type of Python's numbers, or `bool`, that a dtype is a kind of.
+
+    - `x`: an array, a number, a dtype or the name of one.
+
+    >>> xf.dtypes.scalar_type_of(np.int8(1))
+    <class 'int'>
+    """
     if x is None:
         raise ValueError("scalar_type_of takes a value or a dtype, got None.")
     d = dtype(x)
@@ -347,8 +358,21 @@ def scalar_type_of(x) -> type:
     raise TypeError(f"{x!r} has no Python scalar type")
 
 
-def itemsize_bits(dtype) -> int:
-    """Bits of one element of a dtype, which for the small types are fewer than its bytes say."""
+def warn_of_lost_parts(who: str, own: Any, wanted: Any) -> None:
+    """Where complex numbers become real ones."""
+    if is_complex(own) and isinstance(wanted, np.dtype) and not is_complex(wanted):
+        source.warn(f"{who} makes {wanted} of {own} and discards the imaginary parts; use x.real to say so.",
+                    np.exceptions.ComplexWarning)
+
+
+def itemsize_bits(dtype: Any) -> int:
+    """How many bits an element of a dtype has, which for the small ones are fewer than its bytes say.
+
+    - `dtype`: a dtype of numbers, a scalar type or the name of one, or an array of it.
+
+    >>> xf.dtypes.itemsize_bits(xnp.int4)
+    4
+    """
     d = dtype.dtype if getattr(dtype, "aval", None) is not None else named(dtype) if dtype is not None else None
     if d is None or isinstance(d, ExtendedDType) or d == float0 or d not in supported:
         raise ValueError(f"itemsize_bits takes the dtype of arrays of numbers, got {dtype!r}.")

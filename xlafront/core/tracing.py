@@ -658,12 +658,15 @@ class StagingTrace(Trace):
         Hot: about 0.6 us an operation."""
         jaxpr = program.jaxpr
         env: dict[Any, Any] = {}
+        takes_numbers = False
         for v, x in zip(jaxpr.invars, operands):
-            env[v] = x._var if type(x) is StagedTracer and x._trace is self else self.lift(x)
+            if type(x) is StagedTracer and x._trace is self:
+                env[v] = x._var
+            else:
+                env[v], takes_numbers = self.lift(x), True
         for v, c in zip(jaxpr.constvars, program.consts):
             env[v] = self.lift(c)
         site, append, atom = source.current_site(), self.eqns.append, env.get  # literals are in no environment: they stay
-        takes_numbers = any([v.is_literal for v in env.values()])
         for eqn in jaxpr.eqns:
             invars = list(map(atom, eqn.invars, eqn.invars))
             outvars = eqn.outvars
@@ -679,8 +682,7 @@ class StagingTrace(Trace):
                 outvars = [Var(v.aval) for v in outvars]
                 env.update(zip(eqn.outvars, outvars))
             append(JaxprEqn(invars, outvars, eqn.primitive, eqn.params, no_effects, site))
-        results = [atom(v, v) for v in jaxpr.outvars]
-        return [StagedTracer(self, v.aval, v) for v in results]
+        return [StagedTracer(self, v.aval, atom(v, v)) for v in jaxpr.outvars]
 
     def write_like(self, eqn: JaxprEqn, operands: Sequence[Any]) -> list[StagedTracer]:
         """Append the operation of an equation without effects, of other operands; its results. Hot."""

@@ -66,7 +66,7 @@ FUNCTIONS = {
             "lax.max(2.0, np.float32([1, 3]))", "Array([2., 3.], dtype=float32)"),
     "min": ("The smaller of two numbers; NaN if one is. Complex numbers go by their real parts, then by the imaginary ones.",
             "lax.min(2.0, np.float32([1, 3]))", "Array([1., 2.], dtype=float32)"),
-    "atan2": ("The angle, between `-pi` and `pi`, between the first axis and the point with the coordinates `y` and `x`.",
+    "atan2": ("The angle between `-pi` and `pi` whose tangent is `x / y`: of the point `x` above the axis and `y` along it.",
               "lax.atan2(0.0, 1.0)", "Array(0., dtype=float32, weak_type=True)"),
     "and": ("The bits that are 1 in both; of booleans whether both are true.",
             "lax.bitwise_and(6, 3)", "Array(2, dtype=int32, weak_type=True)"),

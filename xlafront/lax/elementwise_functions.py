@@ -272,7 +272,7 @@ def reciprocal(x: ArrayLike) -> Array:
 def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """An array of another dtype, by the rules of C: floats lose their fraction on the way to integers.
 
-    Complex numbers lose their imaginary part without a word.
+    Complex numbers lose their imaginary part, with a warning.
 
     - `operand`: an array or a number.
     - `new_dtype`: the dtype of the result.
@@ -289,6 +289,8 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
         operand = bool(operand)
     elif type(operand) is complex and isinstance(dtype, np.dtype) and not dtypes.is_complex(dtype):
         raise TypeError(f"convert_element_type cannot make {dtype} of the complex number {operand}: give its real part.")
+    elif (own := getattr(operand, "dtype", None)) is not None:
+        dtypes.warn_of_lost_parts("convert_element_type", own, dtype)
     return converted(operand, dtype)
 
 

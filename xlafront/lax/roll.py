@@ -10,8 +10,9 @@ from xlafront.lax.slicing import concatenate, slice_in_dim
 
 
 def _lower(ctx, x, *, shift, dimension):
-    """Of an array split over devices the two ends change places: it stays split, and each device sends to the next alone. On
-    one device a part of the array laid down twice is faster, because it is computed together with what reads it."""
+    """The two ends change places: an array that is split over devices stays split, and each device sends to the next alone.
+    Of a vector on one device a part of it laid down twice is faster, because it is computed together with what reads it; of
+    larger arrays that is slower than to copy their two parts."""
     module, aval = ctx.module_context, ctx.aval_out
     n = aval.shape[dimension]
 
@@ -24,7 +25,8 @@ def _lower(ctx, x, *, shift, dimension):
         return ctx.slice(value, begin, end, result=resized(stop - start))
 
     context = module.sharding_context
-    if context is not None and context.partitioned and module.manual_mesh is None:
+    split = context is not None and context.partitioned and module.manual_mesh is None
+    if split or aval.ndim > 1:
         return ctx.concatenate([part(x, n - shift, n), part(x, 0, n - shift)], dimension)
     return part(ctx.concatenate([x, x], dimension, resized(2 * n)), n - shift, 2 * n - shift)
 

@@ -40,7 +40,8 @@ def create_token(_: Any = None) -> Array:
 
 
 def after_all(*operands: Array) -> Array:
-    """A token that comes after several others.
+    """A token that comes after several others. A token is a value without elements: operations that take and give one run in
+    the order in which they hand it on.
 
     - `operands`: the tokens.
 

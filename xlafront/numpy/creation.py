@@ -98,6 +98,7 @@ def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = 
                                  f"numbers. Their words are random.key_data(keys).")
             return result.with_words(_copy_of(result._base_array)) if copy else result
         if wanted is not None and (result.aval.dtype != wanted or result.aval.weak_type):
+            dtypes.warn_of_lost_parts("xnp.array", result.aval.dtype, wanted)
             result = _astype(result, wanted)
         elif copy and isinstance(result, ArrayImpl):
             writer = tracing.writing_trace()
@@ -820,7 +821,8 @@ def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, devi
     x = unwrap(x)
     own = tracing.aval_of(x)
     if own.dtype.kind == "c" and isinstance(d, np.dtype) and d.kind != "c" and d != dtypes.bool_:
-        source.warn("astype drops the imaginary part; use x.real to say so.", np.exceptions.ComplexWarning)
+        source.warn("astype drops the imaginary part, which a later version will refuse; use x.real to say so.",
+                    DeprecationWarning)
     if not isinstance(x, (tracing.Tracer, ArrayImpl)):
         x = put_leaf(x, None)
     result = x if own.dtype == d and not own.weak_type else _astype(x, d)

@@ -432,9 +432,15 @@ def _rows(name, arrays):
     return [unwrap(x) for x in items]
 
 
+def _converted(name, arrays, dtype):
+    for x in arrays:
+        dtypes.warn_of_lost_parts(f"xnp.{name}", tracing.aval_of(x).dtype, dtype)
+    return [as_type(x, dtype, False) for x in arrays]
+
+
 @library(static=("axis", "dtype"), name="concatenate")
 def _concatenate_kernel(arrays, axis, dtype):
-    arrays = promote_dtypes(*arrays) if dtype is None else [as_type(x, dtype, False) for x in arrays]
+    arrays = promote_dtypes(*arrays) if dtype is None else _converted("concatenate", arrays, dtype)
     return arrays[0] if len(arrays) == 1 else slicing.concatenate_p.bind(*arrays, dimension=axis)
 
 
@@ -473,7 +479,7 @@ def concat(arrays: ArrayLike | Sequence[ArrayLike], /, *, axis: int | None = 0) 
 
 @library(static=("axis", "dtype"), name="stack")
 def _stack_kernel(arrays, axis, dtype):
-    arrays = promote_dtypes(*arrays) if dtype is None else [as_type(x, dtype, False) for x in arrays]
+    arrays = promote_dtypes(*arrays) if dtype is None else _converted("stack", arrays, dtype)
     return stack_p.bind(*arrays, axis=axis)
 
 

@@ -93,6 +93,7 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
     combine = {"sum": "add", "prod": "mul"}.get(name, name)
     result = d
     if upcast:
+        dtypes.warn_of_lost_parts(f"xnp.{name}", d, dtype)
         result = _sum_dtype(d, promote_integers) if dtype is None else dtype
         compute = dtypes.float32 if result in _HALF and dtype is None else result
         a = _convert(a, compute)
@@ -463,6 +464,7 @@ def _make_cumulative(name, primitive, says, example):
             a, axis = reshape_to(a, (math.prod(np.shape(a)),)), axis or 0
         d = dtypes.of_arrays(tracing.aval_of(a).dtype)
         wanted = (_sum_dtype(d, True) if d == dtypes.bool_ else d) if dtype is None else _checked_dtype(dtype, name)
+        dtypes.warn_of_lost_parts(f"xnp.{name}", d, wanted)
         axis = canonical_axis(axis, np.ndim(a), f"xnp.{name}")
         if wanted == dtypes.bool_:
             return to_bool(primitive.bind(as_type(to_bool(a), dtypes.int32, False), axis=axis, reverse=False))

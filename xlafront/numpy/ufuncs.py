@@ -703,9 +703,9 @@ def sinc(x: ArrayLike, /) -> Array:
     scaled = mul(x, constant_beside(x, np.pi))
     size = abs_(scaled)
     near = lt(size, constant_like(size, 0.5))
-    # The series has all derivatives at 0 right; 10 terms are exact to double precision for two of them, 6 to single.
+    # The series has all derivatives at 0 right; 10 terms are exact to double precision for two of them, 5 to single.
     square = square_(where(near, scaled, constant_like(x, 0)))
-    last = 5 if dtypes.to_real(tracing.aval_of(x).dtype).itemsize <= 4 else 9
+    last = 4 if dtypes.to_real(tracing.aval_of(x).dtype).itemsize <= 4 else 9
     series = None
     for k in range(last, -1, -1):
         term = constant_like(x, (-1) ** k / math.factorial(2 * k + 1))
