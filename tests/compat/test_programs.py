@@ -10,7 +10,9 @@ import xlafront.numpy as xnp
 from xlafront.compat import renamed
 from xlafront.compat.programs import (
     HashablePartial,
+    _merge_common_consts,
     backends_are_initialized,
+    batch_subtrace,
     canonicalize_sharding,
     check_close,
     is_cuda_compute_capability_at_least,
@@ -19,7 +21,10 @@ from xlafront.compat.programs import (
     promote_dtypes,
     promote_dtypes_complex,
     promote_dtypes_inexact,
+    tracing_registry,
 )
+from xlafront.extend import linear_util
+from xlafront.interpreters.batching import AxisData
 
 
 def test_what_is_close():
@@ -104,3 +109,27 @@ def test_shardings_as_types_say_them():
     for wrong, error in ((xf.P("x"), ValueError), (3, TypeError)):
         with pytest.raises(error):
             canonicalize_sharding(wrong, "f")
+
+
+def test_programs_with_constants_in_common():
+    x, y, z = xnp.arange(2.0), xnp.array([3.0, 4.0]), xnp.ones(3)
+    first = xf.make_jaxpr(lambda a, b, c: a + b * c)(x, y, 1.0)
+    second = xf.make_jaxpr(lambda b, c, d: b.sum() + c.sum() * d)(y, z, 1.0)
+    merged, consts = _merge_common_consts((first, second), ([x, y], [y, z]))
+    assert [c is d for c, d in zip(consts, (x, y, z), strict=True)] == [True] * 3
+    assert [[a.shape for a in m.in_avals] for m in merged] == [[(2,), (2,), (3,), ()]] * 2
+    found = [xf.extend.core.jaxpr_as_fun(m)(*consts, xnp.float32(2))[0] for m in merged]
+    assert found[0].tolist() == [6, 9] and found[1] == 13
+
+
+def test_functions_of_batches_for_extensions():
+    with pytest.warns(DeprecationWarning, match="f has no debug_info"):
+        origin = linear_util._missing_debug_info("f")
+    fun = linear_util.wrap_init(lambda x, y: [x * y, xf.lax.psum(x, "i"), 2.0], debug_info=origin)
+    batched, dims = batch_subtrace(fun, xf.extend.core.TraceTag(), AxisData("i", 3), (0, None))
+    product, total, same = batched.call_wrapped(xnp.arange(3.0), 2.0)
+    assert product.tolist() == [0, 2, 4] and total == 3 and same == 2 and dims() == (0, None, None)
+
+
+def test_the_registry_of_traces():
+    assert tracing_registry.flatten([1, (None, {"a": 2})])[0] == [1, 2]

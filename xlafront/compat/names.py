@@ -91,6 +91,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.interpreters.ad": ("Oryx", {"xlafront.interpreters.ad": "jvp primitive_jvps primitive_transposes"}),
     "jax._src.interpreters.batching": ("Oryx", {
         "xlafront.interpreters.batching": "fancy_primitive_batchers primitive_batchers",
+        "xlafront.compat.programs": "batch_subtrace",
     }),
     "jax._src.interpreters.partial_eval": ("Oryx", {
         "xlafront.interpreters.partial_eval": "PartialVal trace_to_jaxpr_dynamic trace_to_jaxpr_nounits",
@@ -98,7 +99,8 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     }),
     "jax._src.interpreters.pxla": ("Flax", {"xlafront.compat.programs": "global_result_handlers"}),
     "jax._src.lax": ("those who import from it", {}),
-    "jax._src.lax.control_flow": ("Oryx", {"xlafront.lax": "cond_p scan_p while_p"}),
+    "jax._src.lax.control_flow": ("Oryx", {"xlafront.lax": "cond_p scan_p while_p",
+                                              "xlafront.compat.programs": "_merge_common_consts"}),
     "jax._src.lib": ("Dynamiqs, users", {"xlafront.runtime.jaxlib_compat": "jaxlib_version_text pytree xla_client"}),
     "jax._src.lib.mlir": ("primitives of users", {"xlafront.extend.mlir": "ir passmanager"}),
     "jax._src.lib.mlir.dialects": ("primitives of users", {}),
@@ -143,7 +145,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     }),
     "jax._src.tree_util": ("Flax, Orbax", {
         "xlafront.compat.renamed": "_registry",
-        "xlafront.compat.programs": "prefix_errors",
+        "xlafront.compat.programs": "prefix_errors tracing_registry",
         "xlafront.tree_util": "flatten_one_level tree_leaves tree_map tree_unflatten",
     }),
     "jax._src.util": ("optree, Oryx", {

@@ -12,12 +12,14 @@ import numpy as np
 
 from xlafront.core import backends, dtypes, tracing, tree
 from xlafront.core.avals import AbstractValue, ShapedArray
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, Var
+from xlafront.core.linear_util import transformation_with_aux2
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.elementwise import as_array, as_type
 from xlafront.numpy import promotion
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import NamedSharding, result_handler
+from xlafront.transforms.batching.vmap import batch_flat
 
 global_result_handlers = {ShapedArray: result_handler}
 
@@ -43,7 +45,33 @@ def abstract_eval_fun(fun: Callable, *avals: AbstractValue, debug_info: DebugInf
     return jaxpr.out_avals
 
 
+def _merge_common_consts(jaxprs: Sequence[ClosedJaxpr], all_consts: Sequence[Sequence[Any]]
+                         ) -> tuple[list[ClosedJaxpr], list[Any]]:
+    """Programs that take constants of their own first, as programs that take those of all of them, each once."""
+    consts = list({id(x): x for own in all_consts for x in own}.values())
+    places = {id(x): i for i, x in enumerate(consts)}
+    avals = [tracing.aval_of(x) for x in consts]
+    merged = []
+    for closed, own in zip(jaxprs, all_consts):
+        first = [Var(a) for a in avals]
+        for v, x in zip(closed.jaxpr.invars, own):
+            first[places[id(x)]] = v
+        merged.append(ClosedJaxpr(closed.jaxpr.replace(invars=[*first, *closed.jaxpr.invars[len(own):]]), closed.consts))
+    return merged, consts
+
+
+@transformation_with_aux2
+def batch_subtrace(f: Callable, store: Any, tag: Any, axis_data: Any, in_dims: Any, *values: Any) -> tuple:
+    """Transforms a function of flat elements into one of batches; the dimensions of its results are read when it has run."""
+    dims = in_dims() if callable(in_dims) else in_dims
+    results, out_dims = batch_flat(f, values, dims, axis_data.size, axis_data.name, axis_data.spmd_name)
+    store.store(tuple(out_dims))
+    return tuple(results)
+
+
 # Pytrees
+
+tracing_registry = tree.default_registry
 
 
 def prefix_errors(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xlafront.core import source
 from xlafront.core.ir import DebugInfo, unknown_origin
 from xlafront.runtime import config
 
@@ -129,6 +130,13 @@ def wrap_init(f: Callable, params: dict[str, Any] | None = None, *, debug_info: 
     bound = functools.partial(f, **params) if params else f
     return WrappedFun(f, bound, (), (), tuple(sorted((params or {}).items())), None,
                       debug_info or DebugInfo("a transformation", getattr(f, "__name__", "<unnamed function>")))
+
+
+def _missing_debug_info(for_what: str) -> DebugInfo:
+    """The origin of a function of which a library does not say where it comes from."""
+    source.warn(f"{for_what} has no debug_info, so that errors cannot name it: make one with api_util.debug_info.",
+                DeprecationWarning)
+    return DebugInfo("missing_debug_info", f"<{for_what}>")
 
 
 # Transformations
