@@ -289,7 +289,7 @@ def test_values_are_no_dtypes(value):
 
 
 def test_a_shape_in_two_arguments_gets_a_hint():
-    with pytest.raises(TypeError, match=r"one tuple, as in zeros\(\(3, 3\)\)"):
+    with pytest.raises(TypeError, match=r"one tuple, as in zeros\(\(2, 3\)\)"):
         xnp.zeros(2, 3)
     with pytest.raises(ValueError, match="x.dtype"):
         xnp.zeros(2, xnp.ones(2))
