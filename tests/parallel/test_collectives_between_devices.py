@@ -1,7 +1,5 @@
 """Collectives between devices, against the program on whole arrays in NumPy."""
 
-import re
-
 import numpy as np
 import pytest
 from test_collectives import GROUPED, GROUPS, LINEAR, TABLE, in_groups
@@ -309,13 +307,3 @@ def test_halves_of_a_mapped_axis():
     with pytest.raises(NotImplementedError, match="ppermute"):
         xf.vmap(lambda x: halves(x, "j", RING), axis_name="j")(elements(4))
     assert repr(lax.after_all(lax.create_token(), lax.create_token())) == "Token()"
-
-
-@pytest.mark.parametrize("exchange", [
-    lambda x: lax.psum(x, "j"), lambda x: lax.all_gather(x, "j", tiled=True), lambda x: lax.ppermute(x, "j", RING)])
-def test_a_collective_written_twice_happens_once(mesh, exchange):
-    def local(x):
-        return xnp.sin(exchange(x)) + xnp.cos(exchange(x))
-
-    program = mapped(local, mesh).lower(elements(4, 8)).compile().as_text()
-    assert len(re.findall(r"(all-reduce|all-gather|collective-permute)(-start)?\(", program)) == 1
