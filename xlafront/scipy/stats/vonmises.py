@@ -16,7 +16,7 @@ from xlafront.scipy.members import exponential, member
 
 @member("von Mises", kappa="the concentration")
 def logpdf(x, kappa):
-    above = xnp.where(kappa == 0, kappa + xnp.finfo(kappa.dtype).tiny, kappa)  # at 0 the scaled function has a kink
+    above = xnp.where(kappa == 0, kappa + float(xnp.finfo(kappa.dtype).tiny), kappa)  # at 0 the scaled function has a kink
     return xnp.where(kappa < 0, xnp.nan, kappa * (xnp.cos(x) - 1) - xnp.log(2 * math.pi * lax.bessel_i0e(above)))
 
 
