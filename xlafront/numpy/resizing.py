@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -64,12 +65,15 @@ def _cubic(a: float, x):
 
 
 def _lanczos(radius: float, x):
-    return xnp.where(x > radius, 0, xnp.sinc(x) * xnp.sinc(x / radius))
+    """The product of `sinc(x)` and `sinc(x / radius)`, with one division, after which XLA's kernel of the sines ends. It has no
+    case for 0: kernels that read its result may round distances another way, and take the other case."""
+    y = math.pi * xnp.maximum(x, float(np.finfo(x.dtype).eps) ** 0.5 / 3)  # below that it is 1
+    return xnp.where(x > radius, 0, radius * xnp.sin(y) * xnp.sin(y / radius) / (y * y))
 
 
 _KERNELS: dict[ResizeMethod, Callable] = {
     ResizeMethod.LINEAR: _triangle, ResizeMethod.CUBIC: functools.partial(_cubic, -0.5),
-    ResizeMethod.CUBIC_PYTORCH: functools.partial(_cubic, -0.75), ResizeMethod.LANCZOS3: functools.partial(_lanczos, 3.0),
+    ResizeMethod.CUBIC_PYTORCH: functools.partial(_cubic, -0.5), ResizeMethod.LANCZOS3: functools.partial(_lanczos, 3.0),
     ResizeMethod.LANCZOS5: functools.partial(_lanczos, 5.0)}
 
 
@@ -77,12 +81,30 @@ def _weights(size: int, new: int, scale, translation, kernel: Callable, antialia
     """The same by a function of the distance."""
     inverse = 1 / scale
     wide = xnp.maximum(inverse, 1) if antialias else 1
-    at = (xnp.arange(new, dtype=dtype) + 0.5) * inverse - translation * inverse - 0.5
-    weights = kernel(abs(at[None, :] - xnp.arange(size, dtype=dtype)[:, None]) / wide)
+    at = _places(new, inverse, translation, dtype)
+    weights = _shares(kernel(abs(at[None, :] - xnp.arange(size, dtype=dtype)[:, None]) / wide))
+    return xnp.where((at >= -0.5) & (at <= size - 0.5), weights, 0)
+
+
+def _replicated_weights(size: int, new: int, scale, translation, kernel: Callable, dtype):
+    """The same without smoothing, where the first and the last element are there twice more, as PyTorch has it."""
+    at = _places(new, 1 / scale, translation, dtype)
+    weights = _shares(kernel(abs(at[None, :] - (xnp.arange(size + 4, dtype=dtype) - 2)[:, None])))
+    old = xnp.arange(size)[:, None]
+    before, after = (xnp.sum(w, 0, keepdims=True) for w in (weights[:2], weights[-2:]))
+    return weights[2:-2] + xnp.where(old == 0, before, 0) + xnp.where(old == size - 1, after, 0)
+
+
+def _places(new: int, inverse, translation, dtype):
+    """Where the middles of new elements lie among the old ones."""
+    return (xnp.arange(new, dtype=dtype) + 0.5) * inverse - translation * inverse - 0.5
+
+
+def _shares(weights):
+    """Of each in the sum over the first dimension; none where that is about 0."""
     total = xnp.sum(weights, 0, keepdims=True)
     kept = abs(total) > 1000 * float(np.finfo(np.float32).eps)
-    weights = xnp.where(kept, weights / xnp.where(kept, total, 1), 0)
-    return xnp.where((at >= -0.5) & (at <= size - 0.5), weights, 0)
+    return xnp.where(kept, weights / xnp.where(kept, total, 1), 0)
 
 
 def _overlaps(size: int, new: int, scale, translation, dtype):
@@ -98,15 +120,24 @@ def _matrix(method: ResizeMethod, size: int, new: int, scale, translation, antia
     """What each old element along a dimension contributes to each new one: `[size, new]`."""
     if method is ResizeMethod.AREA:
         return _overlaps(size, new, scale, translation, dtype)
-    # PyTorch's cubic polynomial is another one when it does not smooth.
-    kernel = _KERNELS[ResizeMethod.CUBIC if method is ResizeMethod.CUBIC_PYTORCH and antialias else method]
-    return _weights(size, new, scale, translation, kernel, antialias, dtype)
+    if method is ResizeMethod.CUBIC_PYTORCH and not antialias:
+        return _replicated_weights(size, new, scale, translation, functools.partial(_cubic, -0.75), dtype)
+    return _weights(size, new, scale, translation, _KERNELS[method], antialias, dtype)
 
 
 def _applied(x, dims: Sequence[int], matrices: Sequence[Any], precision):
-    """Each dimension times its matrix."""
-    for d, matrix in zip(dims, matrices):
-        x = xnp.moveaxis(xnp.tensordot(x, matrix.astype(x.dtype), ((d,), (0,)), precision=precision), -1, d)
+    """Each dimension times its matrix: first what shrinks most, then the last: the first's product needs no transposition."""
+    def growth(pair):
+        d, matrix = pair
+        size, new = matrix.shape
+        return (1 if is_symbolic(matrix.shape) else new / max(size, 1)), -d
+
+    for d, matrix in sorted(zip(dims, matrices), key=growth):
+        matrix = matrix.astype(x.dtype)
+        if d == 0:
+            x = xnp.tensordot(matrix, x, ((0,), (0,)), precision=precision)
+        else:
+            x = xnp.moveaxis(xnp.tensordot(x, matrix, ((d,), (0,)), precision=precision), -1, d)
     return x
 
 
