@@ -37,9 +37,8 @@ _SAME_PATH = """
 SAME: dict[str, str] = {f"jax.{path}": f"xlafront.{path}" for path in _SAME_PATH.split()} | {
     "jax.version": "xlafront.compat.version",
     "jax._src.compiler": "xlafront.runtime.compile",  # Chex replaces a function in it
-    "jax._src.lib.mlir.dialects.hlo": "xlafront.extend.mlir.dialects.stablehlo",
-} | {f"jax._src.lib.mlir.dialects.{name}": f"xlafront.extend.mlir.dialects.{name}" for name in (
-    "arith", "builtin", "cf", "chlo", "func", "math", "memref", "mpmd", "scf", "sdy", "sparse_tensor", "vector")}
+} | {f"jax._src.lib{path.removeprefix('extend').replace('stablehlo', 'hlo')}": f"xlafront.{path}"
+     for path in _SAME_PATH.split() if path.startswith("extend.mlir.dialects.")}
 
 # Modules with the `__name__` of jax's: array_api_compat, and with it SciPy and scikit-learn, know the arrays' namespace by it.
 NAMED = ("jax.numpy",)

@@ -183,9 +183,9 @@ class HiPrimitive(Primitive):
         self.lowerings[None] = lower_fun(self.to_lojax, self.multiple_results)
         if hasattr(rules, "abstract_eval"):
             self.abstract = lambda *types, **params: self.abstract_eval(*types, **params)[0]
-        for name, registry in (("jvp", primitive_jvps), ("transpose", primitive_transposes)):
-            if getattr(rules, name) is not getattr(Primitive, name):
-                registry[self] = getattr(rules, name).__get__(self)
+        for rule, registry in (("jvp", primitive_jvps), ("transpose", primitive_transposes)):
+            if getattr(rules, rule) is not getattr(Primitive, rule):
+                registry[self] = getattr(rules, rule).__get__(self)
 
     def bind(self, *args, **params):
         if self.of_high_types and not any([type(x) in tracing.composites for x in args]):

@@ -138,11 +138,12 @@ def _extreme(name: str, operation: str, reduction: str) -> Primitive:
         aval = x if x.vma.issuperset(axes) else x.strip_weak_type()
         return aval.update(vma=_over(x.vma, axes=axes, axis_index_groups=axis_index_groups))
 
+    lower_all_reduce = _lower_all_reduce(operation)
+
     def lower(ctx, x, *, axes, axis_index_groups=None):
         check_dtype(f"{name} between devices", "int float bool", ctx.aval_out.dtype)
         return lower_all_reduce(ctx, x, axes=axes, axis_index_groups=axis_index_groups)
 
-    lower_all_reduce = _lower_all_reduce(operation)
     primitive = Primitive(name, abstract=abstract, lower=lower, jvp=jvp,
                           sharding_rule=sharding_rules.same)
     primitive.batch, primitive.own_vma = each_alike(primitive), True

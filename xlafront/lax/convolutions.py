@@ -486,7 +486,7 @@ def _integers(values: Any, name: str) -> tuple[int, ...]:
 
 
 @lax_function(static=("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers", "feature_group_count",
-                 "batch_group_count", "precision", "preferred_element_type", "out_sharding"))
+                      "batch_group_count", "precision", "preferred_element_type", "out_sharding"))
 def _conv_kernel(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
                  batch_group_count, precision, preferred_element_type, out_sharding):
     return conv_general_dilated_p.bind(

@@ -166,9 +166,18 @@ def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: b
 # Triangles and diagonals, whose indices are known as constants
 
 
-def _positions(mask: np.ndarray) -> tuple[Array, Array]:
-    rows, columns = (array(i, dtype=dtypes.default_dtype(int)) for i in np.nonzero(mask))
+def _positions(triangle: Any) -> tuple[Array, Array]:
+    """Of a mask that is known, or of the half of a square whose size is symbolic."""
+    if isinstance(triangle, np.ndarray):
+        rows, columns = (array(i, dtype=dtypes.default_dtype(int)) for i in np.nonzero(triangle))
+    else:
+        n = triangle.shape[0]
+        rows, columns = nonzero(triangle, size=(n * n + n) // 2)
     return rows, columns
+
+
+def _is_symbolic_half(n, k, m) -> bool:
+    return is_symbolic_dim(n) and m is n and not k
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
@@ -182,10 +191,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
     n, k, m = as_size(n), as_size(k), as_size(n if m is None else m)
-    if is_symbolic_dim(n) and m is n and not k:
-        rows, columns = nonzero(tri(n, dtype=bool), size=(n * n + n) // 2)
-        return rows, columns
-    return _positions(np.tri(n, m, k, dtype=bool))
+    return _positions(tri(n, dtype=bool) if _is_symbolic_half(n, k, m) else np.tri(n, m, k, dtype=bool))
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
@@ -199,10 +205,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
     """
     n, k, m = as_size(n), as_size(k), as_size(n if m is None else m)
-    if is_symbolic_dim(n) and m is n and not k:
-        rows, columns = nonzero(tri(n, dtype=bool).T, size=(n * n + n) // 2)
-        return rows, columns
-    return _positions(~np.tri(n, m, k - 1, dtype=bool))
+    return _positions(tri(n, dtype=bool).T if _is_symbolic_half(n, k, m) else ~np.tri(n, m, k - 1, dtype=bool))
 
 
 def _matrix_shape(name: str, arr) -> tuple[int, int]:

@@ -61,8 +61,6 @@ from xlafront.random.prng import placed, single_key
 from xlafront.runtime import config
 from xlafront.staging.library import library, written_once
 
-_SHAPE_AND_DTYPE = ("shape", "dtype")
-
 
 def _float_dtype(name: str, dtype, complex_too: bool = False):
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"random.{name}")
@@ -156,7 +154,7 @@ def _without_leading_ones(bound, rank: int):
     return bound if any(n != 1 for n in sizes[:excess]) else shapes.reshape(bound, sizes[excess:])
 
 
-@written_once(static=_SHAPE_AND_DTYPE)
+@written_once(static=("shape", "dtype"))
 def uniform(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, minval: ArrayLike = 0.0,
             maxval: ArrayLike = 1.0, *, out_sharding: ShardingLike = None) -> Array:
     """Random numbers between bounds, all alike.
@@ -206,7 +204,7 @@ def _normal(key, shape, dtype):
     return normal_inline(key, shape, dtype)
 
 
-@written_once(static=_SHAPE_AND_DTYPE)
+@written_once(static=("shape", "dtype"))
 def normal(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
            out_sharding: ShardingLike = None) -> Array:
     """Samples of the normal distribution with mean 0 and variance 1; of complex ones both parts have variance 1/2.
@@ -240,7 +238,7 @@ def _full(x, shape):
     return x if np.shape(x) == shape else shapes.broadcast_in_dim(x, shape, ())
 
 
-@written_once(static=_SHAPE_AND_DTYPE)
+@written_once(static=("shape", "dtype"))
 def truncated_normal(key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: Sequence[int] | None = None,
                      dtype: DTypeLike | None = None, *, out_sharding: ShardingLike = None) -> Array:
     """Samples of the standard normal distribution that lie between bounds.
@@ -518,7 +516,7 @@ def _transformed(name: str, transform, words: str):
     function.__doc__ = (
         f"Samples of the {words}.\n\n- `key`, `shape`, `dtype`, `out_sharding`: as of `normal`; the dtype is real.\n\n"
         f">>> random.{name}(random.key(0), (2, 3)).shape\n(2, 3)")
-    return written_once(function, static=_SHAPE_AND_DTYPE)
+    return written_once(function, static=("shape", "dtype"))
 
 
 @in_one_row
@@ -617,7 +615,7 @@ def _rademacher(key, shape, dtype):
     return where(heads, one, minus)
 
 
-@written_once(static=_SHAPE_AND_DTYPE)
+@written_once(static=("shape", "dtype"))
 def rademacher(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
                out_sharding: ShardingLike = None) -> Array:
     """1 or -1, each with probability 1/2.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from xlafront import lowering
@@ -240,19 +239,25 @@ def _may_outline(assignment, jaxpr: Jaxpr) -> bool:
     return _on_one_cpu(assignment) and len(jaxpr.eqns) >= 8
 
 
-def _operations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    """Those of a program and of the programs in it."""
-    for eqn in jaxpr.eqns:
-        yield eqn
-        for program in subprograms(eqn.params):
-            yield from _operations(program)
+def _operations(jaxpr: Jaxpr, most: int) -> list[JaxprEqn] | None:
+    """Those of a program and of the programs in it; None where there are more than `most`."""
+    found: list[JaxprEqn] = []
+    waiting = [jaxpr]
+    while waiting:
+        eqns = waiting.pop().eqns
+        if len(found) + len(eqns) > most:
+            return None
+        found += eqns
+        for eqn in eqns:
+            waiting += subprograms(eqn.params)
+    return found
 
 
 _FEW = 16
 
 
 def _has_few_kernels(jaxpr: Jaxpr) -> bool:
-    return next(itertools.islice(_operations(jaxpr), _FEW, None), None) is None
+    return _operations(jaxpr, _FEW) is not None
 
 
 _OPERATIONS, _ELEMENTS, _SIZE = 100, 2**14, 8
@@ -264,22 +269,16 @@ _LONG = frozenset(["exp", "expm1", "logistic", "tanh"])  # cheap to run, of many
 def _is_small(jaxpr: Jaxpr) -> bool:
     """Whether a program has few operations on small arrays which `for_small_programs` compiles faster: what moves elements or
     computes cheaply. Longer kernels are unrolled there, where a dimension has between ten and some hundred elements."""
-    left = _OPERATIONS
-    waiting = [jaxpr]
-    while waiting:
-        program = waiting.pop()
-        left -= len(program.eqns)
-        if left < 0:
+    operations = _operations(jaxpr, _OPERATIONS)
+    if operations is None:
+        return False
+    for eqn in operations:
+        name = eqn.primitive.name
+        cheap = next(subprograms(eqn.params), None) is not None or (eqn.primitive.cost == "cheap" and name not in _LONG)
+        if name in _OTHERWISE or name.startswith("scatter"):  # these run more slowly
             return False
-        for eqn in program.eqns:
-            inside = [*subprograms(eqn.params)]
-            waiting += inside
-            name = eqn.primitive.name
-            cheap = inside or (eqn.primitive.cost == "cheap" and name not in _LONG)
-            if name in _OTHERWISE or name.startswith("scatter"):  # these run more slowly
+        for aval in [v.aval for v in (*eqn.invars, *eqn.outvars) if isinstance(v.aval, ShapedArray)]:
+            if (math.prod(aval.shape) > _ELEMENTS or not (cheap or max(aval.shape, default=0) <= _SIZE)
+                    or aval.dtype in _FEW_BITS):
                 return False
-            for aval in [v.aval for v in (*eqn.invars, *eqn.outvars) if isinstance(v.aval, ShapedArray)]:
-                if (math.prod(aval.shape) > _ELEMENTS or not (cheap or max(aval.shape, default=0) <= _SIZE)
-                        or aval.dtype in _FEW_BITS):
-                    return False
     return True
