@@ -1,6 +1,6 @@
 """The tests run on 8 simulated CPU devices, with a compile cache of their own that the workers share.
 
-On another platform: `XLAFRONT_PLATFORMS=cuda python -m pytest -m "not cpu_only"`.
+On another platform: `XLAFRONT_PLATFORMS=cuda,cpu python -m pytest -m "not cpu_only"`.
 """
 
 import atexit

@@ -147,7 +147,7 @@ ROWS = [
     ),
     (
         "devices after the start",
-        lambda: (xf.devices(), xf.config.update("num_cpu_devices", 3)),
+        lambda: (xf.devices("cpu"), xf.config.update("num_cpu_devices", 3)),
         RuntimeError,
         ["num_cpu_devices", "before"],
     ),
@@ -253,7 +253,7 @@ def test_jax_in_the_same_process(tmp_path):
     assert "one process" in first.stdout and "process of its own" in first.stdout, first.stderr
     second = python("import xlafront.numpy\ntry:\n    import jax\nexcept ImportError as e: print(e)", **environment)
     assert "process of its own" in second.stdout, second.stderr
-    without = python("import xlafront.numpy\ntry:\n    import jax\nexcept ModuleNotFoundError as e: print('absent', e)")
+    without = python("import xlafront.numpy\ntry:\n    import jax\nexcept ImportError as e: print('absent' if e.name == 'jax' else e)")
     assert "absent" in without.stdout or "process of its own" in without.stdout
 
 

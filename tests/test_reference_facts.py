@@ -73,7 +73,8 @@ VALUES = [  # call, values, dtype, weakly typed
     ("n.fmax(C, C[::-1])", [2, 1 - 1j, 1 - 1j, 2], "complex64", False),
     ("xf.vmap(xf.grad(xf.nn.relu6))(n.array([0.0, n.nan, 6.0, 5.0]))", [0, 0, 0, 1], "float32", False),
     ("xf.nn.relu6(n.array([9]))", [6], "float32", True),
-    ("xf.grad(lambda x: n.quantile(x, 0.3))(n.array([2.0, 2.0, 1.0, 1.0]))", [0, 0, 0.1, 0.9], "float32", False),
+    pytest.param("xf.grad(lambda x: n.quantile(x, 0.3))(n.array([2.0, 2.0, 1.0, 1.0]))", [0, 0, 0.1, 0.9], "float32", False,
+                 marks=pytest.mark.cpu_only),  # elsewhere equal elements have no order
     ("xf.jvp(n.sin, (0.0,), (1.0,))[1]", 1, "float32", True),
     ("xf.jvp(lambda x: x * 2, (np.float32(1),), (1.0,))[1]", 2, "float32", False),
     ("xf.linearize(n.sin, 0.0)[1](2.0)", 2, "float32", True),
@@ -131,7 +132,7 @@ def evaluate(text):
     return eval(text, {"n": xnp, "np": np, "xf": xf, "V": V, "F": F, "C": C, "B": B, "J": J, "types": types})
 
 
-@pytest.mark.parametrize("text, values, dtype, is_weak", VALUES, ids=[row[0] for row in VALUES])
+@pytest.mark.parametrize("text, values, dtype, is_weak", VALUES)
 def test_values(text, values, dtype, is_weak):
     x = evaluate(text)
     assert isinstance(x, xf.Array)
@@ -181,7 +182,7 @@ ERRORS = [
     ("n.flip(n.ones((1, 2)), (0, 0))", TypeError),
     ("n.moveaxis(n.ones((1, 2)), (0, 0), (1, 0))", TypeError),
     ("n.median(n.zeros(0))", TypeError),
-    ("n.dot(F, F, precision='TF32_TF32_F32')", ValueError),
+    pytest.param("n.dot(F, F, precision='TF32_TF32_F32')", ValueError, marks=pytest.mark.cpu_only),
     ("n.sum(V, axis=(0, 'i'))", NameError), ("n.var(F, axis=(0, 'i'))", NameError),
     ("n.round(F, 1.5)", TypeError), ("n.round(F, 'a')", TypeError),
     ("xf.jvp(xf.lax.nextafter, (F, F), (F, F))", NotImplementedError), ("xf.grad(n.nextafter)(1.0, 2.0)", NotImplementedError),
@@ -199,7 +200,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize("text, error", ERRORS, ids=[row[0] for row in ERRORS])
+@pytest.mark.parametrize("text, error", ERRORS)
 def test_exceptions(text, error):
     with pytest.raises(error):
         evaluate(text.replace("V_", "n.asarray(V)"))

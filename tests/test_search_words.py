@@ -24,7 +24,9 @@ def lines(table: str) -> list[tuple[str, str]]:
 
 def mistakes(table: str):
     rows = [row for row in lines(table) if row[1]]
-    return pytest.mark.parametrize("call, expected", rows, ids=[call[:60] for call, _ in rows])
+    several = [pytest.mark.cpu_only] if table == "errors" else []  # for those that need several devices
+    return pytest.mark.parametrize("call, expected", [
+        pytest.param(*row, id=row[0][:60], marks=several if "make_mesh((2" in row[0] or "xf.pmap(" in row[0] else []) for row in rows])
 
 
 @functools.cache

@@ -128,7 +128,7 @@ assert jax.numpy is xlafront.numpy and importlib.import_module("jax.numpy") is x
 assert importlib.util.find_spec("jax.nowhere") is None and importlib.util.find_spec("jax.lax") is not None
 for module in list(sys.modules.values()):
     assert not hasattr(module, "no_module_has_this")
-print(sum(path.endswith("on_path") for path in sys.path), sum(type(f).__name__ == "_Finder" for f in sys.meta_path))
+print(sum(path.endswith("on_path") for path in sys.path), sum(type(f).__module__ == "xlafront.compat.importing" for f in sys.meta_path))
 """
     assert printed("-c", code) == "1 1"
 

@@ -103,6 +103,7 @@ def test_errors():
         lax.cumsum(np.array([True]))
 
 
+@pytest.mark.cpu_only  # GPUs count a start that is no identity several times, as in the reference
 def test_reduction_by_a_function():
     def product(x, start):
         return lax.reduce(x, start, lambda a, b: a * b + 0 * a, (0,))

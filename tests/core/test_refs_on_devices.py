@@ -7,6 +7,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 
 
+@pytest.mark.cpu_only
 def test_references_stay_where_they_are():
     """Whatever is written to a reference goes to its devices, and is split as it is; what it holds is bound to them."""
     devices = xf.devices()

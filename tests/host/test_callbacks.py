@@ -458,7 +458,7 @@ def fails(x):
 
 
 def over_two(function):
-    return xf.shard_map(function, mesh=xf.make_mesh((2,), ("d",)), in_specs=xf.P("d"), out_specs=xf.P())
+    return lambda x: xf.shard_map(function, mesh=xf.make_mesh((2,), ("d",)), in_specs=xf.P("d"), out_specs=xf.P())(x)
 
 
 FAILING_OVER_DEVICES = {

@@ -60,6 +60,7 @@ def test_cases_and_bounds_do_not_spread():
             call()
 
 
+@pytest.mark.cpu_only
 def test_shardings():
     """A dimension that is spread takes the axes of the operand that has it."""
     mesh = xf.make_mesh((2,), ("x",), axis_types=(AxisType.Explicit,))

@@ -60,7 +60,8 @@ def arrays(case, dtype=np.float32):
     return [v.astype(dtype) for v in values]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.complex64, ml_dtypes.bfloat16], ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.int32, marks=pytest.mark.cpu_only), np.complex64,
+                                   ml_dtypes.bfloat16], ids=lambda d: np.dtype(d).name)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_against_brute_force(case, dtype):
     x, w = arrays(case, dtype)
@@ -128,6 +129,7 @@ def test_lists_are_no_arrays(function):
         function([[[1.0]]], np.ones((1, 1, 1), np.float32), (1,), "SAME")
 
 
+@pytest.mark.cpu_only
 def test_wider_element_types():
     x, w = arrays(CASES[0], np.int8)
     np.testing.assert_array_equal(
@@ -170,6 +172,7 @@ def test_consistent_padding_of_conv_transpose_is_that_of_the_convolution():
     assert stretched.shape == (1, 17, 4)
 
 
+@pytest.mark.cpu_only
 def test_patches_and_local_kernels():
     x = RNG.normal(size=(2, 3, 5, 6)).astype(np.float32)
     patches = np.asarray(lax.conv_general_dilated_patches(x, (2, 3), (1, 2), "VALID"))

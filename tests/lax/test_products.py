@@ -105,6 +105,7 @@ def test_what_named_algorithms_multiply(product):
     assert (multiplied(text), *algorithm(text)) == PRESETS[product]
 
 
+@pytest.mark.cpu_only
 def test_named_algorithms():
     x = np.array([[1.0, 1 / 3], [3.0, 1e-5]], np.float32)  # which float16 rounds
     half = x.astype(np.float16).astype(np.float32)

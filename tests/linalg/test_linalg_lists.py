@@ -9,8 +9,9 @@ A = [[2.0, 1.0], [1.0, 3.0]]
 
 
 @pytest.mark.parametrize("function", [
-    lax.linalg.cholesky, lax.linalg.lu, lax.linalg.qr, lax.linalg.svd, lax.linalg.eigh, lax.linalg.eig, lax.linalg.hessenberg,
-    lax.linalg.schur, lax.linalg.tridiagonal, lambda a: lax.linalg.triangular_solve(a, a),
+    lax.linalg.cholesky, lax.linalg.lu, lax.linalg.qr, lax.linalg.svd, lax.linalg.eigh, lax.linalg.eig,
+    pytest.param(lax.linalg.hessenberg, marks=pytest.mark.cpu_only), pytest.param(lax.linalg.schur, marks=pytest.mark.cpu_only),
+    lax.linalg.tridiagonal, lambda a: lax.linalg.triangular_solve(a, a),
     lambda a: lax.linalg.symmetric_product(a, a), lambda a: xnp.linalg.matrix_power(a, 2), lambda a: xnp.linalg.multi_dot([a, a]),
     lambda a: xnp.argwhere(a, size=1),
 ])  # fmt: skip

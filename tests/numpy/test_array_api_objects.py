@@ -121,7 +121,7 @@ def test_attributes():
     assert (x.ndim, x.size, x.shape, x.dtype) == (3, 24, (2, 3, 4), np.float32) and x.mT.shape == (2, 4, 3)
     assert xnp.ones((2, 3)).T.shape == (3, 2) and xnp.ones(()).size == 1 and xnp.ones((0, 3)).size == 0
     assert x.__array_namespace__(api_version="2024.12") is xnp and x.to_device(x.device).device == x.device
-    assert x.__dlpack_device__() == (1, 0)
+    assert x.__dlpack_device__() == ({"cpu": 1, "gpu": 2}[x.device.platform], 0)
     with pytest.raises(NotImplementedError, match="stream"):
         x.to_device(x.device, stream=1)
     with pytest.raises(ValueError):

@@ -78,7 +78,7 @@ def test_pictures_show_what_the_node_holds(capsys):
     x = Scaled(xnp.ones((4, 4)), np.float32(1))
     x.shape = (4, 4)
     xf.debug.visualize_array_sharding(x)
-    assert "CPU 0" in capsys.readouterr().out
+    assert f"{xf.devices()[0].platform.upper()} 0" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("section", [s for s in SECTIONS if s != "control"])

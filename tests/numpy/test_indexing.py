@@ -29,7 +29,8 @@ KEYS = {
     "empty": (),
     "array": i,
     "array 2d": np.array([[0, 1], [2, 0]]),
-    "negative array": np.array([-1, 0, -3]),
+    "negative array": np.array([-1, 0, -2]),
+    "repeated array": np.array([-1, 0, -3]),
     "array and slice": (slice(None), i),
     "apart": (i, slice(None), i),
     "adjacent": (slice(None), i, i),
@@ -92,7 +93,8 @@ def test_scalar_booleans_with_all_else():
             assert xf.eval_shape(lambda x: x[key], A).shape == wanted.shape, key
 
 
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("name", [  # of two writes to one element any may win but on CPUs
+    pytest.param(name, marks=pytest.mark.cpu_only) if name == "repeated array" else name for name in KEYS])
 def test_updating(name, rng):
     key = KEYS[name]
     x = xnp.asarray(A)

@@ -358,6 +358,7 @@ def test_bad_input(call, error, words):
         assert word in str(found.value)
 
 
+@pytest.mark.cpu_only
 def test_extremes_of_complex_numbers():
     z = np.array([1 + 1j, 2 - 1j, 0.5 + 7j], np.complex64)
     for call, expected in ((lax.pmax, 2 - 1j), (lax.pmin, 0.5 + 7j)):  # by their real part

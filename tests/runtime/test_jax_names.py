@@ -59,7 +59,7 @@ def test_lookups_are_answered(over_all, lookups):
     assert np.array_equal(np.asarray(xf.device_put(x * 3, xf.devices()[-1])), values * 3)
     assert float(xnp.sum(x * 0)) == 0
     assert not lookups
-    assert type(jax_names.buffers_of(x + 2)[0].sharding) is type(xnp.ones(1).sharding)
+    assert xf.device_count() == 1 or type(jax_names.buffers_of(x + 2)[0].sharding) is type(xnp.ones(1).sharding)
 
 
 def test_other_threads_see_no_module():

@@ -156,7 +156,7 @@ def test_expm_in_single_precision_and_beyond_its_squarings():
     close(np.vdot(gradient, P), theirs.expm_frechet(A, P)[1].sum())
 
 
-@pytest.mark.parametrize("method", ["schur", "eigen"])
+@pytest.mark.parametrize("method", [pytest.param("schur", marks=pytest.mark.cpu_only), "eigen"])
 @pytest.mark.parametrize("kind", SQUARE)
 def test_sylvester(kind, method):
     x, y, c = SQUARE[kind], P[:3, :3], R

@@ -43,12 +43,13 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", [pytest.param("pmap", marks=pytest.mark.cpu_only) if p == "pmap" else p for p in PLACES])
 def test_operation_and_line(place):
     with xf.debug_nans(True), pytest.raises(FloatingPointError, match=rf"nan.* in log first, .*test_debug_nans\.py:{LINE}\b"):
         PLACES[place](POINTS)
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("place", ["shard_map", "pmap"])
 def test_programs_over_several_devices_are_called_so(place):
     with xf.debug_nans(True), pytest.raises(FloatingPointError, match=r"Invalid value \(nan\) encountered in sharded computation"):

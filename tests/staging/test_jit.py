@@ -298,24 +298,25 @@ def test_explanations(caplog):
     f(x[0])
     with xf.explain_cache_misses(True), caplog.at_level(logging.WARNING, "xlafront"):
         f(x[1]), f(x[2]), f(x[2], n=2), f(x[3]), f(2.0), f(x[0])
-        with xf.default_matmul_precision("highest"):
+        with xf.default_matmul_precision("bfloat16"):
             f(2.0)
         for _ in range(2):
             xf.jit(lambda x: x)(1)
         f(x=x[0])
         with xf.default_matmul_precision("high"):
             f(x[0])
+    usual = xf.config.default_matmul_precision
     expected = (
         ("argument x is f32[4] now, and was f32[3]",),
         ("argument x is i32[4] now, and was f32[4]",),
         ("static argument n is given now (2)",),
         ("f32[]",),
         ("f32[] with a weak type", "was f32[]."),
-        ("default_matmul_precision is 'highest' now, and was None", "tracing context"),
+        (f"default_matmul_precision is 'bfloat16' now, and was {usual!r}", "tracing context"),
         ("first time", "never seen"),
         ("first time", "another function on the same line"),
         ("input pytree",),
-        ("default_matmul_precision is 'high' now, and was None.",),
+        (f"default_matmul_precision is 'high' now, and was {usual!r}.",),
     )
     assert len(caplog.messages) == len(expected)
     for line, words in zip(caplog.messages, expected):

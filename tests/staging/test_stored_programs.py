@@ -150,7 +150,7 @@ def test_damage(stored, damage, message):
 
 @pytest.mark.parametrize("what, change", [
     ("the jaxlib version", lambda m: m.setattr("xlafront.staging.stored_programs.jaxlib_version_text", "0.1")),
-    ("the CPU and its features", lambda m: m.setattr(disk_cache, "_machine", ["x86 sse"]))])
+    pytest.param("the CPU and its features", lambda m: m.setattr(disk_cache, "_machine", ["x86 sse"]), marks=pytest.mark.cpu_only)])
 def test_elsewhere(stored, monkeypatch, what, change):
     change(monkeypatch)
     with pytest.raises(ValueError, match=f"cannot run here: {what} is .* there and .* here"):
