@@ -7,6 +7,7 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.runtime.jaxlib_compat import HAS_SUMS_ON_GPU
 
 FUNCTIONS = {"cumsum": np.add, "cumprod": np.multiply, "cummax": np.maximum, "cummin": np.minimum, "cumlogsumexp": np.logaddexp}
 
@@ -55,3 +56,30 @@ def test_searches_do_not_grow(rng):
         for method in ("scan", "scan_unrolled"):
             np.testing.assert_array_equal(np.asarray(xnp.searchsorted(a, v, side, method=method)), np.searchsorted(a, v, side))
     assert not np.asarray(xnp.searchsorted(np.zeros(0, np.float32), v)).any()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_is_written_for_other_platforms(name, rng):
+    """One window for each element, which XLA's compilers for GPUs and TPUs know; its values, run here, are the same."""
+    x = rng.uniform(-1.2, 1.2, (2, 700)).astype(np.float32)
+    checks = [xf.export.DisabledSafetyCheck.platform()]
+    for reverse in (False, True):
+        exported = xf.export.export(xf.jit(lambda x: getattr(lax, name)(x, 1, reverse=reverse)), platforms=["tpu"],
+                                    disabled_checks=checks)(x)
+        assert exported.mlir_module().count("reduce_window") == 1 and "slice" not in exported.mlir_module()
+        order = slice(None, None, -1 if reverse else 1)
+        np.testing.assert_allclose(np.asarray(exported.call(x)), FUNCTIONS[name].accumulate(x[:, order], 1)[:, order], rtol=1e-4,
+                                   atol=1e-4)
+    assert xf.export.export(xf.jit(lambda x: getattr(lax, name)(x, 1)), platforms=["tpu"])(x[:, :0]).out_avals[0].shape == (2, 0)
+
+
+def test_sums_on_gpus():
+    def text(f, x):
+        return xf.jit(f).trace(x).lower(lowering_platforms=("cuda",)).as_text()
+
+    x = np.ones((3, 5), np.float32)
+    one = "chlo.scan" if HAS_SUMS_ON_GPU else "reduce_window"
+    for call in (lambda x: lax.cumsum(x, 1), lambda x: lax.cumsum(x), lambda x: lax.cumsum(x.ravel())):
+        assert one in text(call, x) and "slice" not in text(call, x)
+    for call in (lambda x: lax.cumsum(x, 1, reverse=True), lambda x: lax.cumsum(x * 1j), lax.cumprod):
+        assert "reduce_window" in text(call, x)

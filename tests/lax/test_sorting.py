@@ -1,5 +1,7 @@
 """Sorting of all kinds of keys, with other arrays beside them, against NumPy's stable sort of the same numbers."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -76,3 +78,12 @@ def test_derivatives_batches_and_parts_on_devices(rng):
         np.testing.assert_array_equal(np.asarray(xf.jit(lambda v: xnp.argsort(v, axis=axis))(split)),
                                       np.argsort(x, axis=axis, kind="stable"))
         np.testing.assert_array_equal(np.asarray(xf.jit(lambda v: xnp.sort(v, axis=axis))(split)), np.sort(x, axis=axis))
+
+
+def test_floats_are_compared_as_the_compiler_for_gpus_knows_it():
+    """It sorts by its library's kernels where the order is that of keys whose zeros, then whose NaNs are made one."""
+    text = xf.jit(xnp.sort).trace(np.ones(9, np.float32)).lower(lowering_platforms=("cuda",)).as_text()
+    for key in ("%arg1", "%arg2"):
+        [is_nan] = re.findall(rf"(%\d+) = stablehlo.compare NE, {key}, {key},", text)
+        [one_zero] = re.findall(rf"(%\d+) = stablehlo.select %\d+, %cst\w*, {key} ", text)
+        assert re.search(rf"stablehlo.select {is_nan}, %cst\w*, {one_zero} ", text)

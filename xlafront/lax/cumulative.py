@@ -24,6 +24,7 @@ from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.reductions import highest, lowest
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axis, linear_jvp, plain_axis, reshape_to, rev_p, typed
 from xlafront.lax.slicing import concatenate_p, pad_p, slice_p
+from xlafront.runtime.jaxlib_compat import HAS_SUMS_ON_GPU
 from xlafront.staging.library import lax_function, written_once
 
 
@@ -91,19 +92,45 @@ def _padded_along(axis: int, rank: int, low: int, high: int) -> tuple:
     return tuple([(low, high, 0) if i == axis else (0, 0, 0) for i in range(rank)])
 
 
-class _OnCpu:
-    """A lowering as a loop: each time all elements are combined with those twice as far away as the time before.
+class _Lowerings:
+    """How a cumulative operation is written, by platform.
 
-    More work than `scan_along` (`unrolled`), which halves what is left to do at each step, but a program whose size does not
-    grow with the array's: it compiles several times as fast. Long arrays are blocks, within which it takes few steps, and what
-    is before each block, which is combined in the same way.
+    XLA's compilers for GPUs and TPUs know a window for each element, and the newer ones for GPUs a sum along an axis.
+
+    On CPUs it is a loop: each time all elements are combined with those twice as far away as the time before. More work than
+    `scan_along` (`unrolled`), which halves what is left to do at each step, but a program whose size does not grow with the
+    array's: it compiles several times as fast. Long arrays are blocks, within which it takes few steps, and what is before each
+    block, which is combined in the same way.
     """
 
     def __init__(self, primitive: Primitive, operation: Primitive, identity: Callable, unrolled: Callable) -> None:
         self.primitive, self.operation, self.identity, self.unrolled = primitive, operation, identity, unrolled
         self.by_blocks, self.step, self.pair = lower_fun(self._blocks), lower_fun(self._step), lower_fun(operation.bind)
 
-    def rule(self, ctx, x, *, axis, reverse):
+    def elsewhere(self, ctx, x, *, axis, reverse):
+        aval = ctx.avals_in[0]
+        if is_symbolic(aval.shape):
+            return self._loop(ctx, x, axis=axis, reverse=reverse)
+        return (self._windows if math.prod(aval.shape) else self.unrolled)(ctx, x, axis=axis, reverse=reverse)
+
+    def sums_on_gpu(self, ctx, x, *, axis, reverse):
+        """One operation that passes on a sum."""
+        [aval], m = ctx.avals_in, lowering.mlir
+        if reverse or dtypes.is_complex(aval.dtype) or is_symbolic(aval.shape) or not math.prod(aval.shape):
+            return self.elsewhere(ctx, x, axis=axis, reverse=reverse)
+        slab = ShapedArray((*aval.shape[:axis], *aval.shape[axis + 1:]), aval.dtype)
+
+        def add(inner, element, before):
+            return [inner.op("stablehlo.add", [element, before], [slab])] * 2
+
+        zero, one_each = ctx.constant(np.zeros((), aval.dtype)), m.attribute("array<i32: 1, 1>")
+        if slab.shape:
+            zero = ctx.broadcast(zero, slab.shape, slab.dtype, ())
+        return ctx.with_region(
+            "chlo.scan", [x, zero], [slab] * 2, add, types=[aval, slab], dimension=m.i64(axis), is_reverse=m.boolean(False),
+            is_associative=m.boolean(True), operandSegmentSizes=one_each, resultSegmentSizes=one_each)[0]
+
+    def on_cpu(self, ctx, x, *, axis, reverse):
         aval = ctx.avals_in[0]
         n = aval.shape[axis]
         if known(n, _UNROLLED + 1) <= _UNROLLED:
@@ -198,9 +225,12 @@ def _cumulative(name: str) -> Primitive:
 
     primitive = Primitive(name, abstract=abstract, lower=lower_fun(compute), batch=batch, jvp=jvp,
                           sharding_rule=sharding_rules.along("axis"), sums=of_first if name == "cumsum" else None)
-    primitive.lowerings["cpu"] = _OnCpu(primitive, operation, identity, primitive.lowerings[None]).rule
+    written = _Lowerings(primitive, operation, identity, primitive.lowerings[None])
+    primitive.lowerings |= {None: written.elsewhere, "cpu": written.on_cpu}
     if name == "cumsum":  # which is linear
         primitive.jvp, primitive.transpose = linear_jvp(primitive), transpose
+        if HAS_SUMS_ON_GPU:
+            primitive.lowerings["cuda"] = written.sums_on_gpu
     return primitive
 
 

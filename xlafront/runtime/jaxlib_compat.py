@@ -23,6 +23,8 @@ jaxlib_version_text: str = jaxlib.version.__version__
 DONATED_ARRAYS_CRASH = jaxlib_version < (0, 11)
 # Whether compile options have efforts, which later versions have given up for levels.
 HAS_EFFORTS = jaxlib_version < (0, 11)
+# Whether XLA's compiler for GPUs knows sums along an axis as one operation.
+HAS_SUMS_ON_GPU = jaxlib_version >= (0, 11)
 # Whether XLA has two ways to write kernels for CPUs.
 HAS_TWO_EMITTERS = jaxlib_version < (0, 11)
 
