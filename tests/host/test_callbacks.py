@@ -4,6 +4,7 @@ import functools
 import gc
 import io
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -50,6 +51,14 @@ def test_arrays_arrive_and_return(way, dtype, shape, rng):
     assert seen == [(shape, x.dtype, True)] or not x.size  # XLA need not compute arrays without elements
     assert (np.asarray(got["flipped"]) == np.asarray(x).T).all() and got["flipped"].dtype == x.dtype
     assert (np.asarray(got["sum"]) == np.asarray(x) + np.asarray(x)).all()
+
+
+def test_elements_of_less_than_a_byte_travel_as_bytes_on_gpus():
+    """Where they lie side by side."""
+    x = np.arange(3).astype("int4")
+    program = xf.jit(lambda x: xf.pure_callback(lambda x, y: x, x, x, xnp.float32(1)))
+    text = program.trace(x).lower(lowering_platforms=("cuda",)).as_text()
+    assert "-> tensor<3xi4>" in text and re.search(r"python_gpu_callback.*: \(tensor<3xi8>, tensor<f32>\) -> tensor<3xi8>", text)
 
 
 def test_what_nobody_reads_is_not_computed():
@@ -470,6 +479,7 @@ FAILING_OVER_DEVICES = {
 }
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("function", FAILING_OVER_DEVICES.values(), ids=FAILING_OVER_DEVICES)
 def test_failures_in_programs_over_devices(function):
     """Collectives follow, in which the other devices would wait for the one that failed: XLA ends the process after a minute."""
@@ -517,6 +527,7 @@ def test_sharded_programs(capsys):
         xf.jit(lambda x: xf.debug.print("{}", x, ordered=True))(x)
 
 
+@pytest.mark.cpu_only
 def test_ordered_calls_of_sharded_programs():
     """One device calls with the whole value; in a `shard_map` each calls with its own part. Each calls in its order."""
     mesh = xf.make_mesh((2,), ("d",))
@@ -545,6 +556,7 @@ def test_ordered_calls_of_sharded_programs():
         assert [(i, part) for i, part in calls if part[0] - i == first] == [(i, [first + i, first + i + 1]) for i in range(3)]
 
 
+@pytest.mark.cpu_only
 def test_what_devices_print_in_order_in_an_eager_shard_map(capsys):
     """In program order, and of each line one for each device that has another value, in their order."""
     mesh = xf.sharding.Mesh(np.array(xf.devices()[:4]).reshape(2, 2), ("x", "y"))
@@ -766,10 +778,10 @@ NAMES = {
     "checkpoint": (xf.checkpoint(named), ["jit(named)/checkpoint/outer/inner/sin"]),
     "grad of checkpoint": (xf.grad(lambda x: xf.checkpoint(lambda v: xnp.sin(named(v)))(x)), [
         "checkpoint/rematted_computation/outer/inner/mul"]),
-}
+}  # of what is computed again GPUs have names with the whole path
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.cpu_only) if "checkpoint" in name else name for name in NAMES])
 def test_names_of_operations(name):
     f, expected = NAMES[name]
     x = xnp.ones(2) if name == "vmap grad" else xnp.float32(1)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
+from xlafront.core.avals import ShapedArray
 from xlafront.lowering import custom_calls, mlir
 from xlafront.lowering.mlir import ir
 from xlafront.runtime import effects
@@ -35,8 +38,11 @@ def call_python(ctx, function: Callable[..., tuple], operands: Sequence[ir.Value
             f"the value from the compiled function and use it on the host, or run this function on the CPU: "
             f"jit(..., backend='cpu').")
     ordered = [effect] if effect is not None and effect.ordered else []
+    results_are = ctx.avals_out
+    if platform == "gpu" and kind == "ffi":
+        function, operands, results_are = _with_whole_bytes(ctx, function, operands, len(ordered))
     operands = [*ctx.tokens(ordered), *operands]
-    types = [mlir.token_type()] * len(ordered) + [mlir.type_of(aval) for aval in ctx.avals_out]
+    types = [mlir.token_type()] * len(ordered) + [mlir.type_of(aval) for aval in results_are]
     recorded = "_cmd_buffer" if recordable and platform == "gpu" else ""
     attributes = custom_calls.attributes_of_call(
         f"xla_{kind}_{'partitioned_' if partitioned else ''}python_{platform}_callback{recorded}", len(operands), len(types),
@@ -56,12 +62,38 @@ def call_python(ctx, function: Callable[..., tuple], operands: Sequence[ir.Value
     operation = mlir.create("stablehlo.custom_call", results=types, operands=operands, attributes=attributes, loc=ctx.loc)
     results: list[ir.Value] = list(operation.results)
     ctx.set_tokens(ordered, results[:len(ordered)])
-    results = results[len(ordered):]
+    results = [x if as_called is aval else ctx.convert(x, aval.shape, aval.dtype)
+               for x, as_called, aval in zip(results[len(ordered):], results_are, ctx.avals_out)]
     if several:  # what one device has got goes to all of them
         everywhere = context.assignment.replicated()
         results = [ctx.op("sdy.sharding_constraint", [x], [aval], sharding=context.attribute(everywhere, aval.ndim))
                    for x, aval in zip(results, ctx.avals_out)]
     return results
+
+
+# Dtypes of less than a byte, and those of bytes that have their values.
+_WHOLE = {np.dtype(getattr(ml_dtypes, f"{sign}int{bits}")): np.dtype(f"{sign}int8") for sign in ("", "u") for bits in (2, 4)}
+_WHOLE[np.dtype(ml_dtypes.float4_e2m1fn)] = np.dtype(ml_dtypes.float8_e4m3fn)
+
+
+def _with_whole_bytes(ctx, function, operands, skipped: int):
+    """Elements of less than a byte lie side by side on GPUs, where a call takes each for a byte: they are bytes on the way.
+
+    `skipped` is how many arguments are no arrays. Gives the function, the operands, and the types that the call returns.
+    """
+    small = {mlir.element_type(dtype): dtype for dtype in _WHOLE}
+    given = [ir.RankedTensorType(x.type) for x in operands]
+    narrow = [small.get(kind.element_type) for kind in given]
+    results_are = [ShapedArray(aval.shape, _WHOLE[aval.dtype]) if aval.dtype in _WHOLE else aval for aval in ctx.avals_out]
+    if not any(narrow) and all(map(operator.is_, results_are, ctx.avals_out)):
+        return function, operands, ctx.avals_out
+
+    def call(*args):
+        found = function(*args[:skipped], *[x if d is None else x.astype(d) for x, d in zip(args[skipped:], narrow)])
+        return (*found[:skipped], *[np.asarray(x).astype(aval.dtype) for x, aval in zip(found[skipped:], results_are)])
+
+    operands = [x if d is None else ctx.convert(x, tuple(kind.shape), _WHOLE[d]) for x, d, kind in zip(operands, narrow, given)]
+    return call, operands, results_are
 
 
 class Kept:

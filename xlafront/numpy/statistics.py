@@ -112,7 +112,7 @@ def _quantile(a, q, weights, axes, keepdims, method, without_nans):
         result = _inverted_cdf(rows, q, elementwise.where(missing, d.type(0), weights) if without_nans else weights)
     else:
         count = reductions.sum(not_(missing), 0, d) if without_nans else None
-        result = _between(sort(rows, 0, False), q, method, count)
+        result = _between(sort(rows, 0), q, method, count)
     if np.shape(nan) != target:
         nan = shapes.broadcast_in_dim(nan, target, range(len(target) - np.ndim(nan), len(target)))
     result = elementwise.where(nan, d.type(np.nan), result)
