@@ -1,5 +1,7 @@
 """Collectives between devices, against the program on whole arrays in NumPy."""
 
+import re
+
 import numpy as np
 import pytest
 from test_collectives import GROUPED, GROUPS, LINEAR, TABLE, in_groups
@@ -307,3 +309,25 @@ def test_halves_of_a_mapped_axis():
     with pytest.raises(NotImplementedError, match="ppermute"):
         xf.vmap(lambda x: halves(x, "j", RING), axis_name="j")(elements(4))
     assert repr(lax.after_all(lax.create_token(), lax.create_token())) == "Token()"
+
+
+@pytest.mark.parametrize("exchange", [
+    lambda x: lax.psum(x, "j"), lambda x: lax.all_gather(x, "j", tiled=True), lambda x: lax.ppermute(x, "j", RING)])
+def test_a_collective_written_twice_happens_once(mesh, exchange):
+    def local(x):
+        return xnp.sin(exchange(x)) + xnp.cos(exchange(x))
+
+    program = mapped(local, mesh).lower(elements(4, 8)).compile().as_text()
+    assert len(re.findall(r"(all-reduce|all-gather|collective-permute)(-start)?\(", program)) == 1
+
+
+def test_equal_and_combined_collectives_of_one_device(rng):
+    def local(x):
+        return lax.psum(xnp.sin(x), "i") + lax.pmean(x * 2, "i") + lax.all_gather(x, "i", tiled=True) + lax.all_gather(
+            x, "i", tiled=True)
+
+    x = rng.normal(size=4).astype(np.float32)
+    one = xf.make_mesh((1,), ("i",), axis_types=(xf.sharding.AxisType.Auto,))
+    spread = xf.shard_map(local, mesh=one, in_specs=xf.P("i"), out_specs=xf.P("i"), check_vma=False)
+    for found in (xf.jit(spread)(x), xf.pmap(local, axis_name="i")(x[None])[0]):
+        np.testing.assert_allclose(found, np.sin(x) + 4 * x, rtol=1e-5, atol=1e-6)

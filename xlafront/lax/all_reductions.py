@@ -42,7 +42,7 @@ def _lower_all_reduce(operation: str):
         mlir = lowering.mlir
         return ctx.with_regions(
             "stablehlo.all_reduce", [x], [reducer_region(ctx, operation)], [ctx.aval_out],
-            replica_groups=mlir.dense_i64(replica_groups(ctx, axes, axis_index_groups)), channel_handle=channel(ctx),
+            replica_groups=mlir.dense_i64(replica_groups(ctx, axes, axis_index_groups)), channel_handle=channel(),
             use_global_device_ids=mlir.attribute("unit"))[0]
 
     return lower

@@ -52,7 +52,7 @@ def _gather_lower(ctx, x, *, axis_name, all_gather_dimension, axis_size, axis_in
     d = all_gather_dimension
     if not tiled:
         x = ctx.reshape(x, (*aval.shape[:d], 1, *aval.shape[d:]), aval.dtype)
-    return ctx.op("stablehlo.all_gather", [x], all_gather_dim=mlir.i64(d), channel_handle=channel(ctx),
+    return ctx.op("stablehlo.all_gather", [x], all_gather_dim=mlir.i64(d), channel_handle=channel(),
                   replica_groups=mlir.dense_i64(replica_groups(ctx, axis_name, axis_index_groups)),
                   use_global_device_ids=mlir.attribute("unit"))
 
@@ -145,7 +145,7 @@ def _scatter_lower(ctx, x, *, axis_name, scatter_dimension, axis_size, axis_inde
     shape = (*aval.shape[:d], aval.shape[d] // axis_size, *aval.shape[d + 1:])
     [y] = ctx.with_regions(
         "stablehlo.reduce_scatter", [x], [reducer_region(ctx, "stablehlo.add")], [(shape, aval.dtype)],
-        scatter_dimension=mlir.i64(d), channel_handle=channel(ctx), use_global_device_ids=mlir.attribute("unit"),
+        scatter_dimension=mlir.i64(d), channel_handle=channel(), use_global_device_ids=mlir.attribute("unit"),
         replica_groups=mlir.dense_i64(replica_groups(ctx, axis_name, axis_index_groups)))
     return y if tiled else ctx.reshape(y, ctx.aval_out.shape, aval.dtype)
 
@@ -187,7 +187,7 @@ psum_scatter_p = collective("reduce_scatter", _scatter_shape, _scatter_lower, _s
 
 
 def _permute_lower(ctx, x, *, axis_name, perm):
-    return ctx.op("stablehlo.collective_permute", [x], channel_handle=channel(ctx),
+    return ctx.op("stablehlo.collective_permute", [x], channel_handle=channel(),
                   source_target_pairs=lowering.mlir.dense_i64(pairs_of_devices(ctx, axis_name, perm)))
 
 
@@ -251,7 +251,7 @@ def _exchange_shape(x, *, axis_name, split_axis, concat_axis, axis_size, axis_in
 def _exchange_lower(ctx, x, *, axis_name, split_axis, concat_axis, axis_size, axis_index_groups):
     mlir = lowering.mlir
     return ctx.op("stablehlo.all_to_all", [x], split_dimension=mlir.i64(split_axis), concat_dimension=mlir.i64(concat_axis),
-                  split_count=mlir.i64(axis_size), channel_handle=channel(ctx),
+                  split_count=mlir.i64(axis_size), channel_handle=channel(),
                   replica_groups=mlir.dense_i64(replica_groups(ctx, axis_name, axis_index_groups)))
 
 
@@ -309,10 +309,10 @@ def _broadcast_lower(ctx, x, *, axis_name, source):
     if ctx.platform != "cpu":
         ordered = np.concatenate([rows[:, source:source + 1], np.delete(rows, source, 1)], 1)
         return ctx.op("stablehlo.collective_broadcast", [x], replica_groups=mlir.dense_i64(ordered),
-                      channel_handle=channel(ctx))
+                      channel_handle=channel())
     [aval] = ctx.avals_in  # XLA's CPU backend has no broadcast: gather, and take the one
     gathered = ctx.op("stablehlo.all_gather", [ctx.reshape(x, (1, *aval.shape), aval.dtype)],
-                      [((rows.shape[1], *aval.shape), aval.dtype)], all_gather_dim=mlir.i64(0), channel_handle=channel(ctx),
+                      [((rows.shape[1], *aval.shape), aval.dtype)], all_gather_dim=mlir.i64(0), channel_handle=channel(),
                       replica_groups=mlir.dense_i64(rows), use_global_device_ids=mlir.attribute("unit"))
     one = ctx.slice(gathered, [source, *[0] * aval.ndim], [source + 1, *aval.shape], result=((1, *aval.shape), aval.dtype))
     return ctx.reshape(one, aval.shape, aval.dtype)

@@ -26,6 +26,8 @@ from xlafront.lax.indexing import take_rows
 from xlafront.lax.manual_computation import coordinate, manual_computation
 from xlafront.lax.shapes import broadcast_batch, counting, linear_jvp, move_dim, reshape_to
 
+CHANNEL = 1  # of collectives
+
 
 def names_of(axes) -> tuple:
     """The names in an axis argument, which is one name or a tuple of them."""
@@ -93,9 +95,9 @@ def replica_groups(ctx, names, groups=None) -> np.ndarray:
     return np.array([[row[i] if i >= 0 else -1 for i in group] for row in rows for group in padded])
 
 
-def channel(ctx):
-    ctx.module_context.channels += 1
-    return lowering.mlir.attribute(f"#stablehlo.channel_handle<handle = {ctx.module_context.channels}, type = 1>")
+def channel(number: int = CHANNEL):
+    """The channel of a collective: one for all of them, so that XLA can see that two are the same."""
+    return lowering.mlir.attribute(f"#stablehlo.channel_handle<handle = {number}, type = 1>")
 
 
 def pairs_of_devices(ctx, names, perm) -> np.ndarray:

@@ -18,7 +18,7 @@ from xlafront.lax.collective_exchanges import all_gather_p, all_to_all_p
 from xlafront.lax.elementwise import add, and_, clamp_, div, ge, lt, mul, sub, to_dtype, where
 from xlafront.lax.indexing import take_rows
 from xlafront.lax.lower_fun import lower_fun
-from xlafront.lax.named_axes import axes_text, replica_groups
+from xlafront.lax.named_axes import CHANNEL, axes_text, replica_groups
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS, argmax_p
 from xlafront.lax.shapes import broadcast_in_dim_p, counting, place_axis, reshape_to
 from xlafront.lax.zeros import instantiate, zeros_array
@@ -44,10 +44,8 @@ def _result_type(operand, output, *runs, axis_name, axis_size, axis_index_groups
 def _lower(ctx, *operands, axis_name, axis_size, axis_index_groups):
     mlir = lowering.mlir
     groups = mlir.dense_i64(replica_groups(ctx, axis_name, axis_index_groups))
-    ctx.module_context.channels += 1
     return ctx.op("stablehlo.custom_call", operands, call_target_name=mlir.string("ragged_all_to_all"), api_version=mlir.i32(4),
-                  backend_config=mlir.ir.DictAttr.get(
-                      {"replica_groups": groups, "channel_id": mlir.i64(ctx.module_context.channels)}))
+                  backend_config=mlir.ir.DictAttr.get({"replica_groups": groups, "channel_id": mlir.i64(CHANNEL)}))
 
 
 def _from_all(operand, output, input_offsets, send_sizes, output_offsets, _, *, axis_name, axis_size, axis_index_groups):

@@ -13,7 +13,7 @@ from xlafront.core.avals import Token, abstract_token
 from xlafront.core.ir import Effect
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import Array
-from xlafront.lax.named_axes import axes_text, channel, pairs_of_devices
+from xlafront.lax.named_axes import CHANNEL, axes_text, channel, pairs_of_devices
 
 
 class SingleSideCollectiveEffect(Effect):
@@ -78,7 +78,7 @@ def _half(ctx, axis_name, perm) -> dict:
     known = ctx.module_context.pair_channels
     handle = known.get((axis_name, perm))
     if handle is None:
-        handle = known[axis_name, perm] = channel(ctx)
+        handle = known[axis_name, perm] = channel(CHANNEL + len(known))
     return {"channel_handle": handle, "source_target_pairs": lowering.mlir.dense_i64(pairs_of_devices(ctx, axis_name, perm))}
 
 
@@ -106,7 +106,7 @@ def _exchange(ctx, token, *, out_shape, axis_name, perm):
     x, aval = sent[:2]
     if (aval.shape, aval.dtype) != (out_shape.shape, out_shape.dtype):
         raise ValueError(f"precv over {axes_text(axis_name)} expects {out_shape}, but psend with its token sends {aval}.")
-    return ctx.op("stablehlo.collective_permute", [x], channel_handle=channel(ctx),
+    return ctx.op("stablehlo.collective_permute", [x], channel_handle=channel(),
                   source_target_pairs=lowering.mlir.dense_i64(pairs_of_devices(ctx, axis_name, perm)))
 
 

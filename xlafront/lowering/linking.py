@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from xlafront.lowering.module import MOST_CALLS, ModuleContext
 from xlafront.runtime import kernel_libraries
 
 _SYMBOL = re.compile(r'@(?:"([^"]*)"|([\w$.\-]+))')
-_CHANNEL = re.compile(r"(?<=handle = )\d+")
 _AXIS = re.compile(r'"([^"]*)"=(\d+)')
 _DEVICES = re.compile(r"device_ids=\[([\d, ]*)\]")
 _SYMBOLS = (ir.FlatSymbolRefAttr, ir.SymbolRefAttr)
@@ -24,9 +23,8 @@ _SYMBOLS = (ir.FlatSymbolRefAttr, ir.SymbolRefAttr)
 def link(context: ModuleContext, module: ir.Module, name: str, platform_index: int | None = None) -> str:
     """The symbol of a private function of the module being written that does what `main` of another one does.
 
-    Its functions come along under names that are free, the meshes that it speaks of become those of the program, and its
-    collectives get channels of their own. `platform_index` says which of its platforms it is for: what is for others is left
-    out.
+    Its functions come along under names that are free, and the meshes that it speaks of become those of the program.
+    `platform_index` says which of its platforms it is for: what is for others is left out.
     """
     functions = {_text(op.attributes["sym_name"]): op.operation for op in module.body.operations
                  if op.operation.name == "func.func"}
@@ -46,14 +44,6 @@ def link(context: ModuleContext, module: ir.Module, name: str, platform_index: i
                 names[symbol] = _mesh(context, mesh, name)
             else:
                 empty.add(symbol)
-    channels: dict[str, int] = {}
-
-    def channel(number: str) -> int:
-        if number not in channels:
-            context.channels += 1
-            channels[number] = context.channels
-        return channels[number]
-
     for symbol in reached:
         if empty:
             _drop_constraints(functions[symbol], empty)
@@ -64,7 +54,7 @@ def link(context: ModuleContext, module: ir.Module, name: str, platform_index: i
             for attribute in ("arg_attrs", "res_attrs"):
                 if attribute in operation.attributes:
                     del operation.attributes[attribute]
-        operation.walk(lambda op: _adapt(op, names, channel))
+        operation.walk(lambda op: _adapt(op, names))
     context.calls = max(context.calls, reached["main"])
     if context.calls > MOST_CALLS:
         raise RecursionError(f"{name} calls more than {MOST_CALLS} functions that are nested in each other, so deeply that "
@@ -87,14 +77,12 @@ def _drop_constraints(function, meshes: set[str]) -> None:
         op.erase()
 
 
-def _adapt(op, names: dict[str, str], channel: Callable[[str], int]) -> ir.WalkResult:
+def _adapt(op, names: dict[str, str]) -> ir.WalkResult:
     """Make an operation one of this module."""
     if op.name == "stablehlo.constant":  # whose value may be of a type that the bindings cannot show
         return ir.WalkResult.ADVANCE
     for label, attribute in list(op.attributes.items()):
-        if label == "channel_handle":
-            op.attributes[label] = ir.Attribute.parse(_CHANNEL.sub(lambda m: str(channel(m.group())), str(attribute)))
-        elif (changed := _renamed(attribute, names, channel)) is not attribute:
+        if (changed := _renamed(attribute, names)) is not attribute:
             op.attributes[label] = changed
     if op.name == "stablehlo.custom_call":
         kernel_libraries.prepare(_text(op.attributes["call_target_name"]))
@@ -105,16 +93,15 @@ def _text(attribute) -> str:
     return ir.StringAttr(attribute).value
 
 
-def _renamed(attribute: Any, names: dict[str, str], channel: Callable[[str], int]) -> Any:
-    """An attribute with the new names of functions and meshes, and new channels; the same object where it has none of them."""
+def _renamed(attribute: Any, names: dict[str, str]) -> Any:
+    """An attribute with the new names of functions and meshes; the same object where it has none of them."""
     if isinstance(attribute, ir.ArrayAttr):
         parts = list(attribute)
-        changed = [_renamed(part, names, channel) for part in parts]
+        changed = [_renamed(part, names) for part in parts]
         return attribute if all([a is b for a, b in zip(parts, changed)]) else ir.ArrayAttr.get(changed)
     if isinstance(attribute, ir.DictAttr):
         entries = {entry.name: entry.attr for entry in attribute}
-        new = {label: mlir.i64(channel(str(ir.IntegerAttr(value).value))) if label == "channel_id" else
-               _renamed(value, names, channel) for label, value in entries.items()}
+        new = {label: _renamed(value, names) for label, value in entries.items()}
         return attribute if all([new[label] is entries[label] for label in entries]) else ir.DictAttr.get(new)
     if not isinstance(attribute, _SYMBOLS) and type(attribute) is not ir.Attribute:  # those of sdy have no class here
         return attribute

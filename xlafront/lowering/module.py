@@ -69,7 +69,6 @@ class ModuleContext:
         self.constrain: Callable | None = sharding_context.constrain_typed if partitioned else None
         self.manual_mesh: Any = None  # of the `shard_map` whose body is being written
         self.dimension_variables: tuple[str, ...] = ()  # whose values each function takes
-        self.channels = 0  # of collectives, so far
         self.sharding_groups = 0  # of values that are to be spread alike, so far
         self.pair_channels: dict[tuple, ir.Attribute] = {}  # of sends and receives, by their pairs
         self.sent: dict[ir.Value, tuple] = {}  # by token: what is sent once its receive is written

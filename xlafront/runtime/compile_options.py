@@ -25,7 +25,7 @@ def get_compile_options(num_replicas: int, num_partitions: int, device_assignmen
     options.num_replicas, options.num_partitions = num_replicas, num_partitions
     build = options.executable_build_options
     build.num_replicas, build.num_partitions = num_replicas, num_partitions
-    build.use_spmd_partitioning = num_partitions > 1
+    build.use_spmd_partitioning = True  # of one partition too: else XLA cannot compile what it makes of equal collectives
     if fdo_profile is not None:
         build.fdo_profile = fdo_profile
     if device_assignment is not None:
