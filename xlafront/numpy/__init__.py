@@ -12,6 +12,7 @@ _PLACES = {
     "xlafront.numpy.array_api": "__array_api_version__ __array_namespace_info__ from_dlpack",
     "xlafront.numpy.array_methods": "ndarray",
     "xlafront.numpy.bits": "packbits unpackbits",
+    "xlafront.numpy.cardinal_sine": "sinc",
     "xlafront.numpy.constants": """ComplexWarning e euler_gamma get_printoptions index_exp inf nan newaxis pi printoptions s_
         set_printoptions""",
     "xlafront.numpy.convolutions": "convolve correlate",
@@ -58,7 +59,7 @@ _PLACES = {
         exp exp2 expm1 fabs float_power floor floor_divide fmax fmin fmod greater greater_equal heaviside hypot imag invert
         isclose iscomplex isfinite isinf isnan isneginf isposinf isreal left_shift less less_equal log log10 log1p log2
         logaddexp logaddexp2 logical_and logical_not logical_or logical_xor maximum minimum mod multiply negative nextafter
-        not_equal positive pow power rad2deg radians real reciprocal remainder right_shift rint round sign signbit sin sinc
+        not_equal positive pow power rad2deg radians real reciprocal remainder right_shift rint round sign signbit sin
         sinh sqrt square subtract tan tanh true_divide trunc""",
     "xlafront.special.windows": "bartlett blackman hamming hanning i0 kaiser",
 }

@@ -52,7 +52,6 @@ from xlafront.lax.elementwise import (
     round_,
     shift_left_,
     sign_,
-    sin_,
     sqrt_,
     square_,
     sub,
@@ -66,7 +65,6 @@ from xlafront.numpy.promotion import (
     promote_args,
     promote_args_inexact,
     unwrap,
-    within_setting,
 )
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging.library import library, written_once
@@ -695,23 +693,6 @@ def _ignoring_nan(name, primitive, compare):
 
 _ignoring_nan("fmax", PRIMITIVES["max"], INLINE["greater"])
 _ignoring_nan("fmin", PRIMITIVES["min"], INLINE["less"])
-
-
-@_define
-def sinc(x: ArrayLike, /) -> Array:
-    [x] = map(within_setting, promote_args_inexact("sinc", x))
-    scaled = mul(x, constant_beside(x, np.pi))
-    size = abs_(scaled)
-    near = lt(size, constant_like(size, 0.5))
-    # The series has all derivatives at 0 right; 10 terms are exact to double precision for two of them, 5 to single.
-    square = square_(where(near, scaled, constant_like(x, 0)))
-    last = 4 if dtypes.to_real(tracing.aval_of(x).dtype).itemsize <= 4 else 9
-    series = None
-    for k in range(last, -1, -1):
-        term = constant_like(x, (-1) ** k / math.factorial(2 * k + 1))
-        series = term if series is None else add(mul(series, square), term)
-    far = where(near, constant_like(x, 1), scaled)
-    return where(near, series, div(sin_(far), far))
 
 
 @library(static="equal_nan")
