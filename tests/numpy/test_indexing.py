@@ -1,6 +1,7 @@
 """Reading and updating by everything that NumPy allows in brackets, against NumPy."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -394,3 +395,27 @@ def test_keys_and_numbers_do_not_mix_in_updates():
         keys.at[0].set(1)
     with pytest.raises(ValueError, match="elementwise"):
         xnp.zeros(2).at[0].apply(lambda x: xnp.ones(2))
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("method", ["add", "subtract"])
+def test_windows_of_large_arrays_are_added_to_in_place(method, rng):
+    x, v = (rng.normal(size=n).astype(np.float32) for n in ((60, 100), (3, 40)))
+    sign = 1 if method == "add" else -1
+
+    def f(x, v):
+        return getattr(xnp.asarray(x).at[4:7, 5:45], method)(v)
+
+    wanted = x.copy()
+    wanted[4:7, 5:45] += sign * v
+    for found in (f(x, v), xf.jit(f)(x, v), xf.jit(xf.vmap(f, (0, None)))(x[None], v)[0], xf.vmap(f)(x[None], v[None])[0]):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    compiled = xf.jit(f, donate_argnums=0).lower(x, v).compile()
+    assert re.search(r"call\(.*to_apply=%updated", compiled.as_text()) and compiled.memory_analysis().temp_size_in_bytes < 4 * 1000
+    ct = rng.normal(size=x.shape).astype(np.float32)
+    of_x, of_v = xf.vjp(f, x, v)[1](ct)
+    np.testing.assert_array_equal(of_x, ct)
+    np.testing.assert_array_equal(of_v, sign * ct[4:7, 5:45])
+    np.testing.assert_allclose(xf.jvp(f, (x, v), (ct, v))[1] - ct, wanted - x, rtol=1e-5, atol=1e-5)
+    reading = xf.jit(xf.grad(lambda x, v: (f(x, v) * ct).sum(), (0, 1))).lower(x, v).as_text()
+    assert "dynamic_update_slice" not in reading and "scatter" not in reading

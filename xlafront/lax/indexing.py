@@ -343,11 +343,48 @@ def _write_scatter(ctx, x, indices, updates, combine, dn, indices_are_sorted, un
                            unique_indices=m.boolean(unique_indices))[0]
 
 
+LINEAR = ("stablehlo.add", "stablehlo.subtract")
+_LARGE = 4096  # elements, from which on a copy counts
+_PART = 8  # windows of this part of the array or less are computed apart
+
+
+def _is_one_window(avals, dn, mode) -> bool:
+    """Whether a scatter updates one window that lies inside of the array."""
+    x, indices, updates = avals
+    return (mode is GatherScatterMode.PROMISE_IN_BOUNDS and indices.ndim == 1 and updates.ndim == x.ndim > 0 and x.plain
+            and len(dn.update_window_dims) == x.ndim and not is_symbolic((*x.shape, *updates.shape)))
+
+
+def _update_window(ctx, x, indices, updates, dn, operation):
+    """What is written is computed in a function that stays one: XLA's compiler for CPUs makes one kernel of reading, adding and
+    writing, and copies the whole array for that."""
+    whole, places, window = ctx.avals_in
+    module, known = ctx.body.module, lowering.mlir.constant_vector(indices)
+    starts = [ctx.constant(np.zeros((), places.dtype))] * whole.ndim
+    for i, d in enumerate(dn.scatter_dims_to_operand_dims):
+        starts[d] = (ctx.constant(places.dtype.type(known[i])) if known is not None else
+                     ctx.reshape(ctx.slice(indices, [i], [i + 1], result=((1,), places.dtype)), (), places.dtype))
+
+    def updated(inner, x, updates, *starts):
+        old = inner.op("stablehlo.dynamic_slice", [x, *starts], [window], slice_sizes=lowering.mlir.i64s(window.shape))
+        return [combine(inner, operation, old, updates, window.shape, window.dtype)]
+
+    if whole.size >= _LARGE and 1 < window.size <= whole.size // _PART and module.num_partitions == 1:
+        symbol = ctx.function("updated", [whole, window, *[((), places.dtype)] * whole.ndim], [window], updated)
+        [new] = ctx.call_symbol(symbol, [x, updates, *starts], [window])
+    else:
+        [new] = updated(ctx, x, updates, *starts)
+    return ctx.op("stablehlo.dynamic_update_slice", [x, new, *starts], [whole])
+
+
 def _scatter_lowering(operation):
     def of_two(inner, old, new, scalar):
         return [new if operation is None else combine(inner, operation, old, new, *scalar)]
 
     def lower(ctx, x, indices, updates, *, dimension_numbers, indices_are_sorted, unique_indices, mode, **_):
+        if operation in LINEAR and ctx.platform == "cpu" and _is_one_window(ctx.avals_in, dimension_numbers, mode):
+            return _update_window(ctx, x, indices, updates, dimension_numbers, operation)
+
         def into(x):
             return _write_scatter(ctx, x, indices, updates, of_two, dimension_numbers, indices_are_sorted, unique_indices)
 

@@ -241,6 +241,15 @@ def constant_value(value: ir.Value):
     return np.asarray(ir.DenseElementsAttr(owner.attributes["value"])).reshape(-1)[0]
 
 
+def constant_vector(value: ir.Value) -> list[int] | None:
+    """The elements of a vector of integers that is a constant of the module, None where it is computed."""
+    owner = value.owner
+    if getattr(owner, "name", None) != "stablehlo.constant":
+        return None
+    elements = ir.DenseIntElementsAttr(owner.attributes["value"])
+    return [int(elements[i]) for i in range(len(elements))]
+
+
 def is_zero(value: ir.Value, dtype: np.dtype) -> bool:
     """Whether a value of this dtype is known as a constant of the module, zero everywhere."""
     owner = value.owner

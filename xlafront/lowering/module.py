@@ -622,6 +622,12 @@ class RuleContext:
         self.set_tokens(effects, list(tokens))
         return list(results)
 
+    def call_symbol(self, symbol: str, operands: Sequence[ir.Value], types: Sequence[Any]) -> list[ir.Value]:
+        """A call of a function of the module by its symbol, which stays a call."""
+        apart = ir.DictAttr.get({"inlineable": mlir.string("false")})
+        return list(create("func.call", results=[as_type(t) for t in types], operands=list(operands), loc=self.loc, attributes={
+            "callee": mlir.symbol(symbol), "mhlo.frontend_attributes": apart}).results)
+
     def dimension_arguments(self) -> list[ir.Value]:
         """What comes first among the arguments of a function that a program became (after tokens)."""
         known = self.body.sizes

@@ -395,8 +395,12 @@ def _window_kernel(x, values, starts, name, plan):
     shape = tuple(1 if d is None else sizes[d] for d in shown)
     d = tracing.aval_of(x).dtype
     values = _broadcast(_operand(values, d), shape, name, sizes)
+    scatter, operation = UPDATES[name]
+    if scatter in ("scatter_add", "scatter_sub") and sizes and tracing.aval_of(x).explicit_sharding is None:
+        every = tuple(range(len(sizes)))  # a linear operation: its derivative has nothing to read or to write anew
+        return bind_scatter(SCATTERS[scatter], x, starts, values, dimension_numbers=ScatterDimensionNumbers(every, (), every),
+                            indices_are_sorted=True, unique_indices=True, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
     starts = list(starts) if isinstance(starts, np.ndarray) else _scalars(starts, len(sizes))
-    operation = UPDATES[name][1]
     if operation is not None:
         old = dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes) if sizes else x
         values = PRIMITIVES[operation].bind(old, values)
