@@ -1,6 +1,7 @@
 """Updates of arrays that do not change: `x.at[key].set(y)` and its kin return a new array.
 
-Updates of windows (integers and contiguous slices inside the array) are dynamic slices; all others are scatters.
+Updates of windows (integers and contiguous slices inside the array) are dynamic slices, sums into them scatters of one
+window, which `lax.indexing` writes as slices where XLA does not; all others are scatters.
 """
 
 from __future__ import annotations
