@@ -81,5 +81,7 @@ def test_sums_on_gpus():
     one = "chlo.scan" if HAS_SUMS_ON_GPU else "reduce_window"
     for call in (lambda x: lax.cumsum(x, 1), lambda x: lax.cumsum(x), lambda x: lax.cumsum(x.ravel())):
         assert one in text(call, x) and "slice" not in text(call, x)
+    exported = xf.export.export(xf.jit(lambda x: lax.cumsum(x, 1)), platforms=["cuda"])(x)
+    assert "reduce_window" in exported.mlir_module()
     for call in (lambda x: lax.cumsum(x, 1, reverse=True), lambda x: lax.cumsum(x * 1j), lax.cumprod):
         assert "reduce_window" in text(call, x)
