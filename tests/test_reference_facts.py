@@ -131,7 +131,7 @@ def evaluate(text):
     return eval(text, {"n": xnp, "np": np, "xf": xf, "V": V, "F": F, "C": C, "B": B, "J": J, "types": types})
 
 
-@pytest.mark.parametrize("text, values, dtype, is_weak", VALUES)
+@pytest.mark.parametrize("text, values, dtype, is_weak", VALUES, ids=[row[0] for row in VALUES])
 def test_values(text, values, dtype, is_weak):
     x = evaluate(text)
     assert isinstance(x, xf.Array)

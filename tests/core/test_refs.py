@@ -578,7 +578,7 @@ def test_whole_writes():
     assert xf.grad(lambda x: (lambda ref: (swap(ref, ..., 5.0), ref[...])[1])(xf.new_ref(x)))(3.0) == 0
 
 
-@pytest.mark.parametrize(("shape", "key"), [k for k in KEYS if np.size(numbers(*k[0])[k[1]])], ids=str)
+@pytest.mark.parametrize(("shape", "key"), [*[k for k in KEYS if np.size(numbers(*k[0])[k[1]])], REPEATED], ids=str)
 def test_derivatives_of_parts(shape, key):
     """Of reads, writes and additions at keys, against the same on arrays."""
     start, new = xnp.asarray(numbers(*shape)) + 1, xnp.asarray(numbers(*shape)[key]) * 0.1 + 0.5

@@ -103,7 +103,7 @@ def test_algorithms_and_operations_beside_stablehlo():
     np.testing.assert_allclose(inverse, np.linalg.inv(a), rtol=1e-5)
     np.testing.assert_allclose(values, np.linalg.eigvalsh(a), rtol=1e-5)
     np.testing.assert_array_equal(largest, [[2], [3]])
-    np.testing.assert_allclose(gamma, np.log([[1, 1], [1, 2]]), atol=2e-6)
+    np.testing.assert_allclose(gamma, np.log([[1, 1], [1, 2]]), atol=1e-6 if xf.default_backend() == "cpu" else 2e-6)
     np.testing.assert_allclose(angle, np.arcsin(a / 4), rtol=1e-6)
 
 

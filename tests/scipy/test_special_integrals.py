@@ -108,7 +108,8 @@ def test_generalized_exponential_integrals(dtype, rng):
     np.testing.assert_allclose(got, wanted, rtol=1e-13 if dtype is np.float64 else 5e-6, atol=1e-40)
     np.testing.assert_allclose(border, [np.inf, np.inf, 1, 0.25, 0, np.nan])
     # E_1/2(x) = sqrt(pi / x) erfc(sqrt(x))
-    np.testing.assert_allclose(half, np.sqrt(np.pi / 0.7) * special.erfc(np.sqrt(0.7)), rtol=1e-13 if dtype is np.float64 else 5e-6)
+    single = 1e-6 if xf.default_backend() == "cpu" else 5e-6
+    np.testing.assert_allclose(half, np.sqrt(np.pi / 0.7) * special.erfc(np.sqrt(0.7)), rtol=1e-13 if dtype is np.float64 else single)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

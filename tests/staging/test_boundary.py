@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import os
 import types
 
 import numpy as np
@@ -211,9 +212,8 @@ def test_options_of_the_compiler_are_for_the_outermost_program():
 
 
 def test_precisions_are_known():
-    before = xf.config.default_matmul_precision
     with pytest.raises(ValueError, match="foo"):
         xf.default_matmul_precision("foo")
     with pytest.raises(ValueError, match="bfloat16"):
         xf.config.update("default_matmul_precision", "foo")
-    assert xf.config.default_matmul_precision == before
+    assert xf.config.default_matmul_precision == os.environ.get("XLAFRONT_DEFAULT_MATMUL_PRECISION")

@@ -205,11 +205,11 @@ def test_settings_are_part_of_what_a_program_depends_on():
         eqns = call.params["jaxpr"].eqns
         return {str(eqn.params["precision"]) for eqn in eqns if eqn.primitive.name == "dot_general"}
 
-    usual = precisions()
-    assert precisions() == usual
-    with xf.default_matmul_precision("bfloat16"):
-        assert precisions() == precisions() != usual
-    assert precisions() == usual
+    with xf.default_matmul_precision(None):
+        assert precisions() == precisions() == {"None"}
+        with xf.default_matmul_precision("highest"):
+            assert precisions() == precisions() != {"None"}
+        assert precisions() == {"None"}
 
 
 def test_operations_are_where_the_call_is():

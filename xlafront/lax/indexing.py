@@ -343,7 +343,7 @@ def _write_scatter(ctx, x, indices, updates, combine, dn, indices_are_sorted, un
                            unique_indices=m.boolean(unique_indices))[0]
 
 
-LINEAR = ("stablehlo.add", "stablehlo.subtract")
+_LINEAR = ("stablehlo.add", "stablehlo.subtract")
 _LARGE = 4096  # elements, from which on a copy counts
 _PART = 8  # windows of this part of the array or less are computed apart
 
@@ -382,7 +382,7 @@ def _scatter_lowering(operation):
         return [new if operation is None else combine(inner, operation, old, new, *scalar)]
 
     def lower(ctx, x, indices, updates, *, dimension_numbers, indices_are_sorted, unique_indices, mode, **_):
-        if operation in LINEAR and ctx.platform == "cpu" and _is_one_window(ctx.avals_in, dimension_numbers, mode):
+        if operation in _LINEAR and ctx.platform == "cpu" and _is_one_window(ctx.avals_in, dimension_numbers, mode):
             return _update_window(ctx, x, indices, updates, dimension_numbers, operation)
 
         def into(x):

@@ -233,20 +233,24 @@ def dense(value: np.ndarray, shape: tuple[int, ...] | None = None) -> ir.Attribu
     return ir.DenseElementsAttr.get(buffer, type=kind)  # type: ignore[call-overload]
 
 
+def _constant(value: ir.Value) -> ir.Attribute | None:
+    """The elements of a constant of the module, None of what is computed."""
+    owner = value.owner  # (a block where it is an argument of one)
+    return owner.attributes["value"] if getattr(owner, "name", None) == "stablehlo.constant" else None
+
+
 def constant_value(value: ir.Value):
     """The value of a scalar that is a constant of the module, None where it is computed."""
-    owner = value.owner  # (a block where it is an argument of one)
-    if getattr(owner, "name", None) != "stablehlo.constant":
-        return None
-    return np.asarray(ir.DenseElementsAttr(owner.attributes["value"])).reshape(-1)[0]
+    known = _constant(value)
+    return None if known is None else np.asarray(ir.DenseElementsAttr(known)).reshape(-1)[0]
 
 
 def constant_vector(value: ir.Value) -> list[int] | None:
     """The elements of a vector of integers that is a constant of the module, None where it is computed."""
-    owner = value.owner
-    if getattr(owner, "name", None) != "stablehlo.constant":
+    known = _constant(value)
+    if known is None:
         return None
-    elements = ir.DenseIntElementsAttr(owner.attributes["value"])
+    elements = ir.DenseIntElementsAttr(known)
     return [int(elements[i]) for i in range(len(elements))]
 
 

@@ -35,6 +35,9 @@ MOST_OF_A_NAME = 128  # characters
 MOST_CALLS = 128  # XLA recurses into functions that call others, on threads whose stacks end at some 170
 
 
+_APART = '{inlineable = "false"}'  # of a call that stays one
+
+
 class ModuleContext:
     """One module under construction."""
 
@@ -606,7 +609,7 @@ class RuleContext:
         """Call a program as a function of the module, which holds it once; what is not `inlineable` stays a call, `scope` is in
         front of the names of its operations."""
         if not inlineable:
-            attributes["mhlo.frontend_attributes"] = ir.DictAttr.get({"inlineable": mlir.string("false")})
+            attributes["mhlo.frontend_attributes"] = mlir.attribute(_APART)
         symbol = self.body.module.function_of(closed.jaxpr, closed.consts, name, scope=scope, told=self.told)
         attributes["callee"] = mlir.symbol(symbol)
         if self.told is not None:
@@ -624,9 +627,9 @@ class RuleContext:
 
     def call_symbol(self, symbol: str, operands: Sequence[ir.Value], types: Sequence[Any]) -> list[ir.Value]:
         """A call of a function of the module by its symbol, which stays a call."""
-        apart = ir.DictAttr.get({"inlineable": mlir.string("false")})
-        return list(create("func.call", results=[as_type(t) for t in types], operands=list(operands), loc=self.loc, attributes={
-            "callee": mlir.symbol(symbol), "mhlo.frontend_attributes": apart}).results)
+        attributes = {"callee": mlir.symbol(symbol), "mhlo.frontend_attributes": mlir.attribute(_APART)}
+        return list(create("func.call", results=[as_type(t) for t in types], operands=list(operands), attributes=attributes,
+                           loc=self.loc).results)
 
     def dimension_arguments(self) -> list[ir.Value]:
         """What comes first among the arguments of a function that a program became (after tokens)."""
