@@ -8,7 +8,8 @@ import numpy as np
 
 from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import and_, as_type
+from xlafront.lax.creation import broadcasted_iota
+from xlafront.lax.elementwise import and_, as_type, ne, shift_left_, sub
 from xlafront.lax.shapes import canonical_axis, move_dim, reshape_to
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.manipulation import ravel
@@ -31,9 +32,10 @@ def _checked(name: str, a, axis, bitorder):
     return move_dim(a, axis, a.ndim - 1), axis
 
 
-def _places(bitorder: str, rank: int) -> np.ndarray:
-    places = np.arange(8, dtype=np.uint8).reshape((1,) * (rank - 1) + (8,))
-    return places if bitorder == "little" else places[..., ::-1]
+def _places(bitorder: str, rank: int) -> Array:
+    """The places of bits along the last dimension: counted, as CPUs read each element of a constant anew."""
+    places = broadcasted_iota(np.uint8, (1,) * (rank - 1) + (8,), rank - 1)
+    return places if bitorder == "little" else sub(np.uint8(7), places)
 
 
 def _pack(a, bitorder):
@@ -64,7 +66,8 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
 
 
 def _unpack(a, count, bitorder):
-    bits = and_(a[..., None] >> _places(bitorder, a.ndim + 1), np.uint8(1))
+    masks = shift_left_(np.uint8(1), _places(bitorder, a.ndim + 1))
+    bits = as_type(ne(and_(a[..., None], masks), np.uint8(0)), np.uint8, False)
     bits = reshape_to(bits, (*a.shape[:-1], 8 * a.shape[-1]))
     if count is None:
         return bits
