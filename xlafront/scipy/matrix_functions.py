@@ -20,6 +20,7 @@ from xlafront.staging.library import library
 
 # The order of the Padé approximant, and the norm up to which it is exact to rounding (Higham, 2005).
 _ORDERS = {np.dtype(np.float32): (7, 3.925724783138660), np.dtype(np.float64): (13, 5.371920351148152)}
+_HUGE = 1e30  # what is divided by it is nothing
 _FEW = 3  # squarings, which most matrices need no more than
 
 
@@ -118,23 +119,51 @@ def _complex_schur(name: str, a, error: type[Exception] = ValueError) -> Sequenc
     return kernels.schur(a.astype(dtypes.to_complex(a.dtype)))
 
 
-def _by_superdiagonals(t, f, element: Callable):
-    """Fill `f`, upper triangular and so far diagonal: `element(p, products)` gives the diagonal p above the main one.
-
-    `products(x, y)` are its elements of `x @ y`, which the diagonals below it determine.
-    """
+def _by_columns(t, diagonal, system: Callable):
+    """An upper triangular matrix F like t, of which the diagonal is known: column j above it solves a triangular system of the
+    columns before. `system(j, f, above)` gives its matrix, whose elements beside the first j rows and columns are not read,
+    and its right side; `above` says which rows these are."""
     n = t.shape[-1]
     rows = xnp.arange(n)
 
-    def diagonal(p, f):
-        def products(x, y):
-            return xnp.sum(x * xnp.roll(y, -p, axis=1).T, axis=1)
+    def column(j, f):
+        above = rows < j
+        matrix, right = system(j, f, above)
+        right = xnp.where(above, right, 0)[:, None]
+        found = kernels.triangular_solve(matrix, right, left_side=True, lower=False)[:, 0]
+        return f.at[:, j].set(xnp.where(rows == j, diagonal, xnp.where(above, found, 0)))
 
-        found = element(p, products, f, lambda x: xnp.sum(xnp.where(rows[None, :] == rows[:, None] + p, x, 0), axis=1))
-        place = (rows[None, :] == rows[:, None] + p)
-        return xnp.where(place, found[:, None], f)
+    return lax.fori_loop(0, n, column, xnp.zeros_like(t))
 
-    return lax.fori_loop(1, n, diagonal, f)
+
+def _with_diagonal(matrix, diagonal):
+    return xnp.where(xnp.eye(matrix.shape[-1], dtype=bool), diagonal, matrix)
+
+
+@library
+def _root_of_triangle(t):
+    """R with R @ R = t (Björck and Hammarling, 1983)."""
+    roots = xnp.sqrt(xnp.diagonal(t))
+
+    def system(j, r, above):
+        total = roots + roots[j]
+        divides = above & (total != 0)  # where it does not, the element is 0
+        return _with_diagonal(r, xnp.where(divides, total, _HUGE)), xnp.where(divides, t[:, j], 0)
+
+    return _by_columns(t, roots, system)
+
+
+@library
+def _function_of_triangle(t, values):
+    """F that commutes with t and has these values on its diagonal (Parlett, 1976)."""
+    eigenvalues = xnp.diagonal(t)
+
+    def system(j, f, above):
+        apart = eigenvalues - eigenvalues[j]
+        matrix = _with_diagonal(t, xnp.where(above & (apart != 0), apart, -1))
+        return matrix, product(f, t[:, j][:, None])[:, 0] - t[:, j] * values[j]
+
+    return _by_columns(t, values, system)
 
 
 @library
@@ -148,13 +177,7 @@ def sqrtm(A: Array, blocksize: int = 1) -> Array:  # noqa: N803  (SciPy's name)
            [0.+0.j, 3.+0.j]], dtype=complex64)
     """
     t, z = _complex_schur("sqrtm", A, TypeError)
-    roots = xnp.sqrt(xnp.diagonal(t))
-
-    def element(p, products, r, diagonal):
-        total = roots + xnp.roll(roots, -p)
-        return xnp.where(total == 0, 0, (diagonal(t) - products(r, r)) / xnp.where(total == 0, 1, total))
-
-    return product(product(z, _by_superdiagonals(t, xnp.diag(roots), element)), adjoint(z))
+    return product(product(z, _root_of_triangle(t)), adjoint(z))
 
 
 def funm(A: Array, func: Callable, disp: bool = True) -> Any:  # noqa: N803  (SciPy's name)
@@ -169,15 +192,8 @@ def funm(A: Array, func: Callable, disp: bool = True) -> Any:  # noqa: N803  (Sc
            [0.+0.j, 4.+0.j]], dtype=complex64)
     """
     t, z = _complex_schur("funm", A)
-    values = xnp.asarray(func(xnp.diagonal(t))).astype(t.dtype)
     eigenvalues = xnp.diagonal(t)
-
-    def element(p, products, f, diagonal):
-        apart = xnp.roll(eigenvalues, -p) - eigenvalues
-        total = products(t, f) - products(f, t)
-        return xnp.where(apart == 0, total, total / xnp.where(apart == 0, 1, apart))
-
-    f = _by_superdiagonals(t, xnp.diag(values), element)
+    f = _function_of_triangle(t, xnp.asarray(func(eigenvalues)).astype(t.dtype))
     result = product(product(z, f), adjoint(z))
     if disp:
         return result
