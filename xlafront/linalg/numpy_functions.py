@@ -344,8 +344,32 @@ def _sign_and_log(sign, factors):
     return xnp.where(zero, constant_like(sign, 0), sign), xnp.where(zero, constant_like(log, -xnp.inf), log)
 
 
+def _small_pivots(a):
+    """The sign of the permutation and the pivots of matrices with one or two rows, as `lu` has them, without a call for each."""
+    if a.shape[-1] == 1:
+        return xnp.ones(a.shape[:-2], a.dtype), a[..., 0]
+    (top, above), (low, below) = [[a[..., i, j] for j in range(2)] for i in range(2)]
+    swapped = xnp.abs(low) > xnp.abs(top)
+    first = xnp.where(swapped, low, top)
+    ratio = xnp.where(swapped, top, low) / xnp.where(first == 0, 1, first)
+    second = xnp.where(swapped, above - ratio * below, below - ratio * above)
+    return xnp.where(swapped, -1, 1).astype(a.dtype), xnp.stack([first, second], axis=-1)
+
+
+def _small_moved(sign, pivots, a, a_t):
+    """The trace of `A^-1 A'` for such matrices."""
+    if a.shape[-1] == 1:
+        return (a_t / a)[..., 0, 0]
+    first, second = pivots[..., 0], pivots[..., 1]
+    x = a / first[..., None, None]
+    moved = x[..., 1, 1] * a_t[..., 0, 0] - x[..., 0, 1] * a_t[..., 1, 0] - x[..., 1, 0] * a_t[..., 0, 1]
+    return sign * (moved + x[..., 0, 0] * a_t[..., 1, 1]) / second
+
+
 @functools.partial(xf.custom_jvp, nondiff_argnums=(1,))
 def _slogdet(a, method):
+    if method == "lu" and a.shape[-1] <= 2:
+        return _sign_and_log(*_small_pivots(a))
     if method == "lu":
         factors, swaps, _ = kernels.lu(a)
         return _sign_and_log(*_lu_sign(factors, swaps))
@@ -358,9 +382,14 @@ def _slogdet(a, method):
 @_slogdet.defjvp
 def _slogdet_jvp(method, primals, tangents):
     [a], [a_t] = primals, tangents
-    factors, swaps, permutation = kernels.lu(a)
-    sign, size = _sign_and_log(*_lu_sign(factors, swaps)) if method == "lu" else _slogdet(a, method)
-    moved = trace(solve_factored(factors, permutation, a_t))
+    if method == "lu" and a.shape[-1] <= 2:
+        turned, pivots = _small_pivots(a)
+        sign, size = _sign_and_log(turned, pivots)
+        moved = _small_moved(turned, pivots, a, a_t)
+    else:
+        factors, swaps, permutation = kernels.lu(a)
+        sign, size = _sign_and_log(*_lu_sign(factors, swaps)) if method == "lu" else _slogdet(a, method)
+        moved = trace(solve_factored(factors, permutation, a_t))
     if not dtypes.is_complex(a.dtype):
         return (sign, size), (xnp.zeros_like(sign), moved)
     return (sign, size), (sign * 1j * moved.imag.astype(sign.dtype), moved.real)
@@ -371,9 +400,6 @@ def _slogdet_kernel(a, method):
     [a] = _matrices("slogdet", a, square=True)
     if not a.shape[-1]:
         return SlogdetResult(xnp.ones(a.shape[:-2], a.dtype), xnp.zeros(a.shape[:-2], dtypes.to_real(a.dtype)))
-    if method == "lu" and a.dtype.itemsize == 2 and a.shape[-1] < 3:  # no library factors matrices of 16-bit floats
-        product = det(a)
-        return SlogdetResult(xnp.sign(product), xnp.log(xnp.abs(product)))
     return SlogdetResult(*_slogdet(a, method))
 
 
