@@ -143,12 +143,23 @@ def _arg_function(name):
     return find
 
 
-_SHORT = 32  # XLA unrolls the loop over fewer elements than this, and takes whole vectors of the others
+_SHORT = 25  # XLA unrolls the loop over fewer elements than this
+_IN_CACHE = 2**18  # elements that are cheaper to read twice than one by one
+
+
+def _of_pairs(aval, axis: int) -> bool:
+    """Whether pairs are reduced: along the last dimension, of few elements or of many large integers. Along others, and of
+    small integers, which fill vectors, the two reductions of `_arg_function` are faster."""
+    if axis != aval.ndim - 1:
+        return False
+    if known(aval.shape[axis], _SHORT) < _SHORT:
+        return True
+    return not dtypes.is_inexact(aval.dtype) and aval.dtype.itemsize >= 4 and known(
+        math.prod(aval.shape), 0) > _IN_CACHE
 
 
 def _arg_lower(name):
-    """On CPUs over short dimensions, and of integers over the last one, one reduction of pairs of a value and its place;
-    else those of `_arg_function`."""
+    """On CPUs some are one reduction of pairs of a value and its place; the others those of `_arg_function`."""
     beats, start = (gt, lowest) if name == "argmax" else (lt, highest)
     find = lower_fun(_arg_function(name))
 
@@ -158,9 +169,7 @@ def _arg_lower(name):
 
     def lower(ctx, x, *, axes, index_dtype):
         [aval], [axis] = ctx.avals_in, axes
-        whole_rows = axis == len(aval.shape) - 1 and not dtypes.is_inexact(aval.dtype)
-        if ctx.platform != "cpu" or known(aval.shape[axis], _SHORT) >= _SHORT and (
-                is_symbolic_dim(aval.shape[axis]) or not whole_rows):
+        if ctx.platform != "cpu" or not _of_pairs(aval, axis):
             return find(ctx, x, axes=axes, index_dtype=index_dtype)
         scalars = [ShapedArray((), aval.dtype), ShapedArray((), index_dtype)]
         program = tracing.trace_to_closed_jaxpr(better, [*scalars, *scalars])
