@@ -131,14 +131,11 @@ def _arg_function(name):
         positions = counting(index_dtype, shape, axis)
         extreme = PRIMITIVES[reducer].bind(x, axes=axes)
         hit = eq(x, broadcast_back(extreme, shape, axes))
+        if dtypes.is_inexact(d):  # a NaN is the extreme, to which nothing is equal
+            hit = or_(hit, ne(x, x))
         n = shape[axis]
         beyond = size_as(n, index_dtype) if is_symbolic_dim(n) else np.asarray(n).astype(index_dtype)[()]
-        first = PRIMITIVES["reduce_min"].bind(where(hit, positions, beyond), axes=axes)
-        if not dtypes.is_inexact(d):
-            return first
-        nan = ne(x, x)
-        first_nan = PRIMITIVES["reduce_min"].bind(where(nan, positions, beyond), axes=axes)
-        return where(lt(first_nan, beyond), first_nan, first)
+        return PRIMITIVES["reduce_min"].bind(where(hit, positions, beyond), axes=axes)
 
     return find
 

@@ -345,7 +345,7 @@ def _sign_and_log(sign, factors):
 
 
 def _small_pivots(a):
-    """The sign of the permutation and the pivots of matrices with one or two rows, as `lu` has them, without a call for each."""
+    """The sign of the permutation and the pivots that `lu` has for matrices of one or two rows, without a call for each."""
     if a.shape[-1] == 1:
         return xnp.ones(a.shape[:-2], a.dtype), a[..., 0]
     (top, above), (low, below) = [[a[..., i, j] for j in range(2)] for i in range(2)]
