@@ -196,9 +196,9 @@ def _density(dataset, weights, covariance, inverse, points, logarithm):
     energy = sum((samples[i][None, :] - points[i][:, None]) ** 2 for i in range(d)) / 2
     scale = xnp.sum(xnp.log(xnp.diagonal(whitening))) - d / 2 * math.log(2 * math.pi)
     if not logarithm:
-        return xnp.exp(-energy) @ weights * xnp.exp(scale)
+        return xnp.sum(xnp.exp(-energy) * weights, axis=1) * xnp.exp(scale)  # no product, whose matrix would be written
     least = xnp.min(energy, 1, keepdims=True)
-    return xnp.log(xnp.exp(least - energy) @ weights) - least[:, 0] + scale
+    return xnp.log(xnp.sum(xnp.exp(least - energy) * weights, axis=1)) - least[:, 0] + scale
 
 
 @library(name="gaussian_kde")
