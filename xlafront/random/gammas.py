@@ -14,10 +14,12 @@ from xlafront.control.scan import map as map_one_by_one
 from xlafront.control.while_loop import while_loop
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import known
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import slicing
+from xlafront.lax.barriers import optimization_barrier_p
 from xlafront.lax.elementwise_functions import PUBLIC
 from xlafront.lax.keys import unwrap_p
 from xlafront.lax.lower_fun import lower_fun
@@ -37,6 +39,7 @@ from xlafront.random.distributions import (
 )
 from xlafront.random.primitives import random_split_p, split
 from xlafront.random.prng import placed, single_key, threefry_prng_impl
+from xlafront.random.threefry import together, word
 from xlafront.runtime.jaxlib_compat import jaxlib_version
 from xlafront.special.incomplete_gamma import random_gamma_grad
 from xlafront.staging.library import library, written_once
@@ -45,13 +48,25 @@ from xlafront.transforms.batching.vmap import vmap
 _digamma = PUBLIC["digamma"]
 
 
-def _one(key, a, log_space: bool):
-    """One sample of shape parameter `a`; below 1 that of `a + 1`, times a uniform number to the power of `1 / a`."""
+def _apart(key):
+    """The words of a key, which are not computed again in the loop that uses them."""
+    [words] = optimization_barrier_p.bind(together(*key))
+    return tuple([word(words, i) for i in (0, 1)])
+
+
+_LANES = 8  # numbers in a vector
+
+
+def _one(key, a, log_space: bool, remainder: bool = False):
+    """One sample of shape parameter `a`; below 1 that of `a + 1`, times a uniform number to the power of `1 / a`.
+    `remainder` says that some of the samples fill no vector: LLVM takes twice as long for the two loops over long kernels."""
     dtype = a.dtype
     raised = a >= 1
     d = xnp.where(raised, a, a + 1) - dtype.type(1 / 3)
     c = dtype.type(1 / 3) / xnp.sqrt(d)
     key, of_boost = split(key, 2)
+    if remainder:
+        of_boost = _apart(of_boost)
 
     def proposal(state):
         key, _, _ = state
@@ -87,7 +102,8 @@ def _samples(key, a, *, log_space):
         if apart:
             words = unwrap_p.bind(keys)
             keys = tuple(slicing.index_in_dim(words, i, 1, keepdims=False) for i in (0, 1))
-        return vmap(lambda key, v: _one(key, v, log_space))(keys, flat).reshape(a.shape)
+        remainder = apart and known(flat.shape[0], 0) % _LANES != 0
+        return vmap(lambda key, v: _one(key, v, log_space, remainder))(keys, flat).reshape(a.shape)
 
     function = of_one_key
     for _ in range(np.ndim(key)):

@@ -15,6 +15,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.dtypes import PRNGKeyDType
 from xlafront.core.primitive import Primitive
 from xlafront.lax import sharding_rules
+from xlafront.lax.barriers import optimization_barrier_p
 from xlafront.lax.families import align_batches, joint_shape
 from xlafront.lax.keys import no_tangent, unwrap_p, wrap_p
 from xlafront.lax.lower_fun import lower_fun
@@ -44,8 +45,15 @@ def _appends(name: str, of_one: Callable, dtype: Callable) -> Primitive:
         return ShapedArray((*keys.shape, *params["shape"]), dtype(keys, **params))
 
     def lower(keys, **params):
+        return of_words(keys, unwrap_p.bind(keys), params)
+
+    def lower_on_cpu(keys, **params):
+        words = unwrap_p.bind(keys)
+        return of_words(keys, words if np.ndim(keys) else optimization_barrier_p.bind(words)[0], params)
+
+    def of_words(keys, words, params):
         of_keys = tracing.aval_of(keys).dtype
-        found = _of_each(lambda words: of_one(of_keys.impl, words, **params), np.ndim(keys), unwrap_p.bind(keys))
+        found = _of_each(lambda words: of_one(of_keys.impl, words, **params), np.ndim(keys), words)
         return wrap_p.bind(found, impl=of_keys.impl) if dtype(tracing.aval_of(keys), **params) == of_keys else found
 
     def sharding_rule(name, operands, result, params):
@@ -53,6 +61,7 @@ def _appends(name: str, of_one: Callable, dtype: Callable) -> Primitive:
 
     primitive = Primitive(name, abstract=abstract, lower=lower_fun(lower), sharding_rule=sharding_rule,
                           batch=lambda axis_size, xs, ds, **params: (primitive.bind(*xs, **params), ds[0]))
+    primitive.lowerings["cpu"] = lower_fun(lower_on_cpu)
     primitive.key_use = "moves"
     return primitive
 
