@@ -239,6 +239,8 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
         with source.transformed("vmap"):
             results, result_dims = batch_flat(flat, leaves, dims, size, axis_name, spmd_axis_name)
         wanted = _flat_out_axes(name, out_axes, out_tree)
+        if None in wanted and not sum_match:
+            _check_equal_for_all(name, results, result_dims, wanted, out_tree)
         placed = out_tree.unflatten([x if vmappable_types.is_mapped_type(x) else _place(name, x, d, w, size, split, sum_match)
                                      for x, d, w in zip(results, result_dims, wanted)])
         return vmappable_types.batches_of_nodes(placed, wanted, size)
@@ -359,6 +361,19 @@ def _axis_size(name, values, axes, given, argument) -> int:
     return size
 
 
+def _check_equal_for_all(name, results, dims, wanted, out_tree) -> None:
+    for i, (dim, axis) in enumerate(zip(dims, wanted)):
+        if axis is None and dim is not None:
+            raise _differs(name, dim, tree.keystr(tree.flatten_with_path(out_tree.unflatten(results))[0][i][0]))
+
+
+def _differs(name, dim: int, path: str = "") -> ValueError:
+    """The error for a result whose `out_axes` say that it is the same for all elements; libraries look for some of its words."""
+    return ValueError(f"vmap of {name} has a result that depends on the mapped arguments where none may: at vmap "
+                      f"out_axes{path}, got axis spec None but output was batched on axis {dim}. Give the axis that the mapped "
+                      "axis becomes, or reduce over it with psum.")
+
+
 def _place(name, x, dim, wanted, size, split, sum_match=False):
     """A result with the mapped axis where it is wanted, summed over it where it is not and `sum_match` says so; what is the
     same for all elements is spread as they are."""
@@ -367,9 +382,7 @@ def _place(name, x, dim, wanted, size, split, sum_match=False):
         if dim is not None and sum_match:
             return as_array(x).sum(axis=dim)
         if dim is not None:
-            raise ValueError(f"vmap of {name} got out_axes with None for an output that is batched: it "
-                             f"depends on the mapped arguments, on axis {dim}. Give the axis that the mapped axis becomes, or "
-                             f"reduce over it with psum.")
+            raise _differs(name, dim)
         return x
     if not -rank - 1 <= wanted <= rank:
         raise ValueError(f"vmap of {name} has axis {wanted} in out_axes, which is out of bounds for a result of dimension "
