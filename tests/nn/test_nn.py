@@ -80,6 +80,9 @@ def test_lists_of_axes(rng):
     weights = sp.softmax(masked, axis=(0, 2))
     np.testing.assert_allclose(np.asarray(nn.softmax(x, [0, 2], where)), weights, rtol=1e-5)
     np.testing.assert_allclose(np.asarray(xnp.exp(nn.log_softmax(x, [0, 2], where))), weights, rtol=1e-5)
+    by_arrays = [xnp.array(0), np.array(2)]
+    np.testing.assert_array_equal(nn.softmax(x, by_arrays, where), nn.softmax(x, (0, 2), where))
+    np.testing.assert_array_equal(nn.logsumexp(x, xnp.array(1)), nn.logsumexp(x, 1))
     whole = nn.standardize(x, (0, 2))
     np.testing.assert_allclose(np.asarray(whole.mean((0, 2))), 0, atol=1e-6)
     np.testing.assert_allclose(np.asarray(whole.std((0, 2))), 1, rtol=1e-4)

@@ -361,3 +361,45 @@ def test_parts_at_an_index():
     expected[:, 1] = X[1:]
     assert np.array_equal(xf.lax.dynamic_update_index_in_dim(x, X[1:], 1, 1), expected)
     assert np.array_equal(xf.lax.dynamic_update_slice_in_dim(x, X[1:, None], -3, 1), expected)
+
+
+OF_VALUES = {
+    "a mask times infinities": lambda: (X > 0) * (1 / xnp.asarray(X)),
+    "by keyword": lambda: xnp.divide(xnp.asarray(Y), 3) * xnp.exp(-xnp.asarray(X)),
+    "nested": lambda: total([xnp.asarray(X), xnp.asarray(Y), 2.0]),
+    "static": lambda: mixed(xnp.asarray(X), Y, 2.0),
+    "reduced": lambda: xnp.var(xnp.asarray(Y), axis=(0,), keepdims=True),
+}
+
+
+@pytest.mark.parametrize("name", OF_VALUES)
+def test_functions_of_values_alone_are_outside_of_derivatives_and_batches(name):
+    """One kernel, as without them: XLA may choose other numbers for a whole than for its parts (0 times infinity with masks)."""
+    f, seen = OF_VALUES[name], []
+
+    def within(x):
+        seen.append(f())
+        return x
+
+    xf.grad(within)(1.0)
+    xf.vmap(within)(X)
+    xf.jvp(xf.vmap(within), (X,), (X,))
+    xf.vmap(xf.grad(within))(X)
+    assert len(seen) == 4
+    for found in seen:
+        assert isinstance(found, xf.Array)
+        np.testing.assert_array_equal(found, f())
+
+
+def test_values_that_functions_find_by_axis_names_are_not_outside():
+    assert xf.vmap(lambda x: x * xf.lax.psum(1, "i"), axis_name="i")(X).tolist() == (X * 4).tolist()
+    assert xf.vmap(lambda x: x + xf.lax.psum(xnp.ones(2), "i"), axis_name="i")(X[:2]).tolist() == [[2, 2], [3, 3]]
+    ids = xf.vmap(lambda x: xf.lax.axis_index("i"), axis_name="i")(X)
+    assert ids.tolist() == [0, 1, 2, 3]
+
+
+def test_static_arguments_that_are_arrays_in_tuples():
+    one, square = xnp.array(1), xnp.arange(4.0).reshape(2, 2)
+    assert xnp.sum(square, axis=(one,)).tolist() == [1, 5] == xnp.sum(square, axis=(np.array(-1),)).tolist()
+    assert xnp.pad(xnp.ones(1), (one, 0)).tolist() == [0, 1] == xnp.pad(xnp.ones(1), ((one, 0),)).tolist()
+    assert xf.lax.reduce_precision(square, one + 7, one * 6).tolist() == square.tolist()

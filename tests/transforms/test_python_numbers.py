@@ -265,3 +265,12 @@ def test_tangents_that_are_handed_through_stay_what_they_are():
         for found in (xf.linearize(lambda x: x, 2.0)[1](t), xf.jvp(lambda x: x, (2.0,), (t,))[1],
                       xf.linear_transpose(lambda x: x, 2.0)(t)[0]):
             assert found is t
+
+
+def test_ranges_to_values_that_are_differentiated():
+    """Eagerly they are known, and how many numbers there are does not change with them."""
+    assert xf.grad(lambda x: x * xnp.arange(x).sum())(3.0) == 0 + 1 + 2
+    assert xf.grad(lambda x: x * xnp.arange(x - 1, 2 * x, x - 2).sum())(3.0) == 2 + 3 + 4 + 5
+    assert xf.jvp(lambda x: xnp.arange(xnp.max(x), dtype="int32"), (X,), (X,))[0].tolist() == [0, 1, 2]
+    with pytest.raises(xf.errors.ConcretizationTypeError, match="'start' of xnp.arange"):
+        xf.jit(xf.grad(lambda x: x * xnp.arange(x).sum()))(3.0)

@@ -238,7 +238,7 @@ def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FR
     return round_(x, rounding_method=RoundingMethod(rounding_method))
 
 
-@lax_function(static=("exponent_bits", "mantissa_bits"))
+@lax_function(static=("exponent_bits", "mantissa_bits"), lists=True)
 def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
     """Floats rounded to what fewer bits can hold, without changing their dtype.
 

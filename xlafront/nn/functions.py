@@ -415,7 +415,10 @@ def _axes(axis, x, name):
 
 
 def _hashable(axis):
-    return axis if axis is None or type(axis) in (int, tuple) or not np.ndim(axis) else tuple(map(operator.index, axis))
+    """Axes, which may be names or None, as what can be hashed."""
+    if type(axis) is int:
+        return axis
+    return tuple(map(_hashable, axis)) if np.ndim(axis) else operator.index(axis) if hasattr(axis, "dtype") else axis
 
 
 def _with_mask(name: str, x, where):

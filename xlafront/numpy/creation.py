@@ -534,7 +534,8 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         raise TypeError("xnp.arange makes numbers, not booleans.")
     if is_symbolic((start, stop, step)):
         return _symbolic_arange(*((0, start) if stop is None else (start, stop)), 1 if step is None else step, d)
-    start, stop, step = (x if x is None or type(x) in (int, float) else np.asarray(x)[()] for x in (start, stop, step))
+    known = [x._concrete() if isinstance(x, tracing.Tracer) else x for x in (start, stop, step)]
+    start, stop, step = (x if x is None or type(x) in (int, float) else np.asarray(x)[()] for x in known)
     if stop is None:
         start, stop = 0, start
     step = 1 if step is None else step

@@ -62,6 +62,9 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
         try:
             if trace is eval_trace:
                 return evaluate(*args, **kwargs)
+            if trace.composes and _is_of_values(trace, args, kwargs):
+                with tracing.current_trace(eval_trace):
+                    return dispatcher(*args, **kwargs), None, False
             if programs is not None and (type(trace) is StagingTrace or trace.composes):
                 result = programs.call(trace, args, kwargs, jitted)
             else:
@@ -89,6 +92,25 @@ def _name_argument(error: NotAnArrayError, name: str, parameters: tuple, args: t
             if type(x) is type(value) and tree.structure(x) == tree.structure(value):
                 error.args, error.value = not_an_array(x, name, argument).args, x
                 return
+
+
+def _is_of_values(trace: Trace, args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether a call while something is differentiated or mapped has nothing of it: then it is what it would be outside, one
+    kernel, whose numbers may differ from those of its operations one by one. Hot."""
+    for x in args:
+        if not _is_value(x):
+            return False
+    if kwargs and not all(map(_is_value, kwargs.values())):
+        return False
+    while trace.composes:
+        trace = trace.parent
+    return trace is tracing.eval_trace and not tracing.thread.axes and tracing.thread.make_whole is None
+
+
+def _is_value(x: Any) -> bool:
+    kind = type(x)
+    return kind is ArrayImpl or x is None or kind in _host_types or isinstance(x, _WORDS) or (
+        kind is tuple or kind is list) and all(map(_is_value, x))
 
 
 def _as_values(trace: Trace, result: Any) -> Any:
@@ -368,9 +390,9 @@ def _weight(eqns: Sequence[JaxprEqn]) -> int:
 
 
 def _with_lists(dispatcher, fun, static):
-    """Takes static arguments that cannot be hashed as what can: lists as tuples, arrays as numbers."""
+    """Takes static arguments that cannot be hashed as what can: lists as tuples, arrays as numbers, also in tuples."""
     def hashable(x):
-        if isinstance(x, list) or isinstance(x, (np.ndarray, ArrayImpl)) and x.ndim:
+        if isinstance(x, (list, tuple)) or isinstance(x, (np.ndarray, ArrayImpl)) and x.ndim:
             return tuple(hashable(v) for v in x)
         if not isinstance(x, (np.ndarray, ArrayImpl)):
             return x
