@@ -160,3 +160,15 @@ def test_names_of_choices():
     for choice in (preset, lax.Precision.HIGH, lax.GatherScatterMode.CLIP):
         assert pickle.loads(pickle.dumps(choice)) is choice
     assert copy.copy(lax.sin_p) is copy.deepcopy(lax.sin_p) is lax.sin_p
+
+
+def test_structs_of_a_kind_of_dtypes():
+    """Libraries describe keys of any implementation so; it is no type of an array."""
+    kind = xf.dtypes.prng_key
+    struct = xf.ShapeDtypeStruct((2,), kind)
+    assert struct.dtype is kind and struct == xf.ShapeDtypeStruct((2,), kind) != xf.ShapeDtypeStruct((2,), xf.random.key(0).dtype)
+    assert "prng_key" in repr(struct) and struct.update(shape=(3,)).dtype is kind
+    with pytest.raises(TypeError):
+        xf.eval_shape(lambda x: x, struct)
+    with pytest.raises(TypeError):
+        xf.ShapeDtypeStruct((2,), np.generic)

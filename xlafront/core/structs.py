@@ -43,7 +43,8 @@ class ShapeDtypeStruct:
             raise TypeError(f"ShapeDtypeStruct takes a ManualAxisType as manual_axis_type, got {manual_axis_type!r}.")
         shape = tuple(shape)
         sharding, layout = _sharding_and_layout(sharding, shape)
-        dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
+        if not isinstance(dtype, dtypes.ExtendedDType) and not (isinstance(dtype, type) and issubclass(dtype, dtypes.extended)):
+            dtype = np.dtype(dtype)
         for set_field, value in zip(_setters, (shape, dtype, sharding, weak_type, manual_axis_type, is_ref, layout)):
             set_field(self, value)
 
@@ -114,7 +115,7 @@ class ShapeDtypeStruct:
         more = [f", {name}={value}" for name, value in (
             ("sharding", self.sharding), ("format", self._layout), ("weak_type", self.weak_type or None),
             ("manual_axis_type", self.manual_axis_type), ("is_ref", self.is_ref or None)) if value is not None]
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{''.join(more)})"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={getattr(self.dtype, 'name', self.dtype)}{''.join(more)})"
 
 
 _fields = operator.attrgetter(*ShapeDtypeStruct.__slots__)
