@@ -106,6 +106,24 @@ def test_results_on_a_mesh_of_one_device_are_split_by_their_types():
 # Meshes in force
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_older_context_gives_the_specs_of_pjit_their_mesh():
+    """As brax's buffers have it: made anywhere, called inside, each time over the mesh of the call."""
+    from xlafront.experimental.pjit import pjit
+
+    doubled = pjit(lambda x: x * 2, in_shardings=P("x"), out_shardings=P("x"))
+    for mesh in (mesh_of(), mesh_of(shape=(4,), names=("x",))):
+        with mesh:
+            for _ in range(2):
+                assert doubled(np.ones(4)).sharding == NamedSharding(mesh, P("x"))
+            slope = xf.grad(lambda x: doubled(x).sum())(np.ones(4, np.float32))
+            assert slope.tolist() == [2] * 4 and slope.sharding == NamedSharding(mesh, P("x"))
+            assert xf.jit(lambda x: doubled(x) + 1)(np.ones(4)).tolist() == [3] * 4
+    with pytest.raises(RuntimeError, match="no mesh in force"):
+        doubled(np.ones(4))
+    assert doubled.__name__ == "<lambda>" and pjit.__name__ == "pjit" and pjit(lambda x, n: x * n, static_argnums=1)(2.0, 3) == 6
+
+
 @pytest.mark.filterwarnings("ignore:.with mesh.:DeprecationWarning")
 def test_the_older_context_is_about_constraints_alone():
     mesh = mesh_of()

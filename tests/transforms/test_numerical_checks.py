@@ -5,7 +5,6 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront.experimental.pjit import pjit
 from xlafront.test_util import check_grads, check_jvp, check_vjp
 
 
@@ -63,7 +62,3 @@ def test_bad_input():
         check_grads(xnp.sin, (1,), 1)
     with pytest.raises(ValueError, match="modes"):
         check_grads(xnp.sin, (1.0,), 1, modes=["forward"])
-
-
-def test_pjit():
-    assert pjit is xf.jit

@@ -33,7 +33,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     P()
     """
     leaves, treedef = tree.flatten(x)
-    flat = flatten_shardings("with_sharding_constraint", shardings, x, partly=True)
+    flat = flatten_shardings("with_sharding_constraint", shardings, x, partly=True, entered=True)
     results = []
     for i, (leaf, sharding) in enumerate(zip(leaves, flat)):
         path = f"x{tree.path_of(x, i)}"

@@ -330,7 +330,7 @@ def _split_by_bodies(jaxpr, devices: tuple) -> dict:
 
 def _program_shardings(traced, options):
     for given in given_leaves(options.out_shardings):
-        sharding = as_sharding("out_shardings", given)
+        sharding = as_sharding("out_shardings", given, options.entered)
         if sharding is not UNSPECIFIED and has_devices(sharding):
             yield sharding
     yield from inner_shardings(traced.closed.jaxpr)

@@ -103,4 +103,10 @@ def _reduce(dispatcher):
 _attach_stages()
 
 
-pjit = jit  # the name that it has in `xlafront.experimental.pjit`
+@functools.wraps(jit)
+def pjit(fun, **options):
+    jitted = jit(fun, **options)._jitted
+    return function_of(Jitted(jitted.fun, jitted.options._replace(entered=True)))
+
+
+pjit.__name__ = pjit.__qualname__ = "pjit"  # in `xlafront.experimental.pjit`: what `jit` was while meshes were entered

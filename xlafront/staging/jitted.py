@@ -71,6 +71,7 @@ class Options(NamedTuple):
     backend: str | None = None
     inline: bool = False
     compiler_options: tuple = ()
+    entered: bool = False  # whether specs may be over the mesh of `with mesh:`
 
 
 def _lays_out(jaxpr: Jaxpr) -> bool:
@@ -439,14 +440,14 @@ class Jitted:
             static = f" that are not static (static_argnums={self.options.static.nums})" if self.options.static else ""
             raise ValueError(f"in_shardings of {self.name} is a tuple of {len(given)}, but the call has {len(args)} positional "
                              f"argument(s){static}. Give one sharding (or None) for each, or one sharding for all.")
-        return sharding_arguments.flatten_shardings("in_shardings", given, args)
+        return sharding_arguments.flatten_shardings("in_shardings", given, args, entered=self.options.entered)
 
     def flat_out_shardings(self, out_tree) -> tuple:
         given = self.options.out_shardings
         if given is UNSPECIFIED:
             return (given,) * out_tree.num_leaves
         return sharding_arguments.flatten_shardings(
-            "out_shardings", given, tree.numbered(out_tree))
+            "out_shardings", given, tree.numbered(out_tree), entered=self.options.entered)
 
     # Compiling
 

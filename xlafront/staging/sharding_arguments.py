@@ -20,16 +20,16 @@ class UnspecifiedValue:
 UNSPECIFIED = UnspecifiedValue()
 
 
-def flatten_shardings(what: str, given, full, partly: bool = False) -> tuple:
+def flatten_shardings(what: str, given, full, partly: bool = False, entered: bool = False) -> tuple:
     """The sharding of each leaf of `full`, from a pytree prefix of shardings; None means unspecified.
 
-    `partly`: specs may leave dimensions to the compiler, and be over the mesh of `with mesh:`.
+    `partly`: specs may leave dimensions to the compiler. `entered`: they may be over the mesh of `with mesh:`.
     """
 
     def is_leaf(x):
         return x is None or x is UNSPECIFIED or _is_given(x)
 
-    found = tuple([as_sharding(what, x, partly) for x in tree.leaves_by_prefix(what, given, full, is_leaf)])
+    found = tuple([as_sharding(what, x, entered) for x in tree.leaves_by_prefix(what, given, full, is_leaf)])
     if not partly:
         for sharding in found:
             if isinstance(sharding, NamedSharding) and PartitionSpec.UNCONSTRAINED in sharding.spec.partitions:

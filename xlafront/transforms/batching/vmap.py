@@ -368,7 +368,7 @@ def _check_equal_for_all(name, results, dims, wanted, out_tree) -> None:
 
 
 def _differs(name, dim: int, path: str = "") -> ValueError:
-    """The error for a result whose `out_axes` say that it is the same for all elements; libraries look for some of its words."""
+    """The error for a result that `out_axes` say is the same for all elements; libraries look for some of its words."""
     return ValueError(f"vmap of {name} has a result that depends on the mapped arguments where none may: at vmap "
                       f"out_axes{path}, got axis spec None but output was batched on axis {dim}. Give the axis that the mapped "
                       "axis becomes, or reduce over it with psum.")
