@@ -111,7 +111,7 @@ def test_the_older_context_gives_the_specs_of_pjit_their_mesh():
     """As brax's buffers have it: made anywhere, called inside, each time over the mesh of the call."""
     from xlafront.experimental.pjit import pjit
 
-    doubled = pjit(lambda x: x * 2, in_shardings=P("x"), out_shardings=P("x"))
+    doubled = pjit(lambda x: x * 2, P("x"), out_shardings=P("x"))
     for mesh in (mesh_of(), mesh_of(shape=(4,), names=("x",))):
         with mesh:
             for _ in range(2):

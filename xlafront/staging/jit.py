@@ -103,10 +103,22 @@ def _reduce(dispatcher):
 _attach_stages()
 
 
-@functools.wraps(jit)
-def pjit(fun, **options):
-    jitted = jit(fun, **options)._jitted
+def pjit(fun: Callable, in_shardings: Any = UNSPECIFIED, out_shardings: Any = UNSPECIFIED,
+         static_argnums: int | Sequence[int] | None = None, static_argnames: str | Sequence[str] | None = None,
+         donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Sequence[str] | None = None,
+         keep_unused: bool = False, device: Any = None, backend: str | None = None, inline: bool = False,
+         compiler_options: dict[str, Any] | None = None) -> Any:
+    """The older name of `jit`. Its shardings may be specs over the mesh of a `with mesh:` around the call.
+
+    - `fun`: the function.
+    - `in_shardings`, `out_shardings`, `static_argnums`, `static_argnames`, `donate_argnums`, `donate_argnames`,
+      `keep_unused`, `device`, `backend`, `inline`, `compiler_options`: as for `jit`.
+
+    >>> pjit(lambda x: x + 1)(1.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    jitted = jit(fun, in_shardings=in_shardings, out_shardings=out_shardings, static_argnums=static_argnums,
+                 static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
+                 keep_unused=keep_unused, device=device, backend=backend, inline=inline,
+                 compiler_options=compiler_options)._jitted
     return function_of(Jitted(jitted.fun, jitted.options._replace(entered=True)))
-
-
-pjit.__name__ = pjit.__qualname__ = "pjit"  # in `xlafront.experimental.pjit`: what `jit` was while meshes were entered
