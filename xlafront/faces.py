@@ -10,12 +10,27 @@ import sys
 import warnings
 from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from xlafront.runtime.missing_names import missing
 
 # Modules from which nothing can be had that makes or traces arrays.
 _WITHOUT_ARRAYS = ("xlafront.runtime.config", "xlafront.runtime.monitoring", "xlafront.core.dtypes", "xlafront.core.errors")
+
+
+_dictionary: Callable[[ModuleType], dict[str, Any]] = ModuleType.__dict__["__dict__"].__get__
+
+
+class Face(ModuleType):
+    """A module that has all of its names when it is asked for its dictionary: by `vars`, or SymPy's `lambdify(..., xnp)`."""
+
+    @property
+    def __dict__(self) -> dict[str, Any]:
+        self.__class__ = ModuleType
+        names = _dictionary(self)
+        names.pop("_load_all")()
+        return names
 
 
 def lazy(face: str, places: dict[str, str], submodules: str = "",
@@ -28,7 +43,7 @@ def lazy(face: str, places: dict[str, str], submodules: str = "",
     """
     module_of = {name: module for module, names in places.items() for name in names.split()}
     modules = frozenset(submodules.split())
-    namespace = sys.modules[face].__dict__
+    namespace = _dictionary(sys.modules[face])
 
     def find(name: str) -> Any:
         module = module_of.get(name)
@@ -41,16 +56,22 @@ def lazy(face: str, places: dict[str, str], submodules: str = "",
         if deprecated and name in deprecated:
             warnings.warn(f"{face}.{name} is deprecated: use {deprecated[name]}.", DeprecationWarning, stacklevel=2)
         owner = import_module(module)
-        public = owner.__dict__.get("PUBLIC", ())
+        public = _dictionary(owner).get("PUBLIC", ())
         value = namespace[name] = public[name] if name in public else getattr(owner, name)
         return value
 
+    def load() -> None:
+        for name in {*module_of, *modules} - {*namespace, *(deprecated or ())}:
+            find(name)
+
+    namespace["_load_all"] = load
+    sys.modules[face].__class__ = Face
     return find, lambda: sorted({*namespace, *module_of, *modules} - {"lazy"}), sorted(module_of)
 
 
 def without(face: str) -> Callable[[str], Any]:
     """`__getattr__` of a module that has all of its names, for what its error says."""
     def find(name: str) -> Any:
-        raise missing(face, name, tuple(sys.modules[face].__dict__))
+        raise missing(face, name, tuple(_dictionary(sys.modules[face])))
 
     return find

@@ -133,6 +133,20 @@ print(sum(path.endswith("on_path") for path in sys.path), sum(type(f).__module__
     assert printed("-c", code) == "1 1"
 
 
+def test_dictionaries_of_modules_have_all_names():
+    """As SCICO copies them, and SymPy's `lambdify(x, f, jnp)` looks names up."""
+    code = """
+import xlafront.as_jax, jax.numpy as jnp, jax.lax
+found = vars(jnp)
+assert found is jnp.__dict__ and found["sin"] is jnp.sin and {*jnp.__all__} <= {*found} and found["linalg"] is jnp.linalg
+assert {*jax.lax.__all__} <= {*jax.lax.__dict__} and jax.lax.__dict__["sin_p"] is jax.lax.sin_p
+exec("y = sin(0.5) + linalg.norm(ones(4))", jnp.__dict__, own := {})
+print(float(own["y"]).__round__(4))
+"""
+    assert printed("-W", "error::DeprecationWarning", "-c", code) == "2.4794"
+
+
+
 def test_threads_import_it_at_once():
     code = """
 import sys, threading

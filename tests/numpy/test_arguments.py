@@ -380,3 +380,12 @@ def test_axes_in_any_sequence(kind):
     np.testing.assert_array_equal(x.transpose(kind([1, 0])), np.arange(6.0).reshape(2, 3).T)
     np.testing.assert_allclose(nn.logsumexp(x, axis=kind([1, 0])), np.log(np.exp(np.arange(6.0)).sum()), rtol=1e-6)
     np.testing.assert_allclose(nn.softmax(x, axis=kind([1, 0])).sum(), 1.0, rtol=1e-6)
+
+
+def test_sequences_with_shapes_of_their_own():
+    """As SCICO's blocks are: a shape for each of the arrays in them."""
+    class Blocks(list):
+        shape = property(lambda self: tuple([np.shape(x) for x in self]))
+
+    blocks = Blocks([xnp.ones(2), xnp.zeros(3)])
+    assert xnp.concatenate(blocks).tolist() == xnp.hstack(blocks).tolist() == [1, 1, 0, 0, 0]

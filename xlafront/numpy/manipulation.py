@@ -420,7 +420,7 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
 
 def _rows(name, arrays):
     """The arrays of a sequence, or the rows of one array."""
-    if hasattr(arrays, "shape"):
+    if hasattr(arrays, "shape") and tracing.is_arraylike(arrays):  # not what holds several, as SCICO's blocks do
         if not arrays.shape or not arrays.shape[0]:
             raise ValueError(f"xnp.{name} takes a sequence of arrays, or the rows of one; there are none in the shape "
                              f"{arrays.shape}.")

@@ -76,7 +76,8 @@ _served: dict[str, ModuleType] = {}
 def serve(module: str, **names: Any) -> None:
     """Answer jaxlib's lookups of `module.name` with our objects, whether or not jax is installed."""
     stand_in = _served[module] = sys.modules.setdefault(module, ModuleType(module))
-    vars(stand_in).update(names)
+    for own, value in names.items():
+        setattr(stand_in, own, value)
 
 
 def _import(name, globals=None, locals=None, fromlist=(), level=0):
