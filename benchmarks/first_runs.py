@@ -32,7 +32,17 @@ def _first_runs(lib: Library, which: str) -> dict:
     for function, args in made:
         lib.wait(function(*args))
     figures = {f"first run, {which}: 66 functions": ((time.process_time() - started) * 1e3, "ms")}
-    n = lib.np
+    n, random = lib.np, lib.xf.random
+    key = lib.wait(random.key(0))
+    started = time.process_time()
+    for draw in (
+        lambda: random.uniform(key, (7,)), lambda: random.normal(key, (7,)), lambda: random.randint(key, (7,), 0, 5),
+        lambda: random.permutation(key, 7), lambda: random.choice(key, 9, (7,)), lambda: random.bernoulli(key, 0.5, (7,)),
+        lambda: random.categorical(key, n.ones(7)), lambda: random.gamma(key, 2.0, (7,)),
+        lib.xf.jit(lambda: random.normal(random.split(key)[0], (7,))),
+    ):
+        lib.wait(draw())
+    figures[f"first run, {which}: 9 draws"] = ((time.process_time() - started) * 1e3, "ms")
     weights, x = [n.ones((8, 8)) for _ in range(3)], n.ones((16, 8))
 
     def loss(weights, x):

@@ -244,3 +244,10 @@ def test_functions_that_unravel():
     assert {str(x.dtype) for x in same(np.arange(3))} == {"int32"}  # of one dtype: whatever the vector has
     with pytest.raises(TypeError, match="dtype"):
         unravel(ones, 1)(np.arange(3))
+
+
+def test_parts_of_partials_are_counted():
+    """As checkpoints name what is in them."""
+    held = tree_util.Partial(lambda a, b: a + b, 1.0, b=2.0)
+    paths = [tree_util.keystr(path) for path, _ in tree_util.tree_flatten_with_path({"f": held})[0]]
+    assert paths == ["['f'][<flat index 0>][0]", "['f'][<flat index 1>]['b']"]

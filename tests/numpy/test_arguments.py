@@ -389,3 +389,9 @@ def test_sequences_with_shapes_of_their_own():
 
     blocks = Blocks([xnp.ones(2), xnp.zeros(3)])
     assert xnp.concatenate(blocks).tolist() == xnp.hstack(blocks).tolist() == [1, 1, 0, 0, 0]
+
+
+def test_the_one_argument_of_arange_is_where_it_stops():
+    for call, name in ((lambda n: xnp.arange(n), "stop"), (lambda n: xnp.arange(n, 5), "start"), (lambda n: xnp.arange(0, n), "stop")):
+        with pytest.raises(xf.errors.ConcretizationTypeError, match=f"argument '{name}' of xnp.arange"):
+            xf.jit(call)(3)

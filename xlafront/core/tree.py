@@ -531,10 +531,8 @@ class _Inner:
 
 
 _register_defaults()
-register_pytree_with_keys(
-    Partial,
-    lambda p: (((GetAttrKey("args"), p.args), (GetAttrKey("keywords"), p.keywords)), p.func),
-    lambda func, children: Partial(func, *children[0], **children[1]))
+register_pytree_node(Partial, lambda p: ((p.args, p.keywords), p.func),
+                     lambda func, children: Partial(func, *children[0], **children[1]))
 
 
 # Over whole trees

@@ -517,7 +517,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         d = dtypes.default_dtype(int)
         dtypes.check_int_fits(start, d)
         return _arange_kernel(0, 1, max(start, 0), d)
-    for name, x in (("start", start), ("stop", stop), ("step", step)):
+    for name, x in (("stop" if stop is None else "start", start), ("stop", stop), ("step", step)):
         if isinstance(x, tracing.Tracer) and x._concrete() is None:
             raise errors.ConcretizationTypeError(
                 x, f"It is the argument {name!r} of xnp.arange, which decides the shape of the result.")
