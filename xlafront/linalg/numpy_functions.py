@@ -17,7 +17,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core import dtypes
-from xlafront.core.dimensions import common_shape
+from xlafront.core.dimensions import common_shape, known
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import linalg as kernels
 from xlafront.lax.elementwise import constant_like, to_dtype
@@ -320,7 +320,7 @@ def det(a: ArrayLike) -> Array:
     Array(-2., dtype=float32)
     """
     [a] = _matrices("det", a, square=True)
-    n = a.shape[-1]
+    n = known(a.shape[-1], 4)
     if n > 3:
         return _det(a)
     x = [[a[..., i, j] for j in range(n)] for i in range(n)]
@@ -368,7 +368,7 @@ def _small_moved(sign, pivots, a, a_t):
 
 @functools.partial(xf.custom_jvp, nondiff_argnums=(1,))
 def _slogdet(a, method):
-    if method == "lu" and a.shape[-1] <= 2:
+    if method == "lu" and known(a.shape[-1], 3) <= 2:
         return _sign_and_log(*_small_pivots(a))
     if method == "lu":
         factors, swaps, _ = kernels.lu(a)
@@ -382,7 +382,7 @@ def _slogdet(a, method):
 @_slogdet.defjvp
 def _slogdet_jvp(method, primals, tangents):
     [a], [a_t] = primals, tangents
-    if method == "lu" and a.shape[-1] <= 2:
+    if method == "lu" and known(a.shape[-1], 3) <= 2:
         turned, pivots = _small_pivots(a)
         sign, size = _sign_and_log(turned, pivots)
         moved = _small_moved(turned, pivots, a, a_t)

@@ -11,7 +11,7 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.control.scan import scan
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import as_size, common_shape, is_symbolic_dim, max_dim
+from xlafront.core.dimensions import as_size, common_shape, is_symbolic_dim, known, max_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import as_type, with_weakness
 from xlafront.linalg.numpy_functions import eigvals, inv, lstsq
@@ -321,7 +321,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     x = xnp.asarray(unwrap(x))
     if x.dtype == dtypes.bool_:
         raise TypeError("xnp.vander needs numbers, got booleans, which have no powers.")
-    if 0 < n <= _FEW_POWERS:
+    if 0 < known(n, 0) <= _FEW_POWERS:
         columns = [xnp.ones_like(x)]
         while len(columns) < n:
             columns.append(columns[-1] * x)
