@@ -386,9 +386,12 @@ def test_sequences_with_shapes_of_their_own():
     """As SCICO's blocks are: a shape for each of the arrays in them."""
     class Blocks(list):
         shape = property(lambda self: tuple([np.shape(x) for x in self]))
+        aval = property(lambda self: tuple([x.aval for x in self]))
+        dtype = np.dtype(np.complex64)
 
     blocks = Blocks([xnp.ones(2), xnp.zeros(3)])
     assert xnp.concatenate(blocks).tolist() == xnp.hstack(blocks).tolist() == [1, 1, 0, 0, 0]
+    assert xnp.iscomplexobj(blocks)
 
 
 def test_the_one_argument_of_arange_is_where_it_stops():

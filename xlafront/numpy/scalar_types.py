@@ -142,7 +142,10 @@ def iscomplexobj(x: Any) -> bool:
     x = unwrap(x)
     if isinstance(x, (list, tuple)):
         x = asarray(x)
-    return x is not None and not isinstance(x, str) and dtypes.operand_type(x)[0].kind == "c"
+    if x is None or isinstance(x, str):
+        return False
+    own = getattr(x, "dtype", None)
+    return (own if isinstance(own, np.dtype) else dtypes.operand_type(x)[0]).kind == "c"
 
 
 def isrealobj(x: Any) -> bool:
