@@ -140,12 +140,12 @@ def iscomplexobj(x: Any) -> bool:
     True
     """
     x = unwrap(x)
+    own = getattr(x, "dtype", None)
+    if isinstance(own, np.dtype):
+        return own.kind == "c"
     if isinstance(x, (list, tuple)):
         x = asarray(x)
-    if x is None or isinstance(x, str):
-        return False
-    own = getattr(x, "dtype", None)
-    return (own if isinstance(own, np.dtype) else dtypes.operand_type(x)[0]).kind == "c"
+    return x is not None and not isinstance(x, str) and dtypes.operand_type(x)[0].kind == "c"
 
 
 def isrealobj(x: Any) -> bool:
