@@ -40,6 +40,7 @@ from xlafront.random.distributions import (
 from xlafront.random.primitives import random_split_p, split
 from xlafront.random.prng import placed, single_key, threefry_prng_impl
 from xlafront.random.threefry import together, word
+from xlafront.runtime.jaxlib_compat import jaxlib_version
 from xlafront.special.incomplete_gamma import random_gamma_grad
 from xlafront.staging.library import library, written_once
 from xlafront.transforms.batching.vmap import vmap
@@ -93,7 +94,7 @@ def _one(key, a, log_space: bool, remainder: bool = False):
 
 
 def _samples(key, a, *, log_space):
-    apart = tracing.aval_of(key).dtype.impl is threefry_prng_impl
+    apart = tracing.aval_of(key).dtype.impl is threefry_prng_impl and jaxlib_version < (0, 11)  # later LLVM takes minutes
 
     def of_one_key(key, a):
         flat = a.reshape(-1)
