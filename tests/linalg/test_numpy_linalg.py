@@ -288,3 +288,26 @@ def test_ranks_and_integers():
     limits = (0.3, 1.0, 11.0)
     expected = [int(np.sum(np.linalg.svd(tall)[1] > limit)) for limit in limits]
     assert [int(xnp.linalg.matrix_rank(tall, rtol=limit)) for limit in limits] == expected == [2, 1, 0]
+
+
+def test_logarithms_of_small_determinants():
+    """Of matrices of one or two rows without the library that factors: no product of their elements is made."""
+    rng = np.random.default_rng(3)
+    for n in (1, 2):
+        for dtype in (np.float32, np.complex64):
+            a = rng.normal(size=(9, n, n)).astype(dtype) + (1j * rng.normal(size=(9, n, n)) if dtype == np.complex64 else 0)
+            for ours, theirs in zip(xnp.linalg.slogdet(a.astype(dtype)), np.linalg.slogdet(a)):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    large = np.array([[1e30, 2e30], [3e30, 1e30]], np.float32)
+    assert xnp.linalg.slogdet(large).sign == -1
+    np.testing.assert_allclose(xnp.linalg.slogdet(large).logabsdet, np.log(5) + 60 * np.log(10), rtol=1e-6)
+    assert xnp.linalg.slogdet(np.zeros((2, 2))) == (0, -np.inf)
+    a = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+    np.testing.assert_allclose(xf.grad(lambda a: xnp.linalg.slogdet(a).logabsdet)(a), np.linalg.inv(a).T, rtol=1e-5)
+
+
+def test_powers_of_zero_have_slopes():
+    slopes = xf.jacfwd(lambda x: xnp.vander(x, 3, increasing=True))(np.zeros(1, np.float32))
+    assert slopes[0, :, 0].tolist() == [0, 1, 0]
+    with pytest.raises(TypeError, match="booleans"):
+        xnp.vander(np.array([True, False]))

@@ -1,5 +1,7 @@
 """What programs show of random operations: equations on keys, as libraries read them. Names and parameters are the reference's."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -97,3 +99,12 @@ def test_operands_that_are_no_keys():
         primitives.random_bits_p.bind(xnp.ones(2), bit_width=32, shape=())
     with pytest.raises(TypeError, match="random_fold_in takes uint32 numbers"):
         primitives.random_fold_in_p.bind(K, xnp.ones(2))
+
+
+@pytest.mark.cpu_only
+def test_keys_are_derived_before_the_loops_that_draw():
+    """LLVM takes ten times as long for both in one; each is the cipher once."""
+    draw = xf.jit(lambda key: random.normal(random.split(key)[0], (100,)))
+    text = draw.lower(random.key(0)).compile().as_text()
+    kernels = re.findall(r"^%?fused_computation.*?^}", text, re.S | re.M)
+    assert len(kernels) == 2 and max(kernel.count("shift-left(") for kernel in kernels) == 20

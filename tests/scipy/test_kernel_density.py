@@ -84,3 +84,9 @@ REFUSED = [
 def test_bad_input(call, error):
     with pytest.raises(error):
         call()
+
+
+@pytest.mark.cpu_only
+def test_no_matrix_of_samples_and_points_is_kept():
+    density = xf.jit(lambda x, y: gaussian_kde(x)(y)).lower(np.ones(300, np.float32), np.ones(200, np.float32)).compile()
+    assert density.memory_analysis().temp_size_in_bytes < 300 * 200

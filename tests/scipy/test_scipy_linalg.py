@@ -250,3 +250,10 @@ def test_refused(name):
     call, error, words = REFUSED[name]
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.cpu_only  # LAPACK's
+def test_roots_of_singular_matrices():
+    """Where two roots add up to nothing an element of the root is 0."""
+    for a in (np.zeros((2, 2)), np.diag([0.0, 0.0, 4.0]), np.array([[0.0, 1.0], [0.0, 0.0]])):
+        np.testing.assert_array_equal(ours.sqrtm(a.astype(np.float32)), np.sqrt(np.diag(np.diag(a))))
