@@ -9,6 +9,7 @@ import importlib
 import pathlib
 import warnings
 
+import numpy as np
 import pytest
 
 TABLES = pathlib.Path(__file__).parent / "beside" / "calls"
@@ -31,8 +32,6 @@ def mistakes(table: str):
 
 @functools.cache
 def prepared(table: str) -> dict:
-    import numpy as np
-
     import xlafront as xf
 
     names = {"xf": xf, "np": np, "P": xf.P}
@@ -65,3 +64,24 @@ def test_words(call, expected):
 @mistakes("errors_devices")
 def test_words_about_devices(call, expected):
     check("errors_devices", call, expected)
+
+
+SILENCED = [  # how programs silence warnings: `filterwarnings` looks at the beginning of a message
+    ("xnp.zeros(3, 'float64')", UserWarning, "Explicitly requested dtype float64"),
+    ("xnp.zeros(3).astype(np.int64)", UserWarning, "Explicitly requested dtype int64"),
+    ("xnp.zeros(3, xnp.int32).at[0].set(1.5)", FutureWarning, "scatter inputs have incompatible types"),
+    ("xnp.zeros(3).at[0].add(1j)", FutureWarning, "scatter inputs have incompatible types"),
+    ("lax.convert_element_type(xnp.array(1j), xnp.float32)", np.exceptions.ComplexWarning, "Casting complex values to real"),
+    ("xnp.zeros(3).at[0].add(1j)", np.exceptions.ComplexWarning, "Casting complex values to real"),
+    ("xnp.array([1j]).astype(float)", DeprecationWarning, "Casting from complex to real dtypes"),
+    ("xf.jit(lambda x: x, backend='cpu')", DeprecationWarning, "backend and device argument on jit is deprecated"),
+    ("xf.jit(lambda x, y: x + y.sum(), donate_argnums=1)(1.0, xnp.ones(3))", UserWarning, "Some donated buffers were not usable"),
+]
+
+
+@pytest.mark.parametrize("call, category, beginning", SILENCED, ids=[f"{row[0]} {row[1].__name__}" for row in SILENCED])
+def test_warnings_begin_as_programs_expect(call, category, beginning):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        eval(call, dict(prepared("errors")))
+    assert any(w.category is category and str(w.message).startswith(beginning) for w in seen), [str(w.message) for w in seen]

@@ -481,3 +481,17 @@ def test_ordered_effect_of_a_user():
     xf.effects_barrier()
     assert written == [1.0, 10.0, 2.0, 5.0, 50.0, 6.0]
     assert effect in xf.make_jaxpr(f)(1.0).effects
+
+
+def test_no_rule_is_none():
+    """A rule that is None is one that there is not: libraries give it to primitives that they can batch, but not transpose."""
+    p = extend_core.Primitive("no_transpose")
+    p.def_impl(lambda x: x)
+    p.def_abstract_eval(lambda x: x)
+    ad.primitive_jvps[p] = lambda primals, tangents: (p.bind(*primals), p.bind(*tangents))
+    ad.primitive_transposes[p] = None
+    assert p not in ad.primitive_transposes
+    value, slope = xf.jvp(p.bind, (3.0,), (2.0,))
+    assert (value, slope) == (3.0, 2.0)
+    with pytest.raises(NotImplementedError, match="no_transpose"):
+        xf.grad(p.bind)(3.0)

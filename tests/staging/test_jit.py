@@ -403,9 +403,9 @@ def test_cost_is_linear(few_objects):
 
 def test_devices_of_a_function():
     device = xf.devices()[3]
-    with pytest.warns(DeprecationWarning, match="device and backend"):
+    with pytest.warns(DeprecationWarning, match="backend and device argument"):
         assert xf.jit(lambda x: x + 1, device=device)(1.0).devices() == {device}
-    with pytest.warns(DeprecationWarning, match="device and backend"):
+    with pytest.warns(DeprecationWarning, match="backend and device argument"):
         assert xf.jit(lambda x: x + 1, backend="cpu")(1.0).devices() == {xf.devices()[0]}
     with pytest.warns(DeprecationWarning):
         placed = xf.jit(lambda x: xf.lax.with_sharding_constraint(x, xf.sharding.SingleDeviceSharding(xf.devices()[0])),

@@ -237,8 +237,8 @@ def check_user_dtype(x, function: str):
         if config.explicit_x64_dtypes.value == "error":
             raise ValueError(f"{function} was asked explicitly for dtype {d}, which is not available while 64-bit types are "
                              f"off. Switch them on with config.update('enable_x64', True), or ask for {canonical}.")
-        source.warn(f"{function} was asked for dtype {d}, which is truncated to {canonical}: 64-bit types are off. "
-                    f"Switch them on with config.update('enable_x64', True) or XLAFRONT_ENABLE_X64=1.")
+        source.warn(f"Explicitly requested dtype {d} is not available in {function} and truncated to {canonical}: 64-bit "
+                    f"types are off. Switch them on with config.update('enable_x64', True) or XLAFRONT_ENABLE_X64=1.")
     return canonical
 
 
@@ -361,8 +361,8 @@ def scalar_type_of(x: Any) -> type:
 def warn_of_lost_parts(who: str, own: Any, wanted: Any) -> None:
     """Where complex numbers become real ones."""
     if is_complex(own) and isinstance(wanted, np.dtype) and not is_complex(wanted):
-        source.warn(f"{who} makes {wanted} of {own} and discards the imaginary parts; use x.real to say so.",
-                    np.exceptions.ComplexWarning)
+        source.warn(f"Casting complex values to real discards the imaginary part: {who} makes {wanted} of {own}. Use x.real to "
+                    f"say so.", np.exceptions.ComplexWarning)
 
 
 def itemsize_bits(dtype: Any) -> int:

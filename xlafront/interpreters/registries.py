@@ -77,9 +77,9 @@ class Registry(MutableMapping):
     def __setitem__(self, primitive: Primitive, rule: Callable) -> None:
         if not isinstance(primitive, Primitive):
             raise TypeError(f"{self.name} takes primitives as keys, got {type(primitive).__name__}: {primitive!r}")
-        if not callable(rule):
+        if rule is not None and not callable(rule):
             raise errors.not_callable(f"{self.name}[{primitive}]", rule, "a rule")
-        if self.adapt is None:
+        if self.adapt is None or rule is None:  # None: there is no rule
             setattr(primitive, self.field, rule)
             return
         adapted = self.adapt(primitive, rule)

@@ -285,8 +285,10 @@ def joint_dtype(who: str, x, values):
         joint, _ = dtypes.promote_pair(own.dtype, own.weak_type, given.dtype, given.weak_type)
         if joint != own.dtype:
             source.warn(
-                f"{who} cannot safely cast values of dtype {given.dtype} to the dtype {own.dtype} of the array: it "
-                f"may lose information, and a later version will refuse this. Convert one of them with astype.", FutureWarning)
+                f"scatter inputs have incompatible types: {who} cannot safely cast values of dtype {given.dtype} to the dtype "
+                f"{own.dtype} of the array. It may lose information, and a later version will refuse this. Convert one of them "
+                f"with astype.", FutureWarning)
+            dtypes.warn_of_lost_parts(who, joint, own.dtype)
         return joint
     error = errors.incompatible_dtypes(who, [own.dtype, given.dtype])
     raise error if dtypes.is_extended(own.dtype) else ValueError(error)

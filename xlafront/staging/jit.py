@@ -61,7 +61,7 @@ def jit(fun: Callable = UNSPECIFIED, /, *, in_shardings: Any = UNSPECIFIED, out_
             raise ValueError(f"jit takes {which} or a device or backend, not both: shardings say the devices. Leave device and "
                              f"backend out.")
     if device is not None or backend is not None:
-        warnings.warn("jit's arguments device and backend are deprecated: say where it runs by in_shardings, by device_put of "
+        warnings.warn("backend and device argument on jit is deprecated: say where it runs by in_shardings, by device_put of "
                       "an argument or by the setting default_device.", DeprecationWarning, stacklevel=2)
     # None in place of a tree says no more than nothing at all, so that keyword arguments can be given.
     in_shardings, out_shardings = (UNSPECIFIED if s is None else s for s in (in_shardings, out_shardings))

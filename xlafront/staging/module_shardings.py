@@ -365,8 +365,8 @@ def _mark_donations(attributes, jaxpr, donated, shardings, name, traced) -> None
         else:
             unusable.append(avals.str_short(aval))
     if unusable:
-        warnings.warn(f"{name} has donated arguments that no result can take the memory of: {', '.join(unusable)}. "
-                      f"Donate only arguments that have the shape and dtype of a result.", stacklevel=2)
+        warnings.warn(f"Some donated buffers were not usable in {name}, as no result can take their memory: "
+                      f"{', '.join(unusable)}. Donate only arguments that have the shape and dtype of a result.", stacklevel=2)
 
 
 def layout_attributes(attributes: list[dict] | None, layouts: Sequence[Any]) -> list[dict]:
