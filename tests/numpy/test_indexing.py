@@ -204,7 +204,7 @@ def test_what_replaces_elements_says_when_they_lose_something(replace):
     assert replace(matrix.astype(xnp.float32)).tolist() == [[1.5]]
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::numpy.exceptions.ComplexWarning")
 def test_of_complex_values_the_real_part_is_written():
     mask, n = xnp.array([True, False, False]), xnp.zeros(3, int)
     assert mask.at[:].set(1j).tolist() == [False] * 3

@@ -822,8 +822,8 @@ def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, devi
     x = unwrap(x)
     own = tracing.aval_of(x)
     if own.dtype.kind == "c" and isinstance(d, np.dtype) and d.kind != "c" and d != dtypes.bool_:
-        source.warn("Casting from complex to real dtypes drops the imaginary part, which a later version will refuse; use x.real.",
-                    DeprecationWarning)
+        source.warn("Casting from complex to real dtypes drops the imaginary part, which a later version will refuse. Use "
+                    "x.real.", DeprecationWarning)
     if not isinstance(x, (tracing.Tracer, ArrayImpl)):
         x = put_leaf(x, None)
     result = x if own.dtype == d and not own.weak_type else _astype(x, d)
