@@ -50,6 +50,17 @@ def test_registries_are_views_of_the_records():
         ad.primitive_jvps["sin"] = lambda *_: None
 
 
+@pytest.mark.parametrize("make", [ad.Zero, ad.UndefinedPrimal])
+def test_what_rules_get_is_a_tree_without_leaves(make):
+    """Rules map, compile and batch functions of their tangents and operands, some of which are no arrays."""
+    x = make(scalar())
+    assert xf.tree.leaves(x) == [] and xf.tree.structure(x) == xf.tree.structure(make(scalar()))
+    assert xf.tree.structure(x) != xf.tree.structure(make(scalar("int32")))
+    for transform in (xf.vmap, xf.jit):
+        doubled, other = transform(lambda t: (t[0] * 2, t[1]))((xnp.arange(3.0), x))
+        assert doubled.tolist() == [0.0, 2.0, 4.0] and type(other) is make and other.aval == scalar()
+
+
 def test_rules_can_be_replaced_and_read_back():
     p = extend_core.Primitive("replaceable")
     first, second = (lambda operands, dims: (operands[0], dims[0])), (lambda operands, dims: (operands[0] * 2, dims[0]))
