@@ -23,12 +23,13 @@ os.environ["XLAFRONT_CACHE_DIR"] = os.environ["XLAFRONT_TEST_CACHE"]
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
-# Compiling for hardware that is not here needs its compiler, kernels in C++ need one of C++, arrays in files, IREE and PJRT a library.
+# Compiling for hardware that is not here needs its compiler, kernels in C++ need one of C++, arrays in files, profiles, IREE and PJRT a library.
 # CI installs them and names the files, so there they run.
 from xlafront.runtime import clients  # noqa: E402
 
 _needed = {"test_compile_for_tpu.py": clients.find_tpu(), "test_compile_for_cuda.py": clients.find_cuda(),
            "test_foreign_calls.py": shutil.which("g++"), "test_array_stores.py": find_spec("tensorstore"),
+           "test_profile_readers.py": find_spec("xprof") and find_spec("pypprof"),
            "test_iree.py": find_spec("iree"), "test_pjrt.py": shutil.which("g++") and find_spec("xla_plugins")}
 collect_ignore_glob = [f"*/{file}" for file, library in _needed.items() if library is None]
 
