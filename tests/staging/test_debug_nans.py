@@ -61,6 +61,17 @@ def test_infinities():
         lax.scan(lambda c, v: (c + logarithm(v), v), 0.0, xnp.zeros(2))
 
 
+def test_shard_map_outside_of_compiled_functions_is_looked_at_step_by_step():
+    """There it is as its operations one after the other; within a compiled function only results are looked at."""
+    f = xf.shard_map(lambda x: xnp.where(x > 0, logarithm(x), 0.0), mesh=over(2), in_specs=xf.P("i"), out_specs=xf.P("i"))
+    with xf.debug_nans(True):
+        with pytest.raises(FloatingPointError, match=rf"nan.* in log first, .*test_debug_nans\.py:{LINE}\b.*not reach a result"):
+            f(POINTS)
+        assert xf.jit(f)(POINTS).tolist() == [0, 0] and f(np.abs(POINTS)).tolist() == [0, 0]
+    with xf.debug_infs(True):
+        assert f(POINTS).tolist() == [0, 0]
+
+
 def test_exchanges_are_named_when_they_are_what_made_it():
     mean = xf.shard_map(lambda x: lax.psum(x, "i"), mesh=over(2), in_specs=xf.P("i"), out_specs=xf.P())
     with xf.debug_nans(True), pytest.raises(FloatingPointError, match="in shard_map"):

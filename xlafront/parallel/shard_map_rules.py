@@ -30,6 +30,7 @@ from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import AxisType, Mesh, PartitionSpec, axes_of
 from xlafront.staging import device_assignment
+from xlafront.staging.debug_nans import check_steps
 from xlafront.staging.jitted import Jitted, Options, make_dispatcher
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.ad.transpose import transpose_program
@@ -272,7 +273,10 @@ def _impl(*args, jaxpr, **params):
 
     key = ("run", mesh, params["in_specs"], outs, params["newly_manual_axes"], params["check_vma"], *map(id, consts))
     jitted, dispatcher = jaxpr.jaxpr.memoised(key, make)
-    return jitted.evaluate(*args)[0] if config.disable_jit.value else dispatcher(*args)
+    results = jitted.evaluate(*args)[0] if config.disable_jit.value else dispatcher(*args)
+    if (config.debug_nans.value or config.debug_infs.value) and not jaxpr.effects:  # callbacks are not to run once more
+        check_steps(shard_map_p, args, {"jaxpr": jaxpr, **params})
+    return results
 
 
 shard_map_p = Primitive(

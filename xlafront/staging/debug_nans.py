@@ -73,6 +73,20 @@ def check_finite(name: str, results: Sequence[Any], closed, leaves: Sequence[Any
                              "operation by operation; the settings debug_nans and debug_infs look for it.")
 
 
+def check_steps(primitive, operands: Sequence[Any], params: dict[str, Any]) -> None:
+    """Raise FloatingPointError for a NaN (or infinity) on the way of an operation that users see run step by step."""
+    wanted = [kind for kind, setting in (("NaN", config.debug_nans), ("infinity", config.debug_infs)) if setting.value]
+    with config.debug_nans(False), config.debug_infs(False):
+        for kind in wanted:
+            try:
+                primitive.steps(lambda inner, *operands, kind=kind: _run(inner.jaxpr, inner.consts, operands, kind, None),
+                                operands, params)
+            except _Found as found:
+                raise FloatingPointError(
+                    f"invalid value ({_SHORT[kind]}) encountered{found}. It does not reach a result of {primitive.name}. The "
+                    "settings debug_nans and debug_infs look for it.") from None
+
+
 class _Found(BaseException):
     """The place of the first operation that made a bad result. No Exception: `steps` may catch what an operation raises."""
 
