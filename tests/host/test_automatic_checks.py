@@ -141,3 +141,14 @@ def test_derivatives():
     """Of the square root at zero there is a division by zero in the derivative alone."""
     assert found(xnp.sqrt, np.float32(0)) is None
     assert checkify(xf.grad(xnp.sqrt), errors=all_checks)(np.float32(0))[0].get().startswith("division by zero")
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: xnp.nonzero(x > 2, size=5), lambda x: xnp.unique(x, size=7), lambda x: xnp.union1d(x, x, size=8),
+    lambda x: xnp.setdiff1d(x, x[:2], size=4), lambda x: xnp.extract(x > 2, x, size=5), lambda x: xnp.searchsorted(x, x + 9),
+    lambda x: xnp.searchsorted(x, x, side="right"), lambda x: xnp.interp(x + 9, x, x), lambda x: xnp.histogram(x)[0],
+    lambda x: xnp.repeat(x, xnp.array([1, 0, 2, 0, 1]), total_repeat_length=9),
+    lambda x: xnp.put(x, xnp.array([9, -9]), 1, inplace=False)], ids=(
+    "nonzero unique union1d setdiff1d extract searchsorted searchsorted-right interp histogram repeat put".split()))
+def test_what_functions_do_with_what_is_missing_is_no_error_of_the_user(f):
+    assert found(f, row, errors=index_checks) is None

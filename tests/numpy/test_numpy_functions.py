@@ -502,3 +502,26 @@ def test_sums_of_several_polynomials():
         np.testing.assert_array_equal(xnp.polysub(first, second), rows[0] - rows[1])
     with pytest.raises(ValueError):
         xnp.polyadd(np.arange(3), many)
+
+
+@pytest.mark.parametrize("mode, places", [  # where 9 goes, of each place in a vector of 4
+    (None, {-9: 0, -5: 0, -4: 0, -1: 3, 0: 0, 3: 3, 4: 3, 9: 3}), ("clip", {-9: 0, -4: 0, -1: 0, 0: 0, 3: 3, 4: 3, 9: 3}),
+    ("wrap", {-9: 3, -4: 0, -1: 3, 0: 0, 3: 3, 4: 0, 9: 1})])
+def test_put_outside(mode, places):
+    """By default the nearest place, where negative ones count from the end, as NumPy's ones inside do."""
+    for given, place in places.items():
+        expected = [9.0 if i == place else 0.0 for i in range(4)]
+        assert xnp.put(xnp.zeros(4), xnp.array([given]), 9, mode=mode, inplace=False).tolist() == expected
+        if mode is not None:
+            np.put(by_numpy := np.zeros(4), [given], 9, mode=mode)
+            assert by_numpy.tolist() == expected
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8, 9, 100])
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("method", ["scan", "scan_unrolled"])
+def test_searchsorted_by_halves(n, side, method):
+    values = np.sort(np.random.default_rng(n).integers(0, n, n)).astype(np.float32)
+    wanted = np.arange(-1, n + 1.5, 0.5, dtype=np.float32)
+    found = xnp.searchsorted(values, wanted, side=side, method=method)
+    np.testing.assert_array_equal(found, np.searchsorted(values, wanted, side=side))

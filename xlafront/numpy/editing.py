@@ -203,6 +203,8 @@ def _put(a, ind, v, mode):
         ind = PUBLIC["maximum"](PUBLIC["minimum"](ind, flat.size - 1), 0)
     elif mode == "wrap":
         ind = PUBLIC["remainder"](ind, flat.size)
+    else:
+        ind = PUBLIC["maximum"](PUBLIC["minimum"](ind, flat.size - 1), -flat.size)
     values = as_type(resize.__wrapped__(v, ind.shape), flat.dtype, False)
     return reshape_to(flat.at[ind].set(values, mode="drop"), np.shape(a))
 
@@ -213,7 +215,8 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     - `a`: the array.
     - `ind`: the places, integers.
     - `v`: the new elements, repeated in order where there are more places.
-    - `mode`: what places outside are: moved to the nearest ("clip"), counted around ("wrap"), or dropped (None).
+    - `mode`: what places outside are: moved to the nearest, where negative ones count from the end (None) or are outside too
+      ("clip"), or counted around ("wrap").
     - `inplace`: must be False: the result is a new array.
 
     >>> xnp.put(xnp.array([1, 2, 3]), xnp.array([0, 2]), 9, inplace=False)

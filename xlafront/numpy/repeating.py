@@ -11,6 +11,7 @@ from xlafront.core import errors, tracing
 from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes
+from xlafront.lax.elementwise import min_, size_as
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import arange
 from xlafront.numpy.indexing import take
@@ -62,7 +63,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_r
         return take(a, np.repeat(np.arange(n), counts), axis=axis)
     counts = broadcast_to(repeats, (n,))
     source = searchsorted(cumsum(counts), arange(total_repeat_length), side="right")
-    return take(a, source, axis=axis, mode="clip")
+    return take(a, min_(source, size_as(n - 1, source.dtype)), axis=axis, mode="clip")
 
 
 @library(static=("count", "axis"), name="repeat")

@@ -18,6 +18,7 @@ from xlafront.lax.elementwise import (
     div,
     ge,
     lt,
+    min_,
     ne,
     not_,
     rem_,
@@ -45,7 +46,6 @@ def _searchsorted(a, v, side, method):
 
     a, v = promote_dtypes(unwrap(a), unwrap(v))
     n = np.shape(a)[0]
-    low, high = (full(np.shape(v), size_as(i, np.int32)) for i in (0, n))
     less = INLINE["less" if side == "left" else "less_equal"]
 
     def before(x, y):
@@ -57,18 +57,18 @@ def _searchsorted(a, v, side, method):
         at_nan = not_(nan_x) if side == "left" else nan_y
         return elementwise.where(nan_y, at_nan, and_(plain, not_(nan_x)))
 
-    def halve(_, bounds):
-        low, high = bounds
-        middle = shift_right_logical_(add(low, high), np.int32(1))
-        open_ = lt(low, high)
-        goes_right = and_(before(take_rows(a, middle), v), open_)
-        goes_left = and_(not_(goes_right), open_)
-        return elementwise.where(goes_right, add(middle, np.int32(1)), low), elementwise.where(goes_left, middle, high)
+    def halve(_, state):
+        """Of the elements whose place is open, as many for each value, the first half is before it or the second is not."""
+        place, left = state
+        half = shift_right_logical_(add(left, np.int32(1)), np.int32(1))
+        element = take_rows(a, add(place, sub(half, np.int32(1))))
+        return add(place, elementwise.where(before(element, v), half, np.int32(0))), sub(left, half)
 
+    place = full(np.shape(v), np.int32(0))
     if not n:
-        return low
+        return place
     turns = known(n, 2**31 - 1).bit_length()
-    return fori_loop(0, turns, halve, (low, high), unroll=True if method == "scan_unrolled" else None)[0]
+    return fori_loop(0, turns, halve, (place, size_as(n, np.int32)), unroll=True if method == "scan_unrolled" else None)[0]
 
 
 @library(static=("side", "method"))
@@ -112,9 +112,10 @@ def _nonzero_sized(a, size, fills):
     counts, ranks = cumsum(flags), iota(_int32, size)
     length = flags.shape[0]
     if not is_symbolic((length, size)) and 0 < length <= 8 * size:  # to write where each of them is found is faster then
-        places = elementwise.where(mask, sub(counts, np.int32(1)), np.int32(size))
-        found = bind_scatter(SCATTERS["scatter"], full((size,), np.int32(0)), shapes.reshape_to(places, (length, 1)),
-                             iota(_int32, length), dimension_numbers=ScatterDimensionNumbers((), (0,), (0,)))
+        # Those that are none, or too many, go behind the end.
+        places = elementwise.where(mask, min_(sub(counts, np.int32(1)), np.int32(size)), np.int32(size))
+        found = bind_scatter(SCATTERS["scatter"], full((size + 1,), np.int32(0)), shapes.reshape_to(places, (length, 1)),
+                             iota(_int32, length), dimension_numbers=ScatterDimensionNumbers((), (0,), (0,)))[:size]
     else:
         found = searchsorted(counts, ranks, side="right") if length else ranks
     missing = ge(ranks, total(flags, dtype=_int32))
@@ -230,7 +231,11 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
         raise ValueError(f"xnp.compress finds at most {length} slices, by a condition of shape {np.shape(condition)} along an "
                          f"axis of size {n}: size={size} is more.")
     found = nonzero(getitem(condition, slice(0, length)), size=size, fill_value=n)[0]
-    return take(a, found, axis, fill_value=fill_value)
+    if size is None or is_symbolic(np.shape(a)) or not n:
+        return take(a, found, axis, fill_value=fill_value)
+    values = take(a, min_(found, found.dtype.type(n - 1)), axis, mode="clip")
+    there = shapes.broadcast_in_dim(lt(found, found.dtype.type(n)), np.shape(values), [axis])
+    return elementwise.where(there, values, elementwise.to_dtype(array(fill_value), tracing.aval_of(values).dtype))
 
 
 def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
