@@ -445,3 +445,20 @@ def test_arguments_have_values():
             return x if x > 0 else 0
 
     assert checkify(Positive())(1.5)[1] == 1.5
+
+
+def test_checks_of_what_is_pulled_back():
+    """The cotangent that begins is a number of a dtype, which a message can hold as an array."""
+    @xf.custom_vjp
+    def f(x):
+        return x * 2
+
+    def backward(x, ct):
+        check(ct < x, "{ct} came back to {x}", ct=ct, x=x)
+        return (ct * 2,)
+
+    f.defvjp(lambda x: (f(x), x), backward)
+    for transform in (xf.grad, lambda f: xf.jit(xf.grad(f))):
+        error, slope = checkify(transform(f))(xnp.array(-1.0))
+        assert slope == 2 and "1.0 came back to -1.0" in error.get()
+        assert checkify(transform(f))(xnp.array(3.0))[0].get() is None
