@@ -165,8 +165,8 @@ def _stirling_tail(k):
     return xnp.where(k <= 9, small, (1 / 12 - (1 / 360 - 1 / 1260 / z) / z) / (k + 1))
 
 
-def _by_btrs(key, n, p, shape, dtype):
-    """Hörmann's transformed rejection, for means of 10 and more and p up to 1/2."""
+def _by_btrs(key, n, p, wanted, shape, dtype):
+    """Hörmann's transformed rejection, for means of 10 and more and p up to 1/2; not done where it is not wanted."""
     deviation = xnp.sqrt(n * p * (1 - p))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * p
@@ -192,7 +192,7 @@ def _by_btrs(key, n, p, shape, dtype):
         good = quick | (~never & (left <= bound))
         return key, xnp.where(good, k, found), accepted | good
 
-    start = key, -xnp.ones_like(deviation, dtype), xnp.zeros_like(deviation, bool)
+    start = key, -xnp.ones_like(deviation, dtype), xnp.broadcast_to(~wanted, deviation.shape)
     return while_loop(lambda s: ~xnp.all(s[2]), step, start)[1]
 
 
@@ -200,9 +200,10 @@ def binomial_inline(key, n, p, shape, dtype):
     mirrored = p >= 0.5
     q = xnp.where(mirrored, 1 - p, p)
     usual = (n > 0) & (q > 0) & ~xnp.isnan(n)
-    few = n * q < 10
-    waiting = _by_waiting(key, xnp.where(usual & few, n, 0), xnp.where(usual & few, q, 0.5), shape, dtype)
-    rejection = _by_btrs(key, xnp.where(usual & ~few, n, 1e4), xnp.where(usual & ~few, q, 0.5), shape, dtype)
+    few = n * q <= 10
+    waiting = _by_waiting(key, xnp.where(usual & few, n, -1), xnp.where(usual & few, q, 0.5), shape, dtype)
+    many = usual & ~few
+    rejection = _by_btrs(key, xnp.where(many, n, 1e4), xnp.where(many, q, 0.5), xnp.any(many), shape, dtype)
     found = xnp.where(usual, xnp.where(few, waiting, rejection), 0)
     found = xnp.where(mirrored, n - found, found)
     return xnp.where((p >= 0) & (p <= 1) & (n >= 0) & (n < np.inf), found, np.nan).astype(dtype)
