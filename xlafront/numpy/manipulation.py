@@ -805,7 +805,7 @@ def flipud(m: ArrayLike) -> Array:
     return flip(m, 0)
 
 
-@library(static=("k", "axes"), lists=True, converts=True)
+@library(static=("k", "axes"), converts=True)
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """The array turned by 90 degrees in the plane of two axes, from the first towards the second.
 
