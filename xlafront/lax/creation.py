@@ -105,8 +105,8 @@ def _full(shape: tuple, fill_value, dtype, sharding, weak: bool):
 
 
 def held(value, dtype):
-    """What an array of this dtype (None: the value's own) is filled with. Integers of the host's that no array holds while 64-bit
-    types are off are cast here, as NumPy casts them: the dtype of the array may have room for them."""
+    """What an array of this dtype (None: the value's own) is filled with. Integers of the host's that no array holds while
+    64-bit types are off are cast here, as NumPy casts them: the dtype of the array may have room for them."""
     if type(value) is int:
         integer = dtypes.default_dtype(int)
         if -2 ** 31 <= value < 2 ** 31 or integer.itemsize == 8 and -2 ** 63 <= value < 2 ** 63:

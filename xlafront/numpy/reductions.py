@@ -172,7 +172,8 @@ def _finish(kernel, name: str, static: tuple[str, ...], says: str, example: str,
             converts: bool = False, lists: bool = True):
     kernel.__name__ = kernel.__qualname__ = name
     kernel.__doc__ = docstring(kernel, says, example, parameters)
-    return library(kernel, static=static, lists=tuple([n for n in ("axis", "out") if n in static]) if lists else False, converts=converts)
+    return library(kernel, static=static, lists=tuple([n for n in static if n in ("axis", "out")]) if lists else False,
+                   converts=converts)
 
 
 def _make_summing(name, says, example):
@@ -314,7 +315,8 @@ def _count_where(where, shape, axes, keepdims, dtype, names=()):
     return _reduce("sum", ones, axes, dtype, keepdims, None, where, names=names)
 
 
-@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=("axis", "out", "ddof", "correction"), converts=True)
+@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=("axis", "out", "ddof", "correction"),
+         converts=True)
 def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
         keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
         correction: float | None = None) -> Array:
@@ -400,7 +402,8 @@ def _variance_of_integers(a, axes, d, ddof, keepdims, where, mean):
     return elementwise.where(gt(divisor, d.type(0)), found, float("nan"))
 
 
-@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=("axis", "out", "ddof", "correction"), converts=True)
+@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=("axis", "out", "ddof", "correction"),
+         converts=True)
 def std(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
         keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
         correction: float | None = None) -> Array:
