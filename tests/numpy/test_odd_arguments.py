@@ -65,7 +65,7 @@ PYTHON_VALUES = """average(X, returned={0}) average(X, keepdims={0}) cov(X, rowv
     linspace(0, 1, endpoint={0}) linspace(0, 1, retstep={0}) geomspace(1, 2, endpoint={0}) resize(X, {0}) packbits(X > 0, {0})
     take(X, 0, mode={0}) take(X, 0, unique_indices={0}) take(X, 0, fill_value={0}) rot90(X, {0}) rot90(X, axes={0})
     polyder(X[0], {0}) polyint(X[0], {0}) vander(X[0], {0}) vander(X[0], increasing={0}) polyfit(X[0], X[0], {0})
-    put_along_axis(X, xnp.zeros((2, 1), int), 1, {0}) vdot(X, X, precision={0}) inner(X, X, precision={0})
+    append(X, X, {0}) put_along_axis(X, xnp.zeros((2, 1), int), 1, {0}) vdot(X, X, precision={0}) inner(X, X, precision={0})
     lax.dynamic_index_in_dim(X, 0, {0}) lax.dynamic_index_in_dim(X, 0, keepdims={0}) nn.logmeanexp(X, {0})""".replace(") ", ")\n")
 
 

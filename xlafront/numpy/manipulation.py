@@ -610,7 +610,7 @@ def block(arrays: ArrayLike | Sequence[Any]) -> Array:
     return join(arrays, 0) if levels else asarray(arrays)
 
 
-@library(static="axis", lists=True, converts=True)
+@library(static="axis", converts=True)
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """An array with values joined to its end. It is a new array: to collect many, make a list and join it once.
 
