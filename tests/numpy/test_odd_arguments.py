@@ -96,7 +96,7 @@ LOSES = {"full": lambda v: xnp.full(2, v, "float32"), "full_like": lambda v: xnp
          "max": lambda v: xnp.max(X + 2, initial=v)}
 
 
-@pytest.mark.parametrize("name,value", itertools.product(LOSES, [np.complex64(1j), "array"]))
+@pytest.mark.parametrize("name,value", list(itertools.product(LOSES, [np.complex64(1j), "array"])))
 def test_imaginary_parts_are_lost_with_a_warning(name, value):
     value = xnp.array(1j) if value == "array" else value
     assert warned(lambda: LOSES[name](value)) == ["ComplexWarning"]
