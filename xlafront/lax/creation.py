@@ -107,9 +107,12 @@ def _full(shape: tuple, fill_value, dtype, sharding, weak: bool):
 def held(value, dtype):
     """What an array of this dtype (None: the value's own) is filled with. Integers of the host's that no array holds while
     64-bit types are off are cast here, as NumPy casts them: the dtype of the array may have room for them."""
-    if type(value) is int:
+    kind = type(value)
+    if kind is float or kind is int and -2 ** 31 <= value < 2 ** 31:
+        return value
+    if kind is int:
         integer = dtypes.default_dtype(int)
-        if -2 ** 31 <= value < 2 ** 31 or integer.itemsize == 8 and -2 ** 63 <= value < 2 ** 63:
+        if integer.itemsize == 8 and -2 ** 63 <= value < 2 ** 63:
             return value
         return int(np.asarray(value).astype(integer)) if dtype is None else _cast(np.asarray(value), dtype)
     if isinstance(value, (np.integer, np.ndarray)) and dtype is not None and value.dtype.kind in "iu" and (
@@ -124,9 +127,12 @@ def _cast(value, dtype):
 
 def check_fill(name: str, value, dtype) -> None:
     """Refuse a complex number of Python's where a real one is wanted. Arrays give up imaginary parts, as in `astype`."""
-    if type(value) not in (int, float, bool, complex):
-        dtypes.warn_of_lost_parts(name, getattr(value, "dtype", None), dtype)
-    if type(value) is complex and isinstance(dtype, np.dtype) and not dtypes.is_complex(dtype) and dtype != dtypes.bool_:
+    kind = type(value)
+    if kind is float or kind is int:
+        return
+    if hasattr(value, "dtype"):
+        dtypes.warn_of_lost_parts(name, value.dtype, dtype)
+    if kind is complex and isinstance(dtype, np.dtype) and not dtypes.is_complex(dtype) and dtype != dtypes.bool_:
         raise TypeError(f"{name} cannot fill an array of dtype {dtype} with the complex number {value}: give its real part, or "
                         f"a complex dtype.")
 
