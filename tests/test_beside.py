@@ -1,11 +1,14 @@
 """The tables of calls that `tests.beside` compares: what a mistake in them would hide."""
 
+import argparse
+import ast
 import pathlib
 
 import pytest
 
 from tests.beside import __main__ as beside
 from tests.beside.__main__ import HERE, expanded, read
+from tests.beside.mutations import mutated
 
 TABLES = sorted(path.stem for path in pathlib.Path(HERE, "calls").glob("*.txt"))
 
@@ -29,6 +32,26 @@ def test_each_table_has_a_process(monkeypatch, capsys):
     assert beside.main() == 0
     assert [len(calls) for calls in seen] == [len(read("masks")), len(read("weak_types")), 1]
     assert "1 + 1 -> ()" in capsys.readouterr().out
+
+
+def test_odd_arguments_take_the_place_of_one_each():
+    calls = ["x = xnp.ones(3)", "sl = load(xf.__name__ + '.scipy.linalg')", "xnp.sum(x, axis=0)", "sl.toeplitz(x)", "f(*x)", "x + 1"]
+    found = mutated(calls, 2, 0)
+    assert found == mutated(calls, 2, 0) != mutated(calls, 2, 1)
+    parsed = [ast.parse(call, mode="eval").body for call in found]
+    assert {ast.unparse(call.func) for call in parsed} == {"xnp.sum", "sl.toeplitz"}
+    for call in parsed:
+        given = {i: ast.unparse(a) for i, a in enumerate(call.args)} | {k.arg: ast.unparse(k.value) for k in call.keywords}
+        usual = {0: "x", "axis": "0"} if ast.unparse(call.func) == "xnp.sum" else {0: "x"}
+        assert len(given.items() - usual.items()) == 1
+    assert any("initial=" in call for call in found)  # a parameter that the call leaves out
+
+
+def test_warnings_are_compared_when_asked_for():
+    ours, theirs = ({"leaves": [], "tree": "", "warnings": found} for found in ([], ["ComplexWarning"]))
+    without, asked = (argparse.Namespace(compilations=False, warnings=given) for given in (False, True))
+    assert beside.difference(ours, theirs, without) is None
+    assert "ComplexWarning" in beside.difference(ours, theirs, asked)
 
 
 @pytest.mark.parametrize("table", TABLES)

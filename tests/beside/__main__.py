@@ -5,11 +5,13 @@
     python -m tests.beside random --x64 --config numpy_dtype_promotion=strict --reference PYTHON
     python -m tests.beside numpy                            without a reference: what the calls give here
     python -m tests.beside sparse --part 2/8 --reference PYTHON    the second eighth of a table's calls
+    python -m tests.beside lax --mutate 2 --seed 7 --warnings --reference PYTHON    its functions with odd arguments
 
 A table is a text file in `calls/`: a call a line, a Python expression in `xf`, `xnp`, `lax`, `nn`, `random`, `np`, `P` and
 what the lines before have assigned; `#` begins a comment, and a line with `<<a;b>>` is one for each choice. `#!` after a call
 says why it is better as it is here: such a call is counted by itself. Compared are values, dtypes, weak types, shardings, the structure of
-results, classes of exceptions (ours may be a subclass), and how many programs were compiled when `--compilations` is given.
+results, classes of exceptions (ours may be a subclass), classes of warnings when `--warnings` is given, and how many programs were compiled
+when `--compilations` is.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ import pathlib
 import re
 import subprocess
 import sys
+
+from tests.beside.mutations import OBJECTS, mutated
 
 HERE = pathlib.Path(__file__).parent
 WORKER = HERE / "worker.py"
@@ -66,7 +70,14 @@ def expanded(line: str) -> list[str]:
     return ["".join(parts) for parts in itertools.product(*choices)]
 
 
-def difference(ours: dict, theirs: dict, compilations: bool) -> str | None:
+def difference(ours: dict, theirs: dict, options) -> str | None:
+    found = difference_of_results(ours, theirs, options.compilations)
+    if found is None and options.warnings and ours["warnings"] != theirs["warnings"]:
+        return f"warns {ours['warnings']}, expected {theirs['warnings']}"
+    return found
+
+
+def difference_of_results(ours: dict, theirs: dict, compilations: bool) -> str | None:
     for side, answer in (("here", ours), ("there", theirs)):
         if "died" in answer:
             return f"the process {side} died: {answer['died']}"
@@ -137,11 +148,17 @@ def main() -> int:
     parser.add_argument("--x64", action="store_true")
     parser.add_argument("--config", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--compilations", action="store_true", help="compare also how many programs were compiled")
+    parser.add_argument("--warnings", action="store_true", help="compare also the classes of warnings")
+    parser.add_argument("--mutate", type=int, default=0, metavar="N", help="of each function one call, N odd values for each argument")
+    parser.add_argument("--seed", type=int, default=0, help="of the odd values")
     parser.add_argument("--seconds", type=int, default=60, help="that a call may take")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="only the I-th of N stretches of each table")
     options = parser.parse_args()
     stretch = [int(number) for number in options.part.split("/")]
     tables = [part_of(read(name), *stretch) for name in options.tables]
+    if options.mutate:
+        tables = [[*[(call, False) for call in OBJECTS], *[line for line in table if SETS_NAMES.match(line[0])],
+                   *[(call, False) for call in mutated([call for call, _ in table], options.mutate, options.seed)]] for table in tables]
     tables += [[(call, False) for call in options.call]] if options.call else []
     marked = [line for table in tables for line in table]
     calls = [call for call, _ in marked]
@@ -157,7 +174,7 @@ def main() -> int:
         return 0
     theirs = answers(options.reference, "jax")
     different = [(call, text, on_purpose) for (call, on_purpose), a, b in zip(marked, ours, theirs)
-                 if (text := difference(a, b, options.compilations)) is not None]
+                 if (text := difference(a, b, options)) is not None]
     found = [(call, text) for call, text, on_purpose in different if not on_purpose]
     for call, text in found:
         print(f"{call}\n    {text.replace(chr(10), chr(32))}")

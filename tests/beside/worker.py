@@ -84,6 +84,9 @@ signal.signal(signal.SIGALRM, late)
 for call in request["calls"]:
     before = compilations[0]
     signal.alarm(request["seconds"])
+    watch = warnings.catch_warnings(record=True)
+    log = watch.__enter__()
+    warnings.simplefilter("always")
     try:
         try:
             code = compile(call, "<call>", "eval")
@@ -97,5 +100,7 @@ for call in request["calls"]:
     except Exception as e:
         answer = {"error": [c.__name__ for c in type(e).__mro__], "text": str(e)[:400]}
     signal.alarm(0)
+    watch.__exit__(None, None, None)
+    answer["warnings"] = sorted({w.category.__name__ for w in log})
     answer["compilations"] = compilations[0] - before
     print("@ " + json.dumps(answer), flush=True)

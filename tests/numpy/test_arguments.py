@@ -362,9 +362,9 @@ def test_numbers_of_points_may_be_floats_in_arrays(points):
 
 
 def test_arguments_of_numpy_are_not_changed():
-    turns = np.array(5)
-    np.testing.assert_array_equal(xnp.rot90(X, turns), np.rot90(X, 5))
-    assert turns == 5
+    shift = np.array(5)
+    np.testing.assert_array_equal(xnp.roll(X, shift), np.roll(X, 5))
+    assert shift == 5
 
 
 @pytest.mark.parametrize("kth, error", [(5, ValueError), (-4, ValueError), (None, TypeError), (1.5, TypeError), ((0, 1), TypeError)])

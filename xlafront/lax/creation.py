@@ -80,8 +80,10 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = 
     Array([7, 7], dtype=int32, weak_type=True)
     """
     shape = static_shape("full", shape)
+    dtype = None if dtype is None else dtypes.check_user_dtype(dtype, "full")
+    fill_value = held(fill_value, dtype)
     weak = dtype is None and dtypes.is_weakly_typed(fill_value) and not is_placed(sharding)
-    dtype = tracing.aval_of(fill_value).dtype if dtype is None else dtypes.check_user_dtype(dtype, "full")
+    dtype = tracing.aval_of(fill_value).dtype if dtype is None else dtype
     return _full(shape, fill_value, dtype, sharding, weak)
 
 
@@ -102,9 +104,35 @@ def _full(shape: tuple, fill_value, dtype, sharding, weak: bool):
     return convert_element_type_p.bind(result, new_dtype=dtype, weak_type=True, sharding=None) if weak else result
 
 
+def held(value, dtype):
+    """What an array of this dtype (None: the value's own) is filled with. Integers of the host's that no array holds while
+    64-bit types are off are cast here, as NumPy casts them: the dtype of the array may have room for them."""
+    kind = type(value)
+    if kind is float or kind is int and -2 ** 31 <= value < 2 ** 31:
+        return value
+    if kind is int:
+        integer = dtypes.default_dtype(int)
+        if integer.itemsize == 8 and -2 ** 63 <= value < 2 ** 63:
+            return value
+        return int(np.asarray(value).astype(integer)) if dtype is None else _cast(np.asarray(value), dtype)
+    if isinstance(value, (np.integer, np.ndarray)) and dtype is not None and value.dtype.kind in "iu" and (
+            dtypes.of_arrays(value.dtype) != value.dtype):
+        return _cast(value, dtype)
+    return value
+
+
+def _cast(value, dtype):
+    return value.astype(dtype)[()] if isinstance(dtype, np.dtype) else value
+
+
 def check_fill(name: str, value, dtype) -> None:
-    """Refuse a complex number of Python's where a real one is wanted. (Arrays give up imaginary parts, as in `astype`.)"""
-    if type(value) is complex and isinstance(dtype, np.dtype) and not dtypes.is_complex(dtype) and dtype != dtypes.bool_:
+    """Refuse a complex number of Python's where a real one is wanted. Arrays give up imaginary parts, as in `astype`."""
+    kind = type(value)
+    if kind is float or kind is int:
+        return
+    if hasattr(value, "dtype"):
+        dtypes.warn_of_lost_parts(name, value.dtype, dtype)
+    if kind is complex and isinstance(dtype, np.dtype) and not dtypes.is_complex(dtype) and dtype != dtypes.bool_:
         raise TypeError(f"{name} cannot fill an array of dtype {dtype} with the complex number {value}: give its real part, or "
                         f"a complex dtype.")
 
@@ -151,6 +179,7 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: DTypeLike | None = None, sha
         wanted = dtypes.check_user_dtype(dtype, "full_like")
     else:  # an array's as it is, a description's as an array of it would be: 64-bit types may be off by now
         wanted = dtypes.dtype(aval.dtype) if type(aval) is ShapedArray else dtypes.canonicalize_dtype(aval.dtype, True)
+    fill_value = held(fill_value, wanted)
     result = _full(shape, fill_value, wanted, placement_of(x, shape) if sharding is None else sharding, weak=False)
     if dtype is None and getattr(aval, "weak_type", False) and not is_placed(sharding):
         result = convert_element_type_p.bind(result, new_dtype=wanted, weak_type=True, sharding=None)

@@ -315,7 +315,7 @@ def _at(index, axis: int, rank: int) -> list:
     return found
 
 
-@lax_function(static=("axis", "keepdims", "allow_negative_indices"), lists=True)
+@lax_function(static=("axis", "keepdims", "allow_negative_indices"))
 def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *,
                          allow_negative_indices: bool = True) -> Array:
     """The part of an array at an index that is known when it runs. It is moved inside if it lies outside.
@@ -357,7 +357,7 @@ def _replaced(operand, update, start, axis: int, wrap: bool):
     return _written(operand, update, starts)
 
 
-@lax_function(static=("axis", "allow_negative_indices"), lists=True)
+@lax_function(static=("axis", "allow_negative_indices"))
 def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *,
                                 allow_negative_indices: bool = True) -> Array:
     """An array with the part at an index replaced that is known when it runs. It is moved inside if it lies outside.

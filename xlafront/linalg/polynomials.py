@@ -252,7 +252,7 @@ def _falling(powers: Any, m: int) -> Any:
     return np.prod([powers - i for i in range(m)], axis=0, dtype=np.float64)
 
 
-@library(static="m", lists=True, converts=True)
+@library(static="m", converts=True)
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The derivative of a polynomial.
 
@@ -272,7 +272,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     return p[:max_dim(n - m, 0)] * factors
 
 
-@library(static="m", lists="m", converts=True)
+@library(static="m", converts=True)
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """The integral of a polynomial.
 
@@ -300,7 +300,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
 _FEW_POWERS = 16  # which are products of the ones before, in a tenth of the time
 
 
-@library(static=("N", "increasing"), lists=True, converts=True)
+@library(static=("N", "increasing"), converts=True)
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:  # noqa: N803  (NumPy's name)
     """The Vandermonde matrix: in each row the powers of a number.
 
@@ -333,7 +333,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     return lax.pow(base, powers) if dtypes.is_inexact(d) else xnp.power(base, powers)
 
 
-@library(static=("deg", "rcond", "full", "cov"), lists=True, converts=True)
+@library(static=("deg", "rcond", "full", "cov"), converts=True)
 def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, full: bool = False, w: ArrayLike | None = None,
             cov: bool | str = False) -> Any:
     """The polynomial of a degree that is closest to samples, by least squares.

@@ -560,7 +560,7 @@ def logsumexp(a: ArrayLike, axis: Axes = None, b: ArrayLike | None = None, keepd
     return _logsumexp(a, b, where, _hashable(axis), bool(keepdims), bool(return_sign))
 
 
-@library(static=("axis", "keepdims"), lists=True, converts=True)
+@library(static=("axis", "keepdims"), converts=True)
 def logmeanexp(x: ArrayLike, axis: Axes = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
     """`log(mean(exp(x)))` over axes, without overflow.
 

@@ -47,7 +47,7 @@ def _pack(a, bitorder):
     return total(octets << _places(bitorder, octets.ndim), axis=-1, dtype=np.uint8)
 
 
-@library(static=("axis", "bitorder"), lists=True, converts=True)
+@library(static=("axis", "bitorder"), converts=True)
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Eight truth values in each byte, zeros added at the end.
 
@@ -76,7 +76,7 @@ def _unpack(a, count, bitorder):
     return bits[..., :kept] if kept <= n else pad(bits, [(0, 0)] * (a.ndim - 1) + [(0, kept - n)])
 
 
-@library(static=("axis", "count", "bitorder"), lists=True, converts=True)
+@library(static=("axis", "count", "bitorder"), converts=True)
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """The bits of bytes, as bytes of 0 and 1.
 

@@ -15,7 +15,7 @@ from xlafront.core.dimensions import as_array, as_size, common_shape, is_symboli
 from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import keys, shapes, slicing
-from xlafront.lax.creation import check_fill, is_placed, placed_constant, placement_of
+from xlafront.lax.creation import check_fill, held, is_placed, placed_constant, placement_of
 from xlafront.lax.device_put import device_put, put_leaf, reshard_p
 from xlafront.lax.elementwise import (
     add,
@@ -386,8 +386,10 @@ def full(shape: int | Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | N
            [1., 2.]], dtype=float32)
     """
     check_arraylike("full", fill_value)
+    d = None if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full")
+    fill_value = held(fill_value, d)
     value_dtype, weak = dtypes.lattice_result_type(fill_value)
-    d = value_dtype if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full")
+    d = value_dtype if d is None else d
     if np.ndim(fill_value):
         shape = shapes.static_shape("full", shape)
         _check_fill_shape(np.shape(fill_value), shape)
@@ -486,7 +488,7 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     check_arraylike("full_like", fill_value)
     d = _own_dtype(aval) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full_like")
     weak = dtype is None and getattr(aval, "weak_type", False) and not is_placed(device) and not np.ndim(fill_value)
-    result = _full(own, fill_value, d, weak, target)
+    result = _full(own, held(fill_value, d), d, weak, target)
     return _placed_like(result, aval, target is None and shape is None)
 
 
@@ -610,7 +612,7 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     return (put_leaf(result[0], device), result[1]) if retstep else put_leaf(result, device)
 
 
-@library(static=("num", "endpoint", "retstep", "dtype", "axis"), lists=True)
+@library(static=("num", "endpoint", "retstep", "dtype", "axis"), lists=("num", "axis"))
 def _linspace(start, stop, num, endpoint, retstep, dtype, axis):
     if isinstance(num, tracing.Tracer):
         raise errors.ConcretizationTypeError(num, "It is the argument 'num' of xnp.linspace, which decides the shape of the "
@@ -641,7 +643,7 @@ def _geomspaced(start, stop, num, endpoint, axis, dtype):
     return shapes.move_dim(as_type(result, dtype, False), 0, axis)
 
 
-@library(static=("num", "endpoint", "dtype", "axis"), lists=True)
+@library(static=("num", "endpoint", "dtype", "axis"), lists=("num", "axis"))
 def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None,
               axis: int = 0) -> Array:
     """Numbers from `start` to `stop` in constant ratio.
@@ -668,7 +670,7 @@ def _space_dtype(start, stop, dtype, name):
     return dtypes.to_inexact(dtypes.of_arrays(dtypes.result_type(start, stop)))
 
 
-@library(static=("num", "endpoint", "dtype", "axis"), lists=True)
+@library(static=("num", "endpoint", "dtype", "axis"), lists=("num", "axis"))
 def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: ArrayLike = 10.0,
              dtype: DTypeLike | None = None, axis: int = 0) -> Array:
     """A number to evenly spaced powers.

@@ -40,7 +40,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     return a[..., i + start[0], i + start[1]]
 
 
-@library(static=("axis1", "axis2", "dtype", "out"), lists=True)
+@library(static=("axis1", "axis2", "dtype", "out"), lists="out")
 def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None,
           out: None = None) -> Array:
     """The sum of a diagonal.

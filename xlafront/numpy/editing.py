@@ -138,7 +138,7 @@ def _delete_unique(arr, obj, axis):
     return take(arr, order[:max_dim(n - obj.shape[0], 0)], axis, mode="clip")
 
 
-@library(static="new_shape", lists=True, converts=True)
+@library(static="new_shape", converts=True)
 def resize(a: ArrayLike, new_shape: int | Sequence[int]) -> Array:
     """The elements in another shape, repeated in order where it has more of them.
 
@@ -264,7 +264,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
     return _place(arr, mask, vals)
 
 
-@library(static=("axis", "inplace", "mode"), lists=True, converts=True)
+@library(static=("axis", "inplace", "mode"), converts=True)
 def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = True, *,
                    mode: str | None = None) -> Array:
     """The array with elements replaced in each one-dimensional slice along an axis, at positions of its own.

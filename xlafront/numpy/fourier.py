@@ -348,6 +348,8 @@ def irfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (
 
 def _frequencies(name, n, d, dtype, device, positions):
     n = _count(name, n)
+    if isinstance(d, (list, tuple)):
+        raise ValueError(f"the d argument of xnp.fft.{name} only takes a single number, got {d!r}.")
     wanted = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.fft.{name}")
     if name == "rfftfreq":
         wanted = dtypes.to_inexact(wanted)

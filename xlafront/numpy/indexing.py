@@ -575,7 +575,8 @@ def _take_kernel(a, indices, axis, mode, fill_value, unique, is_sorted):
     return read.__wrapped__(a, (indices,), entries, mode, fill_value, is_sorted, unique, wrap)
 
 
-@library(static=("axis", "out", "mode", "unique_indices", "indices_are_sorted", "fill_value"), lists=True, converts="a")
+@library(static=("axis", "out", "mode", "unique_indices", "indices_are_sorted", "fill_value"), lists=("axis", "out"),
+         converts="a")
 def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = None, mode: str | None = None,
          unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: ArrayLike | None = None) -> Array:
     """Elements, or slices, at given positions along an axis.

@@ -188,7 +188,7 @@ def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_
     return _as_told("xnp.dot", out_sharding, _dot_kernel, (a, b), canonical_precision(precision), preferred_element_type)
 
 
-@library(static=("precision", "preferred_element_type"), lists=True, converts=True)
+@library(static=("precision", "preferred_element_type"), converts=True)
 def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None) -> Array:
     """The scalar product of two arrays as vectors.
 
@@ -293,7 +293,7 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return squeeze(matmul(x1, x2), (-2,))
 
 
-@library(static=("precision", "preferred_element_type"), lists=True, converts=True)
+@library(static=("precision", "preferred_element_type"), converts=True)
 def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None) -> Array:
     """The product over the last dimension of both arrays, of all pairs of the others; nothing is conjugated.
 

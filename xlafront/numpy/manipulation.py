@@ -610,7 +610,7 @@ def block(arrays: ArrayLike | Sequence[Any]) -> Array:
     return join(arrays, 0) if levels else asarray(arrays)
 
 
-@library(static="axis", lists=True, converts=True)
+@library(static="axis", converts=True)
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """An array with values joined to its end. It is a new array: to collect many, make a list and join it once.
 
@@ -805,7 +805,7 @@ def flipud(m: ArrayLike) -> Array:
     return flip(m, 0)
 
 
-@library(static=("k", "axes"), lists=True, converts=True)
+@library(static=("k", "axes"), converts=True)
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """The array turned by 90 degrees in the plane of two axes, from the first towards the second.
 

@@ -106,7 +106,7 @@ def _moment(name, moment, a, out, where, mean, axis, dtype, keepdims, ddof=0):
     return _moment_of_others(asarray(a), where, mean, moment, axis, dtype, keepdims, ddof)
 
 
-@library(static=("moment", "axis", "dtype", "keepdims", "ddof"), name="without_nans")
+@library(static=("moment", "axis", "dtype", "keepdims", "ddof"), lists="ddof", name="without_nans")
 def _moment_of_others(a, where, mean, moment, axis, dtype, keepdims, ddof):
     """The mean or the variance of the elements that are no NaN."""
     if where is not None:
@@ -135,7 +135,7 @@ def nanmean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out
     return _moment("nanmean", "mean", a, out, where, None, axis, dtype, keepdims)
 
 
-@library(static=("axis", "dtype", "out", "ddof", "keepdims"), lists="out", converts=True)
+@library(static=("axis", "dtype", "out", "ddof", "keepdims"), lists=("out", "ddof"), converts=True)
 def nanvar(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
            keepdims: bool = False, where: ArrayLike | None = None, mean: ArrayLike | None = None) -> Array:
     """The variance of the elements that are not NaN.
@@ -156,7 +156,7 @@ def nanvar(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out:
     return _moment("nanvar", "var", a, out, where, mean, axis, dtype, keepdims, ddof)
 
 
-@library(static=("axis", "dtype", "out", "ddof", "keepdims"), lists="out", converts=True)
+@library(static=("axis", "dtype", "out", "ddof", "keepdims"), lists=("out", "ddof"), converts=True)
 def nanstd(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
            keepdims: bool = False, where: ArrayLike | None = None, mean: ArrayLike | None = None) -> Array:
     """The standard deviation of the elements that are not NaN.

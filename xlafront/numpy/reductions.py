@@ -120,6 +120,7 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
         start = unwrap(initial)
         if np.ndim(start):
             raise ValueError(f"the `initial` of xnp.{name} must be a scalar, got an array of shape {np.shape(start)}.")
+        dtypes.warn_of_lost_parts(f"xnp.{name}", tracing.aval_of(start).dtype, tracing.aval_of(total).dtype)
         start = as_type(start, tracing.aval_of(total).dtype, False)
         total = PRIMITIVES[combine].bind(total, start)
     total = _convert(total, result)
@@ -171,7 +172,8 @@ def _finish(kernel, name: str, static: tuple[str, ...], says: str, example: str,
             converts: bool = False, lists: bool = True):
     kernel.__name__ = kernel.__qualname__ = name
     kernel.__doc__ = docstring(kernel, says, example, parameters)
-    return library(kernel, static=static, lists=lists, converts=converts)
+    return library(kernel, static=static, lists=tuple([n for n in static if n in ("axis", "out")]) if lists else False,
+                   converts=converts)
 
 
 def _make_summing(name, says, example):
@@ -264,7 +266,7 @@ def _count(shape, axes, names=()):
     return math.prod(shape[i] for i in axes) * (math.prod(map(_collectives().axis_size, names)) if names else 1)
 
 
-@library(static=("axis", "dtype", "out", "keepdims"), lists=True)
+@library(static=("axis", "dtype", "out", "keepdims"), lists=("axis", "out"))
 def mean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False, *,
          where: ArrayLike | None = None) -> Array:
     """The arithmetic mean over axes, NaN of nothing.
@@ -313,7 +315,8 @@ def _count_where(where, shape, axes, keepdims, dtype, names=()):
     return _reduce("sum", ones, axes, dtype, keepdims, None, where, names=names)
 
 
-@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=True, converts=True)
+@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=("axis", "out", "ddof", "correction"),
+         converts=True)
 def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
         keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
         correction: float | None = None) -> Array:
@@ -323,7 +326,8 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     - `axis`: an axis or several; all without.
     - `dtype`: that of the result; one of integers is that of each step, so that quotients lose their fractions.
     - `out`: of NumPy's signature; it must be None.
-    - `ddof`: what is taken from the number of elements that the sum of squares is divided by; NaN where nothing is left.
+    - `ddof`: what is taken from the number of elements that the sum of squares is divided by, a number or an array that
+      broadcasts with the result; NaN where nothing is left.
     - `keepdims`: whether the axes stay, with size 1.
     - `where`: which elements count, a boolean array that broadcasts.
     - `mean`: the mean, if it is known, with the axes at size 1.
@@ -338,6 +342,7 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
         if ddof != 0:
             raise ValueError("xnp.var takes ddof or correction, not both.")
         ddof = correction
+    ddof = np.asarray(ddof) if isinstance(ddof, tuple) else ddof  # of an array, which was made one to be hashed
     a = unwrap(a)
     _check_mask("var", where, np.shape(a))
     own = dtypes.of_arrays(tracing.aval_of(a).dtype)
@@ -361,12 +366,22 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     # A variance needs more values than degrees of freedom.
     count = (_count(np.shape(a), axes, names) if where is None else
              _count_where(where, np.shape(a), axes, keepdims, real, names))
-    if isinstance(count, int):
+    if isinstance(count, int) and isinstance(ddof, _NUMBERS):
         count = exact(real.type(count - ddof if count > ddof else np.nan))
     else:
-        count = sub(size_as(count, real) if where is None else count, real.type(ddof))
+        count = _less(size_as(count, real) if where is None else count, ddof, real)
         count = elementwise.where(gt(count, real.type(0)), count, real.type(np.nan))
-    return _weakened(div(total, count), d)
+    return _weakened(div(total, count) if isinstance(ddof, _NUMBERS) else PUBLIC["divide"](total, count), d)
+
+
+_NUMBERS = (int, float, np.generic)
+
+
+def _less(count, ddof, d):
+    """A count without degrees of freedom, which are a number or an array that broadcasts."""
+    if isinstance(ddof, _NUMBERS):
+        return sub(count, np.asarray(ddof).astype(d)[()])
+    return PUBLIC["subtract"](count, as_type(ddof, d, False))
 
 
 def _variance_of_integers(a, axes, d, ddof, keepdims, where, mean):
@@ -381,12 +396,14 @@ def _variance_of_integers(a, axes, d, ddof, keepdims, where, mean):
     total = _reduce("sum", square_(sub(a, _spread(center, kept))), axes, d, keepdims, None, where)
     if where is not None:
         count = count if keepdims else _count_where(where, np.shape(a), axes, False, d)
-    divisor = sub(count, np.asarray(ddof).astype(d)[()])
-    found = as_type(div(total, divisor), dtypes.default_dtype(float), True)
+    divisor = _less(count, ddof, d)
+    quotient = div(total, divisor) if isinstance(ddof, _NUMBERS) else PUBLIC["floor_divide"](total, divisor)
+    found = as_type(quotient, dtypes.default_dtype(float), True)
     return elementwise.where(gt(divisor, d.type(0)), found, float("nan"))
 
 
-@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=True, converts=True)
+@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=("axis", "out", "ddof", "correction"),
+         converts=True)
 def std(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
         keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
         correction: float | None = None) -> Array:
@@ -409,7 +426,7 @@ def std(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     return sqrt_(var.__wrapped__(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
 
 
-@library(static=("axis", "out", "keepdims"), lists=True, converts=True)
+@library(static=("axis", "out", "keepdims"), lists=("axis", "out"), converts=True)
 def ptp(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False) -> Array:
     """The range of values: the maximum less the minimum.
 

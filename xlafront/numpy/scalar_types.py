@@ -82,13 +82,15 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
     >>> xnp.isdtype(xnp.int8, ("integral", "bool"))
     True
     """
+    if isinstance(dtype, (int, float, complex, np.ndarray)) and not isinstance(dtype, np.generic):
+        raise TypeError(f"isdtype takes a dtype, and {dtype!r} is none: give that of an array of it, x.dtype.")
     d = dtypes.dtype(dtype)
     if isinstance(kind, tuple):
         return any([isdtype(d, k) for k in kind])  # (all of them must be kinds)
     if isinstance(kind, str) and kind in _KINDS:
         return _KINDS[kind](d)
     problem = f"isdtype knows the kinds {', '.join(sorted(_KINDS))} and dtypes, not {kind!r}."
-    if isinstance(kind, (int, float, complex)):
+    if isinstance(kind, (int, float, complex, np.ndarray)) and not isinstance(kind, np.generic):
         raise TypeError(problem)
     try:
         return d == dtypes.dtype(kind)

@@ -152,11 +152,13 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
     if size is None and isinstance(a, tracing.Tracer):
         raise errors.ConcretizationTypeError(
             a, "The number of positions that `nonzero` returns depends on values: give `size=`.")
-    if size is None and fill_value is not None:  # its dtype counts, though it fills nothing
+    if size is None and fill_value is not None:  # its dtype counts among positions, though it fills nothing
         size = int(np.count_nonzero(np.asarray(a)))
     if size is None:
         return tuple(array(i.astype(dtypes.default_dtype(int))) for i in np.nonzero(np.asarray(a)))
     size = shapes.static_shape("nonzero", size)[0]
+    if size == 0 or 0 in np.shape(a):  # nobody looks at what would fill
+        return (zeros(size, dtypes.default_dtype(int)),) * np.ndim(a)
     fills = fill_value if isinstance(fill_value, tuple) else (0 if fill_value is None else fill_value,) * np.ndim(a)
     if len(fills) != np.ndim(a) or any(np.shape(f) for f in fills):
         raise ValueError(f"the fill_value of nonzero must be a scalar or one for each of the {np.ndim(a)} dimensions, "

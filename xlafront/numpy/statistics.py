@@ -49,7 +49,7 @@ from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.library import library, written_once
 
 
-@library(static=("axis", "returned", "keepdims"), lists=True, converts=True)
+@library(static=("axis", "returned", "keepdims"), lists="axis", converts=True)
 def average(a: ArrayLike, axis: Axes = None, weights: ArrayLike | None = None, returned: bool = False,
             keepdims: bool = False) -> Array | tuple[Array, Array]:
     """The weighted mean over axes.
@@ -117,7 +117,8 @@ def _quantile(a, q, weights, axes, keepdims, method, without_nans):
         nan = shapes.broadcast_in_dim(nan, target, range(len(target) - np.ndim(nan), len(target)))
     result = elementwise.where(nan, d.type(np.nan), result)
     if keepdims:
-        result = shapes.reshape_to(result, (*np.shape(q), *[1 if i in axes else m for i, m in enumerate(shape)]))
+        sizes = [1 if i in axes else m for i, m in enumerate(shape)] or [1]  # a number counts as a vector of one
+        result = shapes.reshape_to(result, (*np.shape(q), *sizes))
     return result
 
 
@@ -320,7 +321,7 @@ def _covariances(m, frequencies, weights, bias, ddof, dtype):
     return squeeze(matmul(m, PUBLIC["conjugate"](transpose(other))) / count)
 
 
-@library(static=("rowvar", "bias", "ddof", "dtype"), lists=True, converts=True)
+@library(static=("rowvar", "bias", "ddof", "dtype"), converts=True)
 def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False, ddof: float | None = None,
         fweights: ArrayLike | None = None, aweights: ArrayLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """The covariances of variables, a matrix.
@@ -377,7 +378,7 @@ def _normalized(c):
     return clip(c, -1, 1)
 
 
-@library(static=("rowvar", "dtype"), lists=True, converts=True)
+@library(static=("rowvar", "dtype"), converts=True)
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None) -> Array:
     """The correlations of variables, a matrix of numbers from -1 to 1.
 

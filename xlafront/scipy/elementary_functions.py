@@ -16,7 +16,7 @@ from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
 
 
-@library
+@library(converts=True)
 def erf(x: ArrayLike) -> Array:
     """The error function.
 
@@ -28,7 +28,7 @@ def erf(x: ArrayLike) -> Array:
     return lax.erf(*promote_args_inexact("erf", x))
 
 
-@library
+@library(converts=True)
 def erfc(x: ArrayLike) -> Array:
     """`1 - erf(x)`, without cancellation.
 
@@ -40,7 +40,7 @@ def erfc(x: ArrayLike) -> Array:
     return lax.erfc(*promote_args_inexact("erfc", x))
 
 
-@library
+@library(converts=True)
 def erfinv(x: ArrayLike) -> Array:
     """The inverse of the error function.
 
@@ -52,7 +52,7 @@ def erfinv(x: ArrayLike) -> Array:
     return lax.erf_inv(*promote_args_inexact("erfinv", x))
 
 
-@library
+@library(converts=True)
 def expit(x: ArrayLike) -> Array:
     """The logistic function `1 / (1 + exp(-x))`.
 
@@ -131,7 +131,7 @@ def _xlog1py(x, y):
 _xlog1py.defjvps(lambda g, answer, x, y: g * xnp.log1p(y), lambda g, answer, x, y: g * x / (1 + y))
 
 
-@library
+@library(converts=True)
 def entr(x: ArrayLike) -> Array:
     """`-x * log(x)`, minus infinity for negative numbers.
 
@@ -151,7 +151,7 @@ def _entr(x):
 _entr.defjvps(lambda g, answer, x: g * (constant_like(x, -1) - xnp.log(x)))
 
 
-@library
+@library(converts=True)
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     """`p * log(p / q)`: 0 where `p` is 0, infinite where either is out of its domain.
 
@@ -220,7 +220,7 @@ def _log_of_quotient(p, q):
     return xnp.where(below, -logarithm, logarithm)
 
 
-@library
+@library(converts=True)
 def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     """`p * log(p / q) - p + q`, with the domain of `rel_entr`.
 
@@ -233,7 +233,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     return rel_entr(p, q) - p + q
 
 
-@library
+@library(converts=True)
 def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """`(x**lmbda - 1) / lmbda`, the logarithm for `lmbda` 0.
 
@@ -246,7 +246,7 @@ def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     return _power_of_logarithm(xnp.log(x), lmbda)
 
 
-@library
+@library(converts=True)
 def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """`boxcox(1 + x, lmbda)`, exact for small `x`.
 

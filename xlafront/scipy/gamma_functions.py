@@ -18,7 +18,7 @@ from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
 
 
-@library
+@library(converts=True)
 def gammaln(x: ArrayLike) -> Array:
     """The logarithm of the absolute value of the gamma function.
 
@@ -33,7 +33,7 @@ def gammaln(x: ArrayLike) -> Array:
 _loggamma = differentiable(log_gamma.log_gamma, lambda y, z: log_gamma.digamma(z))
 
 
-@library
+@library(converts=True)
 def loggamma(x: ArrayLike) -> Array:
     """The principal branch of the logarithm of the gamma function: of complex numbers analytic but for the negative real axis.
 
@@ -64,7 +64,7 @@ def gammasgn(x: ArrayLike) -> Array:
     return xnp.where(x == 0, xnp.copysign(1, x), xnp.where(x > 0, 1, xnp.where(floor == x, xnp.nan, even))).astype(x.dtype)
 
 
-@library
+@library(converts=True)
 def gamma(x: ArrayLike) -> Array:
     """The gamma function.
 
@@ -89,7 +89,7 @@ def _exp_of_log(z):
 _gamma = differentiable(_exp_of_log, lambda y, z: y * log_gamma.digamma(z))
 
 
-@library
+@library(converts=True)
 def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     """The logarithm of the absolute value of the beta function.
 
@@ -110,7 +110,7 @@ _betaln.defjvps(lambda g, answer, a, b: -g * gamma_quotients.slope_of_growth(a, 
                 lambda g, answer, a, b: -g * gamma_quotients.slope_of_growth(b, a))
 
 
-@library
+@library(converts=True)
 def beta(a: ArrayLike, b: ArrayLike) -> Array:
     """The beta function `gamma(a) * gamma(b) / gamma(a + b)`.
 
@@ -123,7 +123,7 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
     return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * xnp.exp(betaln(a, b))
 
 
-@library
+@library(converts=True)
 def digamma(x: ArrayLike) -> Array:
     """The derivative of `gammaln`.
 
@@ -135,7 +135,7 @@ def digamma(x: ArrayLike) -> Array:
     return lax.digamma(*promote_args_inexact("digamma", x))
 
 
-@library
+@library(converts="x")
 def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     """The derivative of order `n` of `digamma`.
 
@@ -169,7 +169,7 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
     return lax.zeta(*promote_args_inexact("zeta", x, q))
 
 
-@library
+@library(converts=True)
 def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
     """The regularized lower incomplete gamma function.
 
@@ -181,7 +181,7 @@ def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
     return lax.igamma(*promote_args_inexact("gammainc", a, x))
 
 
-@library
+@library(converts=True)
 def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
     """The regularized upper incomplete gamma function, `1 - gammainc(a, x)`.
 
@@ -193,7 +193,7 @@ def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
     return lax.igammac(*promote_args_inexact("gammaincc", a, x))
 
 
-@library
+@library(converts=True)
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """The regularized incomplete beta function.
 
@@ -216,7 +216,7 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
     return _multigammaln(a, int(d))
 
 
-@library(static="d")
+@library(static="d", converts=True)
 def _multigammaln(a, d):
     [a] = map(xnp.asarray, promote_args_inexact("multigammaln", a))
     steps = (0.5 * np.arange(d)).astype(a.dtype).reshape((1,) * a.ndim + (d,))
@@ -224,7 +224,7 @@ def _multigammaln(a, d):
     return total + np.asarray(d * (d - 1) / 4 * math.log(math.pi), a.dtype)
 
 
-@library(static="exact")
+@library(static="exact", converts=True)
 def factorial(n: ArrayLike, exact: bool = False) -> Array:
     """`gamma(n + 1)`, 0 for negative numbers.
 
@@ -239,7 +239,7 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
     return xnp.where(n < 0, 0, xnp.exp(lax.lgamma(n + 1)))
 
 
-@library(static="repetition")
+@library(static="repetition", converts=True)
 def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:  # noqa: N803  (SciPy's name)
     """The number of ways to choose `k` of `N` things.
 
@@ -273,7 +273,7 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
     return xnp.where(m == 0, 1, xnp.where(large, many, few))
 
 
-@library
+@library(converts=True)
 def i0e(x: ArrayLike) -> Array:
     """The modified Bessel function of order 0 times `exp(-abs(x))`.
 
@@ -285,7 +285,7 @@ def i0e(x: ArrayLike) -> Array:
     return lax.bessel_i0e(*promote_args_inexact("i0e", x))
 
 
-@library
+@library(converts=True)
 def i1e(x: ArrayLike) -> Array:
     """The modified Bessel function of order 1 times `exp(-abs(x))`.
 
@@ -297,7 +297,7 @@ def i1e(x: ArrayLike) -> Array:
     return lax.bessel_i1e(*promote_args_inexact("i1e", x))
 
 
-@library
+@library(converts=True)
 def i0(x: ArrayLike) -> Array:
     """The modified Bessel function of order 0.
 
@@ -310,7 +310,7 @@ def i0(x: ArrayLike) -> Array:
     return xnp.exp(xnp.abs(x)) * lax.bessel_i0e(x)
 
 
-@library
+@library(converts=True)
 def i1(x: ArrayLike) -> Array:
     """The modified Bessel function of order 1.
 

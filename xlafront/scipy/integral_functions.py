@@ -41,7 +41,7 @@ _owens_t = differentiable(
     lambda y, h, a: xnp.exp(-0.5 * h * h * (1 + a * a)) / (2 * math.pi * (1 + a * a)))
 
 
-@library
+@library(converts=True)
 def dawsn(x: ArrayLike) -> Array:
     """Dawson's integral, `exp(-x**2)` times the integral of `exp(t**2)` from 0 to `x`.
 
@@ -53,7 +53,7 @@ def dawsn(x: ArrayLike) -> Array:
     return _dawsn(*inexact("dawsn", x))
 
 
-@library
+@library(converts=True)
 def erfcx(x: ArrayLike) -> Array:
     """The scaled complementary error function `exp(x**2) * erfc(x)`, which does not underflow.
 
@@ -65,7 +65,7 @@ def erfcx(x: ArrayLike) -> Array:
     return _erfcx(*inexact("erfcx", x, complex_error=None))
 
 
-@library
+@library(converts=True)
 def wofz(z: ArrayLike) -> Array:
     """The Faddeeva function `exp(-z**2) * erfc(-1j * z)`.
 
@@ -79,7 +79,7 @@ def wofz(z: ArrayLike) -> Array:
                  z.astype(np.complex64))
 
 
-@library
+@library(converts=True)
 def exp1(x: ArrayLike) -> Array:
     """The exponential integral E1, of `exp(-t) / t` from `x` to infinity: NaN for negative numbers.
 
@@ -163,7 +163,7 @@ def _spence_kernel(x):
     return _spence(*inexact("spence", x))
 
 
-@library
+@library(converts=True)
 def owens_t(h: ArrayLike, a: ArrayLike) -> Array:
     """Owen's T function: the probability that a normal variable exceeds `h` and another lies between 0 and `a` times it.
 

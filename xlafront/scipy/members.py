@@ -95,7 +95,7 @@ def member(distribution: str, strong: Callable[[list[bool]], bool] = never, refu
         promoted.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [p.replace(annotation="ArrayLike") for p in names.values()], return_annotation="Array")
         promoted.__wrapped__ = function  # type: ignore[attr-defined]
-        return library(promoted)
+        return library(promoted, converts=True)
 
     return decorate
 
@@ -112,4 +112,4 @@ def exponential(function: Callable, name: str) -> Callable:
     exponential_of.__module__ = function.__module__
     exponential_of.__doc__ = (function.__doc__ or "").replace(_WHAT[log], _WHAT[name])
     exponential_of.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
-    return library(exponential_of)
+    return library(exponential_of, converts=True)

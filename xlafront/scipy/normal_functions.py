@@ -27,7 +27,7 @@ def _float(name: str, x):
     return x.astype(x.dtype)
 
 
-@library
+@library(converts=True)
 def ndtr(x: ArrayLike) -> Array:
     """The probability that a normal variable is at most `x`.
 

@@ -65,7 +65,7 @@ def _mode(a, axis):
     return (xnp.take_along_axis(ordered, best, -1)[..., 0], xnp.take_along_axis(length, best, -1)[..., 0])
 
 
-@library(static=("method", "axis", "nan_policy"), lists=True, converts=True)
+@library(static=("method", "axis", "nan_policy"), converts=True)
 def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate") -> Array:
     """The ranks of elements, from 1.
 
@@ -103,7 +103,7 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
     return xnp.moveaxis(ranks, -1, axis)
 
 
-@library(static=("axis", "ddof", "nan_policy", "keepdims"), lists=True, converts=True)
+@library(static=("axis", "ddof", "nan_policy", "keepdims"), lists="ddof", converts=True)
 def sem(a: ArrayLike, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Array:
     """The standard error of the mean.
 

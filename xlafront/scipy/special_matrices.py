@@ -68,7 +68,7 @@ def block_diag(*arrs: Array) -> Array:
     return xnp.concatenate(rows)
 
 
-@library
+@library(converts=True)
 def toeplitz(c: Array, r: Array | None = None) -> Array:
     """The matrix whose diagonals are constant.
 
@@ -96,7 +96,7 @@ def _taken(line, where: np.ndarray):
     return xnp.take(line, where, axis=-1, mode="clip")
 
 
-@library
+@library(converts=True)
 def hankel(c: Array, r: Array | None = None) -> Array:
     """The matrix whose antidiagonals are constant.
 
@@ -116,7 +116,7 @@ def hankel(c: Array, r: Array | None = None) -> Array:
     return _taken(line, np.arange(c.shape[-1])[:, None] + np.arange(r.shape[-1])[None, :])
 
 
-@library
+@library(converts=True)
 def circulant(c: Array) -> Array:
     """The matrix whose columns are rotations of the first one.
 
@@ -132,7 +132,7 @@ def circulant(c: Array) -> Array:
     return _taken(c, (np.arange(n)[:, None] - np.arange(n)[None, :]) % max(n, 1))
 
 
-@library
+@library(converts=True)
 def companion(a: Array) -> Array:
     """The matrix whose eigenvalues are the roots of a polynomial.
 
@@ -219,7 +219,7 @@ def fiedler(a: Array) -> Array:
     return xnp.abs(a[..., :, None] - a[..., None, :])
 
 
-@library
+@library(converts=True)
 def fiedler_companion(a: Array) -> Array:
     """A companion matrix of a polynomial that has five diagonals.
 

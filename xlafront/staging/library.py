@@ -33,11 +33,11 @@ from xlafront.staging.signatures import Selection, split_call
 
 
 def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), name: str | None = None,
-            lists: bool | str = False, converts: bool | str = False, light: bool = False, nodes: bool = True):
+            lists: bool | str | tuple[str, ...] = False, converts: bool | str = False, light: bool = False, nodes: bool = True):
     """Decorator of the library's own functions: eagerly one compiled kernel, inlined under a trace.
 
     `static` names the parameters that are Python values; `lists` says that users give lists (or arrays) for them, or for which
-    one of them; `converts` that objects which only offer `__jax_array__` are taken too, or for which one; `light`, that it
+    of them; `converts` that objects which only offer `__jax_array__` are taken too, or for which one; `light`, that it
     does less than looking for its program would; `nodes`, whether nodes of pytrees that offer `__jax_array__` are arrays.
     Hot: no Python runs when a known signature is repeated.
     """
@@ -77,7 +77,8 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
     dispatcher = make_dispatcher(fun, jitted, cache_miss)
     if not lists:
         return dispatcher
-    return _with_lists(dispatcher, fun, static_places if lists is True else frozenset((parameters.index(lists), lists)))
+    named = names if lists is True else (lists,) if isinstance(lists, str) else lists
+    return _with_lists(dispatcher, fun, frozenset((*named, *[parameters.index(n) for n in named if n in parameters])))
 
 
 lax_function = functools.partial(library, nodes=False)  # those of `lax` refuse such nodes, as its primitives do

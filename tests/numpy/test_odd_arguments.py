@@ -1,0 +1,134 @@
+"""Arguments that few give: numbers of the host's wider than arrays, arrays where a number is usual, lists where nothing but a
+Python value counts, arrays and positions of none."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax, nn
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+WIDE = {"2**40": 2**40, "-2**40": -2**40, "2**63": 2**63, "int64": np.int64(2**40 + 7), "uint64": np.uint64(2**63),
+        "array": np.array([2**40, 5])}
+FILLS = {"full": lambda v, d: xnp.full(2, v, d), "full_like": lambda v, d: xnp.full_like(xnp.zeros(2, d), v),
+         "jit": lambda v, d: xf.jit(lambda: xnp.full(2, v, d))(), "lax.full": lambda v, d: lax.full((2,), v, d),
+         "lax.full_like": lambda v, d: lax.full_like(xnp.zeros(2, d), v)}
+
+
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("wide", WIDE)
+def test_what_no_array_holds_fills_an_array_as_numpy_casts_it(wide, fill):
+    value = WIDE[wide]
+    for dtype in ("int8", "uint32", "int32", "bool", "float32", "bfloat16", "complex64"):
+        if np.ndim(value) and fill.startswith("lax"):  # which takes scalars
+            continue
+        got = FILLS[fill](value, dtype)
+        assert got.dtype == xnp.dtype(dtype)
+        np.testing.assert_array_equal(np.asarray(got), np.full(2, value).astype(xnp.dtype(dtype)), err_msg=dtype)
+
+
+def test_without_a_dtype_a_wide_number_keeps_its_low_bits():
+    assert [int(xnp.full((), v)) for v in (2**40 + 3, 10**10)] == [3, 10**10 - 2**33]  # what is left of them in int32
+    assert xnp.full((), 2**40).weak_type and xnp.full((), 2**40).dtype == "int32"
+    with pytest.raises(OverflowError):
+        xnp.full((), 2**70)
+    with xf.enable_x64(True):
+        assert int(xnp.full((), 2**40)) == 2**40
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_degrees_of_freedom_may_be_an_array_or_traced(name):
+    function, there = getattr(xnp, name), getattr(np, name)
+    want = [there(X[:, i], ddof=d) for i, d in enumerate([1, 0, 0.5])]
+    for ddof in (np.array([1, 0, 0.5]), xnp.array([1, 0, 0.5])):
+        np.testing.assert_allclose(function(X, axis=0, ddof=ddof), want, rtol=1e-6)
+        np.testing.assert_allclose(xf.jit(lambda d: function(X, axis=0, ddof=d))(ddof), want, rtol=1e-6)
+    np.testing.assert_allclose(xf.vmap(lambda d: function(X, ddof=d))(xnp.arange(3)), [there(X, ddof=d) for d in range(3)], rtol=1e-6)
+    assert np.isnan(function(X, axis=0, ddof=np.array([2, 3, 0]))).tolist() == [True, True, False]
+    with pytest.raises(TypeError, match="incompatible shapes"):
+        function(X, axis=0, ddof=np.ones(2))
+
+
+def test_the_variance_has_a_derivative_by_its_degrees_of_freedom():
+    sum_of_squares = np.sum((X - X.mean()) ** 2)
+    np.testing.assert_allclose(xf.grad(lambda d: xnp.var(X, ddof=d))(1.0), sum_of_squares / 25, rtol=1e-6)
+    np.testing.assert_allclose(xf.grad(lambda d: xnp.var(X, correction=d))(1.0), sum_of_squares / 25, rtol=1e-6)
+
+
+PYTHON_VALUES = """average(X, returned={0}) average(X, keepdims={0}) cov(X, rowvar={0}) cov(X, bias={0}) cov(X, ddof={0})
+    corrcoef(X, rowvar={0}) trace(X, axis2={0}) sum(X, keepdims={0}) sum(X, promote_integers={0}) max(X, keepdims={0})
+    mean(X, keepdims={0}) var(X, keepdims={0}) std(X, keepdims={0}) any(X, keepdims={0}) ptp(X, keepdims={0}) sum(X, dtype={0})
+    linspace(0, 1, endpoint={0}) linspace(0, 1, retstep={0}) geomspace(1, 2, endpoint={0}) resize(X, {0}) packbits(X > 0, {0})
+    take(X, 0, mode={0}) take(X, 0, unique_indices={0}) take(X, 0, fill_value={0}) rot90(X, {0}) rot90(X, axes={0})
+    polyder(X[0], {0}) polyint(X[0], {0}) vander(X[0], {0}) vander(X[0], increasing={0}) polyfit(X[0], X[0], {0})
+    append(X, X, {0}) put_along_axis(X, xnp.zeros((2, 1), int), 1, {0}) vdot(X, X, precision={0}) inner(X, X, precision={0})
+    lax.dynamic_index_in_dim(X, 0, {0}) lax.dynamic_index_in_dim(X, 0, keepdims={0}) nn.logmeanexp(X, {0})""".replace(") ", ")\n")
+
+
+@pytest.mark.parametrize("call", [line.strip() for line in PYTHON_VALUES.splitlines()])
+def test_python_values_are_no_lists_and_no_arrays(call):
+    names = {"xnp": xnp, "np": np, "lax": lax, "nn": nn, "X": X}
+    for value in ("[1]", "[0, 1]", "np.array(1)", "xnp.array(1)"):
+        with pytest.raises(ValueError, match="[Nn]on-hashable static"):
+            eval((call if call.startswith(("lax", "nn")) else f"xnp.{call}").format(value), names)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "mean", "var", "std", "any", "all", "ptp", "average"])
+def test_axes_are_sequences_of_any_kind(name):
+    want = getattr(np, name)(X, axis=(0, 1))
+    for axis in ([0, 1], np.array([0, 1]), xnp.array([0, 1]), range(2), [0, -1]):
+        np.testing.assert_allclose(getattr(xnp, name)(X, axis=axis), want, rtol=1e-6)
+
+
+def warned(function) -> list[str]:
+    with warnings.catch_warnings(record=True) as log:
+        warnings.simplefilter("always")
+        function()
+    return [entry.category.__name__ for entry in log]
+
+
+LOSES = {"full": lambda v: xnp.full(2, v, "float32"), "full_like": lambda v: xnp.full_like(X, v),
+         "lax.full": lambda v: lax.full((2,), v, "int8"), "sum": lambda v: xnp.sum(X + 1, initial=v),
+         "max": lambda v: xnp.max(X + 2, initial=v)}
+
+
+@pytest.mark.parametrize("name,value", list(itertools.product(LOSES, [np.complex64(1j), "array"])))
+def test_imaginary_parts_are_lost_with_a_warning(name, value):
+    value = xnp.array(1j) if value == "array" else value
+    assert warned(lambda: LOSES[name](value)) == ["ComplexWarning"]
+    assert warned(lambda: LOSES[name](value.real)) == []
+
+
+def test_positions_among_none_are_zero_whatever_would_fill():
+    for empty in (np.zeros(0), np.zeros((2, 0)), np.zeros((0, 3, 1))):
+        for call in (xnp.nonzero, xf.jit(xnp.nonzero, static_argnames=("size", "fill_value"))):
+            found = call(empty, size=4, fill_value=7)
+            assert [(f.dtype.name, f.tolist()) for f in found] == [("int32", [0] * 4)] * empty.ndim
+    assert xnp.argwhere(X, size=0, fill_value=1.5).dtype == "int32"
+    assert xnp.argwhere(X, size=7, fill_value=9)[-2:].tolist() == [[9, 9]] * 2
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian", "quantile", "nanquantile", "percentile"])
+def test_a_number_is_a_vector_of_one_to_quantiles_that_keep_dimensions(name):
+    of = getattr(xnp, name)
+    q = () if "median" in name else (0.5,)
+    assert of(2.0, *q, keepdims=True).tolist() == [2.0] and of(2.0, *q).shape == ()
+    if q:
+        assert of(2.0, xnp.array([0.1, 0.2]), keepdims=True).shape == (2, 1)
+
+
+def test_dtypes_are_asked_for_by_dtypes_and_distances_are_numbers():
+    for value in (1, 1.5, True, 1j, X):
+        with pytest.raises(TypeError, match="dtype"):
+            xnp.isdtype(value, "bool")
+    with pytest.raises(TypeError, match="kinds"):
+        xnp.isdtype("int8", np.array([0]))
+    for d in ([1.0], (1,), [1, 2]):
+        with pytest.raises(ValueError, match="single number"):
+            xnp.fft.fftfreq(4, d)
+        with pytest.raises(ValueError, match="single number"):
+            xnp.fft.rfftfreq(4, d=d)
