@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from xlafront.core import errors
+from xlafront.core.zeros import UndefinedPrimal, Zero
 from xlafront.runtime.jaxlib_compat import pytree
 
 default_registry = pytree.default_registry()
@@ -531,6 +532,8 @@ class _Inner:
 
 
 _register_defaults()
+for _type in (Zero, UndefinedPrimal):  # among tangents and operands of rules: containers of nothing
+    register_pytree_node(_type, lambda x: ((), x.aval), lambda aval, _, kind=_type: kind(aval))
 register_pytree_node(Partial, lambda p: ((p.args, p.keywords), p.func),
                      lambda func, children: Partial(func, *children[0], **children[1]))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from xlafront.core import tree
-
 
 class Zero:
     """The zero of a tangent type."""
@@ -34,7 +32,3 @@ UndefPrimal = UndefinedPrimal
 
 def is_undefined(x) -> bool:
     return type(x) is UndefinedPrimal
-
-
-for _type in (Zero, UndefinedPrimal):  # trees of rules' operands and results have them as containers of nothing
-    tree.register_pytree_node(_type, lambda x: ((), x.aval), lambda aval, _, kind=_type: kind(aval))

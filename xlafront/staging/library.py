@@ -428,7 +428,7 @@ def _apply_eagerly(primitive: Primitive, args: tuple, params: dict[str, Any]):
     if kernel is None:
         def apply(*operands):
             for x in operands:
-                tracing.aval_of(x)  # a node with traced arrays in it is no operand
+                tracing.aval_of(x, primitive.name)  # a node with traced arrays in it is no operand
             return primitive.bind(*operands, **params)
 
         apply.__name__ = apply.__qualname__ = primitive.name
