@@ -635,3 +635,22 @@ def test_full_like_is_split_as_its_example(options, text):
     with xf.set_mesh(mesh):
         x = xf.device_put(np.ones((8, 2), np.float32), P("x"))
         assert str(xf.typeof(xf.jit(lambda x: lax.full_like(x, 3, **options))(x))) == text
+
+
+@pytest.mark.parametrize("specs, shapes, texts", [
+    ([("x", "y"), ("x",)], [(8, 4), (8, 1)], ["float32[8@x,4@y]"] * 2),
+    ([("x", "y"), ()], [(8, 4), (4,)], ["float32[8@x,4@y]"] * 2),
+    ([(None, "y"), ("x",)], [(8, 4), (8, 1)], ["float32[8,4@y]", "float32[8@x,4@y]"]),
+    ([("x",), ()], [(8,), (8,)], ["float32[8@x]", "float32[8]"]),
+], ids=str)
+def test_arrays_that_become_larger_are_split_as_the_others(specs, shapes, texts):
+    with xf.set_mesh(MESH):
+        arrays = [put(*spec, array=np.ones(shape, np.float32)) for spec, shape in zip(specs, shapes)]
+        for function in (xnp.broadcast_arrays, xf.jit(lambda *xs: xnp.broadcast_arrays(*xs))):
+            assert [str(xf.typeof(y)) for y in function(*arrays)] == texts
+
+
+def test_full_like_of_an_array_is_split_as_that():
+    with xf.set_mesh(MESH):
+        x, v = put("x", "y", array=np.ones((8, 4), np.float32)), put("y", array=np.ones(4, np.float32))
+        assert str(xf.typeof(xnp.full_like(x, v))) == "float32[8,4@y]"

@@ -480,7 +480,7 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     d = _own_dtype(aval) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full_like")
     weak = dtype is None and getattr(aval, "weak_type", False) and not is_placed(device) and not np.ndim(fill_value)
     result = _full(own, fill_value, d, weak, target)
-    return placed_like(result, aval, target is None and shape is None)
+    return placed_like(result, aval, target is None and shape is None and not np.ndim(fill_value))
 
 
 @library(static=("start", "step", "size", "dtype"), name="arange")
