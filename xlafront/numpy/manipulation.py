@@ -403,8 +403,9 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     check_arraylike("broadcast_arrays", *args)
     args = tuple([unwrap(x) for x in args])
     full = joint_shape("broadcast_arrays", *[np.shape(x) for x in args])
-    split = _joint_split([tracing.aval_of(x) for x in args], full)
-    return [broadcast_to(x, full, out_sharding=None if np.shape(x) == full else split) for x in args]
+    larger = any([np.shape(x) != full for x in args])
+    split = _joint_split([tracing.aval_of(x) for x in args], full) if larger else None
+    return [broadcast_to(x, full, out_sharding=split) for x in args]
 
 
 def _joint_split(avals, full: tuple) -> NamedSharding | None:
