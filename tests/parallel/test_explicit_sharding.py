@@ -614,3 +614,43 @@ def test_additions_to_references_are_split_as_they_are():
                     add(ref, ..., value)
         addupdate(ref, ..., xf.reshard(value, P("x", None)))
         np.testing.assert_array_equal(ref[...], np.ones((4, 4)))
+
+
+@pytest.mark.parametrize("function", [
+    lambda: xnp.array([1.0, 2.0] * 4, out_sharding=P("x")),
+    lambda: xnp.array(np.arange(8.0), out_sharding=P("x")),
+    lambda: xnp.asarray(np.arange(8.0), out_sharding=P("x")),
+], ids=["list", "array", "asarray"])
+def test_constants_of_programs_are_split(function):
+    mesh = xf.make_mesh((8,), ("x",), axis_types=(AxisType.Explicit,))
+    with xf.set_mesh(mesh):
+        assert str(xf.typeof(xf.jit(function)())) == str(xf.typeof(function())) == "float32[8@x]"
+
+
+@pytest.mark.parametrize("options, text", [
+    ({}, "float32[8@x,2]"), ({"dtype": "int32"}, "int32[8@x,2]"), ({"shape": (8, 2)}, "float32[8,2]"),
+], ids=["alike", "dtype", "shape"])
+def test_full_like_is_split_as_its_example(options, text):
+    mesh = xf.make_mesh((8,), ("x",), axis_types=(AxisType.Explicit,))
+    with xf.set_mesh(mesh):
+        x = xf.device_put(np.ones((8, 2), np.float32), P("x"))
+        assert str(xf.typeof(xf.jit(lambda x: lax.full_like(x, 3, **options))(x))) == text
+
+
+@pytest.mark.parametrize("specs, shapes, texts", [
+    ([("x", "y"), ("x",)], [(8, 4), (8, 1)], ["float32[8@x,4@y]"] * 2),
+    ([("x", "y"), ()], [(8, 4), (4,)], ["float32[8@x,4@y]"] * 2),
+    ([(None, "y"), ("x",)], [(8, 4), (8, 1)], ["float32[8@x,4@y]"] * 2),
+    ([("x",), ()], [(8,), (8,)], ["float32[8@x]", "float32[8]"]),
+], ids=str)
+def test_arrays_that_become_larger_are_split_alike(specs, shapes, texts):
+    with xf.set_mesh(MESH):
+        arrays = [put(*spec, array=np.ones(shape, np.float32)) for spec, shape in zip(specs, shapes)]
+        for function in (xnp.broadcast_arrays, xf.jit(lambda *xs: xnp.broadcast_arrays(*xs))):
+            assert [str(xf.typeof(y)) for y in function(*arrays)] == texts
+
+
+def test_full_like_of_an_array_is_split_as_that():
+    with xf.set_mesh(MESH):
+        x, v = put("x", "y", array=np.ones((8, 4), np.float32)), put("y", array=np.ones(4, np.float32))
+        assert str(xf.typeof(xnp.full_like(x, v))) == "float32[8,4@y]"

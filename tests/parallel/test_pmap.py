@@ -138,7 +138,7 @@ def test_dtypes_and_types_of_results(dtype):
     found, weak, nothing = xf.pmap(lambda x: (x + x, 2.0, None))(x)
     assert found.dtype == x.dtype and weak.dtype == np.float32 and weak.weak_type and nothing is None
     np.testing.assert_array_equal(np.asarray(found), np.asarray(x + x))
-    assert found.sharding.spec == P("_pmap_axis") and found.committed
+    assert found.sharding.spec == P("_internal_pmap_axis_name") and found.committed
 
 
 def test_results_are_read_as_other_arrays():

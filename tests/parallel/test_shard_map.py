@@ -611,3 +611,16 @@ def test_out_specs_are_looked_at_before_the_function_runs(specs, names, error, c
 
     with pytest.raises(error, match="out_specs"):
         xf.shard_map(never, mesh=mesh, in_specs=P("x"), out_specs=specs, axis_names=set(names), check_vma=check)(np.ones(8))
+
+
+def test_what_passes_a_barrier_together_varies_alike(mesh):
+    def part(x, w):
+        x, w = lax.optimization_barrier((x, w))
+        assert xf.typeof(w).vma == {"i", "j"}
+        return lax.psum((x * w).sum(), ("i", "j"))
+
+    f = on_parts(mesh, part, (P("i", "j"), P()), P())
+    x, w = np.arange(8, dtype=np.float32).reshape(4, 2), np.float32(2)
+    assert f(x, w) == 56 and xf.jit(xf.grad(f, 1))(x, w) == xf.grad(f, 1)(x, w) == 28
+    with pytest.raises(ValueError, match="out_specs"):
+        on_parts(mesh, lambda x, w: lax.optimization_barrier((x, w))[1], (P("i", "j"), P()), P())(x, w)

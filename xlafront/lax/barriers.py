@@ -51,8 +51,17 @@ def _barrier_lower(ctx, *operands):
     return found if isinstance(found, list) else [found]
 
 
+def _barrier_types(*avals):
+    """The types of the operands. Each result waits for all of them: it varies over the mesh axes that any of them does."""
+    varying = [getattr(aval, "vma", frozenset()) for aval in avals]
+    joint = frozenset().union(*varying)
+    if any([axes != joint for axes in varying]):
+        raise tracing.VaryingMismatch(joint)
+    return list(avals)
+
+
 optimization_barrier_p = Primitive(
-    "optimization_barrier", multiple_results=True, abstract=lambda *avals: list(avals), lower=_barrier_lower,
+    "optimization_barrier", multiple_results=True, abstract=_barrier_types, lower=_barrier_lower,
     jvp=lambda primals, tangents: (optimization_barrier_p.bind(*primals), _through_barrier(tangents)),
     transpose=lambda cts, *operands: _through_barrier(cts),
     batch=lambda size, operands, dims: (optimization_barrier_p.bind(*operands), dims))

@@ -12,7 +12,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax import keys
 from xlafront.lax.arguments import named_sharding, specified
-from xlafront.lax.device_put import put_leaf
+from xlafront.lax.device_put import put_leaf, reshard_p
 from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.shapes import broadcast_in_dim_p, iota_p, plain_axis, static_shape
@@ -174,6 +174,7 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: DTypeLike | None = None, sha
     Array([7., 7.], dtype=float32)
     """
     aval = x if hasattr(x, "shape") and hasattr(x, "dtype") and not tracing.is_arraylike(x) else tracing.aval_of(x)
+    split = shape is None and sharding is None
     shape = aval.shape if shape is None else static_shape("full_like", shape)
     if dtype is not None:
         wanted = dtypes.check_user_dtype(dtype, "full_like")
@@ -183,7 +184,16 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: DTypeLike | None = None, sha
     result = _full(shape, fill_value, wanted, placement_of(x, shape) if sharding is None else sharding, weak=False)
     if dtype is None and getattr(aval, "weak_type", False) and not is_placed(sharding):
         result = convert_element_type_p.bind(result, new_dtype=wanted, weak_type=True, sharding=None)
-    return tracing.as_varying(result, getattr(aval, "vma", frozenset()))
+    return placed_like(result, aval, split)
+
+
+def placed_like(result, like, split: bool):
+    """A new array, split and varying over mesh axes as the type says of what it is like."""
+    if getattr(like, "plain", False):
+        return result
+    if split and getattr(like, "explicit_sharding", None) is not None:
+        result = reshard_p.bind(result, dst_sharding=like.explicit_sharding)
+    return tracing.as_varying(result, getattr(like, "vma", frozenset()))
 
 
 def empty(shape: Sequence[int], dtype: DTypeLike, *, out_sharding: ShardingLike = None) -> Array:

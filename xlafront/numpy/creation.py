@@ -15,8 +15,8 @@ from xlafront.core.dimensions import as_array, as_size, common_shape, is_symboli
 from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import keys, shapes, slicing
-from xlafront.lax.creation import check_fill, held, is_placed, placed_constant, placement_of
-from xlafront.lax.device_put import device_put, put_leaf, reshard_p
+from xlafront.lax.creation import check_fill, held, is_placed, placed_constant, placed_like, placement_of
+from xlafront.lax.device_put import device_put, put_leaf
 from xlafront.lax.elementwise import (
     add,
     as_type,
@@ -50,7 +50,7 @@ from xlafront.runtime import config, guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.jaxlib_compat import Device
 from xlafront.runtime.meshes import active
-from xlafront.runtime.sharding import Sharding, single_device
+from xlafront.runtime.sharding import NamedSharding, Sharding, single_device
 from xlafront.runtime.transfers import copied
 from xlafront.staging.debug_nans import check_new
 from xlafront.staging.device_assignment import unbound_sharding
@@ -116,6 +116,8 @@ def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = 
 
 def _placed(name: str, x, target):
     """An array that a user gave, on the devices asked for; one that was put elsewhere on purpose does not move silently."""
+    if isinstance(target, NamedSharding) and target.mesh.explicit_axes and tracing.is_tracing():
+        return put_leaf(x, target)  # where types say how values are split, a constraint would only check it
     if tracing.writing_trace() is not None and isinstance(target, (Device, Sharding)):
         return with_sharding_constraint(x, single_device(target) if isinstance(target, Device) else target)
     result = device_put(x, target)
@@ -407,15 +409,6 @@ def _full(shape, fill_value, d, weak, target):
     return result if target is None else put_leaf(result, target)
 
 
-def _placed_like(result, like, split: bool):
-    """A new array, split and varying over mesh axes as the type says of what it is like."""
-    if getattr(like, "plain", False):
-        return result
-    if split and getattr(like, "explicit_sharding", None) is not None:
-        result = reshard_p.bind(result, dst_sharding=like.explicit_sharding)
-    return tracing.as_varying(result, getattr(like, "vma", None))
-
-
 def _own_dtype(aval):
     """Of an array as it is, of what describes one that which it would get: 64-bit types may be off by now."""
     return aval.dtype if type(aval) is ShapedArray else dtypes.canonicalize_dtype(aval.dtype, True)
@@ -436,7 +429,7 @@ def _like(name, value, example):
         result = _filled_with(own, value, d, target, name)
         if dtype is None and getattr(aval, "weak_type", False) and not is_placed(device):
             result = convert_element_type_p.bind(result, new_dtype=result.dtype, weak_type=True, sharding=None)
-        return _placed_like(result, aval, target is None and shape is None)
+        return placed_like(result, aval, target is None and shape is None)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = docstring(
@@ -489,7 +482,7 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     d = _own_dtype(aval) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full_like")
     weak = dtype is None and getattr(aval, "weak_type", False) and not is_placed(device) and not np.ndim(fill_value)
     result = _full(own, held(fill_value, d), d, weak, target)
-    return _placed_like(result, aval, target is None and shape is None)
+    return placed_like(result, aval, target is None and shape is None and not np.ndim(fill_value))
 
 
 @library(static=("start", "step", "size", "dtype"), name="arange")

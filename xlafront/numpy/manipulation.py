@@ -21,6 +21,7 @@ from xlafront.lax.elementwise import add, as_type, lt, rem_, size_as, sub, where
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.roll import roll as rotate
 from xlafront.lax.shapes import canonical_axes, canonical_axis, static_shape
+from xlafront.lax.sharding_rules import merge
 from xlafront.lax.splitting import split_p
 from xlafront.lax.stacking import stack_p, unstack_p
 from xlafront.numpy.creation import asarray
@@ -33,6 +34,7 @@ from xlafront.numpy.promotion import (
     unwrap_node,
 )
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.sharding import NamedSharding
 from xlafront.runtime.specs import PartitionSpec
 from xlafront.staging.library import library, written_once
 
@@ -401,7 +403,21 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     check_arraylike("broadcast_arrays", *args)
     args = tuple([unwrap(x) for x in args])
     full = joint_shape("broadcast_arrays", *[np.shape(x) for x in args])
-    return [broadcast_to(x, full) for x in args]
+    larger = any([np.shape(x) != full for x in args])
+    split = _joint_split([tracing.aval_of(x) for x in args], full) if larger else None
+    return [broadcast_to(x, full, out_sharding=split) for x in args]
+
+
+def _joint_split(avals, full: tuple) -> NamedSharding | None:
+    """How explicit mesh axes split the shape that arrays broadcast to together: each dimension as those that have all of it."""
+    splits = [(aval, aval.explicit_sharding.spec.padded(aval.ndim)) for aval in avals if aval.explicit_sharding is not None]
+    if not splits:
+        return None
+    entries = []
+    for i in range(-len(full), 0):
+        whole = [e[i] for aval, e in splits if aval.ndim >= -i and aval.shape[i] == full[i]]
+        entries.append(merge("broadcast_arrays", splits, whole))
+    return NamedSharding(splits[0][0].explicit_sharding.mesh, PartitionSpec(*entries))
 
 
 def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from xlafront.staging.compiling import LoweredModule
 from xlafront.staging.jitted import Jitted, Options, function_of
 from xlafront.staging.signatures import Selection
 
-_UNNAMED = "_pmap_axis"
+_UNNAMED = "_internal_pmap_axis_name"  # which the shardings of results show
 
 
 def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
