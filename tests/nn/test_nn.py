@@ -74,9 +74,12 @@ def test_lists_of_axes(rng):
     total = sp.logsumexp(masked, axis=(0, 2))
     for options in ({"keepdims": False}, {"keepdims": True}):
         shape = (1, 3, 1) if options["keepdims"] else (3,)
-        sums, means = (f(x, axis=[0, 2], where=where, **options) for f in (nn.logsumexp, nn.logmeanexp))
+        sums = nn.logsumexp(x, axis=[0, 2], where=where, **options)
+        means = nn.logmeanexp(x, axis=(0, 2), where=where, **options)
         np.testing.assert_allclose(np.asarray(sums), total.reshape(shape), rtol=1e-5)
         np.testing.assert_allclose(np.asarray(means), (total - np.log(where.sum((0, 2)))).reshape(shape), rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="static"):
+        nn.logmeanexp(x, axis=[0, 2])
     weights = sp.softmax(masked, axis=(0, 2))
     np.testing.assert_allclose(np.asarray(nn.softmax(x, [0, 2], where)), weights, rtol=1e-5)
     np.testing.assert_allclose(np.asarray(xnp.exp(nn.log_softmax(x, [0, 2], where))), weights, rtol=1e-5)
