@@ -421,7 +421,7 @@ def _permutation_by_swaps(pivots, *, permutation_size):
         start = xnp.arange(permutation_size, dtype=np.int32)
         return lax.fori_loop(0, count, swap, tracing.as_varying(start, tracing.aval_of(pivots).vma))
 
-    return xf.vmap(one)(pivots.reshape(-1, count)).reshape(*batch, permutation_size)
+    return xf.vmap(one)(pivots.reshape(-1, count)).reshape(*batch, permutation_size) if batch else one(pivots)
 
 
 lu_pivots_to_permutation_p = factorization(
