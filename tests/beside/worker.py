@@ -84,23 +84,21 @@ signal.signal(signal.SIGALRM, late)
 for call in request["calls"]:
     before = compilations[0]
     signal.alarm(request["seconds"])
-    watch = warnings.catch_warnings(record=True)
-    log = watch.__enter__()
-    warnings.simplefilter("always")
-    try:
+    with warnings.catch_warnings(record=True) as log:
+        warnings.simplefilter("always")
         try:
-            code = compile(call, "<call>", "eval")
-        except SyntaxError:
-            exec(compile(call, "<call>", "exec"), names)
-            result = ()
-        else:
-            result = eval(code, names)
-        leaves, treedef = xf.tree.flatten(result)
-        answer = {"leaves": [leaf(x) for x in leaves], "tree": str(treedef)}
-    except Exception as e:
-        answer = {"error": [c.__name__ for c in type(e).__mro__], "text": str(e)[:400]}
-    signal.alarm(0)
-    watch.__exit__(None, None, None)
+            try:
+                code = compile(call, "<call>", "eval")
+            except SyntaxError:
+                exec(compile(call, "<call>", "exec"), names)
+                result = ()
+            else:
+                result = eval(code, names)
+            leaves, treedef = xf.tree.flatten(result)
+            answer = {"leaves": [leaf(x) for x in leaves], "tree": str(treedef)}
+        except Exception as e:
+            answer = {"error": [c.__name__ for c in type(e).__mro__], "text": str(e)[:400]}
+        signal.alarm(0)
     answer["warnings"] = sorted({w.category.__name__ for w in log})
     answer["compilations"] = compilations[0] - before
     print("@ " + json.dumps(answer), flush=True)

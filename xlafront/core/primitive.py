@@ -13,7 +13,7 @@ from xlafront.core.ir import subprograms
 from xlafront.core.memo import Alive, Memo
 from xlafront.core.refs import AbstractRef
 from xlafront.core.sharding_types import Sums, types_over_meshes
-from xlafront.core.tracing import VaryingMismatch
+from xlafront.core.tracing import joint_vma
 
 # Every primitive there is, for the registries of `xlafront.interpreters`, which are views over the records.
 known_primitives: Alive[Primitive] = Alive()
@@ -190,9 +190,7 @@ class Primitive:
         types = self.abstract(*avals, **params)
         if self.own_vma or not any([aval.vma for aval in avals]):
             return types
-        joint = frozenset().union(*[aval.vma for aval in avals])
-        if any([aval.vma != joint for aval in avals]):
-            raise VaryingMismatch(joint)
+        joint = joint_vma(avals)
         if self.multiple_results:
             return [t.update(vma=joint) for t in types]
         return types.update(vma=joint)

@@ -182,6 +182,14 @@ class VaryingMismatch(Exception):
     """Operands vary along different axes of a mesh; `args[0]` is all of them."""
 
 
+def joint_vma(avals: Sequence[AbstractValue]) -> frozenset:
+    """The manual axes of a mesh that operands of these types vary over, each of them over all."""
+    joint = frozenset().union(*[aval.vma for aval in avals])
+    if any([aval.vma != joint for aval in avals]):
+        raise VaryingMismatch(joint)
+    return joint
+
+
 class current_trace:
     """Make a trace current. C++ dispatch steps aside while any but `eval_trace` is.
 

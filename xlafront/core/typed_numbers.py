@@ -12,7 +12,7 @@ import numpy as np
 from xlafront.runtime.jaxlib_compat import know_typed_numbers
 
 
-class _Typed:
+class Typed:
     """What the three kinds have in common."""
 
     dtype: np.dtype
@@ -33,15 +33,15 @@ class _Typed:
         return str(self.__getnewargs__()[0])
 
 
-class TypedInt(_Typed, int):
+class TypedInt(Typed, int):
     pass
 
 
-class TypedFloat(_Typed, float):
+class TypedFloat(Typed, float):
     pass
 
 
-class TypedComplex(_Typed, complex):
+class TypedComplex(Typed, complex):
     pass
 
 

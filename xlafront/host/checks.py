@@ -18,7 +18,7 @@ from xlafront.core.ir import Effect
 from xlafront.core.primitive import Primitive
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary
-from xlafront.core.typed_numbers import TypedComplex, TypedFloat, TypedInt
+from xlafront.core.typed_numbers import Typed
 from xlafront.core.typing import ArrayLike
 from xlafront.lax.elementwise import as_array
 from xlafront.lax.shapes import move_dim
@@ -58,8 +58,6 @@ class ErrorEffect(Effect):
 
 # The classes of errors. Their instances are pytrees: what is known when the program is traced is in the tree, what it finds out
 # when it runs are the leaves.
-
-_OF_A_DTYPE = (TypedInt, TypedFloat, TypedComplex)  # numbers that stand for arrays, as a cotangent of one does
 
 
 class JaxException(Exception):
@@ -410,7 +408,8 @@ def check(pred: ArrayLike, msg: str, *fmt_args: Any, debug: bool = False, **fmt_
         raise TypeError(f"check takes a scalar pred as argument, the boolean condition, got {pred!r:.200} of type "
                         f"{type(pred).__name__}. Reduce an array with xlafront.numpy.all, compare a number.")
     for x in tree.leaves((fmt_args, fmt_kwargs)):
-        known = isinstance(x, (bool, int, float, complex, np.generic)) and type(x) not in _OF_A_DTYPE
+        # Numbers of a dtype stand for arrays, as the cotangent of one does that begins.
+        known = isinstance(x, (bool, int, float, complex, np.generic)) and not isinstance(x, Typed)
         if known or not tracing.is_arraylike(x):
             raise TypeError(f"Formatting arguments of check are pytrees of arrays, got {x!r:.60} of type {type(x).__name__} "
                             f"among those for its message {msg!r:.60}. Write what is known when a function is traced into the "

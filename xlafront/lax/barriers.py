@@ -53,10 +53,7 @@ def _barrier_lower(ctx, *operands):
 
 def _barrier_types(*avals):
     """The types of the operands. Each result waits for all of them: it varies over the mesh axes that any of them does."""
-    varying = [getattr(aval, "vma", frozenset()) for aval in avals]
-    joint = frozenset().union(*varying)
-    if any([axes != joint for axes in varying]):
-        raise tracing.VaryingMismatch(joint)
+    tracing.joint_vma(avals)
     return list(avals)
 
 

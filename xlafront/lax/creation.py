@@ -83,7 +83,8 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = 
     dtype = None if dtype is None else dtypes.check_user_dtype(dtype, "full")
     fill_value = held(fill_value, dtype)
     weak = dtype is None and dtypes.is_weakly_typed(fill_value) and not is_placed(sharding)
-    dtype = tracing.aval_of(fill_value).dtype if dtype is None else dtype
+    if dtype is None:
+        dtype = tracing.aval_of(fill_value).dtype
     return _full(shape, fill_value, dtype, sharding, weak)
 
 

@@ -199,12 +199,10 @@ def _put(a, ind, v, mode):
     if not ind.size or not v.size:
         return a
     flat = ravel(a)
-    if mode == "clip":
-        ind = PUBLIC["maximum"](PUBLIC["minimum"](ind, flat.size - 1), 0)
-    elif mode == "wrap":
+    if mode == "wrap":
         ind = PUBLIC["remainder"](ind, flat.size)
     else:
-        ind = PUBLIC["maximum"](PUBLIC["minimum"](ind, flat.size - 1), -flat.size)
+        ind = PUBLIC["maximum"](PUBLIC["minimum"](ind, flat.size - 1), 0 if mode == "clip" else -flat.size)
     values = as_type(resize.__wrapped__(v, ind.shape), flat.dtype, False)
     return reshape_to(flat.at[ind].set(values, mode="drop"), np.shape(a))
 

@@ -200,11 +200,11 @@ def binomial_inline(key, n, p, shape, dtype):
     mirrored = p >= 0.5
     q = xnp.where(mirrored, 1 - p, p)
     usual = (n > 0) & (q > 0) & ~xnp.isnan(n)
-    few = n * q <= 10
-    waiting = _by_waiting(key, xnp.where(usual & few, n, -1), xnp.where(usual & few, q, 0.5), shape, dtype)
-    many = usual & ~few
+    below = n * q <= 10
+    few, many = usual & below, usual & ~below
+    waiting = _by_waiting(key, xnp.where(few, n, -1), xnp.where(few, q, 0.5), shape, dtype)
     rejection = _by_btrs(key, xnp.where(many, n, 1e4), xnp.where(many, q, 0.5), xnp.any(many), shape, dtype)
-    found = xnp.where(usual, xnp.where(few, waiting, rejection), 0)
+    found = xnp.where(usual, xnp.where(below, waiting, rejection), 0)
     found = xnp.where(mirrored, n - found, found)
     return xnp.where((p >= 0) & (p <= 1) & (n >= 0) & (n < np.inf), found, np.nan).astype(dtype)
 
