@@ -8,6 +8,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.ir import DropVar
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
@@ -96,7 +97,13 @@ def _batch(axis_size, operands, dims, *, dimension, is_stable, num_keys):
     return results, [0] * len(results)
 
 
-sort_p = Primitive("sort", multiple_results=True, abstract=_abstract, lower=_lower, jvp=_jvp, batch=_batch,
+def _dce(read, eqn):
+    """Keys that nobody reads in order (those of `argsort`) are marked: not all lowerings have to move them."""
+    unread = [v for v, is_read in zip(eqn.outvars, read) if not is_read and type(v) is not DropVar]
+    return eqn.replace(outvars=[DropVar(v.aval) if v in unread else v for v in eqn.outvars]) if unread else eqn
+
+
+sort_p = Primitive("sort", multiple_results=True, abstract=_abstract, lower=_lower, jvp=_jvp, batch=_batch, dce=_dce,
                    sharding_rule=sharding_rules.along("dimension"))
 
 

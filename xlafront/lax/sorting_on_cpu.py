@@ -1,8 +1,8 @@
-"""Sorting on CPUs: by unsigned integers in place of the keys, one operand alone.
+"""Sorting on CPUs: by integers in place of the keys, one operand alone.
 
 XLA's CPU runtime sorts one operand of integers with a plain comparison many times faster than anything else. So a key becomes
-the unsigned integer that has its place in the order; with other operands beside it, the upper half of a 64-bit word, whose
-lower half is the position. That also keeps equal keys in their order.
+the integer that has its place in the order; with other operands beside it, the upper half of a 64-bit word, whose lower half
+is the position. That also keeps equal keys in their order.
 """
 
 from __future__ import annotations
@@ -36,55 +36,50 @@ def lower(ctx, *operands, dimension: int):
     aval = ctx.avals_in[0]
     shape, d = aval.shape, aval.dtype
     if len(operands) == 1:
-        words = _sorted(ctx, _as_words(ctx, operands[0], shape, d, one_zero=False), shape, _word_of(d), dimension)
-        return [_as_floats(ctx, words, shape, d)]
-    word = np.dtype(np.uint64)
-    keys = ctx.convert(_as_words(ctx, operands[0], shape, d, one_zero=True), shape, word)
-    keys = ctx.op("stablehlo.shift_left", [keys, ctx.constant(np.uint64(32), shape)], [(shape, word)])
+        word = np.dtype(f"int{8 * d.itemsize}")
+        words = _sorted(ctx, _as_integers(ctx, operands[0], shape, d, one_zero=False), shape, word, dimension)
+        return [ctx.op("stablehlo.bitcast_convert", [_turned(ctx, words, shape, word)], [(shape, d)])]
+    word = np.dtype(np.uint64 if d == dtypes.bool_ or dtypes.is_unsigned(d) else np.int64)
+    keys = _as_integers(ctx, operands[0], shape, d, one_zero=True) if KINDS["float"](d) else operands[0]
+    keys = ctx.op("stablehlo.shift_left", [ctx.convert(keys, shape, word), ctx.constant(word.type(32), shape)], [(shape, word)])
     packed = ctx.op("stablehlo.or", [keys, ctx.iota(dimension, (shape, word))], [(shape, word)])
-    order = ctx.convert(_sorted(ctx, packed, shape, word, dimension), shape, np.dtype(np.uint32))
-    return [ctx.convert(order, shape, a.dtype) if _is_positions(x, a, dimension) else _in_order(ctx, x, order, a, dimension)
-            for x, a in zip(operands, ctx.avals_in)]
-
-
-def _word_of(d: np.dtype) -> np.dtype:
-    return np.dtype(f"uint{8 * d.itemsize}")
+    words = _sorted(ctx, packed, shape, word, dimension)
+    results = []
+    for i, (x, a) in enumerate(zip(operands, ctx.avals_in)):
+        if not ctx.is_read(i):
+            results.append(x)
+        elif _is_positions(x, a, dimension):
+            results.append(ctx.convert(words, shape, a.dtype))
+        else:
+            results.append(_in_order(ctx, x, ctx.convert(words, shape, np.dtype(np.uint32)), a, dimension))
+    return results
 
 
 def _sorted(ctx, words, shape, word, dimension: int):
     def less(inner, x, y):
-        return [inner.compare("LT", "UNSIGNED", x, y, ())]
+        return [inner.compare("LT", "UNSIGNED" if dtypes.is_unsigned(word) else "SIGNED", x, y, ())]
 
     return ctx.with_region("stablehlo.sort", [words], [((), word)] * 2, less, types=[(shape, word)],
                            dimension=lowering.mlir.i64(dimension), is_stable=lowering.mlir.boolean(False))[0]
 
 
-def _as_words(ctx, x, shape, d: np.dtype, one_zero: bool):
-    """Unsigned integers in the order of the elements, NaN last; `one_zero` where the zeros of both signs are equal."""
-    word = _word_of(d)
-    if d == dtypes.bool_ or dtypes.is_unsigned(d):
-        return ctx.convert(x, shape, word)
-    typed = [(shape, word)]
-    top = ctx.constant(word.type(1 << (8 * d.itemsize - 1)), shape)
-    if not KINDS["float"](d):
-        return ctx.op("stablehlo.xor", [ctx.op("stablehlo.bitcast_convert", [x], typed), top], typed)
+def _as_integers(ctx, x, shape, d: np.dtype, one_zero: bool):
+    """Integers in the order of floats, NaN last; `one_zero` where the zeros of both signs are equal."""
+    word = np.dtype(f"int{8 * d.itemsize}")
     nan = ctx.constant(np.asarray(np.nan).astype(d), shape)
     x = ctx.op("stablehlo.select", [ctx.compare("NE", "FLOAT", x, x, shape), nan, x], [(shape, d)])
     if one_zero:
         zero = ctx.constant(np.zeros((), d), shape)
         x = ctx.op("stablehlo.select", [ctx.compare("EQ", "FLOAT", x, zero, shape), zero, x], [(shape, d)])
-    bits = ctx.op("stablehlo.bitcast_convert", [x], typed)
-    return ctx.op("stablehlo.select", [ctx.compare("GE", "UNSIGNED", bits, top, shape), ctx.op("stablehlo.not", [bits], typed),
-                                       ctx.op("stablehlo.or", [bits, top], typed)], typed)
+    return _turned(ctx, ctx.op("stablehlo.bitcast_convert", [x], [(shape, word)]), shape, word)
 
 
-def _as_floats(ctx, words, shape, d: np.dtype):
-    """The floats of which `_as_words` made these."""
-    word = _word_of(d)
-    typed, top = [(shape, word)], ctx.constant(word.type(1 << (8 * d.itemsize - 1)), shape)
-    positive, negative = ctx.op("stablehlo.xor", [words, top], typed), ctx.op("stablehlo.not", [words], typed)
-    bits = ctx.op("stablehlo.select", [ctx.compare("GE", "UNSIGNED", words, top, shape), positive, negative], typed)
-    return ctx.op("stablehlo.bitcast_convert", [bits], [(shape, d)])
+def _turned(ctx, bits, shape, word: np.dtype):
+    """The bits of floats as integers in their order, and back: of negative ones all but the sign is inverted."""
+    typed, last = [(shape, word)], 8 * word.itemsize - 1
+    signs = ctx.op("stablehlo.shift_right_arithmetic", [bits, ctx.constant(word.type(last), shape)], typed)
+    inverted = ctx.op("stablehlo.shift_right_logical", [signs, ctx.constant(word.type(1), shape)], typed)
+    return ctx.op("stablehlo.xor", [bits, inverted], typed)
 
 
 def _is_positions(x, aval, dimension: int) -> bool:

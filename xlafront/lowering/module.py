@@ -24,7 +24,7 @@ import numpy as np
 
 from xlafront.core import errors, source
 from xlafront.core.dimensions import DimExpr, is_symbolic
-from xlafront.core.ir import Effect
+from xlafront.core.ir import DropVar, Effect
 from xlafront.core.refs import AbstractRef
 from xlafront.core.sharding_types import has_open_sums
 from xlafront.lowering import mlir, sizes
@@ -345,6 +345,10 @@ class RuleContext:
     @property
     def avals_out(self):
         return [v.aval for v in self._outvars]
+
+    def is_read(self, i: int) -> bool:
+        """Whether anything may read a result; a rule may give any operand in place of one that nothing does."""
+        return type(self._outvars[i]) is not DropVar
 
     def tokens(self, effects: Sequence[Effect]) -> list[ir.Value]:
         """The tokens on which the next operation with these ordered effects depends."""
