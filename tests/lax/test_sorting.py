@@ -29,9 +29,10 @@ def keys(rng, dtype: str, shape) -> np.ndarray:
     return values
 
 
+@pytest.mark.parametrize("x64", [False, True])  # positions of 32 bits, and of 64
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_orders_of_all_dtypes(dtype, rng):
-    with xf.enable_x64(dtype.endswith("64")):
+def test_orders_of_all_dtypes(dtype, x64, rng):
+    with xf.enable_x64(x64 or dtype.endswith("64")):
         for shape, axis in SHAPES:
             x = xnp.asarray(keys(rng, dtype, shape)).astype(dtype)
             plain = np.asarray(x).astype(np.float64)
@@ -44,6 +45,22 @@ def test_orders_of_all_dtypes(dtype, rng):
             np.testing.assert_array_equal(np.asarray(moved), np.take_along_axis(beside, order, axis))
             np.testing.assert_array_equal(np.asarray(found).astype(np.float64), expected)
             np.testing.assert_array_equal(np.signbit(np.asarray(found).astype(np.float64)), np.signbit(expected))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint8", "uint16", "uint32"])
+def test_the_ends_of_the_range(dtype):
+    ends = np.iinfo(dtype)
+    x = np.array([ends.max, 0, ends.min, ends.max - 1, 1, ends.max, ends.min], dtype)
+    np.testing.assert_array_equal(np.asarray(xnp.argsort(x)), np.argsort(x, kind="stable"))
+    np.testing.assert_array_equal(np.asarray(lax.sort((x, np.arange(7)), num_keys=1)[0]), np.sort(x))
+
+
+@pytest.mark.cpu_only
+def test_argsort_moves_no_keys():
+    """Its module has 16 operations (the reference's 18), the comparison in the region among them."""
+    text = xf.jit(xnp.argsort).lower(np.ones(9, np.float32)).as_text()
+    operations = [name for name in re.findall(r"stablehlo\.(\w+)", text) if name not in ("constant", "return")]
+    assert len(operations) <= 18 and "gather" not in operations
 
 
 def test_what_counts_along_another_dimension_moves(rng):

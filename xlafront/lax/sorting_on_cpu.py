@@ -49,7 +49,8 @@ def lower(ctx, *operands, dimension: int):
         if not ctx.is_read(i):
             results.append(x)
         elif _is_positions(x, a, dimension):
-            results.append(ctx.convert(words, shape, a.dtype))
+            half = words if a.dtype.itemsize <= 4 else ctx.convert(words, shape, np.dtype(np.uint32))
+            results.append(ctx.convert(half, shape, a.dtype))
         else:
             results.append(_in_order(ctx, x, ctx.convert(words, shape, np.dtype(np.uint32)), a, dimension))
     return results
