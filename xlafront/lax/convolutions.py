@@ -26,7 +26,7 @@ from xlafront.lax.dot_products import canonical_precision, dot_general
 from xlafront.lax.elementwise import eq
 from xlafront.lax.elementwise_functions import convert_element_type
 from xlafront.lax.families import bilinear_jvp
-from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, permute, reshape_to, rev_p, zeros_of
+from xlafront.lax.shapes import broadcast_in_dim_p, inverse, move_dim, permute, reshape_to, rev_p, zeros_of
 from xlafront.lax.windows import named_padding
 from xlafront.runtime.arrays import ArrayImpl as Array
 from xlafront.runtime.jaxlib_compat import NamedSharding
@@ -177,7 +177,7 @@ def _in_order(shape: Sequence[int], spec: Sequence[int]) -> tuple[int, ...]:
 
 def _placed(sizes: Sequence[Any], spec: Sequence[int]) -> tuple:
     """What comes in the order of a spec, at its dimensions."""
-    return tuple(sizes[i] for i in np.argsort(spec))
+    return tuple(sizes[i] for i in inverse(spec))
 
 
 def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
@@ -662,7 +662,7 @@ def conv_general_dilated_patches(lhs: Array, filter_shape: Sequence[int], window
     chosen = eq(broadcasted_iota(np.int32, (places, places), 0), broadcasted_iota(np.int32, (places, places), 1))
     kernel = broadcast_in_dim_p.bind(convert_element_type(chosen, d), shape=(features, places, places),
                                      broadcast_dimensions=(1, 2), sharding=None)
-    kernel = permute(reshape_to(kernel, (features * places, 1, *window)), np.argsort(numbers.rhs_spec))
+    kernel = permute(reshape_to(kernel, (features * places, 1, *window)), inverse(numbers.rhs_spec))
     return conv_general_dilated(lhs, kernel, window_strides, padding, lhs_dilation, rhs_dilation, numbers, features,
                                 precision=precision, preferred_element_type=preferred_element_type)
 

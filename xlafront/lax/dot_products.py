@@ -18,7 +18,7 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding
 from xlafront.lax.dot_algorithms import DotAlgorithm, algorithm_text, preset
 from xlafront.lax.families import bilinear_jvp
-from xlafront.lax.shapes import permute
+from xlafront.lax.shapes import inverse, permute
 from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.specs import PartitionSpec, axes_of
@@ -236,7 +236,7 @@ def _transpose_one(ct, y, x, dimension_numbers, precision, swap):
         split = split if unreduced is None else unreduced
     product = dot_general_p.bind(ct, y, dimension_numbers=numbers, precision=precision, preferred_element_type=dtype,
                                  out_sharding=split)
-    return permute(product, np.argsort(order))
+    return permute(product, inverse(order))
 
 
 def _transpose(ct, x, y, *, dimension_numbers, precision, preferred_element_type, out_sharding):

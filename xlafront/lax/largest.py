@@ -14,7 +14,7 @@ from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.indexing import take_along
-from xlafront.lax.shapes import canonical_axis, typed
+from xlafront.lax.shapes import canonical_axis, inverse, typed
 from xlafront.staging.library import lax_function, written_once
 
 _INDEX = np.dtype(np.int32)
@@ -63,7 +63,7 @@ def _lower(ctx, x, *, k, axis):
     if axis == last:
         return _top(ctx, x, k, None)
     order = [i for i in range(last + 1) if i != axis] + [axis]
-    back = lowering.mlir.i64s(np.argsort(order))
+    back = lowering.mlir.i64s(inverse(order))
 
     def moved(aval):
         return aval.update(shape=tuple(aval.shape[i] for i in order))

@@ -25,7 +25,7 @@ from xlafront.lax.dot_products import canonical_precision, dot_general_p
 from xlafront.lax.elementwise import and_, le, lt, sub, where
 from xlafront.lax.families import add_tangents
 from xlafront.lax.lower_fun import lower_fun
-from xlafront.lax.shapes import broadcast_batch, broadcast_in_dim_p, counting, move_dim, permute
+from xlafront.lax.shapes import broadcast_batch, broadcast_in_dim_p, counting, inverse, move_dim, permute
 from xlafront.staging.library import lax_function
 
 _WHO = "ragged_dot_general"
@@ -125,7 +125,7 @@ def _grouped(x, sizes, r: _Roles):
     full = (count, *shape)
     dims = (*[i + 1 for i in r.outer], 0) if np.ndim(sizes) > 1 else (0,)
     at = counting(tracing.aval_of(sizes).dtype, full, r.ragged + 1)
-    order, along = np.argsort(dims), tuple(sorted(dims))
+    order, along = inverse(dims), tuple(sorted(dims))
     starts, ends = (broadcast_in_dim_p.bind(permute(v, order), shape=full, broadcast_dimensions=along, sharding=None)
                     for v in (starts, ends))
     inside = and_(le(starts, at), lt(at, ends))
@@ -186,19 +186,19 @@ def _of_lhs(ct, y, sizes, r: _Roles, params):
     batch, of_x, of_y = _places(r)
     if r.summed:  # rows of rhs, each with the cotangent of its group
         found = _bound(y, ct, sizes, (r.yf, of_y), (r.yb, batch), r.yc[r.xc.index(r.ragged)], (0,), params)
-        return permute(found, np.argsort([*r.xb, *_in_order(r.yc, r.xc), *r.xf]))
+        return permute(found, inverse([*r.xb, *_in_order(r.yc, r.xc), *r.xf]))
     ragged = of_x[r.xf.index(r.ragged)]
     found = _bound(ct, y, sizes, (of_y, r.yf), (batch, r.yb), ragged, (r.group,), params)
-    return permute(found, np.argsort([*r.xb, *r.xf, *_in_order(r.yc, r.xc)]))
+    return permute(found, inverse([*r.xb, *r.xf, *_in_order(r.yc, r.xc)]))
 
 
 def _of_rhs(ct, x, sizes, r: _Roles, params):
     batch, of_x, _ = _places(r)
     if r.summed:
         found = _bound(x, ct, sizes, (r.xf, of_x), (r.xb, batch), r.ragged, (0,), params)
-        return permute(found, np.argsort([*r.yb, *_in_order(r.xc, r.yc), *r.yf]))
+        return permute(found, inverse([*r.yb, *_in_order(r.xc, r.yc), *r.yf]))
     found = _bound(x, ct, sizes, (r.xf, of_x), (r.xb, batch), r.ragged, (), params)
-    return permute(found, np.argsort([r.group, *r.yb, *_in_order(r.xc, r.yc), *r.yf]))
+    return permute(found, inverse([r.group, *r.yb, *_in_order(r.xc, r.yc), *r.yf]))
 
 
 def _in_order(own: Sequence[int], others: Sequence[int]) -> list[int]:

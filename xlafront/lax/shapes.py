@@ -110,7 +110,7 @@ def _broadcast_transpose(ct, aval, *, shape, broadcast_dimensions, sharding):
     summed = reduce_sum_p.bind(ct, axes=axes, out_sharding=None) if axes else ct
     kept = [d for d in broadcast_dimensions if d not in stretched]
     if kept != sorted(kept):
-        summed = permute(summed, np.argsort(np.argsort(kept)))
+        summed = permute(summed, inverse(inverse(kept)))
     return reshape_to(summed, aval.shape)
 
 
@@ -254,7 +254,7 @@ def _transpose_batch(axis_size, operands, dims, *, permutation):
 
 transpose_p = structural(
     "transpose", _transpose_abstract, _transpose_lower,
-    lambda ct, aval, *, permutation: transpose_p.bind(ct, permutation=tuple(np.argsort(permutation).tolist())),
+    lambda ct, aval, *, permutation: transpose_p.bind(ct, permutation=inverse(permutation)),
     _transpose_batch, sharding_rule=sharding_rules.transpose, sums=of_first)
 
 
@@ -334,6 +334,11 @@ def place_axis(x, dim: int | None, wanted: int, size: int):
 def broadcast_batch(x, dim: int | None, size: int):
     """A batch with its counting dimension in front."""
     return place_axis(x, dim, 0, size)
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The order that undoes one: of positions, or of any numbers, by size."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 def permute(x, order):

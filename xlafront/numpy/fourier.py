@@ -14,7 +14,7 @@ from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.device_put import device_put
 from xlafront.lax.elementwise import as_type, div, mul, size_as, sqrt_
 from xlafront.lax.fourier import FftType, fft as transform
-from xlafront.lax.shapes import canonical_axes, canonical_axis, permute
+from xlafront.lax.shapes import canonical_axes, canonical_axis, inverse, permute
 from xlafront.lax.slicing import pad
 from xlafront.numpy.creation import arange, array, asarray, full
 from xlafront.numpy.manipulation import roll
@@ -53,7 +53,7 @@ def _in_parts(x, kind, sizes):
     other = {FftType.RFFT: FftType.FFT, FftType.IRFFT: FftType.IFFT}.get(kind, kind)
 
     def of_rest(x):
-        return permute(_in_parts(permute(x, swapped), other, rest), np.argsort(swapped))
+        return permute(_in_parts(permute(x, swapped), other, rest), inverse(swapped))
 
     if kind == FftType.IRFFT:
         return transform(of_rest(x), kind, last)
@@ -78,12 +78,12 @@ def _transformed(a, kind, sizes, axes, norm):
                  "forward": count if backwards else div(count.dtype.type(1), count)}[norm]
         if scale is not None:
             result = mul(result, as_type(scale, tracing.aval_of(result).dtype, False))
-        return permute(result, np.argsort(order))
+        return permute(result, inverse(order))
     scale = {"backward": 1, "ortho": math.sqrt(count) if backwards else 1 / math.sqrt(count),
              "forward": count if backwards else 1 / count}[norm]
     if scale != 1:
         result = mul(result, tracing.aval_of(result).dtype.type(scale))
-    return permute(result, np.argsort(order))
+    return permute(result, inverse(order))
 
 
 def _over_axes(name: str, kind: FftType, a, s, axes, norm):
