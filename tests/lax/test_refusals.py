@@ -11,6 +11,8 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax, random
 
+pytestmark = pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")  # most of what is tried here
+
 REFUSALS = (TypeError, ValueError, NotImplementedError)  # IndexError and OverflowError would say nothing of what was wrong
 OPERANDS = {
     **{str(d): np.ones(4, d) for d in ("bool", "int32", "uint8", "float32", "float16", "complex64")},

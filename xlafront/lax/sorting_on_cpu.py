@@ -37,10 +37,11 @@ def lower(ctx, *operands, dimension: int):
     shape, d = aval.shape, aval.dtype
     if len(operands) == 1:
         word = np.dtype(f"int{8 * d.itemsize}")
-        words = _sorted(ctx, _as_integers(ctx, operands[0], shape, d, one_zero=False), shape, word, dimension)
+        bits = ctx.op("stablehlo.bitcast_convert", [_one_nan(ctx, operands[0], shape, d)], [(shape, word)])
+        words = _sorted(ctx, _turned(ctx, bits, shape, word), shape, word, dimension)
         return [ctx.op("stablehlo.bitcast_convert", [_turned(ctx, words, shape, word)], [(shape, d)])]
     word = np.dtype(np.uint64 if d == dtypes.bool_ or dtypes.is_unsigned(d) else np.int64)
-    keys = _as_integers(ctx, operands[0], shape, d, one_zero=True) if KINDS["float"](d) else operands[0]
+    keys = _with_one_zero(ctx, operands[0], shape, d) if KINDS["float"](d) else operands[0]
     keys = ctx.op("stablehlo.shift_left", [ctx.convert(keys, shape, word), ctx.constant(word.type(32), shape)], [(shape, word)])
     packed = ctx.op("stablehlo.or", [keys, ctx.iota(dimension, (shape, word))], [(shape, word)])
     words = _sorted(ctx, packed, shape, word, dimension)
@@ -64,15 +65,19 @@ def _sorted(ctx, words, shape, word, dimension: int):
                            dimension=lowering.mlir.i64(dimension), is_stable=lowering.mlir.boolean(False))[0]
 
 
-def _as_integers(ctx, x, shape, d: np.dtype, one_zero: bool):
-    """Integers in the order of floats, NaN last; `one_zero` where the zeros of both signs are equal."""
-    word = np.dtype(f"int{8 * d.itemsize}")
+def _one_nan(ctx, x, shape, d: np.dtype):
+    """Floats whose NaN are all the one that comes last."""
     nan = ctx.constant(np.asarray(np.nan).astype(d), shape)
-    x = ctx.op("stablehlo.select", [ctx.compare("NE", "FLOAT", x, x, shape), nan, x], [(shape, d)])
-    if one_zero:
-        zero = ctx.constant(np.zeros((), d), shape)
-        x = ctx.op("stablehlo.select", [ctx.compare("EQ", "FLOAT", x, zero, shape), zero, x], [(shape, d)])
-    return _turned(ctx, ctx.op("stablehlo.bitcast_convert", [x], [(shape, word)]), shape, word)
+    return ctx.op("stablehlo.select", [ctx.compare("NE", "FLOAT", x, x, shape), nan, x], [(shape, d)])
+
+
+def _with_one_zero(ctx, x, shape, d: np.dtype):
+    """Integers in the order of floats, NaN last, and one for both zeros: bits are a magnitude and a sign."""
+    word = np.dtype(f"int{8 * d.itemsize}")
+    typed, least = [(shape, word)], ctx.constant(np.iinfo(word).min, shape, word)
+    bits = ctx.op("stablehlo.bitcast_convert", [_one_nan(ctx, x, shape, d)], typed)
+    negative = ctx.compare("LT", "SIGNED", bits, ctx.constant(word.type(0), shape), shape)
+    return ctx.op("stablehlo.select", [negative, ctx.op("stablehlo.subtract", [least, bits], typed), bits], typed)
 
 
 def _turned(ctx, bits, shape, word: np.dtype):

@@ -98,7 +98,7 @@ def _write_out(source: Sequence[JaxprEqn], names: dict, eqns: list[JaxprEqn], ca
                 names[outvars[0]] = var = Var(outvars[0].aval)
                 outvars = [var]
             else:
-                outvars = [Var(v.aval) for v in outvars]
+                outvars = [type(v)(v.aval) for v in outvars]
                 names.update(zip(eqn.outvars, outvars))
         append(JaxprEqn(operands, outvars, eqn.primitive, eqn.params, eqn.effects, site))
 
