@@ -216,8 +216,8 @@ class ValAccum:
             return
         kind = tracing.aval_of(ct)
         if not kind.is_high and kind.shape != self.aval.shape:
-            raise ValueError(f"a rule gave {errors.short(ct)} as the cotangent of an array, where one of the type {self.aval} is "
-                             f"expected, the shape of the array.")
+            raise ValueError(f"a rule gave {errors.short(ct)} as the cotangent of an array, where a cotangent of the type "
+                             f"{self.aval}, of the array's shape, is expected.")
         self.value = ct if self.value is None else add_jaxvals(self.value, ct)
 
 
@@ -294,8 +294,8 @@ def _with_pullback(values: tracing.Trace, args: tuple, tangents: Sequence[Any], 
 
     def pullback(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         accumulators = [(ValAccum if needed else NullAccum)(aval) for needed, aval in zip(active, in_avals)]
-        primitive.vjp_bwd(structure.unflatten(residuals), primitive.out_tree.unflatten([given_to_rule(ct, False) for ct in cts]),
-                          *primitive.in_tree.unflatten(accumulators))
+        outgrad = primitive.out_tree.unflatten([given_to_rule(ct, False) for ct in cts])
+        primitive.vjp_bwd(structure.unflatten(residuals), outgrad, *primitive.in_tree.unflatten(accumulators))
         return [Zero(a.aval) if a.value is None else a.value for a in accumulators]
 
     out_avals = tuple([tracing.aval_of(x).to_tangent_aval() for x in outs])

@@ -627,6 +627,9 @@ def get(ref: Any, idx: Any = None) -> Any:
 def swap(ref: Any, idx: Any, value: Any, _function_name: str = "swap") -> Any:
     """Write `ref[idx] = value`; the result is what was there before.
 
+    - `ref`: the reference. `idx`: the index, as in brackets. `value`: what to write.
+    - `_function_name`: for messages.
+
     >>> ref = new_ref(xnp.zeros(2))
     >>> swap(ref, 0, 5.0)
     Array(0., dtype=float32)

@@ -57,8 +57,11 @@ class SymbolicZero:
         return SymbolicZero(tracing.aval_of(val).to_tangent_aval())
 
 
-def zero_from_primal(val, symbolic_zeros: bool = False):
+def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
     """The zero tangent of a value, or of each leaf of a tree: zeros (of dtype float0 for integers), or `SymbolicZero`s.
+
+    - `val`: the value, or the tree.
+    - `symbolic_zeros`: whether `SymbolicZero`s are made.
 
     >>> zero_from_primal(xnp.ones(2))
     Array([0., 0.], dtype=float32)
