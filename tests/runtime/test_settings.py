@@ -509,6 +509,12 @@ def test_filtered_tracebacks(call):
             assert len(notes) == 1 and "TRACEBACK_FILTERING=off" in notes[0]
 
 
+def test_values_of_users_are_hashable_from_the_first():
+    with pytest.raises(TypeError, match="unhashable"):
+        xf.make_user_context([])
+    assert xf.numpy.arange(2).sum() == 1
+
+
 def test_values_of_users_have_programs_of_their_own():
     scale, other = xf.make_user_context(1), xf.make_user_context()
     traced = []

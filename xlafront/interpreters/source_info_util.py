@@ -98,6 +98,8 @@ def current_name_stack() -> NameStack:
 def new_name_stack(name: str = "") -> NameStack:
     """A stack of one scope, or of none.
 
+    - `name`: that of the scope.
+
     >>> str(new_name_stack("encoder"))
     'encoder'
     """
@@ -106,7 +108,9 @@ def new_name_stack(name: str = "") -> NameStack:
 
 @contextlib.contextmanager
 def set_name_stack(name_stack: NameStack) -> Iterator[None]:
-    """Make these the scopes that operations are in.
+    """Set the scopes that operations are in.
+
+    - `name_stack`: the scopes.
 
     >>> with set_name_stack(new_name_stack("encoder")):
     ...     y = xnp.sin(1.0)
@@ -177,6 +181,8 @@ def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
 
 def register_exclusion(path: str) -> None:
     """Count the files under a path as a library: operations are attributed to the lines that call into it.
+
+    - `path`: how the names of these files begin.
 
     >>> register_exclusion("/opt/my_library/")
     """

@@ -640,7 +640,9 @@ def swap(ref: Any, idx: Any, value: Any, _function_name: str = "swap") -> Any:
 
 @boundary
 def _set(ref: Any, idx: Any, value: Any) -> None:
-    """`ref[idx] = value`.
+    """Write `ref[idx] = value`.
+
+    - `ref`: the reference. `idx`: the index, as in brackets. `value`: what to write.
 
     >>> set(new_ref(xnp.zeros(2)), 0, 5.0)
     """

@@ -298,7 +298,7 @@ class UserContext:
 
     `with context(value):` sets it in this thread, and `context.value` reads it, also while a function is traced.
 
-    - `default_value`: what it is where nobody set it. Values must be hashable.
+    - `default_value`: what it is where nobody set it. Values must be hashable: others raise TypeError.
 
     >>> scale = make_user_context(1)
     >>> f = xf.jit(lambda x: x * scale.value)
@@ -312,6 +312,7 @@ class UserContext:
     tell_thread = staticmethod(lambda value: None)
 
     def __init__(self, default_value: Any = None):
+        hash(default_value)
         self.state = Config(self.name, default_value, include_in_jit_key=True, include_in_trace_context=True)
 
     @property

@@ -289,6 +289,9 @@ name_p.key_use = "hands on"
 def checkpoint_name(x: Any, name: str) -> Any:
     """`x` itself, under a name by which a checkpoint policy can choose to save it.
 
+    - `x`: a pytree of arrays.
+    - `name`: the name.
+
     >>> y = checkpoint_name(xnp.ones(3), "activations")
     """
     if not isinstance(name, str):
