@@ -126,6 +126,17 @@ def documented(group: str) -> list[tuple[str, object]]:
     return members(OBJECTS[group]) if group in OBJECTS else functions(group)
 
 
+# Classes of which users make objects, or get them.
+CLASSES = tuple([getattr(importlib.import_module(module), name) for module, names in {
+    "xlafront": "ShapeDtypeStruct custom_jvp custom_vjp named_scope",
+    "xlafront.experimental.layout": "Format Layout",
+    "xlafront.lax": "ConvDimensionNumbers DotAlgorithm GatherDimensionNumbers RaggedDotDimensionNumbers ScatterDimensionNumbers",
+    "xlafront.numpy.linalg": "EigResult EighResult QRResult SVDResult SlogdetResult",
+    "xlafront.sharding": "AbstractDevice AbstractMesh Mesh PartitionSpec set_mesh use_abstract_mesh",
+    "xlafront.tree_util": "Partial",
+}.items() for name in names.split()])
+
+
 def parameters_of(f) -> list[inspect.Parameter]:
     """The parameters, but for the array whose method or property it is."""
     found = inspect.signature(f).parameters.values()
@@ -151,6 +162,14 @@ def test_docstrings_name_every_parameter_and_show_an_example(group):
             lacking.append(f"{name}: an example")
         lacking += [f"{name}: {p.name}" for p in parameters_of(f) if not re.search(rf"(`|^ +){p.name}\b", text, re.MULTILINE)]
     assert not lacking
+
+
+@pytest.mark.parametrize("found", CLASSES, ids=lambda found: found.__name__)
+def test_classes_name_every_parameter_and_their_examples_run(found):
+    text = inspect.getdoc(found)
+    assert not [p for p in inspect.signature(found).parameters if not re.search(rf"(`|^ +){p}\b", text, re.MULTILINE)]
+    names = NAMES | {"P": xf.P} | {c.__name__: c for c in CLASSES} | {"get_abstract_mesh": xf.sharding.get_abstract_mesh}
+    run({found.__name__: text if ">>> " in text else ">>> None"}, names)
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -34,6 +34,8 @@ class AxisType(enum.Enum):
 class AbstractDevice:
     """What is known of the devices of an `AbstractMesh`: their kind, and how many cores each has.
 
+    - `device_kind`, `num_cores`, `platform`: as of `Device`; `num_cores` is None where it is not known.
+
     >>> AbstractDevice("TPU v5e", 1, "tpu")
     AbstractDevice(device_kind=TPU v5e, num_cores=1, platform=tpu)
     """
@@ -131,6 +133,9 @@ class AbstractMesh(_Axes):
 
     Two with equal contents are one object.
 
+    - `axis_sizes`, `axis_names`, `axis_types`: the size, the name and the `AxisType` (Auto without) of each axis.
+    - `abstract_device`: what is known of the devices.
+
     >>> AbstractMesh((4, 2), ("data", "model"))
     AbstractMesh('data': 4, 'model': 2, axis_types=(Auto, Auto))
     """
@@ -202,7 +207,7 @@ class Mesh(_Axes):
     - `axis_types`: an `AxisType` for each axis: whether the compiler splits values over it (Auto, as without), types say how
       they are split (Explicit), or programs see what a device has (Manual).
 
-    >>> mesh = Mesh(np.array(xlafront.devices()[:1]).reshape(1, 1), ("data", "model"))
+    >>> mesh = Mesh(np.array(xf.devices()[:1]).reshape(1, 1), ("data", "model"))
     """
 
     __slots__ = (*_AXES, "devices", "size", "_internal_device_list", "_abstract", "__weakref__")

@@ -79,14 +79,16 @@ class custom_vjp(CustomFunction):
 
     Decorate the function, then give its two rules with `defvjp`. It cannot be differentiated in forward mode (`jvp`).
 
+    - `fun`: the function.
     - `nondiff_argnums`, `nondiff_argnames`: arguments that are no arrays; the forward rule gets them in their places, the
       backward rule gets them first.
 
-    >>> @custom_vjp
+    >>> @xf.custom_vjp
     ... def clip_gradient(x):
     ...     return x
     >>> clip_gradient.defvjp(lambda x: (x, None), lambda residuals, ct: (xnp.clip(ct, -1.0, 1.0),))
-    >>> grad(lambda x: 5 * clip_gradient(x))(2.0)
+    >>> xf.grad(lambda x: 5 * clip_gradient(x))(2.0)
+    Array(1., dtype=float32, weak_type=True)
     """
 
     kind = "custom_vjp"
