@@ -4,6 +4,7 @@ import doctest
 import functools
 import importlib
 import inspect
+import re
 import types
 from importlib.util import find_spec
 from typing import get_origin
@@ -17,9 +18,17 @@ from xlafront.runtime.arrays import ArrayImpl
 
 MODULES = (
     "xlafront",
+    "xlafront.ad_checkpoint",
     "xlafront.api_util",
+    "xlafront.custom_batching",
+    "xlafront.custom_derivatives",
+    "xlafront.debug",
+    "xlafront.distributed",
+    "xlafront.dlpack",
+    "xlafront.dtypes",
     "xlafront.example_libraries.optimizers",
     "xlafront.example_libraries.stax",
+    "xlafront.experimental",
     *(["xlafront.experimental.array_serialization.serialization"] if find_spec("tensorstore") else []),
     "xlafront.experimental.buffer_callback",
     "xlafront.experimental.checkify",
@@ -30,6 +39,9 @@ MODULES = (
     "xlafront.experimental.fused",
     "xlafront.experimental.hijax",
     "xlafront.experimental.jet",
+    "xlafront.experimental.layout",
+    "xlafront.experimental.mesh_utils",
+    "xlafront.experimental.multihost_utils",
     "xlafront.experimental.ode",
     "xlafront.experimental.pjit",
     "xlafront.experimental.profiler",
@@ -43,11 +55,13 @@ MODULES = (
     "xlafront.experimental.sparse",
     "xlafront.experimental.sparse.linalg",
     "xlafront.experimental.sparse.transform",
+    "xlafront.experimental.topologies",
     "xlafront.experimental.transfer",
     "xlafront.experimental.xla_metadata",
-    "xlafront.dtypes",
     "xlafront.export",
+    "xlafront.extend.source_info_util",
     "xlafront.ffi",
+    "xlafront.flatten_util",
     "xlafront.image",
     "xlafront.lax",
     "xlafront.lax.linalg",
@@ -58,8 +72,10 @@ MODULES = (
     "xlafront.numpy.fft",
     "xlafront.numpy.linalg",
     "xlafront.ops",
+    "xlafront.planning",
     "xlafront.profiler",
     "xlafront.random",
+    "xlafront.ref",
     "xlafront.scipy.cluster.vq",
     "xlafront.scipy.fft",
     "xlafront.scipy.integrate",
@@ -73,6 +89,7 @@ MODULES = (
     "xlafront.scipy.special",
     "xlafront.scipy.stats",
     "xlafront.sharding",
+    "xlafront.stages",
     "xlafront.test_util",
     "xlafront.tree",
     "xlafront.tree_util",
@@ -109,6 +126,17 @@ def documented(group: str) -> list[tuple[str, object]]:
     return members(OBJECTS[group]) if group in OBJECTS else functions(group)
 
 
+# Classes of which users make objects, or get them.
+CLASSES = tuple([getattr(importlib.import_module(module), name) for module, names in {
+    "xlafront": "ShapeDtypeStruct custom_jvp custom_vjp named_scope",
+    "xlafront.experimental.layout": "Format Layout",
+    "xlafront.lax": "ConvDimensionNumbers DotAlgorithm GatherDimensionNumbers RaggedDotDimensionNumbers ScatterDimensionNumbers",
+    "xlafront.numpy.linalg": "EigResult EighResult QRResult SVDResult SlogdetResult",
+    "xlafront.sharding": "AbstractDevice AbstractMesh Mesh PartitionSpec set_mesh use_abstract_mesh",
+    "xlafront.tree_util": "Partial",
+}.items() for name in names.split()])
+
+
 def parameters_of(f) -> list[inspect.Parameter]:
     """The parameters, but for the array whose method or property it is."""
     found = inspect.signature(f).parameters.values()
@@ -132,8 +160,16 @@ def test_docstrings_name_every_parameter_and_show_an_example(group):
         text = inspect.getdoc(f) or ""
         if not text or ">>> " not in text:
             lacking.append(f"{name}: an example")
-        lacking += [f"{name}: {p.name}" for p in parameters_of(f) if p.name not in text]
+        lacking += [f"{name}: {p.name}" for p in parameters_of(f) if not re.search(rf"(`|^ +){p.name}\b", text, re.MULTILINE)]
     assert not lacking
+
+
+@pytest.mark.parametrize("found", CLASSES, ids=lambda found: found.__name__)
+def test_classes_name_every_parameter_and_their_examples_run(found):
+    text = inspect.getdoc(found)
+    assert not [p for p in inspect.signature(found).parameters if not re.search(rf"(`|^ +){p}\b", text, re.MULTILINE)]
+    names = NAMES | {"P": xf.P} | {c.__name__: c for c in CLASSES} | {"get_abstract_mesh": xf.sharding.get_abstract_mesh}
+    run({found.__name__: text if ">>> " in text else ">>> None"}, names)
 
 
 @pytest.mark.parametrize("group", GROUPS)

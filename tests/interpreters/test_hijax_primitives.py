@@ -102,9 +102,15 @@ class Sums(VJPHiPrimitive):
         self.seen.append(nzs_in)
         return self(factor, given), factor
 
-    def vjp_bwd(self, factor, outgrad, no_derivative, accumulator):
-        accumulator.accum({"a": factor * outgrad["sum"], "b": 0 * factor})
-        accumulator.accum({"a": 0 * factor, "b": 3 * outgrad["sum"]})
+    def vjp_bwd(self, factor, outgrad, no_derivative, accumulators):
+        self.seen.append([type(x).__name__ for x in xf.tree.leaves((no_derivative, accumulators))])
+        assert no_derivative.aval.shape == np.shape(factor) and accumulators["a"].aval.dtype == np.float32
+        accumulators["a"].accum(factor * outgrad["sum"])
+        accumulators["b"].accum(2 * outgrad["sum"])
+        accumulators["b"].accum(outgrad["sum"])
+
+    def batch_dim_rule(self, axis_data, dims):
+        return {"sum": 0}
 
     seen: list = []
 
@@ -115,7 +121,46 @@ def test_pytrees_and_accumulators():
     assert np.allclose(operation(Y, given)["sum"], Y * (X + Y))
     found = xf.grad(lambda factor, given: operation(factor, given)["sum"], (0, 1))(Y, given)
     assert found[0] == 0 and np.allclose([found[1]["a"], found[1]["b"]], [Y, 3])
-    assert Sums.seen[-1] == (True, {"a": True, "b": True})
+    assert Sums.seen[-2:] == [(True, {"a": True, "b": True}), ["ValAccum"] * 3]
+
+
+def test_accumulators_of_what_is_not_differentiated_hold_nothing():
+    given = {"a": X, "b": Y}
+    operation = Sums(xf.tree.map(xf.typeof, given))
+    assert xf.grad(lambda factor: operation(factor, given)["sum"])(Y) == 0
+    assert Sums.seen[-1] == ["ValAccum", "NullAccum", "NullAccum"]
+
+
+def test_accumulators_of_mapped_pytrees():
+    factors = np.arange(3, dtype=np.float32)
+
+    def gradients(factor, a):
+        given = {"a": a, "b": Y}
+        operation = Sums(xf.tree.map(xf.typeof, given))
+        return xf.grad(lambda given: operation(factor, given)["sum"])(given)
+
+    found = xf.vmap(gradients)(factors, POINTS)
+    assert np.allclose(found["a"], factors) and np.allclose(found["b"], [3, 3, 3])
+    found = xf.grad(lambda given: xf.vmap(lambda factor: Sums(xf.tree.map(xf.typeof, given))(factor, given)["sum"])(
+        factors).sum())({"a": X, "b": Y})
+    assert np.allclose(found["a"], factors.sum()) and np.allclose(found["b"], 3 * 3)
+
+
+def test_cotangents_of_other_shapes_are_refused():
+    class Wide(SineTimes):
+        def vjp_bwd_retval(self, res, g):
+            return xnp.ones(3), None
+
+    with pytest.raises(ValueError, match="expected"):
+        xf.grad(lambda x: Wide(xf.typeof(x), xf.typeof(x))(x, Y))(xnp.float32(1))
+
+
+def test_rules_get_cotangents_as_arrays():
+    class Converts(SineTimes):
+        def vjp_bwd_retval(self, res, g):
+            return g.astype(np.float32) * 2, None
+
+    assert xf.grad(lambda x: Converts(xf.typeof(x), xf.typeof(x))(x, 1.0))(2.0) == 2
 
 
 class Linearized(VJPHiPrimitive):

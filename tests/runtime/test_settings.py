@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import inspect
 import io
 import logging
 import os
@@ -507,6 +508,18 @@ def test_filtered_tracebacks(call):
         else:
             assert type(error.__cause__) is type(full.__cause__)
             assert len(notes) == 1 and "TRACEBACK_FILTERING=off" in notes[0]
+
+
+def test_help_says_what_a_setting_does_and_may_be():
+    text = inspect.getdoc(xf.disable_jit)
+    assert "jitted functions one by one" in text and "xf.disable_jit(True)" in text
+    assert "'strict'" in inspect.getdoc(xf.numpy_dtype_promotion) and inspect.getdoc(type(xf.disable_jit)).startswith("One setting")
+
+
+def test_values_of_users_are_hashable_from_the_first():
+    with pytest.raises(TypeError, match="unhashable"):
+        xf.make_user_context([])
+    assert xf.numpy.arange(2).sum() == 1
 
 
 def test_values_of_users_have_programs_of_their_own():

@@ -12,7 +12,10 @@ from xlafront.transforms.calls.custom_vmap import custom_vmap
 def sequential_vmap(f: Callable) -> custom_vmap:
     """A function that `vmap` maps one element after the other, in a loop.
 
-    >>> vmap(sequential_vmap(xnp.sin))(xnp.arange(3.0))
+    - `f`: the function.
+
+    >>> xf.vmap(sequential_vmap(lambda x: 2 * x))(xnp.arange(3.0))
+    Array([0., 2., 4.], dtype=float32)
     """
     mapped = custom_vmap(f)
 

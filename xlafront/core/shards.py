@@ -248,7 +248,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
     - `shape`: of the whole array.
     - `sharding`: how it is split over devices, a sharding or a `Format`.
     - `data_callback`: gives the part for an index, a tuple of slices into the whole. Devices that hold the same share one call.
-    - `dtype`: of the array; that of the parts when left out.
+    - `dtype`: of the array, which the parts must have; only a process without parts needs to be told.
 
     >>> rows = xf.NamedSharding(xf.make_mesh((1,), ("data",)), xf.P("data"))
     >>> xf.make_array_from_callback((4,), rows, lambda index: np.arange(4)[index])

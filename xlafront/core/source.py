@@ -302,10 +302,12 @@ class using_site:
 
 
 class named_scope:
-    """Name the operations traced inside, for profiles and compiler messages.
+    """Name the operations traced inside, for profiles and compiler messages. Also a decorator.
 
-    >>> with named_scope("encoder"):
-    ...     y = x + 1
+    - `name`: the name of the scope; scopes inside of others are joined by `/`.
+
+    >>> with xf.named_scope("encoder"):
+    ...     y = xnp.sin(1.0)
     """
 
     __slots__ = ("name", "saved")

@@ -20,11 +20,13 @@ from xlafront.runtime.specs import ManualAxisType, PartitionSpec
 class ShapeDtypeStruct:
     """A stand-in for an array in `eval_shape`, `lower` and the like: shape, dtype and optionally more. It does not change.
 
+    - `shape`, `dtype`: of the array.
     - `sharding`: a sharding, a `Format`, or a `PartitionSpec` over the mesh in force (or that of `xlafront.plan`).
     - `weak_type`: whether its dtype gives way as that of a Python number does.
     - `manual_axis_type`: along which axes of a `shard_map` it varies. `is_ref`: it stands for a reference.
 
-    >>> jit(f).lower(ShapeDtypeStruct((8, 128), "float32"))
+    >>> xf.eval_shape(xnp.sum, xf.ShapeDtypeStruct((8, 128), "float32"))
+    ShapeDtypeStruct(shape=(), dtype=float32)
     """
 
     __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type", "is_ref", "_layout")

@@ -499,7 +499,11 @@ def first_difference(tree1, tree2) -> str:
 class Partial(functools.partial):
     """`functools.partial` as a pytree: the arguments are children, the function is static.
 
-    >>> jit(lambda f, x: f(x))(Partial(xnp.power, 2.0), 3.0)
+    - `func`: the function, or a `functools.partial` of one.
+    - `args`, `kw`: its first arguments, and those that are given by name.
+
+    >>> xf.jit(lambda f, x: f(x))(xf.tree_util.Partial(xnp.power, 2.0), 3.0)
+    Array(8., dtype=float32, weak_type=True)
     """
 
     def __new__(cls, func, /, *args, **kw):

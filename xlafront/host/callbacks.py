@@ -302,16 +302,24 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
 
 
 @boundary
-def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding=None, ordered: bool = False,
-                **kwargs: Any):
+def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None, ordered: bool = False,
+                **kwargs: Any) -> Any:
     """Call a Python function that has side effects, also from inside compiled functions.
 
-    It gets arrays and returns NumPy arrays of the promised shapes and dtypes (None where `result_shape_dtypes` is None). It
-    runs even if nothing reads its result; with `ordered` calls happen in program order.
+    It runs even if nothing reads its result.
 
+    - `callback`: the function. It gets arrays, and returns a pytree of arrays as NumPy's.
+    - `result_shape_dtypes`: the types of these, a pytree of what has a shape and a dtype; None where it returns None.
+    - `args`, `kwargs`: its arguments, pytrees of arrays.
+    - `sharding`: on which device it is called, of a program over several: a `SingleDeviceSharding`.
+    - `ordered`: calls happen in program order.
+
+    >>> from xlafront.experimental import io_callback
     >>> total = []
-    >>> jit(lambda x: io_callback(lambda v: total.append(float(v)), None, x))(2.0)
-    >>> effects_barrier()
+    >>> xf.jit(lambda x: io_callback(lambda v: total.append(float(v)), None, x))(2.0)
+    >>> xf.effects_barrier()
+    >>> total
+    [2.0]
     """
     operands, params, out_tree = _prepare("io_callback", callback, result_shape_dtypes, args, kwargs, sharding)
     return out_tree.unflatten(io_callback_p.bind(*operands, ordered=bool(ordered), **params))

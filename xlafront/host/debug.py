@@ -36,12 +36,19 @@ def callback(callback: Callable[..., None] | None = None, *args: Any, ordered: b
              **kwargs: Any) -> Callable[..., None] | None:
     """Call a Python function with the values of arrays, each time that the program comes here; what it returns is dropped.
 
-    Arguments are pytrees of arrays and other objects, which are passed on as they are. Under `vmap` it is called for each
-    element, under differentiation with the values and not the tangents. With `ordered` calls happen in program order. In a
-    program over several devices it is called once with whole arrays, or with `partitioned` by each device with its part.
-    Without a function, the function that takes it and its arguments is returned.
+    Under `vmap` it is called for each element, under differentiation with the values and not the tangents.
 
-    >>> jit(lambda x: debug.callback(print, "x is", x))(1.0)
+    - `callback`: the function. Without one, the function that takes it and its arguments is returned.
+    - `args`, `kwargs`: its arguments, pytrees of arrays and of other objects, which are passed on as they are.
+    - `ordered`: calls happen in program order.
+    - `partitioned`: in a program over several devices each calls it with its part; otherwise it is called once, with whole
+      arrays.
+
+    >>> seen = []
+    >>> xf.jit(lambda x: debug.callback(lambda text, x: seen.append((text, float(x))), "x is", x))(1.0)
+    >>> xf.effects_barrier()
+    >>> seen
+    [('x is', 1.0)]
     """
     if callback is None:
         _refuse_arguments("callback", args, kwargs)
@@ -66,15 +73,20 @@ def _refuse_arguments(name: str, args: tuple, kwargs: dict) -> None:
 
 
 @boundary
-def print(fmt: str | None = None, *args, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False,
-          _use_logging: bool = False, **kwargs) -> Callable[..., None] | None:
-    """Print values each time that the program comes here; `fmt` is a format string as of `str.format`.
+def print(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False,
+          _use_logging: bool = False, **kwargs: Any) -> Callable[..., None] | None:
+    """Print values each time that the program comes here.
 
-    Under `vmap` each element is printed, under differentiation the values and not the tangents. With `ordered` lines appear in
-    program order. `partitioned` prints the part of each device. `skip_format_check` allows arguments that the format does not
-    use, and texts that are already formatted. Without a format, the function that takes it and its arguments is returned.
+    Under `vmap` each element is printed, under differentiation the values and not the tangents.
 
-    >>> jit(lambda x: debug.print("x = {x:.2f}", x=x))(1.0)
+    - `fmt`: a format string as of `str.format`. Without one, the function that takes it and its arguments is returned.
+    - `args`, `kwargs`: what stands in it, pytrees of arrays and other objects.
+    - `ordered`: lines appear in program order.
+    - `partitioned`: print the part of each device.
+    - `skip_format_check`: allow arguments that the format does not use, and texts that are already formatted.
+    - `_use_logging`: as `debug.log`.
+
+    >>> _ = xf.jit(lambda x: debug.print("x = {x:.2f}", x=x))(1.0), xf.effects_barrier()
     x = 1.00
     """
     if fmt is None:
@@ -85,9 +97,12 @@ def print(fmt: str | None = None, *args, ordered: bool = False, partitioned: boo
 
 
 @boundary
-def log(fmt: str | None = None, *args, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False,
-        _use_logging: bool = True, **kwargs) -> Callable[..., None] | None:
+def log(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False,
+        _use_logging: bool = True, **kwargs: Any) -> Callable[..., None] | None:
     """As `debug.print`, to the handlers of the logger `xlafront`, at level INFO with the file and line of the call.
+
+    - `fmt`, `args`, `ordered`, `partitioned`, `skip_format_check`, `kwargs`: as of `debug.print`, which it is without
+      `_use_logging`.
 
     >>> debug.log("loss {}", 0.5)
     """

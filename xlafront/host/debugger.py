@@ -53,16 +53,21 @@ class Frame(NamedTuple):
 
 @boundary
 def breakpoint(*, backend: str | None = None, filter_frames: bool = True, num_frames: int | None = None, ordered: bool = False,
-               token=None, **kwargs):
+               token: Any = None, **kwargs: Any) -> Any:
     """Stop here, each time that the program comes by, and read commands: `p EXPR`, `u`, `d`, `bt`, `l`, `c`, `q`, `help`.
 
     Expressions see the local variables of the frame, arrays with their values at run time.
 
-    - `backend`: `"cli"`, the command line, is the only one. `stdin`, `stdout`: the files it reads and writes.
+    - `backend`: `"cli"`, the command line, is the only one. `kwargs`: `stdin` and `stdout`, the files it reads and writes.
     - `filter_frames`: leave out this library's frames. `num_frames`: at most so many, innermost first.
     - `ordered`: stop in program order. `token`: a value, returned as it is. They exclude each other.
 
-    >>> jit(lambda x: debug.breakpoint(stdin=io.StringIO("p x"), stdout=io.StringIO()))(1.0)
+    >>> import io
+    >>> stdout = io.StringIO()
+    >>> xf.jit(lambda x: debug.breakpoint(stdin=io.StringIO("p x\\nc\\n"), stdout=stdout))(1.5)
+    >>> xf.effects_barrier()
+    >>> "1.5" in stdout.getvalue()
+    True
     """
     if backend not in (None, "cli"):
         raise ValueError(f"debug.breakpoint has the backend 'cli', a command line, and none of the name {backend!r}.")

@@ -57,12 +57,17 @@ inspect_sharding_p.own_types = True
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:
-    """Call `callback` with the sharding of each array of a pytree; inside a compiled function with what the compiler chose.
+    """Call a function with the sharding of each array of a pytree; inside a compiled function with what the compiler chose.
 
     There it is called while the function is compiled, not in later calls.
 
-    >>> jit(lambda x: debug.inspect_array_sharding(xnp.sin(x), callback=print))(xnp.arange(4.0))
-    SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)
+    - `value`: the pytree.
+    - `callback`: the function, of one sharding.
+
+    >>> seen = []
+    >>> xf.jit(lambda x: debug.inspect_array_sharding(xnp.sin(x), callback=seen.append))(xnp.arange(4.0))
+    >>> seen[0].num_devices
+    1
     """
     if not callable(callback):
         raise errors.not_callable("inspect_array_sharding", callback, "callback")
@@ -208,14 +213,19 @@ def _notebook():
     return importlib.import_module("IPython.display")
 
 
-def visualize_sharding(shape, sharding: Any, *, use_color: bool = True, scale: float = 1.0, min_width: int = 9,
+def visualize_sharding(shape: Any, sharding: Any, *, use_color: bool = True, scale: float = 1.0, min_width: int = 9,
                        max_width: int = 80, color_map: Any = None) -> None:
     """Print which device holds which part of an array of this shape: a table of text, in a notebook one of HTML.
 
-    `scale`, `min_width` and `max_width` say how large it is, in characters; `color_map` gives the color of each group of
-    devices, from a number between 0 and 1 or, when it is a mapping, from its position.
+    - `shape`: the shape, of one or two dimensions. `sharding`: how the array is split.
+    - `use_color`: whether parts differ by their color.
+    - `scale`, `min_width`, `max_width`: how large the table is, in characters.
+    - `color_map`: gives the color of each group of devices, from a number between 0 and 1 or, when it is a mapping, from its
+      position.
 
-    >>> debug.visualize_sharding((4, 4), sharding.SingleDeviceSharding(devices()[0]), use_color=False)
+    >>> alone = xf.sharding.SingleDeviceSharding(xf.devices()[0])
+    >>> debug.visualize_sharding((4, 4), alone, use_color=False)  # doctest: +ELLIPSIS
+    ┌───...
     """
     shape = tuple(int(n) for n in ((shape,) if isinstance(shape, (int, np.integer)) else shape))
     if 0 in shape:
@@ -229,12 +239,14 @@ def visualize_sharding(shape, sharding: Any, *, use_color: bool = True, scale: f
     sys.stdout.write(_as_text(grid, colored, scale, min_width, max_width, color_map) + "\n")
 
 
-def visualize_array_sharding(arr: Any, **kwargs) -> None:
+def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
     """Print which device holds which part of an array; inside a compiled function as the compiler chose.
 
-    It takes the options of `visualize_sharding`.
+    - `arr`: the array, of one or two dimensions.
+    - `kwargs`: the options of `visualize_sharding`.
 
-    >>> debug.visualize_array_sharding(xnp.zeros((4, 4)))
+    >>> debug.visualize_array_sharding(xnp.zeros((4, 4)), use_color=False)  # doctest: +ELLIPSIS
+    ┌───...
     """
     shape = tuple((arr if tracing.is_convertible(arr) else tracing.aval_of(arr, "visualize_array_sharding")).shape)
     if len(shape) not in (1, 2):

@@ -289,5 +289,12 @@ def register_hitype(val_cls: type, typeof_fn: Callable[[Any], AbstractValue]) ->
 
 
 def cur_qdd(x: Any) -> Any:
-    """What is known of a value at the moment beside its type."""
+    """What is known of a value at the moment beside its type.
+
+    - `x`: a value of a type that consists of others and may change.
+
+    >>> import types
+    >>> cur_qdd(types.SimpleNamespace(cur_qdd=lambda: "empty"))
+    'empty'
+    """
     return x.cur_qdd()

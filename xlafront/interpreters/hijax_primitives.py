@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlafront.core import parts, tracing, tree
+from xlafront.core import errors, parts, tracing, tree
 from xlafront.core.ir import eval_jaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.interpreters.ad import instantiate_zeros
+from xlafront.interpreters.ad import add_jaxvals, instantiate_zeros
 from xlafront.interpreters.batching import AxisData
-from xlafront.lax.elementwise import add
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.reductions import reduce_sum_p
 from xlafront.transforms.ad.linearize import LinearTrace
 from xlafront.transforms.batching.vmap import vmap
 from xlafront.transforms.calls.custom_calls import Rule
+from xlafront.transforms.calls.custom_jvp import given_to_rule
 from xlafront.transforms.calls.custom_vjp import custom_lin_p
 
 
@@ -27,11 +27,12 @@ class VJPHiPrimitive:
     - `params`: a dict of what else distinguishes it, hashable, which become attributes too.
 
     and defines `expand(*args)`, what it computes. Where it is differentiated, it needs `vjp_fwd(nzs_in, *args)`, which returns
-    the result and what the backward pass needs, and `vjp_bwd_retval(res, outgrad)`, the cotangents of the arguments (None for
-    zero), or `vjp_bwd(res, outgrad, *arg_accums)`, which gives them to `accum` of the last; `jvp(primals, tangents)` for
-    forward mode, or `lin(nzs_in, *primals)` and `linearized(residuals, *tangents)`. Under `vmap` it needs
-    `batch_dim_rule(axis_data, dims)`, the dimension of the result that is the batch's, or `batch(axis_data, args, dims)`, which
-    returns that and the result.
+    the result and what the backward pass needs, and `vjp_bwd_retval(res, outgrad)`, a tuple of the cotangents of the arguments
+    (None in place of an array that has none), or `vjp_bwd(res, outgrad, *arg_accums)`, which gets for each argument a pytree
+    with an accumulator in place of each array: `accum(ct)` of it takes a cotangent, as often as there is a part of it, and
+    `aval` is the cotangent's type; what a `NullAccum` takes is not needed. `jvp(primals, tangents)` is for forward mode, or
+    `lin(nzs_in, *primals)` and `linearized(residuals, *tangents)`. Under `vmap` it needs `batch_dim_rule(axis_data, dims)`, the
+    dimension of the result that is the batch's, or `batch(axis_data, args, dims)`, which returns that and the result.
 
     >>> class Double(hijax.VJPHiPrimitive):
     ...     def __init__(self, x):
@@ -83,10 +84,8 @@ class VJPHiPrimitive:
         raise _lacks(self, "grad", "vjp_bwd` or `vjp_bwd_retval")
 
     def vjp_bwd(self, res: Any, outgrad: Any, /, *arg_accums: Any) -> None:
-        """Gives the cotangents of the arguments to `accum` of each."""
-        found = self.vjp_bwd_retval(res, outgrad)
-        for accumulator, ct in zip(arg_accums, found, strict=True):
-            accumulator.accum(ct)
+        """Gives the cotangents of the arguments to `accum` of what stands in the place of each array."""
+        tree.map(lambda accumulator, ct: accumulator.accum(ct), arg_accums, self.vjp_bwd_retval(res, outgrad))
 
     def jvp(self, primals: Any, tangents: Any) -> tuple[Any, Any]:
         """The result, and its derivative in a direction, in which tangents may be `Zero`s."""
@@ -101,7 +100,7 @@ class VJPHiPrimitive:
         raise _lacks(self, "linearize", "linearized")
 
     def transpose(self, out_ct: Any, *maybe_accums: Any) -> None:
-        """For an operation that is linear in some arguments: gives their cotangents to `accum` of what stands in their places.
+        """For an operation that is linear in some arrays: gives their cotangents to `accum` of what stands in their places.
         The others are given as they are; a cotangent may be a `Zero`."""
         raise _lacks(self, "linear_transpose", "transpose")
 
@@ -174,16 +173,17 @@ class _Batched(VJPHiPrimitive):
         return self._mapped(lambda *xs: self.inner.vjp_fwd(nzs_in, *xs), self.dims, (self.out_dims, 0))(*args)
 
     def vjp_bwd(self, res: Any, outgrad: Any, /, *arg_accums: Any) -> None:
-        def of_element(res: Any, ct: Any) -> list[Any]:
-            accumulators = [_Accumulator() for _ in self.in_avals]
-            self.inner.vjp_bwd(res, ct, *accumulators)
-            return [accumulator.value for accumulator in accumulators]
+        batches = tree.leaves(arg_accums)
 
-        axes = [0 if d is None else d for d in self.dims]
-        found = self._mapped(of_element, (0, self.out_dims), axes)(res, outgrad)
-        for accumulator, dim, ct in zip(arg_accums, self.dims, found):
-            accumulator.accum(ct if dim is not None else tree.map(
-                lambda x: reduce_sum_p.bind(x, axes=(0,), out_sharding=None), ct))
+        def of_element(res: Any, ct: Any) -> list[Any]:
+            elements = [type(batch)(aval) for batch, aval in zip(batches, self.inner.in_avals_flat)]
+            self.inner.vjp_bwd(res, ct, *self.in_tree.unflatten(elements))
+            return [element.value for element in elements]
+
+        dims = tree.leaves(self.dims, is_leaf=lambda d: d is None)
+        found = self._mapped(of_element, (0, self.out_dims), [0 if d is None else d for d in dims])(res, outgrad)
+        for batch, dim, ct in zip(batches, dims, found):
+            batch.accum(ct if dim is not None or ct is None else reduce_sum_p.bind(ct, axes=(0,), out_sharding=None))
 
     def jvp(self, primals: Any, tangents: Any) -> tuple[Any, Any]:
         tangents = tuple([tree.map(instantiate_zeros, t) for t in tangents])
@@ -201,15 +201,33 @@ class _Batched(VJPHiPrimitive):
         return None if found is None else found + (self.out_dims is not None and self.out_dims <= found)
 
 
-class _Accumulator:
-    """What the cotangents of one argument are given to."""
+class ValAccum:
+    """What the cotangents of one array are given to: it holds their sum."""
 
-    def __init__(self) -> None:
+    __slots__ = "aval", "value"
+
+    def __init__(self, primal: Any):
+        self.aval = primal.to_ct_aval()
         self.value: Any = None
 
     def accum(self, ct: Any) -> None:
-        if ct is not None:
-            self.value = ct if self.value is None else tree.map(add, self.value, ct)
+        """Add a cotangent, of which None and a `Zero` stand for zeros."""
+        if ct is None or type(ct) is Zero:
+            return
+        kind = tracing.aval_of(ct)
+        if not kind.is_high and kind.shape != self.aval.shape:
+            raise ValueError(f"a rule gave {errors.short(ct)} as the cotangent of an array, where a cotangent of the type "
+                             f"{self.aval}, of the array's shape, is expected.")
+        self.value = ct if self.value is None else add_jaxvals(self.value, ct)
+
+
+class NullAccum(ValAccum):
+    """In place of an array whose cotangent is not needed: it takes what it is given, and holds nothing."""
+
+    __slots__ = ()
+
+    def accum(self, ct: Any) -> None:
+        """Forget a cotangent."""
 
 
 # The operation in programs
@@ -275,14 +293,10 @@ def _with_pullback(values: tracing.Trace, args: tuple, tangents: Sequence[Any], 
     in_avals = primitive.in_avals_flat
 
     def pullback(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-        accumulators = [_Accumulator() for _ in args]
-        primitive.vjp_bwd(structure.unflatten(residuals), primitive.out_tree.unflatten([instantiate_zeros(ct) for ct in cts]),
-                          *accumulators)
-        found: list[Any] = []
-        for accumulator, part in zip(accumulators, primitive.in_tree.children()):
-            given = accumulator.value
-            found += [None] * part.num_leaves if given is None else tree.leaves(given, is_leaf=lambda x: x is None)
-        return [Zero(aval.to_tangent_aval()) if ct is None else ct for ct, aval in zip(found, in_avals, strict=True)]
+        accumulators = [(ValAccum if needed else NullAccum)(aval) for needed, aval in zip(active, in_avals)]
+        outgrad = primitive.out_tree.unflatten([given_to_rule(ct, False) for ct in cts])
+        primitive.vjp_bwd(structure.unflatten(residuals), outgrad, *primitive.in_tree.unflatten(accumulators))
+        return [Zero(a.aval) if a.value is None else a.value for a in accumulators]
 
     out_avals = tuple([tracing.aval_of(x).to_tangent_aval() for x in outs])
     found = custom_lin_p.bind(
@@ -292,23 +306,13 @@ def _with_pullback(values: tracing.Trace, args: tuple, tangents: Sequence[Any], 
 
 
 def _transpose(cts: Sequence[Any], *operands: Any, _prim: VJPHiPrimitive) -> list[Any]:
-    places = [_Accumulator() if any(map(is_undefined, leaves)) else part.unflatten(leaves)
-              for part, leaves in _parts_of_arguments(_prim, operands)]
+    places = [ValAccum(x.aval) if is_undefined(x) else x for x in operands]
     rule: Callable[..., Any] = _prim.transpose
-    if rule(_prim.out_tree.unflatten(cts), *places) is not None:
+    if rule(_prim.out_tree.unflatten(cts), *_prim.in_tree.unflatten(places)) is not None:
         raise TypeError(f"transpose of {_prim} must return None: cotangents are given to `accum` of what stands in the places "
-                        f"of the arguments that it is linear in.")
-    found: list[Any] = []
-    for place, (_, leaves) in zip(places, _parts_of_arguments(_prim, operands)):
-        given = place.value if isinstance(place, _Accumulator) else None
-        found += [None] * len(leaves) if given is None else tree.leaves(given, is_leaf=lambda x: x is None)
+                        f"of the arrays that it is linear in.")
+    found = [place.value if is_undefined(x) else None for place, x in zip(places, operands)]
     return [Zero(x.aval) if ct is None and is_undefined(x) else ct for ct, x in zip(found, operands)]
-
-
-def _parts_of_arguments(primitive: VJPHiPrimitive, operands: Sequence[Any]) -> list[tuple[Any, list[Any]]]:
-    """The structure of each argument, and its leaves."""
-    rest = iter(operands)
-    return [(part, [next(rest) for _ in range(part.num_leaves)]) for part in primitive.in_tree.children()]
 
 
 def _dce(used: Sequence[bool], eqn: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from xlafront.core import source
@@ -97,6 +98,8 @@ def current_name_stack() -> NameStack:
 def new_name_stack(name: str = "") -> NameStack:
     """A stack of one scope, or of none.
 
+    - `name`: that of the scope.
+
     >>> str(new_name_stack("encoder"))
     'encoder'
     """
@@ -105,7 +108,9 @@ def new_name_stack(name: str = "") -> NameStack:
 
 @contextlib.contextmanager
 def set_name_stack(name_stack: NameStack) -> Iterator[None]:
-    """Make these the scopes that operations are in.
+    """Set the scopes that operations are in.
+
+    - `name_stack`: the scopes.
 
     >>> with set_name_stack(new_name_stack("encoder")):
     ...     y = xnp.sin(1.0)
@@ -117,8 +122,10 @@ def set_name_stack(name_stack: NameStack) -> Iterator[None]:
         source.current_scope.reset(saved)
 
 
-def extend_name_stack(name: str):
+def extend_name_stack(name: str) -> AbstractContextManager[None]:
     """One scope more.
+
+    - `name`: its name.
 
     >>> with extend_name_stack("encoder"):
     ...     y = xnp.sin(1.0)
@@ -126,8 +133,10 @@ def extend_name_stack(name: str):
     return set_name_stack(current_name_stack().extend(name))
 
 
-def transform_name_stack(name: str):
+def transform_name_stack(name: str) -> AbstractContextManager[None]:
     """A scope for what a transformation makes.
+
+    - `name`: that of the transformation.
 
     >>> with transform_name_stack("my_grad"):
     ...     y = xnp.sin(1.0)
@@ -135,7 +144,7 @@ def transform_name_stack(name: str):
     return set_name_stack(current_name_stack().transform(name))
 
 
-def reset_name_stack():
+def reset_name_stack() -> AbstractContextManager[None]:
     """Outside of all scopes.
 
     >>> with reset_name_stack():
@@ -146,7 +155,10 @@ def reset_name_stack():
 
 @contextlib.contextmanager
 def user_context(traceback: Any, *, name_stack: NameStack | None = None) -> Iterator[None]:
-    """Attribute operations to the place where an earlier equation was written: `equation.source_info`.
+    """Attribute operations to the place where an earlier equation was written.
+
+    - `traceback`: the place: `equation.source_info`, or what `current` gives.
+    - `name_stack`: the scopes that they are in; those of this place without.
 
     >>> with user_context(current()):
     ...     y = xnp.sin(1.0)
@@ -160,6 +172,8 @@ def user_context(traceback: Any, *, name_stack: NameStack | None = None) -> Iter
 def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
     """A line of the user's program in words.
 
+    - `source_info`: the line. `num_frames`: is there for the reference's signature.
+
     >>> text = summarize(current())
     """
     return str(source_info)
@@ -167,6 +181,8 @@ def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
 
 def register_exclusion(path: str) -> None:
     """Count the files under a path as a library: operations are attributed to the lines that call into it.
+
+    - `path`: how the names of these files begin.
 
     >>> register_exclusion("/opt/my_library/")
     """

@@ -10,7 +10,17 @@ from typing import NamedTuple
 
 
 class GatherDimensionNumbers(NamedTuple):
-    """How indices and window dimensions of `gather` relate; the words are those of the StableHLO specification."""
+    """How indices and window dimensions of `gather` relate; the words are those of the StableHLO specification.
+
+    - `offset_dims`: the dimensions of the result that are those of a window.
+    - `collapsed_slice_dims`: the dimensions of the operand in which windows have size 1, and which the result lacks.
+    - `start_index_map`: of which dimension of the operand each number of a position is.
+    - `operand_batching_dims`, `start_indices_batching_dims`: dimensions of both that go together, in pairs.
+
+    >>> numbers = lax.GatherDimensionNumbers((1,), (0,), (0,))
+    >>> lax.gather(xnp.arange(6).reshape(3, 2), xnp.array([[2], [0]]), numbers, (1, 2)).tolist()
+    [[4, 5], [0, 1]]
+    """
 
     offset_dims: tuple[int, ...]
     collapsed_slice_dims: tuple[int, ...]
@@ -20,7 +30,17 @@ class GatherDimensionNumbers(NamedTuple):
 
 
 class ScatterDimensionNumbers(NamedTuple):
-    """How indices and window dimensions of `scatter` relate; the words are those of the StableHLO specification."""
+    """How indices and window dimensions of `scatter` relate; the words are those of the StableHLO specification.
+
+    - `update_window_dims`: the dimensions of the updates that are those of a window.
+    - `inserted_window_dims`: the dimensions of the operand in which windows have size 1, and which the updates lack.
+    - `scatter_dims_to_operand_dims`: of which dimension of the operand each number of a position is.
+    - `operand_batching_dims`, `scatter_indices_batching_dims`: dimensions of both that go together, in pairs.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter_add(xnp.zeros(3), xnp.array([[2], [0]]), xnp.array([5.0, 7.0]), numbers).tolist()
+    [7.0, 0.0, 5.0]
+    """
 
     update_window_dims: tuple[int, ...]
     inserted_window_dims: tuple[int, ...]

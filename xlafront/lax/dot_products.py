@@ -41,8 +41,15 @@ class Precision(_Named):
     HIGHEST = 2
 
 
-# Named multiplication algorithms, for backends that have them: CPUs have few.
 DotAlgorithmPreset = _Named("DotAlgorithmPreset", ("DEFAULT", *config.DOT_ALGORITHMS))  # type: ignore[misc,call-arg,arg-type]
+DotAlgorithmPreset.__doc__ = """Named algorithms of products, as a `precision`, for backends that have them: CPUs have few.
+
+    A name says to which dtypes the two operands are rounded, in which dtype products are summed, and how many products of such
+    numbers (`X3`, `X6`, `X9`) stand in for one of more exact ones.
+
+    >>> lax.dot(xnp.ones(2), xnp.ones(2), precision=lax.DotAlgorithmPreset.F32_F32_F32)
+    Array(2., dtype=float32)
+    """
 _ON_CPUS = frozenset(("DEFAULT", "F16_F16_F16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6", "F32_F32_F32",
                       "F64_F64_F64"))
 

@@ -63,14 +63,15 @@ class Ref(RefBox, metaclass=_RefMeta):
     def __init__(self, aval: AbstractRef, refs: Any):
         super().__init__(aval, refs)
 
-    shape = property(lambda self: self.aval.shape)
-    dtype = property(lambda self: self.aval.dtype)
-    ndim = property(lambda self: self.aval.ndim)
-    size = property(lambda self: self.aval.size)
-    sharding = property(lambda self: self.value("asked for its sharding").sharding)
-    committed = property(lambda self: self.value("asked for its placement").committed)
-    format = property(lambda self: self.value("asked for its format").format)
-    at = property(lambda self: RefAt(self, (), ()))
+    shape = property(lambda self: self.aval.shape, doc="The size of each dimension.")
+    dtype = property(lambda self: self.aval.dtype, doc="The dtype of the elements, which it keeps.")
+    ndim = property(lambda self: self.aval.ndim, doc="The number of dimensions.")
+    size = property(lambda self: self.aval.size, doc="The number of elements.")
+    sharding = property(lambda self: self.value("asked for its sharding").sharding, doc="How the array is split over devices.")
+    committed = property(lambda self: self.value("asked for its placement").committed,
+                         doc="Whether the array stays on its devices, or follows what it is computed with.")
+    format = property(lambda self: self.value("asked for its format").format, doc="The layout and the sharding of the array.")
+    at = property(lambda self: RefAt(self, (), ()), doc="`ref.at[index]`: a part, which is read and written as the reference.")
 
     def unsafe_buffer_pointer(self) -> int:
         """The address of the memory that holds the array now."""
@@ -138,12 +139,13 @@ class RefView:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The size of each dimension of the part."""
         return part_shape(tracing.aval_of(self.ref).shape, self.indexers, list(map(np.shape, self.operands)))
 
-    dtype = property(lambda self: tracing.aval_of(self.ref).dtype)
-    ndim = property(lambda self: len(self.shape))
-    size = property(lambda self: int(np.prod(self.shape)))
-    at = property(lambda self: RefAt(self.ref, self.indexers, self.operands))
+    dtype = property(lambda self: tracing.aval_of(self.ref).dtype, doc="The dtype of the elements.")
+    ndim = property(lambda self: len(self.shape), doc="The number of dimensions.")
+    size = property(lambda self: int(np.prod(self.shape)), doc="The number of elements.")
+    at = property(lambda self: RefAt(self.ref, self.indexers, self.operands), doc="`view.at[index]`: a part of the part.")
 
     def get(self):
         """The value of the part."""
@@ -627,6 +629,9 @@ def get(ref: Any, idx: Any = None) -> Any:
 def swap(ref: Any, idx: Any, value: Any, _function_name: str = "swap") -> Any:
     """Write `ref[idx] = value`; the result is what was there before.
 
+    - `ref`: the reference. `idx`: the index, as in brackets. `value`: what to write.
+    - `_function_name`: for messages.
+
     >>> ref = new_ref(xnp.zeros(2))
     >>> swap(ref, 0, 5.0)
     Array(0., dtype=float32)
@@ -637,7 +642,9 @@ def swap(ref: Any, idx: Any, value: Any, _function_name: str = "swap") -> Any:
 
 @boundary
 def _set(ref: Any, idx: Any, value: Any) -> None:
-    """`ref[idx] = value`.
+    """Write `ref[idx] = value`.
+
+    - `ref`: the reference. `idx`: the index, as in brackets. `value`: what to write.
 
     >>> set(new_ref(xnp.zeros(2)), 0, 5.0)
     """

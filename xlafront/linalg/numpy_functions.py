@@ -29,26 +29,36 @@ from xlafront.staging.library import library, written_once
 
 
 class EigResult(NamedTuple):
+    """What `eig` returns: the `eigenvalues`, and the `eigenvectors` as columns."""
+
     eigenvalues: Any
     eigenvectors: Any
 
 
 class EighResult(NamedTuple):
+    """What `eigh` returns: the `eigenvalues` in ascending order, and the `eigenvectors` as columns."""
+
     eigenvalues: Any
     eigenvectors: Any
 
 
 class QRResult(NamedTuple):
+    """What `qr` returns: `Q`, with orthonormal columns, and `R`, upper triangular."""
+
     Q: Any
     R: Any
 
 
 class SlogdetResult(NamedTuple):
+    """What `slogdet` returns: the `sign` of the determinant, and `logabsdet`, the logarithm of its size."""
+
     sign: Any
     logabsdet: Any
 
 
 class SVDResult(NamedTuple):
+    """What `svd` returns: `U`, `S` and `Vh` with `U @ diag(S) @ Vh` equal to the matrix."""
+
     U: Any
     S: Any
     Vh: Any

@@ -458,7 +458,7 @@ def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True, su
     - `x`: the matrix.
     - `full_matrices`: whether `u` and `vh` are square.
     - `compute_uv`: whether to return them; otherwise the result is `s`.
-    - `subset_by_index`: `(start, end)` of the singular values asked for.
+    - `subset_by_index`: `(start, end)` of the singular values asked for; of vectors it needs `full_matrices=False`.
     - `algorithm`: the one to use.
 
     >>> lax.linalg.svd(xnp.array([[3.0, 0.0], [0.0, 4.0]]), compute_uv=False)

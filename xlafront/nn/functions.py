@@ -234,7 +234,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """`x` above 0, and `alpha * (exp(x) - 1)` below.
 
     - `x`: an array.
-    - `alpha`: what `-x` would go to.
+    - `alpha`: the result is near `-alpha` far below 0.
 
     >>> nn.elu(xnp.array([-np.inf, 0.0, 2.0]))
     Array([-1.,  0.,  2.], dtype=float32)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
 from xlafront.core import backends, dtypes, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.typing import DTypeLike
 from xlafront.lax.device_put import device_put
 from xlafront.numpy.creation import array as make_array
 from xlafront.runtime import guards
@@ -21,8 +24,14 @@ _SUPPORTED = frozenset((
         "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")]))
 
 
-def is_supported_dtype(dtype) -> bool:
-    """Whether arrays of this dtype can be exchanged."""
+def is_supported_dtype(dtype: DTypeLike) -> bool:
+    """Whether arrays of a dtype can be exchanged.
+
+    - `dtype`: the dtype.
+
+    >>> is_supported_dtype("bfloat16"), is_supported_dtype("int4")
+    (True, False)
+    """
     return dtypes.dtype(dtype) in _SUPPORTED
 
 
@@ -40,8 +49,17 @@ def _only_device(array):
     return device
 
 
-def to_dlpack(array, *, stream=None, dl_device=None, copy=None):
-    """A DLPack capsule of an array; `copy=False` refuses to copy, `dl_device` asks for a device."""
+def to_dlpack(array, *, stream: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
+    """A DLPack capsule of an array.
+
+    - `array`: the array, on one device.
+    - `stream`: on a GPU the stream, by its number, that waits for the array; others wait for it here.
+    - `dl_device`: DLPack's two numbers of the device where it is asked for: that on which it lies, or the host.
+    - `copy`: True for a copy, False for an error where one would be needed.
+
+    >>> "dltensor" in repr(to_dlpack(xnp.arange(3)))
+    True
+    """
     if isinstance(array, tracing.Tracer):
         raise BufferError("a traced array has no memory to exchange.")
     array._check_if_deleted()
@@ -57,10 +75,15 @@ def to_dlpack(array, *, stream=None, dl_device=None, copy=None):
     return capsule_of(array.block_until_ready(), stream)
 
 
-def from_dlpack(external_array, device=None, copy=None) -> ArrayImpl:
-    """An array from one of another library; it shares the memory unless `copy` or another device asks otherwise.
+def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> ArrayImpl:
+    """An array from one of another library; it shares the memory where it can.
 
-    >>> from_dlpack(torch.arange(3))
+    - `external_array`: an array that has the methods `__dlpack__` and `__dlpack_device__`.
+    - `device`: where it shall be, a device or the sharding of one.
+    - `copy`: True for a copy, False for an error where one would be needed.
+
+    >>> from_dlpack(np.arange(3, dtype=np.int32))
+    Array([0, 1, 2], dtype=int32)
     """
     if not hasattr(external_array, "__dlpack__"):
         raise TypeError(f"from_dlpack needs an array with a __dlpack__ method, got {type(external_array).__name__}.")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.core import dtypes, tree
+from xlafront.core.typing import Array
 from xlafront.numpy.creation import asarray, zeros
 from xlafront.numpy.manipulation import concatenate, ravel, reshape_array
 from xlafront.numpy.promotion import refuse_keys
@@ -40,8 +41,10 @@ class Unravel(NamedTuple):
             return self.treedef.unflatten([part.astype(d) for part, d in zip(parts, self.kinds)])
 
 
-def ravel_pytree(pytree):
+def ravel_pytree(pytree: Any) -> tuple[Array, Any]:
     """The leaves of a pytree in one vector, and the function that makes the pytree of such a vector again.
+
+    - `pytree`: the pytree, of arrays and numbers.
 
     >>> flat, unravel = ravel_pytree({"w": xnp.ones((2, 3)), "b": xnp.zeros(3)})
     """

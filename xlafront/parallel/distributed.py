@@ -48,6 +48,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
       shutdown_timeout_seconds: how long a process that is done waits for the others.
       coordinator_bind_address: where process 0 listens, when that differs from what the others connect to.
       partition_index: the number of the group of devices with fast links among them that this process belongs to.
+      slice_index: an older name of it.
 
     >>> import socket
     >>> with socket.create_server(("127.0.0.1", 0)) as server: port = server.getsockname()[1]

@@ -107,8 +107,9 @@ def _in_words(said: dict[int, str]) -> str:
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     """What all processes have, as NumPy arrays, in all processes.
 
-    Values of the host, and arrays of this process alone, must have the same shape everywhere: they are stacked along
-    a new first dimension, or joined along their first one when `tiled`. Arrays that span processes come back whole.
+    - `in_tree`: a pytree of arrays and numbers. Values of the host, and arrays of this process alone, must have the same shape
+      everywhere; arrays that span processes come back whole.
+    - `tiled`: whether the former are joined along their first dimension; they are stacked along a new one otherwise.
 
     >>> process_allgather(np.float32(1.5))
     array([1.5], dtype=float32)
@@ -143,7 +144,10 @@ def _gathered(x: ArrayImpl) -> np.ndarray:
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """What one process has, process 0 unless `is_source` says otherwise, as NumPy arrays in all processes.
+    """What one process has, as NumPy arrays in all processes.
+
+    - `in_tree`: a pytree of arrays and numbers, of the same types in all processes.
+    - `is_source`: whether this is the process; it is process 0 without.
 
     >>> broadcast_one_to_all(np.arange(3))
     array([0, 1, 2])
@@ -167,6 +171,8 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
 def sync_global_devices(name: str) -> None:
     """Wait until all processes are here, and their devices have done what was asked of them before.
 
+    - `name`: the same in all of them, for the error where they are at different places.
+
     >>> sync_global_devices("before the checkpoint")
     """
     if backends.process_count() == 1:
@@ -182,6 +188,9 @@ def sync_global_devices(name: str) -> None:
 
 def assert_equal(in_tree: Any, fail_message: str = "") -> None:
     """AssertionError in every process when the processes have different values, structures or dtypes.
+
+    - `in_tree`: what this process has, a pytree of arrays and numbers.
+    - `fail_message`: what the error says first.
 
     >>> assert_equal({"step": 3, "rate": np.float32(0.1)}, "the processes have different settings")
     """
@@ -218,7 +227,10 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
     Along dimensions that are split over processes the global size is the sum of the local ones; along others all
     processes give the same.
 
-    >>> batch = host_local_array_to_global_array(np.ones((4, 2)), make_mesh((1,), ("data",)), P("data"))
+    - `local_inputs`: a pytree of arrays.
+    - `global_mesh`: the mesh. `pspecs`: how the global arrays are split over it, a prefix of that pytree.
+
+    >>> batch = host_local_array_to_global_array(np.ones((4, 2)), xf.make_mesh((1,), ("data",)), xf.P("data"))
     >>> batch.shape
     (4, 2)
     """
@@ -231,7 +243,9 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
 def host_local_array_to_global_array_impl(arr: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> ArrayImpl:
     """One array of `host_local_array_to_global_array`.
 
-    >>> host_local_array_to_global_array_impl(np.ones(4), global_mesh=make_mesh((1,), ("data",)), pspec=P()).shape
+    - `arr`, `global_mesh`, `pspec`: the array, the mesh, and how the global array is split over it.
+
+    >>> host_local_array_to_global_array_impl(np.ones(4), global_mesh=xf.make_mesh((1,), ("data",)), pspec=xf.P()).shape
     (4,)
     """
     return host_local.to_global(arr, global_mesh=global_mesh, pspec=pspec)
@@ -240,8 +254,12 @@ def host_local_array_to_global_array_impl(arr: Any, *, global_mesh: Mesh, pspec:
 def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
     """The parts of global arrays on this process's devices, each an array over this process's part of the mesh.
 
-    >>> mesh = make_mesh((1,), ("data",))
-    >>> global_array_to_host_local_array(device_put(np.ones(4), NamedSharding(mesh, P("data"))), mesh, P("data")).shape
+    - `global_inputs`: a pytree of arrays.
+    - `global_mesh`: the mesh. `pspecs`: how they are split over it, a prefix of that pytree.
+
+    >>> mesh = xf.make_mesh((1,), ("data",))
+    >>> batch = xf.device_put(np.ones(4), xf.NamedSharding(mesh, xf.P("data")))
+    >>> global_array_to_host_local_array(batch, mesh, xf.P("data")).shape
     (4,)
     """
     leaves, specs, treedef = _specs("global_array_to_host_local_array", global_inputs, pspecs)
@@ -252,8 +270,10 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspe
 def global_array_to_host_local_array_impl(arr: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> ArrayImpl:
     """One array of `global_array_to_host_local_array`.
 
-    >>> mesh = make_mesh((1,), ("data",))
-    >>> global_array_to_host_local_array_impl(np.ones(4), global_mesh=mesh, pspec=P()).shape
+    - `arr`, `global_mesh`, `pspec`: the array, the mesh, and how it is split over it.
+
+    >>> mesh = xf.make_mesh((1,), ("data",))
+    >>> global_array_to_host_local_array_impl(np.ones(4), global_mesh=mesh, pspec=xf.P()).shape
     (4,)
     """
     return host_local.to_local(arr, global_mesh=global_mesh, pspec=pspec)
@@ -262,7 +282,9 @@ def global_array_to_host_local_array_impl(arr: Any, *, global_mesh: Mesh, pspec:
 def ltg_abstract_eval(arr: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> ShapedArray:
     """The type of the global array of a local one.
 
-    >>> ltg_abstract_eval(np.ones(4, np.float32), global_mesh=make_mesh((1,), ("data",)), pspec=P("data"))
+    - `arr`, `global_mesh`, `pspec`: the array, the mesh, and how the global array is split over it.
+
+    >>> ltg_abstract_eval(np.ones(4, np.float32), global_mesh=xf.make_mesh((1,), ("data",)), pspec=xf.P("data"))
     ShapedArray(float32[4])
     """
     return host_local.global_type(arr, global_mesh, pspec)
@@ -271,7 +293,9 @@ def ltg_abstract_eval(arr: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> S
 def gtl_abstract_eval(arr: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> ShapedArray:
     """The type of this process's part of a global array.
 
-    >>> gtl_abstract_eval(np.ones(4, np.float32), global_mesh=make_mesh((1,), ("data",)), pspec=P("data"))
+    - `arr`, `global_mesh`, `pspec`: the array, the mesh, and how it is split over it.
+
+    >>> gtl_abstract_eval(np.ones(4, np.float32), global_mesh=xf.make_mesh((1,), ("data",)), pspec=xf.P("data"))
     ShapedArray(float32[4])
     """
     return host_local.local_type(arr, global_mesh, pspec)
@@ -281,11 +305,14 @@ def ltg_batcher(insert_axis: bool, axis_data: Any, vals_in: Sequence[Any], dims_
                 pspec: PartitionSpec) -> tuple[Any, int]:
     """The global array of a batch of local ones, and the dimension that counts its elements.
 
-    Where `axis_data` has an `spmd_name`, the elements are spread over that axis of the mesh.
+    - `insert_axis`: of the reference's signature. `axis_data`: the axis of the batch; where it has an `spmd_name`, the elements
+      are spread over that axis of the mesh.
+    - `vals_in`, `dims_in`: the batch in a list, and in a list which of its dimensions counts the elements.
+    - `global_mesh`, `pspec`: the mesh, and how each global array is split over it.
 
     >>> from xlafront.interpreters.batching import AxisData
     >>> batch = np.ones((2, 4))
-    >>> ltg_batcher(False, AxisData("i", 2), [batch], [0], make_mesh((1,), ("data",)), P("data"))[0].sharding.spec
+    >>> ltg_batcher(False, AxisData("i", 2), [batch], [0], xf.make_mesh((1,), ("data",)), xf.P("data"))[0].sharding.spec
     P(None, 'data')
     """
     [x], [dim] = vals_in, dims_in
@@ -302,6 +329,8 @@ host_local_array_to_global_array_p, global_array_to_host_local_array_p = host_lo
 @contextmanager
 def live_devices(devices: Sequence[Device]) -> Iterator[list[Device]]:
     """Those of the devices whose processes live, for the block. When one fails in it, the block fails in all of them.
+
+    - `devices`: the devices.
 
     >>> # with live_devices(devices()) as alive: train_step(params, batch, alive)
     """
@@ -332,6 +361,8 @@ def reached_preemption_sync_point(step_id: int) -> bool:
     """Whether this is the step after which all processes save, because one of them was told to end (by SIGTERM).
 
     Every process asks at every step; they all hear True at the same one.
+
+    - `step_id`: the number of the step.
 
     >>> # if reached_preemption_sync_point(step): save(params)
     """

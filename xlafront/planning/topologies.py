@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from xlafront.core import backends
 from xlafront.runtime import clients, topologies
@@ -30,23 +31,28 @@ class TopologyDescription:
 
 
 def get_attached_topology(platform: str | None = None) -> TopologyDescription:
-    """The devices that are here, those of a platform or of the default one.
+    """The devices that are here.
 
-    >>> len(get_attached_topology("cpu").devices) == xlafront.device_count("cpu")
+    - `platform`: of which platform; of the default one without.
+
+    >>> len(get_attached_topology("cpu").devices) == xf.device_count("cpu")
     True
     """
     return TopologyDescription(backends.devices(platform))
 
 
-def get_topology_desc(topology_name: str | None = "", platform: str | None = None, **kwargs) -> TopologyDescription:
+def get_topology_desc(topology_name: str | None = "", platform: str | None = None, **kwargs: Any) -> TopologyDescription:
     """The devices of a TPU slice (`"v5e:16x16"`) or of GPU machines (`"h100:8"`, `"h100:4x8"`), which need not be here.
 
-    Programs can be compiled for them, with libtpu or the CUDA plugin installed. Further keywords go to the plugin:
-    `num_slices`, `chips_per_host_bounds`, `wrap` for TPUs; `topology`, `target_config` for GPUs that are not in the table. With
-    libtpu:
+    Programs can be compiled for them, with libtpu or the CUDA plugin installed. With libtpu:
     `mesh = make_mesh(get_topology_desc("v5e:4x4"), (4, 4), ("data", "model"))`.
 
-    >>> get_topology_desc("v9:4x4")
+    - `topology_name`: the kind of the devices, and how many there are.
+    - `platform`: the platform, where the name does not say it.
+    - `kwargs`: what goes to the plugin: `num_slices`, `chips_per_host_bounds`, `wrap` for TPUs; `topology`, `target_config` for
+      GPUs that are not in the table.
+
+    >>> get_topology_desc("v9:4x4")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ValueError: there is no topology 'v9:4x4'. ...
     """
@@ -71,7 +77,7 @@ def make_mesh(topo: TopologyDescription, mesh_shape: Sequence[int], axis_names: 
     - `mesh_shape`, `axis_names`: sizes and names of the axes; later ones get the better links.
     - `contiguous_submeshes`: rows of the mesh are connected parts of the hardware, for the shapes of which that is known.
 
-    >>> make_mesh(get_attached_topology(), (1, len(xlafront.devices())), ("data", "model")).axis_names
+    >>> make_mesh(get_attached_topology(), (1, len(xf.devices())), ("data", "model")).axis_names
     ('data', 'model')
     """
     if math.prod(mesh_shape) != len(topo.devices):

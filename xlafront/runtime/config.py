@@ -79,13 +79,14 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("no_execution", bool, False, "calls", "refuse to execute"),
     ("array_garbage_collection_guard", ("allow", "log", "fatal"), None, False, "arrays that only the cycle collector frees"),
     ("thread_guard", bool, False, False, "refuse programs over several processes from other threads than this one"),
-    ("transfer_guard", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, "all transfers"),
+    ("transfer_guard", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False,
+     "whether arrays may move between the host and devices, and among these"),
     ("transfer_guard_host_to_device", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False,
-     "arrays of the host that devices get"),
+     "whether devices may get arrays of the host"),
     ("transfer_guard_device_to_device", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False,
-     "arrays that move between devices"),
+     "whether arrays may move between devices"),
     ("transfer_guard_device_to_host", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False,
-     "values of devices that the host reads"),
+     "whether the host may read values of devices"),
     ("platforms", str, "", False, "the platforms to start, first one the default: 'cuda,cpu'"),
     ("platform_name", str, "", False, "older name of the first of `platforms`"),
     ("num_cpu_devices", int, -1, False, "how many CPU devices to simulate"),
@@ -126,6 +127,32 @@ class SettingError(ValueError):
     """A setting was given a value that it cannot have."""
 
 
+class _Help:
+    """What `help` shows: of the class of settings its text, of a setting what it does and the values that it can have."""
+
+    def __init__(self, text: str | None):
+        self.text = text
+
+    def __get__(self, setting: Setting | None, owner: type) -> str | None:
+        if setting is None:
+            return self.text
+        choices = [x for x in setting.kind if isinstance(x, str)] if isinstance(setting.kind, tuple) else []
+        example = True if setting.kind is bool else choices[0] if choices else setting.default
+        left_out = "; True when left out" if setting.kind is bool else ""
+        return f"""A setting: {setting.help}.
+
+Calling it gives a context manager that changes it in this thread, also a decorator. `config.update` changes it everywhere.
+
+- `new_val`: the value that it has there{f", one of {', '.join(map(repr, choices))}" * bool(choices)}{left_out}.
+- `disable`: another name for that, which `disable_jit` has.
+
+It is {setting.default!r} unless it is set.
+
+>>> with xf.{setting.name}({example!r}):
+...     pass
+"""
+
+
 class Setting:
     """One setting; calling it gives a context manager that changes it in this thread, also a decorator.
 
@@ -137,6 +164,7 @@ class Setting:
     dtype('float64')
     """
 
+    __doc__ = _Help(__doc__)  # type: ignore[assignment]
     __slots__ = ("name", "kind", "default", "help", "state", "is_set", "traced", "rare")
 
     def __init__(self, name, kind, default, in_key, help):
@@ -298,7 +326,7 @@ class UserContext:
 
     `with context(value):` sets it in this thread, and `context.value` reads it, also while a function is traced.
 
-    - `default_value`: what it is where nobody set it. Values must be hashable.
+    - `default_value`: what it is where nobody set it. Values must be hashable: others raise TypeError.
 
     >>> scale = make_user_context(1)
     >>> f = xf.jit(lambda x: x * scale.value)
@@ -312,6 +340,7 @@ class UserContext:
     tell_thread = staticmethod(lambda value: None)
 
     def __init__(self, default_value: Any = None):
+        hash(default_value)
         self.state = Config(self.name, default_value, include_in_jit_key=True, include_in_trace_context=True)
 
     @property

@@ -41,6 +41,10 @@ class Layout:
 
     `Layout.AUTO` leaves the choice to the compiler.
 
+    - `major_to_minor`: the dimensions, slowest first.
+    - `tiling`: the shapes of the tiles, from the largest on; None: no tiles.
+    - `sub_byte_element_size_in_bits`: how many bits an element takes that takes less than a byte; 0: whole bytes.
+
     >>> Layout((1, 0)).major_to_minor
     (1, 0)
     """
@@ -98,6 +102,9 @@ class Layout:
 
 class Format:
     """How an array lies in memory: the order of its elements on a device, and its sharding.
+
+    - `layout`: a `Layout`, `Layout.AUTO`, or None: the default one.
+    - `sharding`: a sharding, or None where it is not said.
 
     >>> Format().layout is None
     True

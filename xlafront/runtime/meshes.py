@@ -34,6 +34,8 @@ class AxisType(enum.Enum):
 class AbstractDevice:
     """What is known of the devices of an `AbstractMesh`: their kind, and how many cores each has.
 
+    - `device_kind`, `num_cores`, `platform`: as of `Device`; `num_cores` is None where it is not known.
+
     >>> AbstractDevice("TPU v5e", 1, "tpu")
     AbstractDevice(device_kind=TPU v5e, num_cores=1, platform=tpu)
     """
@@ -131,6 +133,9 @@ class AbstractMesh(_Axes):
 
     Two with equal contents are one object.
 
+    - `axis_sizes`, `axis_names`, `axis_types`: the size, the name and the `AxisType` (Auto without) of each axis.
+    - `abstract_device`: what is known of the devices.
+
     >>> AbstractMesh((4, 2), ("data", "model"))
     AbstractMesh('data': 4, 'model': 2, axis_types=(Auto, Auto))
     """
@@ -155,6 +160,7 @@ class AbstractMesh(_Axes):
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
+        """The mesh itself."""
         return self
 
     def update(self, axis_sizes=None, axis_names=None, axis_types=None, **kwargs) -> AbstractMesh:
@@ -196,7 +202,12 @@ empty_abstract_mesh = AbstractMesh((), ())
 class Mesh(_Axes):
     """Devices in a grid whose axes have names. Two with equal contents are one object.
 
-    >>> mesh = Mesh(np.array(xlafront.devices()[:1]).reshape(1, 1), ("data", "model"))
+    - `devices`: the devices, an array with a dimension for each axis, or nested lists.
+    - `axis_names`: the name of each axis; one name for a grid of one.
+    - `axis_types`: an `AxisType` for each axis: whether the compiler splits values over it (Auto, as without), types say how
+      they are split (Explicit), or programs see what a device has (Manual).
+
+    >>> mesh = Mesh(np.array(xf.devices()[:1]).reshape(1, 1), ("data", "model"))
     """
 
     __slots__ = (*_AXES, "devices", "size", "_internal_device_list", "_abstract", "__weakref__")
@@ -222,11 +233,14 @@ class Mesh(_Axes):
             found = _meshes.add(key, found)
         return found
 
-    is_scalar = property(lambda self: self.devices.size == 1)
-    device_ids = property(functools.lru_cache(256)(lambda self: np.vectorize(lambda d: d.id, otypes=[int])(self.devices)))
-    is_multi_process = property(lambda self: len({d.process_index for d in self.devices.flat}) > 1)
+    is_scalar = property(lambda self: self.devices.size == 1, doc="Whether it has one device.")
+    device_ids = property(functools.lru_cache(256)(lambda self: np.vectorize(lambda d: d.id, otypes=[int])(self.devices)),
+                          doc="The numbers of the devices, in the same grid.")
+    is_multi_process = property(lambda self: len({d.process_index for d in self.devices.flat}) > 1,
+                                doc="Whether it has devices of several processes.")
     local_devices = property(functools.lru_cache(256)(
-        lambda self: [d for d in self.devices.flat if d.process_index == d.client.process_index()]))
+        lambda self: [d for d in self.devices.flat if d.process_index == d.client.process_index()]),
+        doc="Those of the devices that are this process's.")
 
     @property
     def local_mesh(self) -> Mesh:
@@ -235,6 +249,7 @@ class Mesh(_Axes):
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
+        """The mesh without its devices, as types name it."""
         if self._abstract is None:
             device = None
             if self.axis_names:

@@ -69,9 +69,12 @@ _specs = Interned(4096)
 
 
 class P:
-    """For each dimension of an array the mesh axis (or axes) that split it, None, or `UNCONSTRAINED`; the rest are whole.
+    """How an array is split over the axes of a mesh.
 
-    `unreduced` are axes over which sums of the parts are still to be made, `reduced` those over which cotangents are.
+    - `partitions`: for each dimension the mesh axis, or the tuple of axes, that split it, None (it is whole), or
+      `UNCONSTRAINED` (the compiler decides); further dimensions are whole.
+    - `unreduced`: the axes over which sums of the parts are still to be made.
+    - `reduced`: those over which sums of the cotangent's parts are still to be made.
 
     >>> P("data", None, ("x", "y"))
     P('data', None, ('x', 'y'))

@@ -172,8 +172,7 @@ def polar(a: Array, side: str = "right", *, method: str = "qdwh", eps: float | N
     - `a`: the matrices.
     - `side`: `"right"` for `a == u @ p`, `"left"` for `a == p @ u`.
     - `method`: `"qdwh"`, iterations of matrix products, or `"svd"`. The former needs at least as many rows as columns on the
-      right
-      side, and more columns than rows on the left one.
+      right side, and more columns than rows on the left one.
     - `eps`, `max_iterations`: of the iterations: the accuracy that ends them, and how many there may be.
 
     >>> u, p = polar(xnp.array([[0.0, -2.0], [3.0, 0.0]]))

@@ -30,7 +30,7 @@ def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None 
       the few shapes of which that is known.
     - `allow_split_physical_axes`: axes of the grid may share one of the hardware.
 
-    >>> create_device_mesh((1, 1), devices()[:1]).shape
+    >>> create_device_mesh((1, 1), xf.devices()[:1]).shape
     (1, 1)
     """
     shape = tuple(int(n) for n in mesh_shape)
@@ -196,7 +196,7 @@ def create_hybrid_device_mesh(mesh_shape: Sequence[int], dcn_mesh_shape: Sequenc
     - `should_sort_granules_by_key`: slices are in the order of their numbers, not in that in which they come.
     - `allow_split_physical_axes`: as for `create_device_mesh`.
 
-    >>> create_hybrid_device_mesh((1, 1), (1, 1), devices()[:1], process_is_granule=True).shape
+    >>> create_hybrid_device_mesh((1, 1), (1, 1), xf.devices()[:1], process_is_granule=True).shape
     (1, 1)
     """
     inner, outer = tuple(int(n) for n in mesh_shape), tuple(int(n) for n in dcn_mesh_shape)

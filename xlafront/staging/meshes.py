@@ -42,12 +42,14 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types:
 
 
 class set_mesh:
-    """Put a mesh in force: at once, and with `with` until the block ends. None: no mesh.
+    """Put a mesh in force: at once, and with `with` until the block ends.
 
     Specs without a mesh then refer to it, and arrays that are bound to no device go to its devices.
 
-    >>> with set_mesh(make_mesh((1,), ("data",))):
-    ...     x = device_put(np.ones(4), P("data"))
+    - `mesh`: the mesh; None: no mesh.
+
+    >>> with xf.set_mesh(xf.make_mesh((1,), ("data",))):
+    ...     x = xf.device_put(np.ones(4), xf.P("data"))
     """
 
     def __init__(self, mesh: Mesh | None):
@@ -74,6 +76,8 @@ class set_mesh:
 
 class use_abstract_mesh:
     """With `with`: specs without a mesh refer to this one, whose devices need not be known. Also a decorator.
+
+    - `mesh`: the mesh.
 
     >>> with use_abstract_mesh(AbstractMesh((2,), ("data",))):
     ...     get_abstract_mesh().axis_names

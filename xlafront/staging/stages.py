@@ -36,9 +36,11 @@ class Wrapped(Protocol):
 
     def __call__(self, *args, **kwargs): ...
 
-    def trace(self, *args, **kwargs): ...
+    def trace(self, *args, **kwargs):
+        """The program for arguments like these, a `Traced`."""
 
-    def lower(self, *args, **kwargs): ...
+    def lower(self, *args, **kwargs):
+        """The StableHLO module for arguments like these, a `Lowered`."""
 
 
 CompilerOptions = dict[str, str | bool]
@@ -53,8 +55,8 @@ class ArgInfo:
         self._aval = _aval
         self.donated = donated
 
-    shape = property(lambda self: self._aval.shape)
-    dtype = property(lambda self: self._aval.dtype)
+    shape = property(lambda self: self._aval.shape, doc="The size of each dimension.")
+    dtype = property(lambda self: self._aval.dtype, doc="The dtype of the elements.")
 
     def __eq__(self, other):
         return isinstance(other, ArgInfo) and (self._aval, self.donated) == (other._aval, other.donated)
@@ -145,15 +147,18 @@ class Traced:
 
     @property
     def out_info(self):
+        """The types of the results, with the shardings that were asked for."""
         return _structs(self.out_tree, self.jaxpr.out_avals, self._out_shardings, lowered=False)
 
     @property
     def args_info(self):
+        """The types of the arguments, `(args, kwargs)`, and whether each of them is donated."""
         flags = self._jitted.donated_flags(self._call)
         return self.in_tree.unflatten([ArgInfo(a, d) for a, d in zip(self._traced.in_avals, flags)])
 
     @property
     def out_avals(self):
+        """The types of the results, as transformations see them."""
         return self.out_tree.unflatten(self.jaxpr.out_avals)
 
     @boundary
@@ -254,9 +259,9 @@ class Lowered:
         """The types of the results, with the shardings that were asked for."""
         return _structs(self.out_tree, self._traced.jaxpr.out_avals, self._lowered.shardings.out)
 
-    args_info = property(lambda self: self._traced.args_info)
-    in_avals = property(lambda self: self._traced.in_avals)
-    donate_argnums = property(lambda self: self._traced.donate_argnums)
+    args_info = property(lambda self: self._traced.args_info, doc=Traced.args_info.__doc__)
+    in_avals = property(lambda self: self._traced.in_avals, doc="The types of the arguments, as transformations see them.")
+    donate_argnums = property(lambda self: self._traced.donate_argnums, doc=Traced.donate_argnums.__doc__)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as text: `dialect` is "stablehlo" (the default) or "hlo"."""
@@ -293,6 +298,11 @@ class Lowered:
 
     @boundary
     def compile(self, compiler_options: dict[str, Any] | None = None, device_assignment=None) -> Compiled:
+        """The module compiled for the devices that it was lowered for.
+
+        - `compiler_options`: XLA flags by name, besides those of `jit`.
+        - `device_assignment`: the devices, of a module that was lowered for a mesh without.
+        """
         mesh = self._abstract_mesh
         if mesh is not None:
             if device_assignment is None:
@@ -331,10 +341,10 @@ class Compiled:
         """The types of the results, with their shardings and layouts."""
         return _structs(self.out_tree, self._traced.jaxpr.out_avals, self._out_formats())
 
-    args_info = property(lambda self: self._traced.args_info)
-    donate_argnums = property(lambda self: self._traced.donate_argnums)
-    in_avals = property(lambda self: self._traced.in_avals)
-    out_avals = property(lambda self: self._traced.out_avals)
+    args_info = property(lambda self: self._traced.args_info, doc=Traced.args_info.__doc__)
+    donate_argnums = property(lambda self: self._traced.donate_argnums, doc=Traced.donate_argnums.__doc__)
+    in_avals = property(lambda self: self._traced.in_avals, doc="The types of the arguments, as transformations see them.")
+    out_avals = property(lambda self: self._traced.out_avals, doc=Traced.out_avals.__doc__)
 
     @property
     def input_shardings(self):
@@ -344,6 +354,7 @@ class Compiled:
 
     @property
     def output_shardings(self):
+        """The sharding of each result."""
         return self.out_tree.unflatten(self._executable.out_shardings)
 
     @property
@@ -384,6 +395,7 @@ class Compiled:
         return executable.loaded.serialize()
 
     def runtime_executable(self):
+        """The executable as jaxlib has it."""
         return self._executable.loaded
 
     def call(self, *args, **kwargs):

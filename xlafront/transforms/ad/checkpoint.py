@@ -289,7 +289,10 @@ name_p.key_use = "hands on"
 def checkpoint_name(x: Any, name: str) -> Any:
     """`x` itself, under a name by which a checkpoint policy can choose to save it.
 
-    >>> checkpoint_name(xnp.ones(3), "activations")
+    - `x`: a pytree of arrays.
+    - `name`: the name.
+
+    >>> y = checkpoint_name(xnp.ones(3), "activations")
     """
     if not isinstance(name, str):
         raise TypeError(f"checkpoint_name takes the name as a string, got {name!r}.")
@@ -419,10 +422,14 @@ class _Call(DerivedFunction):
 remat = checkpoint
 
 
-def print_saved_residuals(f: Callable, *args, **kwargs) -> None:
+def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
     """Print what the derivative of `f` at these arguments keeps from the forward computation, and where it comes from.
 
-    >>> print_saved_residuals(lambda x: xnp.sin(xnp.sin(x)), 1.0)
+    - `f`: the function. `args`, `kwargs`: its arguments, arrays or values of a type.
+
+    >>> print_saved_residuals(lambda x: xnp.sin(xnp.sin(x)), 1.0)  # doctest: +ELLIPSIS
+    f32[] output of cos from ...
+    f32[] output of cos from ...
     """
     for line in saved_residuals(f, *args, **kwargs):
         print(line)

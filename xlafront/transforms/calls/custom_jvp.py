@@ -57,8 +57,11 @@ class SymbolicZero:
         return SymbolicZero(tracing.aval_of(val).to_tangent_aval())
 
 
-def zero_from_primal(val, symbolic_zeros: bool = False):
+def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
     """The zero tangent of a value, or of each leaf of a tree: zeros (of dtype float0 for integers), or `SymbolicZero`s.
+
+    - `val`: the value, or the tree.
+    - `symbolic_zeros`: whether `SymbolicZero`s are made.
 
     >>> zero_from_primal(xnp.ones(2))
     Array([0., 0.], dtype=float32)
@@ -76,16 +79,18 @@ class custom_jvp(CustomFunction):
     Decorate the function, then its rule with `defjvp`. The rule gets the arguments and their tangents as two tuples and
     returns the result and its tangent, in which it must be linear: reverse mode is its transpose.
 
+    - `fun`: the function.
     - `nondiff_argnums`, `nondiff_argnames`: arguments that are no arrays, or are held constant; the rule gets them first.
 
-    >>> @custom_jvp
+    >>> @xf.custom_jvp
     ... def log1pexp(x):
     ...     return xnp.log(1 + xnp.exp(x))
     >>> @log1pexp.defjvp
     ... def rule(primals, tangents):
     ...     (x,), (t,) = primals, tangents
     ...     return log1pexp(x), (1 - 1 / (1 + xnp.exp(x))) * t
-    >>> grad(log1pexp)(100.0)
+    >>> xf.grad(log1pexp)(100.0)
+    Array(1., dtype=float32, weak_type=True)
     """
 
     kind = "custom_jvp"

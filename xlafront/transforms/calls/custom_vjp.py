@@ -57,10 +57,12 @@ class CustomVJPPrimal:
         return f"CustomVJPPrimal(value={self.value!r}, perturbed={self.perturbed!r})"
 
 
-def custom_vjp_primal_tree_values(tree):
+def custom_vjp_primal_tree_values(tree: Any) -> Any:
     """The values in a tree of `CustomVJPPrimal`s.
 
-    >>> custom_vjp_primal_tree_values({"w": CustomVJPPrimal(3.0, True)})
+    - `tree`: the tree, as forward rules with `symbolic_zeros=True` get it.
+
+    >>> custom_vjp_primal_tree_values({"w": xf.custom_derivatives.CustomVJPPrimal(3.0, True)})
     {'w': 3.0}
     """
     def value(leaf):
@@ -77,14 +79,16 @@ class custom_vjp(CustomFunction):
 
     Decorate the function, then give its two rules with `defvjp`. It cannot be differentiated in forward mode (`jvp`).
 
+    - `fun`: the function.
     - `nondiff_argnums`, `nondiff_argnames`: arguments that are no arrays; the forward rule gets them in their places, the
       backward rule gets them first.
 
-    >>> @custom_vjp
+    >>> @xf.custom_vjp
     ... def clip_gradient(x):
     ...     return x
     >>> clip_gradient.defvjp(lambda x: (x, None), lambda residuals, ct: (xnp.clip(ct, -1.0, 1.0),))
-    >>> grad(lambda x: 5 * clip_gradient(x))(2.0)
+    >>> xf.grad(lambda x: 5 * clip_gradient(x))(2.0)
+    Array(1., dtype=float32, weak_type=True)
     """
 
     kind = "custom_vjp"

@@ -17,11 +17,12 @@ from xlafront.transforms.batching.vmap import BatchTracer
 from xlafront.transforms.calls.custom_calls import CustomCall, Results, Rule
 
 
-def linear_call(fun: Callable, fun_transpose: Callable, residual_args, linear_args):
+def linear_call(fun: Callable, fun_transpose: Callable, residual_args: Any, linear_args: Any) -> Any:
     """Call a function that is linear in its second argument, and say what its transpose is.
 
     - `fun(residual_args, linear_args)` is the function.
     - `fun_transpose(residual_args, cotangent)` returns the cotangent of `linear_args`.
+    - `residual_args`, `linear_args`: the two arguments, pytrees.
 
     Differentiation in `linear_args` applies the function to tangents, and in reverse mode the transpose to cotangents.
 
