@@ -336,7 +336,7 @@ def broadcast_batch(x, dim: int | None, size: int):
     return place_axis(x, dim, 0, size)
 
 
-def inverse(order: Sequence[int]) -> tuple[int, ...]:
+def inverse(order) -> tuple[int, ...]:
     """The order that undoes one: of positions, or of any numbers, by size."""
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
