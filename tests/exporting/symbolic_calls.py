@@ -148,6 +148,7 @@ CASES = UNARY | BINARY | {
     "pad edge": (lambda x: xnp.pad(x, 1, mode="edge"), "f32[b,3]"),
     "pad wrap": (lambda x: xnp.pad(x, ((0, 0), (1, 1)), mode="wrap"), "f32[b,3]"),
     "pad reflect": (lambda x: xnp.pad(x, ((0, 0), (1, 1)), mode="reflect"), "f32[b,3]"),
+    "pad reflect a size": (lambda x: xnp.pad(x, ((2, 3), (0, 0)), mode="reflect"), "f32[b,3]"),
     "pad mean": (lambda x: xnp.pad(x, 1, mode="mean"), "f32[b,3]"),
     "lax.pad": (lambda x: lax.pad(x, 0., [(1, 1, 1), (0, 0, 0)]), "f32[b,3]"),
     "lax.pad negative": (lambda x: lax.pad(x, 0., [(-1, 2, 0), (0, 0, 0)]), "f32[b+1,3]"),
@@ -158,6 +159,7 @@ CASES = UNARY | BINARY | {
     "astype": (lambda x: x.astype(i32), "f32[b,3]"),
     "view": (lambda x: x.view(i32), "f32[b,3]"),
     "packbits": (lambda x: xnp.packbits(x > 0, axis=1), "f32[b,8]"),
+    "packbits flat": (lambda x: xnp.packbits(x > 0), "f32[b,c]"),
     "unpackbits": (lambda x: xnp.unpackbits(x.astype("uint8"), axis=1), "i32[b,2]"),
     # reductions
     "sum over b": (lambda x: xnp.sum(x, 0), "f32[b,3]"),
@@ -210,6 +212,7 @@ CASES = UNARY | BINARY | {
     "top_k over b": (lambda x: lax.top_k(x.T, 2), "f32[b+1,3]"),
     "top_k of size": (lambda x: lax.top_k(x, x.shape[-1] - 1), "f32[3,b+1]"),
     "approx_max_k": (lambda x: lax.approx_max_k(x, 2), "f32[b,16]"),
+    "approx_max_k of size": (lambda x: lax.approx_max_k(x, 1), "f32[b,c]"),
     "partition": (lambda x: xnp.sort(xnp.partition(x, 1, 0), 0), "f32[b+1,3]"),
     "unique": (lambda i: xnp.unique(i, size=3, fill_value=0), "i32[b]"),
     "nonzero": (lambda x: xnp.nonzero(x > 0, size=3), "f32[b]"),
@@ -392,6 +395,8 @@ CASES = UNARY | BINARY | {
     "grad of conv": (xf.grad(lambda k, x: conv(x, k).sum()), "f32[3,2,3,3]; f32[b,2,6,6]"),
     "grad of conv in symbolic images": (xf.grad(lambda x, k: (conv(x, k) ** 2).sum()), "f32[b,2,h+4,h+4]; f32[3,2,3,3]"),
     "grad of max pool": (xf.grad(lambda x: (lax.reduce_window(x, -np.inf, lax.max, (1, 2), (1, 2), "VALID") ** 2).sum()), "f32[b,4]"),
+    "grad of max pool SAME": (
+        xf.grad(lambda x: (lax.reduce_window(x, -np.inf, lax.max, (3, 2), (2, 1), "SAME") ** 2).sum()), "f32[b+1,c]"),
     "grad of sum pool": (xf.grad(lambda x: (lax.reduce_window(x, 0., lax.add, (1, 2), (1, 2), "VALID") ** 2).sum()), "f32[b,4]"),
     "grad of cumsum": (xf.grad(lambda x: (xnp.cumsum(x, 0) ** 2).sum()), "f32[b,3]"),
     "grad of cumprod": (xf.grad(lambda x: xnp.cumprod(x, 1).sum()), "f32[b,3]"),

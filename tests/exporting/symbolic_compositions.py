@@ -243,6 +243,8 @@ CASES = {
     "random.bits8": (lambda k, x: random.bits(k, x.shape, "uint8"), "u32[2]; f32[b]"),
     "random.normal bf16": (lambda k, x: random.normal(k, x.shape, "bfloat16").astype(f32), "u32[2]; f32[b,c]"),
     "random.maxwell": (lambda k, x: random.maxwell(k, x.shape), "u32[2]; f32[b]"),
+    "initializers of fans": (lambda k, x: [nn.initializers.lecun_normal()(k, x.shape), nn.initializers.he_uniform()(k, x.shape)],
+                             "u32[2]; f32[b,c]"),
     "initializers": (lambda k, x: nn.initializers.normal()(k, x.shape), "u32[2]; f32[b,c]"),
     "nn.glu": (lambda x: nn.glu(x), "f32[b,4]"),
     "nn.standardize": (lambda x: nn.standardize(x, axis=0), "f32[b,c]"),

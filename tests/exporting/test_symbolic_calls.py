@@ -10,6 +10,7 @@ import pytest
 from exporting import symbolic_calls, symbolic_compositions
 
 import xlafront as xf
+import xlafront.numpy as xnp
 from xlafront.core.dimensions import is_symbolic
 
 CASES = symbolic_calls.CASES | symbolic_compositions.CASES
@@ -121,3 +122,13 @@ def compare(name, known):
         for x, y in zip(found, expected):
             assert x.shape == y.shape and x.dtype == y.dtype, name
             np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4, err_msg=f"{name}, {sizes}")
+
+
+@pytest.mark.parametrize("mode", ["reflect", "symmetric", "edge", "wrap"])
+def test_one_module_pads_axes_of_every_size(mode):
+    """Also one that has a single element, and pads that are longer than the axis."""
+    [b] = xf.export.symbolic_shape("b")
+    padded = xf.export.export(xf.jit(lambda x: xnp.pad(x, (2, 3), mode)))(xf.ShapeDtypeStruct((b,), np.float32))
+    for n in (1, 2, 3, 6):
+        x = np.arange(n, dtype=np.float32)
+        np.testing.assert_array_equal(np.asarray(padded.call(x)), np.pad(x, (2, 3), mode))

@@ -288,6 +288,21 @@ def test_memories_of_derivatives():
     assert there(x).sharding.memory_kind == "device" and there(x).tolist() == (2 * x).tolist()
 
 
+def test_memories_under_transformations_outside_of_jit():
+    """A move to a memory is made where the operation runs, not only where it is compiled."""
+    x = xnp.asarray(A, "float32")
+    for space, kind in ((xf.memory.Space.Host, "pinned_host"), (xf.memory.Space.Device, "device")):
+        there = lambda v: xf.device_put(v, space)  # noqa: B023, E731
+        operand = xf.device_put(x, xf.sharding.SingleDeviceSharding(D[0], memory_kind="device" if kind != "device" else "pinned_host"))
+        y, out_tangent = xf.jvp(there, (operand,), (operand,))
+        z, pull = xf.vjp(there, operand)
+        w, along = xf.linearize(there, operand)
+        for found in (xf.vmap(there)(operand), y, out_tangent, z, w, along(operand)):
+            assert found.sharding.memory_kind == kind
+            np.testing.assert_array_equal(np.asarray(found), A)
+        assert pull(z)[0].sharding.memory_kind == operand.sharding.memory_kind
+
+
 def test_donation_in_jit():
     donating = xf.jit(lambda x, y: x + y, donate_argnums=0)
     for place in ("one", "rows"):

@@ -52,6 +52,12 @@ class ConcretizationTypeError(_Explained, JAXTypeError):
         super().__init__(f"{text[0].upper()}{text[1:]}.{' ' + context if context else ''} {self.remedy}")
 
 
+def decides_shape(function: str, argument: str, tracer) -> ConcretizationTypeError:
+    """A size among the arguments of a function whose value is not known."""
+    return ConcretizationTypeError(
+        tracer, f"It is the argument {argument!r} of {function}, which decides the shape of the result.")
+
+
 def no_number(tracer) -> str:
     """Why a traced value does not become a Python number, and what to do instead."""
     if tracer._concrete() is None:

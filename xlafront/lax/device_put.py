@@ -208,8 +208,12 @@ def _to_memory(x, space: MemorySpace, may_alias: bool | None):
     kind = "pinned_host" if space is MemorySpace.Host else "device"
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
         return move_memory_p.bind(x, memory_kind=kind)
+    return _to_memory_kind(x, kind, may_alias)
+
+
+def _to_memory_kind(x, kind: str, may_alias: bool | None = None):
     if type(x) is keys.KeyArray:
-        return keys.wrap(_to_memory(x._base_array, space, may_alias), x.aval)
+        return keys.wrap(_to_memory_kind(x._base_array, kind, may_alias), x.aval)
     if type(x) is not ArrayImpl:
         x = put_leaf(x, None)
     x._check_if_deleted()
@@ -414,12 +418,12 @@ def _lower_move(ctx, x, *, memory_kind):
 move_memory_p = Primitive(
     "move_memory", abstract=lambda x, *, memory_kind: x.update(
         memory_space=None if memory_kind == "device" else MemorySpace.Host),
-    lower=_lower_move, impl=lambda x, *, memory_kind: x,
+    lower=_lower_move, impl=lambda x, *, memory_kind: _to_memory_kind(x, memory_kind),
     transpose=lambda ct, x, *, memory_kind: [ct if type(ct) is Zero else _in_memory_of(x.aval, ct)],
     batch=lambda size, xs, dims, *, memory_kind: (move_memory_p.bind(xs[0], memory_kind=memory_kind), dims[0]))
 move_memory_p.key_use = "hands on"
 move_memory_p.jvp = linear_jvp(move_memory_p)
-move_memory_p.own_types = True
+move_memory_p.own_types = move_memory_p.runs_eagerly = True
 
 
 # Between shardings over explicit axes

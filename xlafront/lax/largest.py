@@ -147,7 +147,7 @@ def _approximate_lower(ctx, x, *, k, reduction_dimension, recall_target, is_max_
         f"approximate_{direction.lower()}_{d.name}", [((), d)] * 2 + [((), _INDEX)] * 2, [((), np.dtype(bool))],
         lambda inner, a, b, *places: [inner.compare(direction, "FLOAT", a, b, ())])
     target, (shapes, marks) = "ApproxTopK", ctx.shape_operands(ctx.avals_out, len(operands))
-    if ctx.computes((k,), (aval.shape[axis],)):  # the size that follows from k is computed too
+    if ctx.computes((k,), () if aggregate_to_topk else (aval.shape[axis],)):  # the size that follows from k is computed too
         target, shapes, marks = "stablehlo.dynamic_approx_top_k", [ctx.size(k)], {}
         del config["top_k"]
     return ctx.op("stablehlo.custom_call", [*operands, *shapes], call_target_name=m.string(target), **marks,

@@ -268,16 +268,18 @@ def _gather_transpose(ct, tangents, operand, *, select_prim, **params):
     if any(d != 1 for d in w.window_dilation):
         raise NotImplementedError(f"the reverse derivative of an extreme over windows with holes is not implemented: "
                                   f"reduce_window got window_dilation={w.window_dilation}. Take xf.jvp, or windows without it.")
-    shape = np.shape(operand)
-    holes = any(d != 1 for d in w.base_dilation)
-    if holes:
+    # Holes, and padding whose size is not known, are operations of their own: StableHLO's takes numbers, and no holes.
+    pads = w.padding if is_symbolic([n for pair in w.padding for n in pair]) else ((0, 0),) * len(w.padding)
+    widened = any(d != 1 for d in w.base_dilation) or any(pair != (0, 0) for pair in pads)
+    if widened:
         least = np.asarray(_least(select_prim)(tracing.aval_of(operand).dtype)).astype(tracing.aval_of(operand).dtype)
-        operand = pad_p.bind(operand, least[()], padding_config=tuple((0, 0, d - 1) for d in w.base_dilation))
-    result = select_and_scatter_add_p.bind(ct, operand, select_prim=select_prim, window_dimensions=w.window_dimensions,
-                                           window_strides=w.window_strides, padding=w.padding)
-    if holes:
-        result = slice_p.bind(result, start_indices=(0,) * len(shape), limit_indices=np.shape(operand),
-                              strides=w.base_dilation)
+        operand = pad_p.bind(operand, least[()], padding_config=tuple((*pair, d - 1) for pair, d in zip(pads, w.base_dilation)))
+    result = select_and_scatter_add_p.bind(
+        ct, operand, select_prim=select_prim, window_dimensions=w.window_dimensions, window_strides=w.window_strides,
+        padding=tuple((a - b, c - d) for (a, c), (b, d) in zip(w.padding, pads)))
+    if widened:
+        result = slice_p.bind(result, start_indices=tuple(low for low, _ in pads), strides=w.base_dilation,
+                              limit_indices=tuple(n - high for n, (_, high) in zip(np.shape(operand), pads)))
     return [result, None]
 
 

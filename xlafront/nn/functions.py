@@ -631,8 +631,7 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
            [0., 0., 1.]], dtype=float32)
     """
     if isinstance(num_classes, tracing.Tracer):
-        raise errors.ConcretizationTypeError(num_classes, "It is the argument 'num_classes' of nn.one_hot, which decides the "
-                                                          "shape of the result.")
+        raise errors.decides_shape("nn.one_hot", "num_classes", num_classes)
     [count] = static_shape("one_hot", num_classes)
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "nn.one_hot")
     x = x if type(x) in tracing.abstractors else xnp.asarray(x)

@@ -10,7 +10,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import random
-from xlafront.core import dtypes
+from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax.shapes import static_shape
 
@@ -159,18 +159,20 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis: int | 
 
     def init(key, shape, dtype=dtype, out_sharding=None):
         d, shape = _dtype(dtype), static_shape("the initializer", shape)
-        variance = np.array(scale / means[mode](*_fans(shape, in_axis, out_axis, batch_axis)), dtypes.to_real(d))
+        variance = scale / means[mode](*_fans(shape, in_axis, out_axis, batch_axis))
+        numbers = xnp if isinstance(variance, tracing.Tracer) else np  # sizes may be symbolic
+        variance = numbers.asarray(variance, dtypes.to_real(d))
         if distribution == "normal":
-            return random.normal(key, shape, d, out_sharding=out_sharding) * np.sqrt(variance).astype(d)
+            return random.normal(key, shape, d, out_sharding=out_sharding) * numbers.sqrt(variance).astype(d)
         if distribution == "uniform":
             if dtypes.is_complex(d):
-                return _complex_uniform(key, shape, d) * np.sqrt(variance).astype(d)
-            return random.uniform(key, shape, d, -1.0, 1.0, out_sharding=out_sharding) * np.sqrt(3 * variance).astype(d)
+                return _complex_uniform(key, shape, d) * numbers.sqrt(variance).astype(d)
+            return random.uniform(key, shape, d, -1.0, 1.0, out_sharding=out_sharding) * numbers.sqrt(3 * variance).astype(d)
         if dtypes.is_complex(d):
-            return _complex_truncated_normal(key, shape, d) * (np.sqrt(variance) / .95311164380491208).astype(d)
+            return _complex_truncated_normal(key, shape, d) * (numbers.sqrt(variance) / .95311164380491208).astype(d)
         # 0.8796... is the standard deviation of a standard normal distribution cut at -2 and 2.
         return random.truncated_normal(key, -2, 2, shape, d, out_sharding=out_sharding) * (
-            np.sqrt(variance) / np.array(.87962566103423978, d)).astype(d)
+            numbers.sqrt(variance) / np.array(.87962566103423978, d)).astype(d)
 
     return init
 

@@ -40,11 +40,12 @@ def _places(bitorder: str, rank: int) -> Array:
 
 def _pack(a, bitorder):
     a = as_type(to_bool(a), dtypes.uint8, False)
-    short = -a.shape[-1] % 8
+    octets = (a.shape[-1] + 7) // 8
+    short = 8 * octets - a.shape[-1]
     if short:
         a = pad(a, [(0, 0)] * (a.ndim - 1) + [(0, short)])
-    octets = reshape_to(a, (*a.shape[:-1], a.shape[-1] // 8, 8))
-    return total(octets << _places(bitorder, octets.ndim), axis=-1, dtype=np.uint8)
+    bits = reshape_to(a, (*a.shape[:-1], octets, 8))
+    return total(bits << _places(bitorder, bits.ndim), axis=-1, dtype=np.uint8)
 
 
 @library(static=("axis", "bitorder"), converts=True)

@@ -514,8 +514,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         return _arange_kernel(0, 1, max(start, 0), d)
     for name, x in (("stop" if stop is None else "start", start), ("stop", stop), ("step", step)):
         if isinstance(x, tracing.Tracer) and x._concrete() is None:
-            raise errors.ConcretizationTypeError(
-                x, f"It is the argument {name!r} of xnp.arange, which decides the shape of the result.")
+            raise errors.decides_shape("xnp.arange", name, x)
         if np.ndim(x):
             raise ValueError(f"xnp.arange takes scalars, got {name} of shape {np.shape(x)}.")
         if x is not None and dtypes.operand_type(x)[0].kind == "c":
@@ -608,8 +607,7 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
 @library(static=("num", "endpoint", "retstep", "dtype", "axis"), lists=("num", "axis"))
 def _linspace(start, stop, num, endpoint, retstep, dtype, axis):
     if isinstance(num, tracing.Tracer):
-        raise errors.ConcretizationTypeError(num, "It is the argument 'num' of xnp.linspace, which decides the shape of the "
-                                                  "result.")
+        raise errors.decides_shape("xnp.linspace", "num", num)
     num = shapes.static_shape("linspace", num)[0]
     if num < 0:
         raise ValueError(f"xnp.linspace needs a number of samples of at least 0, got {num}.")

@@ -41,8 +41,7 @@ def _known(name: str, x, argument: str) -> np.ndarray:
     """Values that decide shapes."""
     value = x._concrete() if isinstance(x, tracing.Tracer) else x
     if value is None:
-        raise errors.ConcretizationTypeError(x, f"It is the argument {argument!r} of xnp.{name}, which decides the shape "
-                                                f"of the result.")
+        raise errors.decides_shape(f"xnp.{name}", argument, x)
     return np.asarray(value)
 
 

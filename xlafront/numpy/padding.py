@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import tracing
+from xlafront.core import errors, tracing, tree
 from xlafront.core.dimensions import as_size, is_symbolic, is_symbolic_dim, max_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes, slicing
@@ -75,6 +75,9 @@ def _pad_kernel(array, value, pad_width, mode):
 def _pad(array, pad_width, mode, kwargs):
     check_arraylike("pad", array)
     x = asarray(unwrap(array))
+    for n in tree.leaves(pad_width):
+        if isinstance(n, tracing.Tracer) and n._concrete() is None:
+            raise errors.decides_shape("xnp.pad", "pad_width", n)
     if isinstance(pad_width, dict):
         widths = [(0, 0)] * x.ndim
         for axis, width in pad_width.items():
@@ -123,7 +126,7 @@ def _symbolic_places(n, before, after, mode: str):
         return places % n
     period = 2 * (max_dim(n - 1, 1) if mode == "reflect" else n)  # there and back
     places = places % period
-    return PUBLIC["minimum"](places, period - places - (mode == "symmetric"))
+    return clip(PUBLIC["minimum"](places, period - places - (mode == "symmetric")), 0, n - 1)  # a single one is its own mirror
 
 
 def _indices(mode: str):
