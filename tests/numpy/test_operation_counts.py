@@ -5,7 +5,7 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from benchmarks.measure import operations
-from xlafront import lax
+from xlafront import lax, random
 
 FEW = xf.ShapeDtypeStruct((8,), "float32")
 HALF = xf.ShapeDtypeStruct((8,), "bfloat16")
@@ -25,6 +25,8 @@ PROGRAMS = {
     "nanmean of integers": (xnp.nanmean, INTEGERS, 7),
     "sort_complex of numbers": (xnp.sort_complex, FEW, 18),
     "sort_complex of integers": (xnp.sort_complex, INTEGERS, 4),
+    "argsort": (xnp.argsort, FEW, 18),
+    "permutation": (lambda x: random.permutation(random.key(0), x), FEW, 192),
     "digitize": (lambda x: xnp.digitize(x, x), INTEGERS, 41),
     "pad, maximum": (lambda x: xnp.pad(x, 1, mode="maximum"), MATRIX, 19),
     "pad, mean": (lambda x: xnp.pad(x, 1, mode="mean"), MATRIX, 25),

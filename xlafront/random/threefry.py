@@ -50,22 +50,27 @@ _ROUNDS = _rounds((13, 15, 26, 6)), _rounds((17, 29, 16, 24))
 
 
 def _cipher(k0, k1, x0, x1):
-    """Twenty rounds in a row, which XLA fuses into one loop over the elements."""
-    shape = joint_shape("threefry2x32", [tracing.aval_of(x) for x in (k0, k1, x0, x1)])
-    k0, k1, x0, x1 = (x if np.shape(x) == shape else spread(x, shape, tuple(range(np.ndim(x)))) for x in (k0, k1, x0, x1))
+    """Twenty rounds in a row, which XLA fuses into one loop over the elements. `x0` is None where it is zero."""
+    given = [x for x in (k0, k1, x1, x0) if x is not None]
+    shape = joint_shape("threefry2x32", [tracing.aval_of(x) for x in given])
+    k0, k1, x1, *high = (x if np.shape(x) == shape else spread(x, shape, tuple(range(np.ndim(x)))) for x in given)
     words = [k0, k1, xor_(xor_(k0, k1), np.uint32(0x1BD11BDA))]
-    x0, x1 = add(x0, k0), add(x1, k1)
+    x0, x1 = add(high[0], k0) if high else k0, add(x1, k1)
     for step in range(5):
         x0, x1 = _ROUNDS[step % 2](x0, x1, words[(step + 1) % 3], words[(step + 2) % 3], np.uint32(step + 1))
     return x0, x1
 
 
 _as_function = lower_fun(_cipher, multiple_results=True, called="threefry2x32")
+_of_low_words = lower_fun(lambda k0, k1, x1: _cipher(k0, k1, None, x1), multiple_results=True, called="threefry2x32")
 
 
-def _lower(ctx, *words):
+def _lower(ctx, k0, k1, x0, x1):
     wide_loops.begin(ctx)
-    return _as_function(ctx, *words)
+    if ctx.number(2) == 0:  # what counts up to 2**32
+        of_k0, of_k1, _, of_x1 = ctx.avals_in
+        return _of_low_words(ctx.replace(avals_in=[of_k0, of_k1, of_x1]), k0, k1, x1)
+    return _as_function(ctx, k0, k1, x0, x1)
 
 
 def _lower_on_cuda(ctx, *words):
