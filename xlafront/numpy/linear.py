@@ -624,15 +624,6 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
 
 
 @library
-def _kron_kernel(a, b):
-    a, b = unwrap(a), unwrap(b)
-    rank = max(np.ndim(a), np.ndim(b))
-    sa, sb = ((1,) * (rank - np.ndim(x)) + np.shape(x) for x in (a, b))
-    a = reshape_to(a, [n for pair in zip(sa, (1,) * rank) for n in pair])
-    b = reshape_to(b, [n for pair in zip((1,) * rank, sb) for n in pair])
-    return reshape_to(INLINE["multiply"](a, b), [n * m for n, m in zip(sa, sb)])
-
-
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """The Kronecker product: an array with each element replaced by its product with the other array.
 
@@ -642,7 +633,12 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     Array([ 1,  2, 10, 20], dtype=int32)
     """
     check_arraylike("kron", a, b)
-    return _kron_kernel(a, b)
+    a, b = unwrap(a), unwrap(b)
+    rank = max(np.ndim(a), np.ndim(b))
+    sa, sb = ((1,) * (rank - np.ndim(x)) + np.shape(x) for x in (a, b))
+    a = reshape_to(a, [n for pair in zip(sa, (1,) * rank) for n in pair])
+    b = reshape_to(b, [n for pair in zip((1,) * rank, sb) for n in pair])
+    return reshape_to(INLINE["multiply"](a, b), [n * m for n, m in zip(sa, sb)])
 
 
 @library(static=("axisa", "axisb", "axisc", "axis"))
