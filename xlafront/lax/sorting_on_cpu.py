@@ -7,6 +7,8 @@ is the position. That also keeps equal keys in their order.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from xlafront import lowering
@@ -45,15 +47,15 @@ def lower(ctx, *operands, dimension: int):
     keys = ctx.op("stablehlo.shift_left", [ctx.convert(keys, shape, word), ctx.constant(word.type(32), shape)], [(shape, word)])
     packed = ctx.op("stablehlo.or", [keys, ctx.iota(dimension, (shape, word))], [(shape, word)])
     words = _sorted(ctx, packed, shape, word, dimension)
+    order = functools.cache(lambda: ctx.convert(words, shape, np.dtype(np.uint32)))  # their lower halves
     results = []
     for i, (x, a) in enumerate(zip(operands, ctx.avals_in)):
         if not ctx.is_read(i):
             results.append(x)
         elif _is_positions(x, a, dimension):
-            half = words if a.dtype.itemsize <= 4 else ctx.convert(words, shape, np.dtype(np.uint32))
-            results.append(ctx.convert(half, shape, a.dtype))
+            results.append(ctx.convert(words if a.dtype.itemsize <= 4 else order(), shape, a.dtype))
         else:
-            results.append(_in_order(ctx, x, ctx.convert(words, shape, np.dtype(np.uint32)), a, dimension))
+            results.append(_in_order(ctx, x, order(), a, dimension))
     return results
 
 
