@@ -1,12 +1,15 @@
 """Which programs are compiled with the options that cost little time, and that their results are those of the others."""
 
+import time
+
 import numpy as np
 import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.runtime import compile_options
-from xlafront.staging import compiling
+from xlafront.runtime.jaxlib_compat import HAS_TWO_EMITTERS
+from xlafront.staging import small_programs
 
 OPTION, PARTS = compile_options._EMITTERS, compile_options._PARTS
 PROGRAMS = {
@@ -14,22 +17,40 @@ PROGRAMS = {
     "vectors of a few elements": (lambda x: xf.nn.softmax(x).sum(), (8,), True),
     "moves": (lambda x: x[:, ::-1].T.reshape(-1)[3] + x, (32, 40), True),
     "loops": (lambda x: xf.lax.scan(lambda c, a: (c + a, c), 0.0, x), (7,), True),
-    "long kernels that would be unrolled": (xnp.exp, (16, 32), False),
-    "sums": (lambda x: x.var(), (32, 32), False),
+    "long kernels": (xnp.exp, (32, 32), True),
+    "long kernels of more elements": (xnp.exp, (32, 33), False),
+    "sums": (lambda x: x.var(), (32, 32), True),
+    "products": (lambda x: xnp.tanh(x @ x.T), (32, 30), True),
+    "products with many elements": (lambda x: xnp.tanh(x @ x.T), (40, 4), False),
+    "gradients": (xf.grad(lambda x: (xnp.tanh(x @ x.T) ** 2).mean()), (16, 8), True),
     "large arrays": (lambda x: x + 1, (200, 100), False),
     "scatters": (lambda x: x.at[xnp.array([1, 2])].add(1.0), (4,), False),
-    "clamps": (lambda x: xf.lax.clamp(False, x > 0, True), (4,), False),
+    "clamps of bools": (lambda x: xf.lax.clamp(False, x > 0, True), (4,), False),
+    "clamps": (lambda x: xf.lax.clamp(0.0, x, 1.0), (4,), True),
     "what is rounded otherwise": (xnp.tan, (4,), False),
     "few bits": (lambda x: xnp.sin(x.astype("float16")), (4,), False),
-    "many operations": (lambda x: sum([x * float(i) for i in range(60)]), (3,), False),
-    "inside of loops": (lambda x: xf.lax.map(xnp.exp, x), (3, 16, 32), False),
+    "some hundred operations": (lambda x: sum([x * float(i) for i in range(60)]), (3,), True),
+    "many operations": (lambda x: sum([x * float(i) for i in range(600)]), (3,), False),
+    "some hundred operations with a loop": (
+        lambda x: xf.lax.map(xnp.sin, sum([x * float(i) for i in range(60)])), (3,), False),
+    "inside of loops": (lambda x: xf.lax.map(xnp.exp, x), (3, 16), False),
+    "values that are read in many places": (lambda x: _halves(x, 12), (6,), False),
+    "values that are read in some places": (lambda x: _halves(x, 5), (6,), True),
+    "values that are read in many places, but kept": (lambda x: _halves(x, 12, xnp.sort), (6,), True),
 }
+
+
+def _halves(x, steps, kept=lambda x: x):
+    """Each step reads the last one in two ways."""
+    for _ in range(steps):
+        x = kept(x[::-1]) + xnp.sin(x)
+    return x
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_which_programs_are_small(name):
     function, shape, small = PROGRAMS[name]
-    assert compiling._is_small(xf.make_jaxpr(function)(np.ones(shape, np.float32)).jaxpr) is small
+    assert small_programs.is_small(xf.make_jaxpr(function)(np.ones(shape, np.float32)).jaxpr) is small
 
 
 def test_what_users_ask_for_stays(monkeypatch):
@@ -41,6 +62,27 @@ def test_what_users_ask_for_stays(monkeypatch):
     assert compile_options.for_small_programs({}) == {}
 
 
+def test_compiling_does_not_take_longer_with_each_reading():
+    """Written the older way, a kernel of twelve such steps would have 4,096 sines."""
+    run = xf.jit(lambda x: _halves(x, 14)).lower(np.ones(6, np.float32))
+    started = time.process_time()
+    run.compile({"xla_cpu_parallel_codegen_split_count": 1})
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.skipif(not HAS_TWO_EMITTERS, reason="XLA has one way to write kernels there")
+def test_loops_of_known_length_are_not_unrolled(monkeypatch):
+    """What XLA is told: the flag in its table, which is a field of messages."""
+    text = compile_options.compile_options(1, xf.devices()[:1], {OPTION: False}).SerializeAsString()
+    assert b"xla_cpu_disable_loop_unrolling" in text
+    assert b"xla_cpu_disable_loop_unrolling" not in compile_options.compile_options(1, xf.devices()[:1]).SerializeAsString()
+    assert b"compiles" in compile_options.compile_options(1, xf.devices()[:1], {OPTION: False, "xla_dump_to": "compiles"}
+                                                          ).SerializeAsString()
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_extra_options=other")
+    text = compile_options.compile_options(1, xf.devices()[:1], {OPTION: False}).SerializeAsString()
+    assert b"xla_cpu_disable_loop_unrolling" not in text
+
+
 @pytest.mark.parametrize("operations, few", [(16, True), (17, False)])
 def test_few_operations_are_compiled_together(operations, few):
     """In one part of machine code they keep two thirds of the memory, and in loops as many count as outside."""
@@ -49,16 +91,28 @@ def test_few_operations_are_compiled_together(operations, few):
             x = xnp.sin(x)
         return x
 
-    assert compiling._has_few_kernels(xf.make_jaxpr(run)(1.0).jaxpr) is few
-    assert not compiling._has_few_kernels(xf.make_jaxpr(lambda x: xf.lax.map(run, x))(xnp.ones(2)).jaxpr)
+    assert small_programs.has_few_kernels(xf.make_jaxpr(run)(1.0).jaxpr, False) is few
+    assert not small_programs.has_few_kernels(xf.make_jaxpr(lambda x: xf.lax.map(run, x))(xnp.ones(2)).jaxpr, False)
 
 
 def test_results_are_the_same_with_both():
-    """Whether a program is small must not be seen in its results: those of `vmap` over 10 rows are those of a row."""
-    x = np.linspace(0.1, 2, 60, dtype=np.float32).reshape(10, 6)
+    """Whether a program is small must not be seen in its results: one compiled in both ways, and a row of it in each call."""
+    x = np.linspace(0.1, 2, 1800, dtype=np.float32).reshape(300, 6)
 
     def many(x):
-        return xnp.stack([xnp.sin(x), xnp.exp(x), xnp.log1p(x), xnp.tanh(x), xf.nn.gelu(x), xnp.cumsum(x), xnp.sqrt(x)])
+        functions = xnp.sin, xnp.exp, xnp.log1p, xnp.tanh, xf.nn.gelu, xnp.sqrt, lambda x: xf.lax.clamp(0.5, x, 1.0)
+        return xnp.stack([f(x) for f in functions])
 
-    assert compiling._is_small(xf.make_jaxpr(many)(x[0]).jaxpr) and not compiling._is_small(xf.make_jaxpr(xf.vmap(many))(x).jaxpr)
+    of_row, of_all = xf.make_jaxpr(many)(x[0]), xf.make_jaxpr(xf.vmap(many))(x)
+    assert small_programs.is_small(of_row.jaxpr) and not small_programs.is_small(of_all.jaxpr)
     np.testing.assert_array_equal(xf.jit(xf.vmap(many))(x), np.stack([xf.jit(many)(row) for row in x]))
+
+    def more(x):
+        return xf.vmap(many)(x), xnp.sort(x, 0), xnp.argmax(x, 1), x.max(1), xnp.cumsum(x, 1), xf.nn.softmax(x), x.sum(1)
+
+    lowered = xf.jit(more).lower(x[:100])
+    pairs = list(zip(lowered.compile()(x[:100]), lowered.compile({OPTION: True} if HAS_TWO_EMITTERS else {})(x[:100])))
+    for a, b in pairs[:4]:
+        np.testing.assert_array_equal(a, b)
+    for a, b in pairs[4:]:  # terms may be added in another order
+        np.testing.assert_array_max_ulp(a, b, 2)

@@ -46,8 +46,27 @@ _EMITTERS, _PARTS = "xla_cpu_use_fusion_emitters", "xla_cpu_parallel_codegen_spl
 
 def for_small_programs(overrides: dict) -> dict:
     """The options of a program on a CPU whose compilation takes longer than its runs: half of the time of the compiler goes
-    into a way to write kernels that is not faster for small ones. What users ask for stays."""
+    into a way to write kernels that is not faster for small ones. What users ask for stays. See `_without_unrolling`."""
     return _unless_asked(for_few_kernels(overrides), _EMITTERS, False)
+
+
+def _without_unrolling(options: CompileOptions) -> CompileOptions:
+    """The options of such a program with loops left as they are written: of kernels that were written the other way, whose
+    loops have known lengths, the compiler would make long ones, which take it up to three times as long and run no faster."""
+    if _OF_THE_BACKEND in os.environ.get("XLA_FLAGS", ""):
+        return options
+    return CompileOptions.ParseFromString(options.SerializeAsString() + _NO_UNROLLING)  # what is appended is merged
+
+
+def _message(number: int, content: bytes) -> bytes:
+    """A field of a message of Protocol Buffers, for contents of less than 128 bytes."""
+    tag = number << 3 | 2
+    return bytes([tag] if tag < 128 else [tag & 127 | 128, tag >> 7]) + bytes([len(content)]) + content
+
+
+# An entry of a table of XLA's flags that can be set in messages alone: in the flags (3) of the build's options (3).
+_OF_THE_BACKEND = "xla_backend_extra_options"
+_NO_UNROLLING = _message(3, _message(3, _message(500, _message(1, b"xla_cpu_disable_loop_unrolling") + _message(2, b""))))
 
 
 def for_few_kernels(overrides: dict) -> dict:
@@ -107,4 +126,4 @@ def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict
             raise TypeError(f"the compiler option {name} takes a number ({kind.__name__}), got {value!r}.")
         if HAS_EFFORTS or kind is int:
             setattr(build, name, value)
-    return options
+    return _without_unrolling(options) if flags.get(_EMITTERS) is False else options

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from xlafront.core import backends, dtypes, keys, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import is_symbolic
 from xlafront.core.discharge import discharge_program
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, dce_jaxpr, subprograms
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr
 from xlafront.runtime import config
 from xlafront.runtime.clients import clients
 from xlafront.runtime.compile import CompileRequest, compile_module, explain_options, tell_of_equal
@@ -25,7 +24,7 @@ from xlafront.runtime.compile_options import (
 from xlafront.runtime.disk_cache import cache_key
 from xlafront.runtime.jaxlib_compat import HAS_TWO_EMITTERS, JaxRuntimeError
 from xlafront.runtime.topologies import is_compile_only
-from xlafront.staging import module_shardings
+from xlafront.staging import module_shardings, small_programs
 from xlafront.staging.caches import executables_by_key, recent_executables
 from xlafront.staging.compile_log import COMPILATION, CONVERSION, logged_step, note
 from xlafront.staging.device_assignment import DeviceAssignment
@@ -207,9 +206,11 @@ class LoweredModule:
     def _options(self, overrides: dict):
         """XLA's options for this program, by what is in it; those of `overrides` are the user's."""
         if HAS_TWO_EMITTERS and _on_one_cpu(self.assignment):
-            if _is_small(self.closed.jaxpr):
+            jaxpr = self.closed.jaxpr
+            small = small_programs.is_small(jaxpr)
+            if small:
                 overrides = for_small_programs(overrides)
-            elif _has_few_kernels(self.closed.jaxpr):
+            if small_programs.has_few_kernels(jaxpr, small):
                 overrides = for_few_kernels(overrides)
         if self.module_context.draws:
             overrides = for_wide_loops(overrides)
@@ -218,6 +219,9 @@ class LoweredModule:
         options = compile_options(len(self.assignment.devices), self.assignment.devices, overrides)
         self.shardings.adjust(options)
         return options
+
+
+_OPERATIONS = 100  # of a program that is kept for equal ones
 
 
 def _has_symbolic(types: Sequence[Any]) -> bool:
@@ -237,48 +241,3 @@ def _on_one_cpu(assignment) -> bool:
 def _may_outline(assignment, jaxpr: Jaxpr) -> bool:
     """Whether repeated layers may be kept: where that has been measured to be better, on one CPU device."""
     return _on_one_cpu(assignment) and len(jaxpr.eqns) >= 8
-
-
-def _operations(jaxpr: Jaxpr, most: int) -> list[JaxprEqn] | None:
-    """Those of a program and of the programs in it; None where there are more than `most`."""
-    found: list[JaxprEqn] = []
-    waiting = [jaxpr]
-    while waiting:
-        eqns = waiting.pop().eqns
-        if len(found) + len(eqns) > most:
-            return None
-        found += eqns
-        for eqn in eqns:
-            waiting += subprograms(eqn.params)
-    return found
-
-
-_FEW = 16
-
-
-def _has_few_kernels(jaxpr: Jaxpr) -> bool:
-    return _operations(jaxpr, _FEW) is not None
-
-
-_OPERATIONS, _ELEMENTS, _SIZE = 100, 2**14, 8
-_OTHERWISE = frozenset(["clamp", "cbrt", "tan"])  # which the other way to write kernels lacks, or rounds otherwise,
-_FEW_BITS = frozenset([dtypes.float16, *dtypes.small_floats, *dtypes.small_ints])  # as it does with these
-_LONG = frozenset(["exp", "expm1", "logistic", "tanh"])  # cheap to run, of many instructions
-
-
-def _is_small(jaxpr: Jaxpr) -> bool:
-    """Whether a program has few operations on small arrays which `for_small_programs` compiles faster: what moves elements or
-    computes cheaply. Longer kernels are unrolled there, where a dimension has between ten and some hundred elements."""
-    operations = _operations(jaxpr, _OPERATIONS)
-    if operations is None:
-        return False
-    for eqn in operations:
-        name = eqn.primitive.name
-        cheap = next(subprograms(eqn.params), None) is not None or (eqn.primitive.cost == "cheap" and name not in _LONG)
-        if name in _OTHERWISE or name.startswith("scatter"):  # these run more slowly
-            return False
-        for aval in [v.aval for v in (*eqn.invars, *eqn.outvars) if isinstance(v.aval, ShapedArray)]:
-            if (math.prod(aval.shape) > _ELEMENTS or not (cheap or max(aval.shape, default=0) <= _SIZE)
-                    or aval.dtype in _FEW_BITS):
-                return False
-    return True
