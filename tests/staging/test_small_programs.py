@@ -70,7 +70,6 @@ def test_compiling_does_not_take_longer_with_each_reading():
     assert time.process_time() - started < 2
 
 
-@pytest.mark.skipif(not HAS_TWO_EMITTERS, reason="XLA has one way to write kernels there")
 def test_loops_of_known_length_are_not_unrolled(monkeypatch):
     """What XLA is told: the flag in its table, which is a field of messages."""
     text = compile_options.compile_options(1, xf.devices()[:1], {OPTION: False}).SerializeAsString()

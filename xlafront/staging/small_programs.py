@@ -12,7 +12,7 @@ from xlafront.core import dtypes
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import Jaxpr, JaxprEqn, subprograms
 
-# What the older way rounds otherwise, as it does with the types of few bits. It lacks `clamp` of bools, and scatters are slower.
+# What the older way rounds otherwise, as it does with the types of few bits. It lacks `clamp` of bools; scatters are slower.
 _OTHERWISE = frozenset(["cbrt", "tan"])
 _FEW_BITS = frozenset([dtypes.float16, *dtypes.small_floats, *dtypes.small_ints])
 _LONG = frozenset(["exp", "expm1", "logistic", "tanh"])  # cheap to run, of many instructions
