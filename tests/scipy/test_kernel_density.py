@@ -44,7 +44,8 @@ def test_samples():
     rng.normal(size=400)
     samples = rng.normal(size=(2, 10)).astype(np.float32)
     found = gaussian_kde(samples).resample(xf.random.key(0))
-    np.testing.assert_allclose(found, [-1.3714684, -0.00232005], rtol=1e-5, atol=0 if xf.default_backend() == "cpu" else 5e-7)
+    # The second number is a difference of two that are near 1, of which one depends on the order in which a sum is made.
+    np.testing.assert_allclose(found, [-1.3714684, -0.00232005], rtol=1e-6, atol=3e-7)
     found = gaussian_kde(samples[0]).resample(xf.random.key(0), (3,))
     np.testing.assert_allclose(found, [[-1.2270304, -1.8938007, 1.3032507]], rtol=1e-6)
     many = gaussian_kde(samples).resample(xf.random.key(1), (20000,))
