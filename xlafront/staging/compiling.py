@@ -207,7 +207,7 @@ class LoweredModule:
         """XLA's options for this program, by what is in it; those of `overrides` are the user's."""
         if HAS_TWO_EMITTERS and _on_one_cpu(self.assignment):
             jaxpr = self.closed.jaxpr
-            small = small_programs.is_small(jaxpr)
+            small = small_programs.is_small(jaxpr, any(self.donated))
             if small:
                 overrides = for_small_programs(overrides)
             if small_programs.has_few_kernels(jaxpr, small):

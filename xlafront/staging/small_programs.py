@@ -22,33 +22,39 @@ _APART = frozenset(["dot_general", "conv_general_dilated", "sort", "fft", "chole
                     "triangular_solve", "custom_linear_solve", "cond", *_LOOPS])
 
 _OPERATIONS, _OPERATIONS_WITH_LOOPS = 1000, 100
-_ELEMENTS = 2**14  # of arrays that are moved or computed cheaply, or have no dimension above `_SIZE`
+_ELEMENTS = 2**14  # of arrays that are moved, computed cheaply or one by one, or have no dimension above `_SIZE`
 _FEW_ELEMENTS = 2**10  # of others
 _SIZE = 8
 _REPETITIONS = 64
 _FEW_KERNELS, _FEW_SMALL_KERNELS = 16, 100
 
 
-def is_small(jaxpr: Jaxpr) -> bool:
-    """Whether a program has operations on small arrays alone.
+def is_small(jaxpr: Jaxpr, donates: bool = False) -> bool:
+    """Whether a program has operations on small arrays alone; `donates`: whether it is given the memory of arguments.
 
-    Loops may run often. Kernels in them that write where they read are not vectorized in the older way: they must move
-    elements, compute cheaply or have few of them.
+    Kernels that write where they read are not vectorized in the older way. Loops, which may run often, have such: they must
+    move elements, compute cheaply or have few of them. Elsewhere that is seen with more than some thousand elements: such may
+    be computed one by one, in programs that are likely to be one kernel.
     """
     operations = _operations(jaxpr, _OPERATIONS)
     if operations is None:
         return False
     has_loops = any([eqn.primitive.name in _LOOPS for eqn in operations])
+    one_kernel = len(operations) <= _FEW_KERNELS and not donates and not any([
+        eqn.primitive.name in _APART for eqn in operations])
     if has_loops and len(operations) > _OPERATIONS_WITH_LOOPS:
         return False
     for eqn in operations:
         name = eqn.primitive.name
-        cheap = next(subprograms(eqn.params), None) is not None or (eqn.primitive.cost == "cheap" and name not in _LONG)
         if name in _OTHERWISE or name.startswith("scatter") or name == "clamp" and eqn.outvars[0].aval.dtype == bool:
             return False
+        calls = next(subprograms(eqn.params), None) is not None
+        if calls or eqn.primitive.cost == "cheap" and name not in _LONG or one_kernel and eqn.primitive.broadcasts_scalars:
+            most = _ELEMENTS
+        else:
+            most = 0 if has_loops else _FEW_ELEMENTS
         for aval in [v.aval for v in (*eqn.invars, *eqn.outvars) if isinstance(v.aval, ShapedArray)]:
-            largest = _ELEMENTS if cheap or max(aval.shape, default=0) <= _SIZE else 0 if has_loops else _FEW_ELEMENTS
-            if math.prod(aval.shape) > largest or aval.dtype in _FEW_BITS:
+            if math.prod(aval.shape) > (_ELEMENTS if max(aval.shape, default=0) <= _SIZE else most) or aval.dtype in _FEW_BITS:
                 return False
     return _repetitions(jaxpr) <= _REPETITIONS
 
