@@ -39,8 +39,8 @@ class KeyArray:
 
     __slots__ = ("_base_array", "dtype", "_aval", "_consumed", "__weakref__")
 
-    def __init__(self, words, dtype: dtypes.PRNGKeyDType):
-        self._base_array = words
+    def __init__(self, _base_array, dtype: dtypes.PRNGKeyDType):
+        self._base_array = _base_array
         self.dtype = dtype
         self._aval: ShapedArray | None = None
         self._consumed: Any = False  # which keys are spent, as far as `debug_key_reuse` knows: all, none, or a mask
@@ -155,5 +155,4 @@ def wrap(words: ArrayImpl, aval):
 
 tracing.abstractors[KeyArray] = lambda x: x.aval.bare
 # For calls that C++ repeats alone a key array is its words.
-tree.dispatch_registry.register_node(
-    KeyArray, lambda x: ((x._base_array,), x.dtype), lambda dtype, words: KeyArray(words[0], dtype))
+tree.dispatch_registry.register_dataclass_node(KeyArray, ["_base_array"], ["dtype"])
