@@ -128,3 +128,21 @@ def test_reduction_by_a_function():
     values, places = ranked(X)
     np.testing.assert_array_equal(places, X.argmax(0) * 3 + np.arange(3))
     np.testing.assert_array_equal(xf.grad(lambda x: xnp.sum(ranked(x)[0]))(X), X == X.max(0))
+
+
+@pytest.mark.parametrize("combine, numpy_name, starts", [
+    (lax.bitwise_xor, "bitwise_xor", (0, False, np.int32(0), np.uint8(0))), (lax.bitwise_or, "bitwise_or", (0, False)),
+    (lax.bitwise_and, "bitwise_and", (-1, True)), (lax.add, "add", (0, 0.0, False, 0j)), (lax.mul, "multiply", (1, 1.0, True)),
+    (lax.max, "maximum", (False, -np.inf, -2**31, np.uint8(0))), (lax.min, "minimum", (True, np.inf, 2**31 - 1))])
+def test_reduction_from_nothing_of_another_dtype(combine, numpy_name, starts):
+    """A start that changes nothing, as a number of its own dtype, may have any; all others have the dtype of the array."""
+    for x in (np.uint32([5, 3, 2**32 - 2]), np.int8([5, -3, 7])):
+        expected = getattr(np, numpy_name).reduce(x, dtype=x.dtype)
+        for start in starts:
+            found = lax.reduce(x, start, combine, (0,))
+            assert found.dtype == x.dtype and found == expected, (x.dtype, start)
+        for start in (2, np.float32(2)):
+            with pytest.raises(TypeError, match="dtypes should match"):
+                lax.reduce(x, start, combine, (0,))
+    with pytest.raises(TypeError):
+        xf.jit(lambda start: lax.reduce(np.uint32([5, 3]), start, combine, (0,)))(np.int32(starts[0]))

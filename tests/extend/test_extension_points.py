@@ -283,7 +283,12 @@ def test_numbers_that_extensions_hand_on():
 @pytest.mark.parametrize("f, array", [
     (lambda x: xnp.digitize(x, np.arange(3.0, dtype=np.float32)), np.float32([0.5, 3, -1])),
     (xnp.frexp, np.float32([0.75, 6])), (lambda x: xnp.ldexp(x, xnp.astype(x, np.int32)), np.float32([0.75, 6])),
-    (xnp.linalg.pinv, np.float32([[1, 2], [3, 5]])), (lambda x: lax.linalg.qdwh(x)[:2], np.float32([[1, 2], [3, 5]]))])
+    (xnp.linalg.pinv, np.float32([[1, 2], [3, 5]])), (lambda x: lax.linalg.qdwh(x)[:2], np.float32([[1, 2], [3, 5]])),
+    (lambda x: xnp.nonzero(x, size=2), np.float32([0, 3, 4])), (lambda x: xnp.unique(x, size=2), np.float32([4, 3, 4])),
+    (lambda x: xnp.compress(x, x, size=2), np.float32([0, 3, 4])),
+    (lambda x: xnp.repeat(x, x, total_repeat_length=3), np.int32([0, 1, 2])),
+    (lambda x: xnp.take(x, x, mode="clip"), np.int32([9, 1, -9])),
+    (lambda x: xnp.take(np.arange(3), x, mode="clip"), np.uint32([9, 1, 2]))])
 def test_order_of_operands_that_extensions_get(f, array):
     """What is not an array of the library comes where libraries have rules for it: it is the second operand of and, or and
     div, and a number the first of min."""

@@ -87,8 +87,16 @@ _MONOIDS = {"add": "reduce_sum", "mul": "reduce_prod", "max": "reduce_max", "min
             "or": "reduce_or", "xor": "reduce_xor"}
 
 
-# A start that may be a number of any type, since it changes nothing.
-_NOTHING = {"reduce_sum": 0, "reduce_prod": 1}
+# The kinds of numbers that have no start for it which changes nothing.
+_WITHOUT_NOTHING = {"reduce_max": "c", "reduce_min": "c", "reduce_and": "fcV", "reduce_or": "fcV", "reduce_xor": "fcV"}
+
+
+def _changes_nothing(name: str | None, start) -> bool:
+    """Whether a start is known to leave a result as it is, as a number of its own dtype, which may then be any."""
+    if name is None or isinstance(start, tracing.Tracer):
+        return False
+    d = tracing.aval_of(start).dtype
+    return d.kind not in _WITHOUT_NOTHING.get(name, "") and bool(start == reductions.IDENTITIES[name](d))
 
 
 def monoid(function) -> str | None:
@@ -175,10 +183,12 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
     name = monoid(function) if len(leaves) == 1 else None
     if wanted is not None and name != "reduce_sum":  # the others have no say in how their result is split
         name = None
-    for s, x in zip(starts, leaves):
+    for i, (s, x) in enumerate(zip(starts, leaves)):
         d, own = tracing.aval_of(s).dtype, tracing.aval_of(x).dtype
-        if d != own and (isinstance(s, tracing.Tracer) or not s == _NOTHING.get(name)):
-            raise _other_dtype(own, d)
+        if d != own:
+            if not _changes_nothing(name, s):
+                raise _other_dtype(own, d)
+            starts[i] = own.type(reductions.IDENTITIES[name](own))
     starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, tracing.aval_of(s).weak_type) for s, x in zip(starts, leaves)]
     if name is not None:
         if name == "reduce_sum":

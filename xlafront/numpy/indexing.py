@@ -390,7 +390,7 @@ def _clipped(index, n: int, wrap: bool):
     """The nearest position."""
     index = wrapped(index, n) if wrap else index
     index, last = promote_dtypes(index, size_as(n - 1, np.int32))
-    return max_(min_(index, last), last.dtype.type(0))
+    return max_(last.dtype.type(0), min_(last, index))
 
 
 def _read_static(x, entries, mode, fill_value, wrap):
@@ -524,7 +524,7 @@ def _as_position(index):
     d = tracing.aval_of(index).dtype
     if d.kind == "u" and d.itemsize >= 4:
         top = d.type(2**(8 * d.itemsize - 1) - 1)
-        index = min_(index, top)
+        index = min_(top, index)
     if d.itemsize < 4 or d.kind == "u" or d.kind not in "iu":
         wide = np.dtype(np.int64) if d.itemsize == 8 else _int32
         index = to_dtype(index, wide)

@@ -63,7 +63,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_r
         return take(a, np.repeat(np.arange(n), counts), axis=axis)
     counts = broadcast_to(repeats, (n,))
     source = searchsorted(cumsum(counts), arange(total_repeat_length), side="right")
-    return take(a, min_(source, size_as(n - 1, source.dtype)), axis=axis, mode="clip")
+    return take(a, min_(size_as(n - 1, source.dtype), source), axis=axis, mode="clip")
 
 
 @library(static=("count", "axis"), name="repeat")

@@ -113,7 +113,7 @@ def _nonzero_sized(a, size, fills):
     length = flags.shape[0]
     if not is_symbolic((length, size)) and 0 < length <= 8 * size:  # to write where each of them is found is faster then
         # Those that are none, or too many, go behind the end.
-        places = elementwise.where(mask, min_(sub(counts, np.int32(1)), np.int32(size)), np.int32(size))
+        places = elementwise.where(mask, min_(np.int32(size), sub(counts, np.int32(1))), np.int32(size))
         found = bind_scatter(SCATTERS["scatter"], full((size + 1,), np.int32(0)), shapes.reshape_to(places, (length, 1)),
                              iota(_int32, length), dimension_numbers=ScatterDimensionNumbers((), (0,), (0,)))[:size]
     else:
@@ -235,7 +235,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
     found = nonzero(getitem(condition, slice(0, length)), size=size, fill_value=n)[0]
     if size is None or is_symbolic(np.shape(a)) or not n:
         return take(a, found, axis, fill_value=fill_value)
-    values = take(a, min_(found, found.dtype.type(n - 1)), axis, mode="clip")
+    values = take(a, min_(found.dtype.type(n - 1), found), axis, mode="clip")
     there = shapes.broadcast_in_dim(lt(found, found.dtype.type(n)), np.shape(values), [axis])
     return elementwise.where(there, values, elementwise.to_dtype(array(fill_value), tracing.aval_of(values).dtype))
 

@@ -318,7 +318,7 @@ def _within(windows: tuple, x, mode, updated: Callable):
     start, n = to_dtype(window.start, np.dtype(np.int32)), np.shape(x)[dim]
     if window.stride == 1:
         last = np.int32(n - window.size)
-        inside = max_(min_(start, last), np.int32(0))
+        inside = max_(np.int32(0), min_(last, start))
         clips = GatherScatterMode.from_any(mode) is GatherScatterMode.CLIP
         start, mode = inside if clips else where(eq(start, inside), start, np.int32(n)), "drop"
     places = start + window.stride * arange(window.size, dtype=np.int32)
