@@ -18,6 +18,7 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding, specified
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.elementwise import (
+    add,
     and_,
     constant_like,
     div,
@@ -27,6 +28,7 @@ from xlafront.lax.elementwise import (
     mul,
     ne,
     or_,
+    rem_,
     size_as,
     to_dtype,
     where,
@@ -127,15 +129,19 @@ def _arg_function(name):
     def find(x, *, axes, index_dtype):
         [axis] = axes
         shape = np.shape(x)
-        d = tracing.aval_of(x).dtype
-        positions = counting(index_dtype, shape, axis)
+        n, may_be_nan = shape[axis], dtypes.is_inexact(tracing.aval_of(x).dtype)
+        counts = np.dtype(index_dtype)
+        if may_be_nan and not is_symbolic_dim(n) and 2 * n > np.iinfo(counts).max:
+            counts = np.dtype(np.uint32 if n < 2**31 else np.uint64)
+        length = size_as(n, counts) if is_symbolic_dim(n) else np.asarray(n).astype(counts)[()]
+        positions = counting(counts, shape, axis)
         extreme = PRIMITIVES[reducer].bind(x, axes=axes)
         hit = eq(x, broadcast_back(extreme, shape, axes))
-        if dtypes.is_inexact(d):  # a NaN is the extreme, to which nothing is equal
-            hit = or_(hit, ne(x, x))
-        n = shape[axis]
-        beyond = size_as(n, index_dtype) if is_symbolic_dim(n) else np.asarray(n).astype(index_dtype)[()]
-        return PRIMITIVES["reduce_min"].bind(where(hit, positions, beyond), axes=axes)
+        if not may_be_nan:
+            return PRIMITIVES["reduce_min"].bind(where(hit, positions, length), axes=axes)
+        # A NaN is the extreme, and comes before all that is equal to what the reduction found: on CPUs it loses NaN among many.
+        places = where(ne(x, x), positions, where(hit, add(positions, length), size_as(2 * n, counts)))
+        return to_dtype(rem_(PRIMITIVES["reduce_min"].bind(places, axes=axes), length), np.dtype(index_dtype))
 
     return find
 

@@ -27,6 +27,9 @@ from xlafront.lax.elementwise import (
     eq,
     floor_,
     ge,
+    gt,
+    max_,
+    min_,
     mul,
     real_,
     sign_,
@@ -686,7 +689,18 @@ def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
 @library(static=("rows", "columns", "dtype"), name="eye")
 def _eye_kernel(k, rows, columns, dtype):
     i, j = (shapes.counting(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
-    return to_dtype(eq(i if k is None else add(i, as_type(k, dtypes.int32, False)), j), dtype)
+    return to_dtype(eq(*_sides(i, j, k)), dtype)
+
+
+def _sides(i, j, k):
+    """What is equal on the `k`-th diagonal, for rows and columns in int32; the first is greater below it."""
+    if k is None:
+        return i, j
+    d = tracing.aval_of(k).dtype
+    if d.itemsize == 8 or d == dtypes.uint32:
+        k = min_(d.type(2**30), k)
+        k = k if dtypes.is_unsigned(d) else max_(d.type(-2**30), k)
+    return as_type(k, dtypes.int32, False), sub(j, i)
 
 
 def diagonal_number(k, error: type[Exception] = TypeError):
@@ -699,7 +713,8 @@ def diagonal_number(k, error: type[Exception] = TypeError):
             isinstance(k, (np.ndarray, ArrayImpl)) and (k.ndim or not dtypes.is_integer(k.dtype))):
         raise (TypeError if k is None or isinstance(k, str) else error)(
             f"the number of a diagonal k must be a scalar integer, got {k.aval if isinstance(k, tracing.Tracer) else repr(k)}.")
-    return as_size(k)
+    k = as_size(k)
+    return k if is_symbolic_dim(k) else min(max(k, -2**30), 2**30)
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
@@ -744,7 +759,7 @@ def _triangle(name: str, m, k, upper: bool):
         raise ValueError(f"xnp.{name} needs an array with at least 2 dimensions, got shape {shape}.")
     k = diagonal_number(k)
     i, j = (shapes.counting(dtypes.int32, shape, dimension) for dimension in (len(shape) - 2, len(shape) - 1))
-    below = ge(add(i, sub(as_type(0 if k is None else k, dtypes.int32, False), np.int32(upper))), j)
+    below = (gt if upper else ge)(*_sides(i, j, k))
     zero = zeros_like(m) if dtypes.is_extended(dtypes.operand_type(m)[0]) else constant_like(m, 0)
     return where(below, zero, m) if upper else where(below, m, zero)
 
@@ -780,7 +795,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
 @library(static=("rows", "columns", "dtype"), name="tri")
 def _tri_kernel(k, rows, columns, dtype):
     i, j = (shapes.counting(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
-    return to_dtype(ge(i if k is None else add(i, as_type(k, dtypes.int32, False)), j), dtype)
+    return to_dtype(ge(*_sides(i, j, k)), dtype)
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:

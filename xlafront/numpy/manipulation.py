@@ -857,7 +857,7 @@ def _roll_kernel(a, shift, axis, flat):
         n = np.shape(a)[i]
         if n == 0:
             continue
-        back = sub(size_as(n, np.int32), _mod(as_type(s, dtypes.int32, False), n))
+        back = sub(size_as(n, np.int32), _mod(s, n))
         start = rem_(back, size_as(n, np.int32))
         doubled = slicing.concatenate_p.bind(a, a, dimension=i)
         starts = [np.int32(0)] * np.ndim(a)
@@ -878,9 +878,12 @@ def _rotate_kernel(a, shifts, axes, flat):
 
 
 def _mod(x, n):
-    n = size_as(n, np.int32)
-    r = rem_(x, n)
-    return where(lt(r, np.int32(0)), add(r, n), r)
+    """The remainder of an integer of any dtype, as an int32."""
+    d = tracing.aval_of(x).dtype
+    d = d if d.itemsize > 4 or dtypes.is_unsigned(d) and d.itemsize == 4 else dtypes.int32
+    n = size_as(n, d)
+    r = rem_(as_type(x, d, False), n)
+    return as_type(r if dtypes.is_unsigned(d) else where(lt(r, d.type(0)), add(r, n), r), dtypes.int32, False)
 
 
 def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:

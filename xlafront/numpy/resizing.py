@@ -17,6 +17,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.dimensions import is_symbolic
 from xlafront.lax.dot_products import Precision
 from xlafront.lax.elementwise import size_as
+from xlafront.lax.elementwise_functions import round as away_from_zero
 from xlafront.lax.shapes import canonical_axis, static_shape
 from xlafront.numpy.promotion import check_arraylike
 from xlafront.staging.library import library
@@ -255,7 +256,7 @@ def _mapped(x, coordinates, cval, order, mode):
     for c, n in zip(coordinates, x.shape):
         c = c if dtypes.is_inexact(c.dtype) else c.astype(floating)
         if order == 0:
-            found = [(xnp.floor(c + 0.5), None)]
+            found = [(away_from_zero(c), None)]  # halves away from 0
         else:
             low = xnp.floor(c)
             found = [(low, 1 - (c - low)), (low + 1, c - low)]

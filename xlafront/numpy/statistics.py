@@ -349,8 +349,7 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
     for name, x in zip("my", given):
         if np.ndim(x) > 2:
             raise ValueError(f"xnp.cov takes vectors and matrices, but {name} has more than 2 dimensions: {np.shape(x)}.")
-        x = atleast_2d(x)
-        rows.append(x if rowvar or x.shape[0] == 1 else transpose(x))
+        rows.append(atleast_2d(x) if rowvar or np.ndim(x) < 2 else transpose(x))
     d = dtypes.to_inexact(dtypes.result_type(*given, *(() if aweights is None else (aweights,)))) if dtype is None else dtype
     m = rows[0] if y is None else concatenate([as_type(x, d, False) for x in rows])
     if not np.shape(m)[0]:

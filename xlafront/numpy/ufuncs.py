@@ -718,7 +718,7 @@ def isclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike
     rtol, atol = as_type(rtol, real, False), as_type(atol, real, False)
     close = le(abs_(sub(a, b)), add(atol, mul(rtol, abs_(b))))
     both_finite = and_(INLINE["isfinite"](a), INLINE["isfinite"](b))
-    result = where(both_finite, close, eq(a, b))
+    result = or_(eq(a, b), and_(both_finite, close))
     if equal_nan:
         result = or_(result, and_(ne(a, a), ne(b, b)))
     return result

@@ -93,7 +93,7 @@ def log_of_rest(x):
 
 @library
 def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x * log(y)`, 0 where `x` is 0.
+    """`x * log(y)`, 0 where `x` is 0 and `y` is a number.
 
     - `x`, `y`: numbers.
 
@@ -105,7 +105,7 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
 
 @custom_jvp
 def _xlogy(x, y):
-    return xnp.where(x == 0, constant_like(x, 0), x * xnp.log(y))
+    return xnp.where((x == 0) & (y == y), constant_like(x, 0), x * xnp.log(y))
 
 
 _xlogy.defjvps(lambda g, answer, x, y: g * xnp.log(y), lambda g, answer, x, y: g * x / y)
@@ -113,7 +113,7 @@ _xlogy.defjvps(lambda g, answer, x, y: g * xnp.log(y), lambda g, answer, x, y: g
 
 @library
 def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x * log(1 + y)`, 0 where `x` is 0.
+    """`x * log(1 + y)`, 0 where `x` is 0 and `y` is a number.
 
     - `x`, `y`: numbers.
 
@@ -125,7 +125,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
 
 @custom_jvp
 def _xlog1py(x, y):
-    return xnp.where(x == 0, constant_like(x, 0), x * xnp.log1p(y))
+    return xnp.where((x == 0) & (y == y), constant_like(x, 0), x * xnp.log1p(y))
 
 
 _xlog1py.defjvps(lambda g, answer, x, y: g * xnp.log1p(y), lambda g, answer, x, y: g * x / (1 + y))

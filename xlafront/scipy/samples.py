@@ -55,7 +55,9 @@ def _mode(a, axis):
         shape = a.shape[:-1]
         return xnp.full(shape, xnp.nan, float), xnp.zeros(shape)
     ordered = xnp.sort(a, axis=-1)
-    first = xnp.concatenate([xnp.ones((*a.shape[:-1], 1), bool), ordered[..., 1:] != ordered[..., :-1]], -1)
+    before, after = ordered[..., :-1], ordered[..., 1:]
+    differ = (after != before) & ~((after != after) & (before != before))  # NaN counts as one value
+    first = xnp.concatenate([xnp.ones((*a.shape[:-1], 1), bool), differ], -1)
     place = xnp.arange(n)
     # How long a run is: from its start to the next one.
     start = xnp.where(first, place, n)
