@@ -101,8 +101,8 @@ def test_few_operations_are_compiled_together(operations, few):
             x = xnp.sin(x)
         return x
 
-    assert small_programs.has_few_kernels(xf.make_jaxpr(run)(1.0).jaxpr, False) is few
-    assert not small_programs.has_few_kernels(xf.make_jaxpr(lambda x: xf.lax.map(run, x))(xnp.ones(2)).jaxpr, False)
+    assert small_programs.has_few_kernels(xf.make_jaxpr(run)(1.0).jaxpr) is few
+    assert not small_programs.has_few_kernels(xf.make_jaxpr(lambda x: xf.lax.map(run, x))(xnp.ones(2)).jaxpr)
 
 
 def test_results_are_the_same_with_both():

@@ -207,10 +207,9 @@ class LoweredModule:
         """XLA's options for this program, by what is in it; those of `overrides` are the user's."""
         if HAS_TWO_EMITTERS and _on_one_cpu(self.assignment):
             jaxpr = self.closed.jaxpr
-            small = small_programs.is_small(jaxpr, any(self.donated))
-            if small:
+            if small_programs.is_small(jaxpr, any(self.donated)):
                 overrides = for_small_programs(overrides)
-            if small_programs.has_few_kernels(jaxpr, small):
+            elif small_programs.has_few_kernels(jaxpr):
                 overrides = for_few_kernels(overrides)
         if self.module_context.draws:
             overrides = for_wide_loops(overrides)

@@ -40,7 +40,7 @@ _OPERATIONS, _OPERATIONS_WITH_LOOPS = 1000, 100
 _ELEMENTS = 2**14
 _OF_PRODUCTS = 2**10
 _REPETITIONS = 64
-_FEW_KERNELS, _FEW_SMALL_KERNELS = 16, 100
+_FEW_KERNELS = 16
 
 
 def is_small(jaxpr: Jaxpr, donates: bool = False) -> bool:
@@ -70,9 +70,9 @@ def is_small(jaxpr: Jaxpr, donates: bool = False) -> bool:
     return (together or total <= most) and _repetitions(jaxpr) <= _REPETITIONS
 
 
-def has_few_kernels(jaxpr: Jaxpr, small: bool) -> bool:
+def has_few_kernels(jaxpr: Jaxpr) -> bool:
     """Whether the kernels of a program are few enough to be compiled together."""
-    return _operations(jaxpr, _FEW_SMALL_KERNELS if small else _FEW_KERNELS) is not None
+    return _operations(jaxpr, _FEW_KERNELS) is not None
 
 
 def _operations(jaxpr: Jaxpr, most: int) -> list[JaxprEqn] | None:
