@@ -11,6 +11,7 @@ from benchmarks.models import sharded_training
 from xlafront import NamedSharding, P, ffi, lax
 from xlafront.experimental import topologies
 from xlafront.runtime import config, topologies as runtime
+from xlafront.sharding import SingleDeviceSharding
 
 
 @pytest.mark.parametrize("card", runtime.CARDS)
@@ -144,3 +145,18 @@ def test_foreign_functions():
     with pytest.raises(xf.errors.JaxRuntimeError, match="nobody_registered") as caught:
         xf.jit(lambda v: ffi.ffi_call("nobody_registered", xf.ShapeDtypeStruct((4,), "float32"))(v)).lower(x).compile()
     assert any("register_ffi_target" in note for note in caught.value.__notes__)
+
+
+def test_short_loops_of_elements_are_written_out():
+    """A turn of a loop is several launches; all of it is a kernel or a few."""
+    def compiled(f, *types):
+        device = SingleDeviceSharding(topologies.get_topology_desc("h100:1").devices[0])
+        text = xf.jit(f, in_shardings=device, out_shardings=device).lower(*types).compile().as_text()
+        return text[text.index("ENTRY"):]
+
+    vector, table = (xf.ShapeDtypeStruct((n,), "float32") for n in (100_000, 1000))
+    for f, types in ((xnp.searchsorted, (table, vector)), (lambda x: xnp.nonzero(x > 0, size=100), (vector,)),
+                     (lambda x: lax.fori_loop(0, 20, lambda i, y: y - (y * y * y - x) / (3 * y * y), x), (vector,))):
+        assert " while(" not in compiled(f, *types)
+    assert " while(" in compiled(lambda x: lax.fori_loop(0, 1000, lambda i, y: y - (y * y * y - x) / (3 * y * y), x), vector)
+    assert " while(" in compiled(lambda x: lax.fori_loop(0, 5, lambda i, y: xnp.fft.fft(y).real, x), vector)

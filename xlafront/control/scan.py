@@ -16,6 +16,7 @@ from xlafront.core.avals import entry_of, with_dimension, without_dimension
 from xlafront.core.dimensions import is_symbolic_dim, max_dim
 from xlafront.core.ir import (
     ClosedJaxpr,
+    Jaxpr,
     Literal,
     Var,
     dce_closed,
@@ -30,7 +31,8 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.elementwise import as_type, convert_element_type_p
 from xlafront.lax.families import add_tangents
-from xlafront.lax.shapes import expand_dims, place_axis, reshape
+from xlafront.lax.indexing import gather_p
+from xlafront.lax.shapes import broadcast_in_dim_p, expand_dims, place_axis, reshape, reshape_p
 from xlafront.lax.slicing import concatenate, slice_in_dim
 from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
@@ -82,6 +84,9 @@ def bind_scan(jaxpr: ClosedJaxpr, consts, carry, xs, *, length, reverse, unroll)
 def _lower(ctx, *operands, jaxpr, length, num_consts, num_carry, reverse, unroll):
     consts, carry, xs = in_three(operands, num_consts, num_carry)
     body, avals = jaxpr.jaxpr, jaxpr.out_avals[num_carry:]
+    if ctx.platform in ("cuda", "rocm") and unroll == 1 and ctx.told is None and not xs and not avals and _is_one_kernel(
+            body, length):
+        unroll = length
     unroll = 1 if is_symbolic_dim(length) else max(1, min(unroll, length))
     steps = length // unroll
 
@@ -127,6 +132,13 @@ def _lower(ctx, *operands, jaxpr, length, num_consts, num_carry, reverse, unroll
     for k in () if is_symbolic_dim(length) else range(steps * unroll, length):
         carry, ys = step(ctx, length - 1 - k if reverse else k, carry, xs, ys)
     return [*carry, *ys]
+
+
+def _is_one_kernel(body: Jaxpr, length) -> bool:
+    """Whether all steps written out are one kernel or two of a GPU, where a turn of a loop is several: so bisections, and
+    iterations that go on for each element by itself."""
+    return not is_symbolic_dim(length) and length * len(body.eqns) <= 640 and not body.effects and all(
+        [eqn.primitive.broadcasts_scalars or eqn.primitive in (gather_p, reshape_p, broadcast_in_dim_p) for eqn in body.eqns])
 
 
 def _starts(ctx, index, rank: int):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import xlafront.numpy as xnp
@@ -102,7 +104,8 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
     - `is_causal`: hide later keys.
     - `query_seq_lengths`, `key_value_seq_lengths`: for each batch how many places are no padding.
     - `local_window_size`: hide keys that are further away, than a number or (left, right).
-    - `implementation`: "xla", or "cudnn", which is refused where there is none; both compute the same here.
+    - `implementation`: "xla", or "cudnn", on NVIDIA GPUs one kernel for float16 and bfloat16 that needs no memory for the
+      products of all queries and keys; it is refused where there is none.
     - `return_residual`: return the logarithms of the softmax's sums too, in the dtype of the arrays and without derivatives.
 
     >>> x = xnp.ones((1, 3, 2, 4))
@@ -127,9 +130,12 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
     window = None
     if local_window_size is not None:
         window = (local_window_size,) * 2 if isinstance(local_window_size, int) else tuple(local_window_size)
-    result = _attention(query, key, value, bias, mask, *lengths.values(),
-                        float(1 / np.sqrt(query.shape[-1]) if scale is None else scale), bool(is_causal), window,
-                        bool(return_residual))
+    function: Any = _attention
+    if implementation == "cudnn":
+        from xlafront.nn.cudnn_attention import attention as function  # start-up: for those who ask for it
+    result = function(query, key, value, bias, mask, *lengths.values(),
+                      float(1 / np.sqrt(query.shape[-1]) if scale is None else scale), bool(is_causal), window,
+                      bool(return_residual))
     if not unbatched:
         return result
     return (result[0][0], result[1][0]) if return_residual else result[0]
