@@ -16,10 +16,12 @@ from xlafront.core.discharge import touched_operands
 from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.refs import AbstractRef, RefTangent
-from xlafront.core.tracing import Trace, Tracer, current_trace
+from xlafront.core.tracing import StagingTrace, Trace, Tracer, current_trace
 from xlafront.core.zeros import Zero
 from xlafront.lax.zeros import keep_zeros
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.staging.library import inlined_p
+from xlafront.transforms.ad.written_rules import derivative, writes
 
 
 class JVPTracer(Tracer):
@@ -49,12 +51,15 @@ class JVPTracer(Tracer):
 
 
 class JVPTrace(Trace):
-    """Computes values and tangents; `rules` is the trace in which derivative rules run."""
+    """Computes values and tangents; `rules` is the trace in which derivative rules run, of the kind `kind_of_rules` where that
+    is not the one beneath."""
 
     __slots__ = ("rules", "alive")
 
     composes = True
     stages_tangents = False  # whether operations on tangents are written down
+    kind_of_rules: type[StagingTrace] | None = None
+    of_inlined: Callable  # the rule of calls of the library's programs, which are inlined
 
     def __init__(self, parent: Trace, rules: Trace):
         self.parent = parent
@@ -63,6 +68,13 @@ class JVPTrace(Trace):
 
     def process(self, primitive, args, params):
         """Hot: every operation of a function that is differentiated."""
+        rule = primitive.jvp if primitive.memoise else self.of_inlined if primitive is inlined_p else None
+        if rule is not None and writes(self.parent):
+            found = derivative(primitive, rule, args, params, JVPTracer, self)
+            if found is not None:
+                results, out_tangents = found
+                duals = [x if t is None else JVPTracer(self, x, t) for x, t in zip(results, out_tangents)]
+                return duals if primitive.multiple_results else duals[0]
         primals, tangents, active = [], [], False
         for x in args:
             if type(x) is JVPTracer and x._trace is self:
@@ -179,3 +191,6 @@ def jvp_of_call(call: ProgramCall, primals: Sequence[Any], tangents: Sequence[An
         [*outs, *[o for o, nz in zip(outs, nonzero) if nz]], [i for i in moving if tangents[i] is primals[i]])
     moved = iter(found[len(nonzero):])
     return found[:len(nonzero)], [next(moved) if nz else Zero(a.to_tangent_aval()) for nz, a in zip(nonzero, closed.out_avals)]
+
+
+JVPTrace.of_inlined = staticmethod(lambda primals, tangents, /, **params: jvp_of_call(inlined_p, primals, tangents, **params))

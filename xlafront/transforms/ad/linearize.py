@@ -32,6 +32,7 @@ from xlafront.core.zeros import Zero
 from xlafront.lax.all_reductions import pvary_p
 from xlafront.lax.shapes import broadcast_in_dim_p
 from xlafront.lax.zeros import keep_zeros
+from xlafront.staging.library import inlined_p
 from xlafront.transforms.ad.jvp import JVPTrace
 
 
@@ -131,6 +132,7 @@ class LinearizeTrace(JVPTrace):
     __slots__ = ()
 
     stages_tangents = True
+    kind_of_rules = LinearTrace
 
     def derivative(self, primitive, primals, tangents, params):
         if primitive.linearize is not None:
@@ -167,6 +169,10 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
     out_avals = [tracing.aval_of(p).to_tangent_aval() for p, _ in pairs]
     in_avals = [a if type(a) is AbstractRef else t for a, t in zip(types, tangent_avals)]
     return [p for p, _ in pairs], LinearProgram(jaxpr, consts, used, outputs, in_avals, out_avals)
+
+
+LinearizeTrace.of_inlined = staticmethod(lambda primals, tangents, /, **params: linearize_of_call(
+    inlined_p, primals, tangents, **params))
 
 
 class LinearizedProgram:

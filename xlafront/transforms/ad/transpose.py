@@ -21,8 +21,10 @@ from xlafront.lax.vma_casts import as_unreduced
 from xlafront.lax.zeros import instantiate
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.specs import PartitionSpec
+from xlafront.staging.library import inlined_p
 from xlafront.transforms.ad.arguments import weakly_typed_as
 from xlafront.transforms.ad.linearize import LinearProgram, known_and_linear
+from xlafront.transforms.ad.written_rules import pulled_back, writes
 
 
 def transpose_linear(program: LinearProgram, cotangents: Sequence[Any], wanted: Sequence[bool] = ()) -> list[Any]:
@@ -71,6 +73,12 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
 
 def _pulled_back(eqn: JaxprEqn, cts: list[Any], values: dict) -> Sequence[Any]:
     """The cotangents of an equation's operands; None or `Zero` where there is none."""
+    primitive = eqn.primitive
+    rule = primitive.transpose if primitive.memoise else _transpose_inlined if primitive is inlined_p else None
+    if rule is not None and writes(tracing.thread.trace):
+        found = pulled_back(eqn, rule, cts, values)
+        if found is not None:
+            return found
     cts = [_zero_of(v) if ct is None else ct for ct, v in zip(cts, eqn.outvars)]
     operands = [v.val if type(v) is Literal else values[v] if v in values else UndefinedPrimal(v.aval) for v in eqn.invars]
     rule = eqn.primitive.transpose
@@ -229,6 +237,10 @@ def known_part(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
 def transpose_of_call(call: ProgramCall, cts: Sequence[Any], /, *operands, **params) -> list[Any]:
     """The rule of all operations that call a program."""
     return transpose_called(params[call.parameter], cts, operands, partial(call.call, params))
+
+
+def _transpose_inlined(cts: Sequence[Any], /, *operands, **params) -> list[Any]:
+    return transpose_of_call(inlined_p, cts, *operands, **params)
 
 
 def of_dtypes(cts: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
