@@ -58,9 +58,9 @@ def _number(x: Any) -> tuple[type, Any] | None:
 
 
 class _Derivative:
-    """What a rule of derivatives writes: `values` gives results and then what `linear` reads before the tangents, but for operands
-    (`known` numbers those). Without `linear` it takes tangents after the operands, and gives them after the results. `outputs`
-    says which results have one."""
+    """What a rule of derivatives writes: `values` gives results and then what `linear` reads before the tangents, but for
+    operands (`known` numbers those). Without `linear` it takes tangents after the operands, and gives them after the results.
+    `outputs` says which results have one."""
 
     __slots__ = ("values", "linear", "known", "outputs")
 
@@ -70,8 +70,8 @@ class _Derivative:
 
 def derivative(primitive: Primitive, rule: Callable, args: Sequence[Any], params: dict[str, Any], dual: type, trace: Any
                ) -> tuple[list[Any], list[Any]] | None:
-    """Results and tangents of an operation on dual values of a trace, as its rule writes them into the trace beneath and that of
-    tangents; None where the rule has to run, or nothing is to be differentiated. Hot."""
+    """Results and tangents of an operation on dual values of a trace, as its rule writes them into the trace beneath and that
+    of tangents; None where the rule has to run, or nothing is to be differentiated. Hot."""
     parent, moving = trace.parent, trace.rules
     operands: list[Any] = []
     tangents: list[Any] = []
@@ -122,8 +122,8 @@ def derivative(primitive: Primitive, rule: Callable, args: Sequence[Any], params
     return values[:count], [next(moved) if used else None for used in found.outputs]
 
 
-def _derivative(primitive: Primitive, rule: Callable, args: Sequence[Any], kinds: Sequence[bool | None], params: dict[str, Any],
-                kind_of_rules: type[StagingTrace] | None) -> _Derivative | None:
+def _derivative(primitive: Primitive, rule: Callable, args: Sequence[Any], kinds: Sequence[bool | None],
+                params: dict[str, Any], kind_of_rules: type[StagingTrace] | None) -> _Derivative | None:
     """The rule, run once; None where a copy of what it writes would not do."""
     if not _is_plain(primitive):
         return None
@@ -230,8 +230,9 @@ def _transposed(eqn: JaxprEqn, rule: Callable, cts: Sequence[Any], values: dict)
 
 def _is_plain(primitive: Primitive) -> bool:
     """Whether it is one of the library's operations on arrays, that contains no program or one of those."""
-    return primitive is inlined_p or (primitive.memoise and primitive.linearize is None and primitive.dce is None and primitive.effects is None
-            and primitive.discharge is None and not primitive.custom_rule)
+    return primitive is inlined_p or (
+        primitive.memoise and primitive.linearize is None and primitive.dce is None and primitive.effects is None
+        and primitive.discharge is None and not primitive.custom_rule)
 
 
 def _written(run: Callable, avals: list[Any], primitive: Primitive) -> ClosedJaxpr | None:
