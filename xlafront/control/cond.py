@@ -444,14 +444,14 @@ def _described(name: str, f: Callable) -> str:
 
 def merge_constants(programs: Sequence[ClosedJaxpr], consts: Sequence[list]) -> tuple[list[ClosedJaxpr], list]:
     """Programs that take the closed-over values of all of them first."""
-    merged = {id(c): c for values in consts for c in values}
+    merged = {tracing.identity(c): c for values in consts for c in values}
     if not merged:
         return list(programs), []
     order = {key: i for i, key in enumerate(merged)}
     avals = [tracing.aval_of(c) for c in merged.values()]
     extended = []
     for program, values in zip(programs, consts):
-        places = tuple(order[id(c)] for c in values)
+        places = tuple(order[tracing.identity(c)] for c in values)
         inner = program.jaxpr
 
         def make(inner=inner, program=program, places=places, values=values):

@@ -585,6 +585,11 @@ class StagedTracer(Tracer):
         return f"JitTracer({self.aval})"
 
 
+def identity(x) -> int:
+    """What tells a value from others: tracers of one variable are one."""
+    return id(x._var) if type(x) is StagedTracer else id(x)
+
+
 class StagingTrace(Trace):
     """Writes operations down as equations. Where values may be asked for, `evaluate(program, constants)` knows them or None."""
 
@@ -597,7 +602,7 @@ class StagingTrace(Trace):
         self.evaluate = evaluate
         self.eqns: list[JaxprEqn] = []
         self.invars: list[Var] = []
-        self.constants: dict[int, tuple[Var, Any]] = {}  # by id; the value is kept so that its id stays taken
+        self.constants: dict[int, tuple[Var, Any]] = {}  # by identity; the value is kept so that it stays taken
         self.effects: frozenset = no_effects
         self.debug_info = debug_info
         self.alive = True
@@ -735,7 +740,8 @@ class StagingTrace(Trace):
             return Literal(x, aval)
         if kind in literal_kinds:
             return Literal(x, abstractors[kind](x))
-        found = self.constants.get(id(x))
+        key = id(x._var) if kind is StagedTracer else id(x)
+        found = self.constants.get(key)
         if found is not None:
             return found[0]
         if kind in lifted:
@@ -750,7 +756,7 @@ class StagingTrace(Trace):
             aval = _numpy_aval(x)
             return Literal(np.asarray(x).astype(aval.dtype)[()], aval)
         var = Var(aval_of(x))
-        self.constants[id(x)] = (var, x)
+        self.constants[key] = (var, x)
         return var
 
     def constant(self, x) -> StagedTracer:

@@ -215,8 +215,8 @@ class Pullback:
     @classmethod
     def at(cls, program: LinearProgram, primals: Sequence[Any], in_tree, out_tree, name: str) -> Pullback:
         """`primals` are the leaves of the arguments. Hot: once an eager `vjp`."""
-        places = {id(x): i for i, x in enumerate(primals)}
-        return cls(program, tuple([places.get(id(c)) for c in program.consts]), in_tree, out_tree, name)
+        places = {tracing.identity(x): i for i, x in enumerate(primals)}
+        return cls(program, tuple([places.get(tracing.identity(c)) for c in program.consts]), in_tree, out_tree, name)
 
     def _divided(self) -> tuple[list, list]:
         if self.parts is None:

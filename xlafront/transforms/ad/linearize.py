@@ -195,8 +195,8 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], kept: tuple
 
         def run(*args):
             results, program = linearize_flat(jaxpr_as_fun(closed), args, active, kept, origin)
-            positions = {id(x): i for i, x in enumerate(args)}
-            split.known = [positions.get(id(c)) for c in program.consts]
+            positions = {tracing.identity(x): i for i, x in enumerate(args)}
+            split.known = [positions.get(tracing.identity(c)) for c in program.consts]
             computed = [c for c, k in zip(program.consts, split.known) if k is None]
             split.residuals, split.outputs = len(computed), program.outputs
             jaxpr = program.jaxpr

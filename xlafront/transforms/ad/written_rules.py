@@ -1,7 +1,7 @@
 """What rules of derivatives write into programs, kept for each operation and the kinds of its operands.
 
 Rules are Python functions, whose every operation goes through the traces. In programs under construction what they write
-depends on the operation, its parameters and the types of operands, tangents and cotangents alone: it is written once and copied.
+depends on the operation, its parameters and the types of operands, tangents and cotangents alone: it is made once and copied.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def _derivative(primitive: Primitive, rule: Callable, args: Sequence[Any], kinds
             return [*results, *moved]
         jaxpr, consts = moving.finish(moved)
         moving.alive = False
-        places = {id(x): i for i, x in enumerate(values)}
-        known.extend([places.get(id(c)) for c in consts])
+        places = {tracing.identity(x): i for i, x in enumerate(values)}
+        known.extend([places.get(tracing.identity(c)) for c in consts])
         linear = ClosedJaxpr(jaxpr.with_constants_as_inputs(), [])
         return [*results, *[c for c, k in zip(consts, known) if k is None]]
 
