@@ -38,14 +38,15 @@ def _write(trace: Any, program: ClosedJaxpr, operands: list[Any]) -> list[Any]:
     if type(trace) is StagingTrace:
         return trace.write_down(program, operands)
     jaxpr = program.jaxpr
-    eqns = jaxpr.eqns
-    if eqns:
+    if len(jaxpr.eqns) > 1:
         with current_trace(trace):
-            if len(eqns) == 1 and eqns[0].invars == jaxpr.invars and eqns[0].outvars == jaxpr.outvars:
-                results = trace.process(eqns[0].primitive, tuple(operands), eqns[0].params)
-                return results if eqns[0].primitive.multiple_results else [results]
             return trace.process(inlined_p, tuple(operands), {"jaxpr": program, "name": "rule"})
     values = dict(zip((*jaxpr.invars, *jaxpr.constvars), (*operands, *program.consts)))
+    for eqn in jaxpr.eqns:
+        primitive = eqn.primitive
+        with current_trace(trace):
+            results = trace.process(primitive, tuple([v.val if type(v) is Literal else values[v] for v in eqn.invars]), eqn.params)
+        values.update(zip(eqn.outvars, results if primitive.multiple_results else [results]))
     return [v.val if type(v) is Literal else values[v] for v in jaxpr.outvars]
 
 

@@ -19,7 +19,7 @@ from xlafront.core.discharge import touched_operands
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subprograms
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
-from xlafront.core.tracing import Trace, Tracer, current_trace
+from xlafront.core.tracing import StagingTrace, Trace, Tracer, current_trace
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.elementwise import as_array
 from xlafront.lax.shapes import place_axis
@@ -27,6 +27,7 @@ from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.staging import signatures
+from xlafront.staging.library import inlined_p
 from xlafront.transforms.batching import vmappable_types
 
 
@@ -67,7 +68,7 @@ class BatchTrace(Trace):
         self.alive = True
 
     def process(self, primitive, args, params):
-        if primitive.discharge is not None and (touched := touched_operands(primitive, params)):
+        if primitive.discharge is not None and primitive is not inlined_p and (touched := touched_operands(primitive, params)):
             from xlafront.lax.refs import bind_on_values  # start-up: 1.2 ms, for programs with references
 
             return bind_on_values(self, primitive, args, params, touched)
@@ -81,6 +82,10 @@ class BatchTrace(Trace):
                 values.append(x)
                 dims.append(None)
         thread = tracing.thread
+        if primitive is inlined_p and batched and type(self.parent) is StagingTrace and not thread.axes and all(
+                [tracing.aval_of(x).plain for x in values]):
+            program, out_dims = batch_program(params["jaxpr"], tuple(dims), self)
+            return [self.wrap(x, d) for x, d in zip(self.parent.write_down(program, values), out_dims)]
         axes, thread.axes = thread.axes, self.outer_axes
         try:
             with current_trace(self.parent):
