@@ -7,6 +7,7 @@ constant variables. Printing is in `ir_text`, checking in `ir_check`.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import Any
@@ -363,6 +364,30 @@ class Jaxpr:
         key = (*others, key)
         found = found_with.get(key)
         return found_with.keep(key, make()) if found is None else found
+
+    def tape(self) -> tuple[list[Literal], list[tuple], list[tuple[int, Any]]]:
+        """The program by places, to be copied: the literals, which follow inputs and constants; of each equation the primitive,
+        its parameters, what reads its operands from the atoms so far, and the type of its result (of several, a list), which
+        follows them; and where the results are, with their types."""
+        found = None if self.memo is None else self.memo.get(("tape",))
+        return self.memoised(("tape",), self._tape) if found is None else found
+
+    def _tape(self):
+        places = {v: i for i, v in enumerate((*self.invars, *self.constvars))}
+        atoms = [*[v for eqn in self.eqns for v in eqn.invars], *self.outvars]
+        literals = list(dict.fromkeys([v for v in atoms if type(v) is Literal]))
+        count = len(self.invars) + len(self.constvars)
+        places.update({v: count + i for i, v in enumerate(literals)})
+        count += len(literals)
+        steps = []
+        for eqn in self.eqns:
+            read = [places[v] for v in eqn.invars]
+            types = [v.aval for v in eqn.outvars]
+            steps.append((eqn.primitive, eqn.params, operator.itemgetter(*read) if len(read) > 1 else operator.itemgetter(
+                slice(read[0], read[0] + 1) if read else slice(0, 0)), types[0] if len(types) == 1 else types))
+            places.update({v: count + i for i, v in enumerate(eqn.outvars)})
+            count += len(types)
+        return literals, steps, [(places[v], v.aval) for v in self.outvars]
 
     def pretty_print(self, **options) -> str:
         return ir_text.program_text(self, **options)

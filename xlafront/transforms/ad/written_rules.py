@@ -33,21 +33,20 @@ def writes(trace: Any) -> bool:
     return type(trace) is StagingTrace and trace.evaluate is None and not tracing.thread.axes and active.mesh is None
 
 
-def _write(trace: Any, program: ClosedJaxpr, operands: list[Any]) -> list[Any]:
+def _write(trace: Any, program: ClosedJaxpr, operands: list[Any], site: source.Site | None) -> list[Any]:
     """What a program gives in a trace: a copy of it, or what the trace makes of a call of it. Hot."""
     if type(trace) is StagingTrace:
-        return trace.write_down(program, operands)
+        return trace.write_down(program, operands, site)
     jaxpr = program.jaxpr
-    if len(jaxpr.eqns) > 1:
-        with current_trace(trace):
+    eqns = jaxpr.eqns
+    if not eqns:
+        values = dict(zip((*jaxpr.invars, *jaxpr.constvars), (*operands, *program.consts)))
+        return [v.val if type(v) is Literal else values[v] for v in jaxpr.outvars]
+    with current_trace(trace):
+        if len(eqns) > 1 or eqns[0].invars != jaxpr.invars or eqns[0].outvars != jaxpr.outvars:
             return trace.process(inlined_p, tuple(operands), {"jaxpr": program, "name": "rule"})
-    values = dict(zip((*jaxpr.invars, *jaxpr.constvars), (*operands, *program.consts)))
-    for eqn in jaxpr.eqns:
-        primitive = eqn.primitive
-        with current_trace(trace):
-            results = trace.process(primitive, tuple([v.val if type(v) is Literal else values[v] for v in eqn.invars]), eqn.params)
-        values.update(zip(eqn.outvars, results if primitive.multiple_results else [results]))
-    return [v.val if type(v) is Literal else values[v] for v in jaxpr.outvars]
+        results = trace.process(eqns[0].primitive, tuple(operands), eqns[0].params)
+        return results if eqns[0].primitive.multiple_results else [results]
 
 
 def _number(x: Any) -> tuple[type, Any] | None:
@@ -111,15 +110,15 @@ def derivative(primitive: Primitive, rule: Callable, args: Sequence[Any], params
         found = _kept.keep(entry, _derivative(primitive, rule, args, kinds, params, trace.kind_of_rules))
     if found is None:
         return None
-    count = len(found.outputs)
+    count, site = len(found.outputs), source.current_site()
     if found.linear is None:
-        values = _write(parent, found.values, operands + tangents)
+        values = _write(parent, found.values, operands + tangents, site)
         moved = iter(values[count:])
     else:
-        values = _write(parent, found.values, operands)
+        values = _write(parent, found.values, operands, site)
         rest = iter(values[count:])
         read = [next(rest) if k is None else operands[k] for k in found.known]
-        moved = iter(moving.write_down(found.linear, read + tangents))
+        moved = iter(moving.write_down(found.linear, read + tangents, site))
     return values[:count], [next(moved) if used else None for used in found.outputs]
 
 
@@ -193,11 +192,17 @@ def pulled_back(eqn: JaxprEqn, rule: Callable, cts: Sequence[Any], values: dict)
     for ct in cts:
         if ct is None or type(ct) is Zero:
             key.append(None)
-        else:
-            if not isinstance(ct, Tracer) or type(ct.aval) is not ShapedArray or not ct.aval.plain:
+        elif isinstance(ct, Tracer):
+            aval = ct.aval
+            if type(aval) is not ShapedArray or not aval.plain:
                 return None
             operands.append(ct)
-            key.append(ct.aval)
+            key.append(aval)
+        else:
+            number = _number(ct)
+            if number is None:
+                return None
+            key += number
     try:
         found = _kept.get(entry := (*key, *eqn.params.items()), _kept)
     except TypeError:  # a parameter that cannot be hashed
@@ -207,7 +212,7 @@ def pulled_back(eqn: JaxprEqn, rule: Callable, cts: Sequence[Any], values: dict)
     if found is None:
         return None
     program, given = found
-    results = iter(_write(trace, program, operands))
+    results = iter(_write(trace, program, operands, None))
     return [next(results) if g else None for g in given]
 
 
@@ -219,7 +224,8 @@ def _transposed(eqn: JaxprEqn, rule: Callable, cts: Sequence[Any], values: dict)
     def run(*operands):
         rest = iter(operands)
         taken = [v.val if type(v) is Literal else next(rest) if v in values else UndefinedPrimal(v.aval) for v in eqn.invars]
-        pulled = [Zero(v.aval) if ct is None or type(ct) is Zero else next(rest) for ct, v in zip(cts, eqn.outvars)]
+        pulled = [next(rest) if isinstance(ct, Tracer) else Zero(v.aval) if ct is None else ct
+                  for ct, v in zip(cts, eqn.outvars)]
         found = rule(pulled if eqn.primitive.multiple_results else pulled[0], *taken, **eqn.params)
         given.extend([ct is not None and type(ct) is not Zero for ct in found])
         return [ct for ct, g in zip(found, given) if g]
