@@ -216,11 +216,16 @@ def _dynamic_slice_kernel(operand, start_indices, slice_sizes, wrap):
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=slice_sizes)
 
 
-def _wraps(allow_negative_indices, rank: int) -> tuple[bool, ...]:
-    """For each dimension whether negative starts count from the end."""
-    if isinstance(allow_negative_indices, (tuple, list)):
-        return tuple(map(bool, allow_negative_indices))
-    return (bool(allow_negative_indices),) * rank
+def _wraps(name: str, allow_negative_indices, starts, shape) -> tuple[bool, ...]:
+    """For each dimension whether negative starts count from the end; where they do not, numbers that are known are no such."""
+    wraps = tuple(map(bool, allow_negative_indices)) if isinstance(allow_negative_indices, (tuple, list)) else (
+        bool(allow_negative_indices),) * len(shape)
+    if not all(wraps) and (type(starts) in (list, tuple) or isinstance(starts, np.ndarray)):
+        for start, n, wrap in zip(starts, shape, wraps):
+            if not wrap and isinstance(start, (int, np.integer)) and start < 0:
+                raise ValueError(f"{name} got the start {start} in a dimension of size {n}, where negative ones do not count "
+                                 f"from the end: allow_negative_indices is {allow_negative_indices}.")
+    return wraps
 
 
 def _starts(name: str, indices, shape, wrap, of_one_type: bool = False) -> list:
@@ -256,7 +261,8 @@ def dynamic_slice(operand: ArrayLike, start_indices: ArrayLike | Sequence[ArrayL
     sizes = static_shape("dynamic_slice", slice_sizes)
     if len(sizes) != np.ndim(operand):
         raise ValueError(f"dynamic_slice needs a size for each of the {np.ndim(operand)} dimensions, got {sizes}.")
-    return _dynamic_slice_kernel(operand, start_indices, sizes, _wraps(allow_negative_indices, len(sizes)))
+    wraps = _wraps("dynamic_slice", allow_negative_indices, start_indices, np.shape(operand))
+    return _dynamic_slice_kernel(operand, start_indices, sizes, wraps)
 
 
 def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: ArrayLike | Sequence[ArrayLike], *,
@@ -270,7 +276,8 @@ def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: A
     >>> lax.dynamic_update_slice(xnp.zeros(5, int), xnp.array([7, 8]), [4])
     Array([0, 0, 0, 7, 8], dtype=int32)
     """
-    return _dynamic_update_kernel(operand, update, start_indices, _wraps(allow_negative_indices, np.ndim(operand)))
+    wraps = _wraps("dynamic_update_slice", allow_negative_indices, start_indices, np.shape(operand))
+    return _dynamic_update_kernel(operand, update, start_indices, wraps)
 
 
 @lax_function(static="wrap", name="dynamic_update_slice")

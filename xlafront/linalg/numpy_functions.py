@@ -151,7 +151,7 @@ def _lstsq(a, b, rcond):
     b = b[:, None] if vector else b
     real = dtypes.to_real(a.dtype)
     if not a.size:
-        return (xnp.zeros(n if vector else (n, b.shape[1]), a.dtype), xnp.zeros(b.shape[1], real), xnp.zeros((), int),
+        return (xnp.zeros(n if vector else (n, b.shape[1]), a.dtype), xnp.sum(xnp.abs(b) ** 2, axis=0), xnp.zeros((), int),
                 xnp.zeros(0, real))
     u, s, vh = kernels.svd(a, full_matrices=False)
     eps = float(xnp.finfo(a.dtype).eps)
@@ -711,8 +711,10 @@ def _cond(x, p):
         raise ValueError(f"cond of an array of shape {x.shape}: matrices without elements have no condition number.")
     if p in (None, 2, -2):
         s = kernels.svd(x, compute_uv=False)
-        largest, least = (s[..., -1], s[..., 0]) if p == -2 else (s[..., 0], s[..., -1])
-        return largest / least
+        if p != -2:
+            return s[..., 0] / s[..., -1]
+        found = s[..., -1] / s[..., 0]
+        return xnp.where(xnp.isnan(found) & ~xnp.any(xnp.isnan(x), axis=(-2, -1)), xnp.inf, found)
     if x.shape[-1] != x.shape[-2]:
         raise ValueError(f"cond with p={p!r} takes square matrices, got an array of shape {x.shape}.")
     found = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))

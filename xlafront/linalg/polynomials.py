@@ -386,7 +386,6 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
     if not cov:
         return found
     base = inv(matrix.T @ matrix) / xnp.outer(size, size)
-    if cov != "unscaled":
-        scale = residuals / (np.size(x) - (deg + 1))
-        return found, base * scale[None] if target.ndim == 1 else base[..., None] * scale[None, None]
-    return found, base
+    if target.ndim == 2:
+        base = base[..., None]
+    return found, base if cov == "unscaled" else base * (residuals / (np.size(x) - (deg + 1)))

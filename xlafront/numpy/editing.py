@@ -79,6 +79,8 @@ def insert(arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: int 
     check_arraylike("insert", arr, values, *[x for x in (obj,) if not isinstance(x, slice)])
     arr, axis = _along("insert", arr, axis)
     places = arange(*obj.indices(arr.shape[axis])) if isinstance(obj, slice) else asarray(obj)
+    if not places.size:  # of any dtype
+        places = places.astype(np.int32)
     if not dtypes.is_integer(places.dtype):
         raise ValueError(f"xnp.insert: the index array must be integer typed, got {places.dtype}.")
     if places.ndim > 1:

@@ -61,11 +61,12 @@ def save(file: Any, arr: ArrayLike, allow_pickle: bool = True, fix_imports: Any 
     _np.save(file, _np.asarray(arr), allow_pickle)
 
 
-def savez(file: Any, *args: ArrayLike, **kwds: ArrayLike) -> None:
+def savez(file: Any, *args: ArrayLike, allow_pickle: bool = True, **kwds: ArrayLike) -> None:
     """Write several arrays to one file in NumPy's format.
 
     - `file`: a path, which gets the ending `.npz`, or an open file.
     - `args`: arrays, which are called `arr_0`, `arr_1`, ... there.
+    - `allow_pickle`: of NumPy's signature, for arrays of Python objects, which there are none of here.
     - `kwds`: arrays with names of their own.
 
     >>> import io

@@ -28,6 +28,7 @@ from xlafront.lax.elementwise import (
     to_dtype,
     where,
 )
+from xlafront.lax.elementwise_functions import nextafter
 from xlafront.lax.shapes import bitcast_convert_type_p
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args_inexact, unwrap
 from xlafront.numpy.ufuncs import PUBLIC
@@ -151,7 +152,8 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
 
 @library
 def spacing(x: ArrayLike, /) -> Array:
-    """The distance to the next number that is greater in size, with the sign of the number; NaN for infinities.
+    """The distance to the next number that is greater in size, with the sign of the number; NaN for infinities. For float16 it
+    is that to the next greater number.
 
     - `x`: the numbers.
 
@@ -160,6 +162,8 @@ def spacing(x: ArrayLike, /) -> Array:
     """
     x, d = _real("spacing", x, ValueError)
     x = as_type(x, d, False)
+    if d == np.float16:  # as NumPy's
+        return sub(nextafter(x, d.type(np.inf)), x)
     layout = _Format(d)
     word = layout.word.type
     bits = _bits(x, layout.word)

@@ -668,7 +668,7 @@ def _take_along_by_product(arr, indices, axis, wrap):
 
 @library(static=("axis", "mode", "fill_value", "wrap_negative_indices"))
 def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, mode: Any = None,
-                    fill_value: ArrayLike | None = None, *, wrap_negative_indices: bool = True) -> Array:
+                    fill_value: ArrayLike | None = None, *, wrap_negative_indices: bool | None = None) -> Array:
     """For each vector along an axis the elements at positions of its own, as `argsort` gives them.
 
     - `arr`: the array.
@@ -677,7 +677,7 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
     - `mode`: what positions outside give: "fill" a NaN or `fill_value`, "clip" the nearest element; "one_hot" takes by products
       in place of a gather and gives 0 for them; "promise_in_bounds" says that there are none, nor negative ones.
     - `fill_value`: for the mode "fill".
-    - `wrap_negative_indices`: whether negative positions count from the end.
+    - `wrap_negative_indices`: whether negative positions count from the end, as they do without.
 
     >>> x = xnp.array([[3, 1, 2], [6, 5, 4]])
     >>> xnp.take_along_axis(x, xnp.argmin(x, axis=1, keepdims=True), axis=1)
@@ -696,8 +696,9 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
         raise ValueError(f"xnp.take_along_axis needs as many dimensions in the indices as in the array, got shapes "
                          f"{np.shape(indices)} and {np.shape(arr)}.")
     axis = shapes.canonical_axis(axis, np.ndim(arr), "take_along_axis")
+    wrap_negative_indices = wrap_negative_indices is None or bool(wrap_negative_indices)
     if mode in ("one_hot", GatherScatterMode.ONE_HOT):
-        return _take_along_by_product(arr, indices, axis, bool(wrap_negative_indices))
+        return _take_along_by_product(arr, indices, axis, wrap_negative_indices)
     mode = GatherScatterMode.FILL_OR_DROP if mode is None else GatherScatterMode.from_any(mode)
-    wrap = bool(wrap_negative_indices) and mode is not GatherScatterMode.PROMISE_IN_BOUNDS  # which there are none of
+    wrap = wrap_negative_indices and mode is not GatherScatterMode.PROMISE_IN_BOUNDS  # which there are none of
     return _take_along_kernel(arr, indices, axis, mode, fill_value, wrap)

@@ -913,4 +913,8 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[in
     if (tracing.is_tracing() or isinstance(a, KeyArray) or isinstance(a, ArrayImpl) and a.sharding.num_devices > 1) and all(
             [isinstance(s, (int, np.integer)) for s in shifts]):
         return _rotate_kernel(a, tuple(map(int, shifts)), axes, flat)
-    return _roll_kernel(a, shifts, axes, flat)  # one program for all shifts
+    try:
+        return _roll_kernel(a, shifts, axes, flat)  # one program for all shifts
+    except OverflowError:  # numbers of Python that no integer of the program holds
+        sizes = [np.size(a)] if flat else [np.shape(a)[i] for i in axes]
+        return _roll_kernel(a, tuple([s % max(n, 1) if isinstance(s, int) else s for s, n in zip(shifts, sizes)]), axes, flat)

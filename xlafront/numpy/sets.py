@@ -16,7 +16,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.dimensions import known, max_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import and_, as_type, lt, ne, or_, size_as
+from xlafront.lax.elementwise import and_, as_type, constant_like, lt, ne, or_, size_as
 from xlafront.lax.shapes import canonical_axis, counting, move_dim, reshape_to
 from xlafront.lax.sorting import sort_p
 from xlafront.numpy.creation import arange, asarray, full
@@ -72,6 +72,8 @@ def _both(x, y):
 def _ordered(rows, equal_nan, places):
     """Rows in order (None where they have several elements), where they come from, and which differ from the one before."""
     n, columns = np.shape(rows)
+    if tracing.aval_of(rows).dtype.kind == "c":  # NaN in one part or both is one value, which comes last
+        rows = where(ne(rows, rows), constant_like(rows, complex(np.nan, 0)), rows)
     keys = [reshape_to(rows, (n,))] if columns == 1 else unstack(rows, axis=1)
     positions = counting(dtypes.default_dtype(int), (n,), 0)
     if columns == 1 and not places:

@@ -12,7 +12,7 @@ from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.shapes import canonical_axis, counting, reshape_to, rev_p
 from xlafront.lax.sorting import sort_p
-from xlafront.numpy.creation import asarray
+from xlafront.numpy.creation import asarray, zeros
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.staging.library import library
 
@@ -142,6 +142,8 @@ def lexsort(keys: ArrayLike | Sequence[ArrayLike], axis: int = -1) -> Array:
     rows = [unwrap(k) for k in keys]
     if not rows:
         raise TypeError("xnp.lexsort needs at least one key.")
+    if not np.ndim(rows[0]):  # of one element each
+        return zeros((), dtypes.default_dtype(int))
     return _lexsort(rows, canonical_axis(axis, np.ndim(rows[0]), "lexsort"))
 
 

@@ -757,6 +757,8 @@ def _round_float(x, decimals):
         return nearest(x)
     d = tracing.aval_of(x).dtype
     wide = x if d.itemsize > 2 else as_type(x, dtypes.float32, False)  # powers of ten overflow the 16-bit types
+    if decimals > np.log10(float(dtypes.finfo(tracing.aval_of(wide).dtype).max)):  # more than any number has
+        return x
     factor = constant_like(wide, 10.0 ** decimals)
     result = div(nearest(mul(wide, factor)), factor)
     return result if wide is x else as_type(result, d, False)

@@ -286,7 +286,7 @@ def schur(a: Array, output: str = "real") -> tuple[Array, Array]:
 def rsf2csf(T: Array, Z: Array, check_finite: bool = True) -> tuple[Array, Array]:  # noqa: N803  (SciPy's names)
     """A real Schur form as a complex one, by a rotation for each block of two rows.
 
-    - `T`, `Z`: what `schur` gives for a real matrix. `check_finite`: without effect.
+    - `T`, `Z`: what `schur` gives for real matrices. `check_finite`: without effect.
 
     >>> t, z = schur(xnp.array([[0.0, -1.0], [1.0, 0.0]]))
     >>> xnp.round(xnp.diag(rsf2csf(t, z)[0]), 4)
@@ -294,9 +294,11 @@ def rsf2csf(T: Array, Z: Array, check_finite: bool = True) -> tuple[Array, Array
     """
     t, z = matrices("rsf2csf", T, Z)
     n = square("rsf2csf", t)
-    if t.ndim != 2 or z.shape != t.shape:
+    if z.shape != t.shape:
         raise ValueError(f"rsf2csf takes two square matrices of one shape, got {t.shape} and {z.shape}.")
     t, z = (x.astype(dtypes.to_complex(x.dtype)) for x in (t, z))
+    if t.ndim > 2:
+        return xf.vmap(lambda t, z: rsf2csf(t, z))(t, z)
     eps = np.finfo(t.dtype).eps
     place = xnp.arange(n)
 
