@@ -1,7 +1,7 @@
 """Programs for GPU machines, compiled by the CUDA plugin on a machine without one. Collected where the plugin is installed."""
 
 import numpy as np
-import programs
+import programs_to_compile as programs
 import pytest
 
 import xlafront as xf

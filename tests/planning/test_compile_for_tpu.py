@@ -4,7 +4,7 @@ import json
 import os
 
 import numpy as np
-import programs
+import programs_to_compile as programs
 import pytest
 
 import xlafront as xf
