@@ -159,4 +159,5 @@ def test_short_loops_of_elements_are_written_out():
                      (lambda x: lax.fori_loop(0, 20, lambda i, y: y - (y * y * y - x) / (3 * y * y), x), (vector,))):
         assert " while(" not in compiled(f, *types)
     assert " while(" in compiled(lambda x: lax.fori_loop(0, 1000, lambda i, y: y - (y * y * y - x) / (3 * y * y), x), vector)
-    assert " while(" in compiled(lambda x: lax.fori_loop(0, 5, lambda i, y: xnp.fft.fft(y).real, x), vector)
+    for step in (lambda i, y: xnp.fft.fft(y).real, lambda i, y: xnp.sin(y) * y):  # of which each sine costs XLA a tenth of a second
+        assert " while(" in compiled(lambda x, step=step: lax.fori_loop(0, 5, step, x), vector)

@@ -31,8 +31,7 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.elementwise import as_type, convert_element_type_p
 from xlafront.lax.families import add_tangents
-from xlafront.lax.indexing import gather_p
-from xlafront.lax.shapes import broadcast_in_dim_p, expand_dims, place_axis, reshape, reshape_p
+from xlafront.lax.shapes import expand_dims, place_axis, reshape
 from xlafront.lax.slicing import concatenate, slice_in_dim
 from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
@@ -135,10 +134,15 @@ def _lower(ctx, *operands, jaxpr, length, num_consts, num_carry, reverse, unroll
 
 
 def _is_one_kernel(body: Jaxpr, length) -> bool:
-    """Whether all steps written out are one kernel or two of a GPU, where a turn of a loop is several: so bisections, and
-    iterations that go on for each element by itself."""
-    return not is_symbolic_dim(length) and length * len(body.eqns) <= 640 and not body.effects and all(
-        [eqn.primitive.broadcasts_scalars or eqn.primitive in (gather_p, reshape_p, broadcast_in_dim_p) for eqn in body.eqns])
+    """Whether all steps written out are one kernel or two of a GPU, where a turn of a loop is several, and cost the compiler no
+    more: so bisections, and iterations of arithmetic that go on for each element by itself."""
+    return not is_symbolic_dim(length) and length * len(body.eqns) <= 320 and not body.effects and all(
+        [eqn.primitive.name in _ARITHMETIC for eqn in body.eqns])
+
+
+_ARITHMETIC = frozenset("""abs add add_any and broadcast_in_dim clamp convert_element_type div eq floor gather ge gt integer_pow
+    is_finite le lt max min mul ne neg not or reshape select_n shift_left shift_right_arithmetic shift_right_logical sign sqrt
+    square sub xor""".split())
 
 
 def _starts(ctx, index, rank: int):
