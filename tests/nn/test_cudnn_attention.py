@@ -132,3 +132,34 @@ def test_what_there_are_no_kernels_for_is_refused():
         both(window=(4, 0))[0](*[xnp.zeros(s, np.float16) for s in SHAPES.values()])
     with pytest.raises(ValueError, match=r"must be \(left, 0\)"):
         run((1, 8, 2, 16), window=(2, 2))
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("case", ["plain", "bias", "shared bias", "mask", "causal lengths", "lengths and bias"])
+@pytest.mark.parametrize("heads", [2, 4])
+def test_devices_have_batches_and_heads_of_their_own(rng, case, heads):
+    told = dict(CASES[case])
+    if "mask" in told:
+        told["mask"] = xnp.asarray(rng.random(told["mask"]) > .3).at[..., 0].set(True)
+    bias = [told.pop("bias")] if "bias" in told else []
+    for name in ("queries", "keys"):
+        if name in told:
+            told[name] = xnp.array(told[name], np.int32)
+    shapes = [SHAPES["query"], (B, S, heads, H), (B, S, heads, H)]
+    operands = arrays(rng, np.float16, *shapes, *bias)
+    mesh = xf.sharding.Mesh(np.array(xf.devices()[:4]).reshape(2, 2), ("data", "model"))
+    split = xf.sharding.NamedSharding(mesh, xf.P("data", None, "model"))
+    whole = xf.sharding.NamedSharding(mesh, xf.P())
+    fused, plain = both(**told)
+
+    def gradients(f):
+        return xf.value_and_grad(lambda *xs: (f(*xs).astype(np.float32) ** 2).sum(), tuple(range(len(operands))))
+
+    placed = [xf.device_put(x, split) for x in operands[:3]] + [xf.device_put(x, whole) for x in operands[3:]]
+    run = xf.jit(gradients(fused))
+    (value, found), (expected, wanted) = run(*placed), gradients(plain)(*operands)
+    assert far(value, expected) < 1e-2
+    for x, y in zip(found, wanted, strict=True):
+        assert far(x, y) < 1e-2
+    assert found[0].sharding.spec[:3] == ("data", None, "model")
+    assert "all-gather" not in run.lower(*placed).compile().as_text()

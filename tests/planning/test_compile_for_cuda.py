@@ -10,6 +10,7 @@ from benchmarks.libraries import Library
 from benchmarks.models import sharded_training
 from xlafront import NamedSharding, P, ffi, lax
 from xlafront.experimental import topologies
+from xlafront.nn.cudnn_attention import attention
 from xlafront.runtime import config, topologies as runtime
 from xlafront.sharding import SingleDeviceSharding
 
@@ -161,3 +162,20 @@ def test_short_loops_of_elements_are_written_out():
     assert " while(" in compiled(lambda x: lax.fori_loop(0, 1000, lambda i, y: y - (y * y * y - x) / (3 * y * y), x), vector)
     for step in (lambda i, y: xnp.fft.fft(y).real, lambda i, y: xnp.sin(y) * y):  # of which each sine costs XLA a tenth of a second
         assert " while(" in compiled(lambda x, step=step: lax.fori_loop(0, 5, step, x), vector)
+
+
+def test_attention_by_cudnn_is_split_over_cards():
+    """Each computes its batches and heads; only the gradient of a bias that batches share is summed over them."""
+    mesh = xf.sharding.Mesh(np.array(topologies.get_topology_desc("h100:4").devices).reshape(2, 2), ("data", "model"))
+    split, shared = NamedSharding(mesh, P("data", None, "model")), NamedSharding(mesh, P(None, "model"))
+    query, key = (xf.ShapeDtypeStruct((4, 256, heads, 64), "float16") for heads in (8, 4))
+    bias = xf.ShapeDtypeStruct((1, 8, 256, 256), "float16")
+
+    def loss(q, k, v, bias):
+        return attention(q, k, v, bias, None, None, None, .1, True, None, False).astype("float32").sum()
+
+    places = (split, split, split, shared)
+    text = xf.jit(xf.grad(loss, (0, 1, 2, 3)), in_shardings=places, out_shardings=places).lower(
+        query, key, key, bias).compile().as_text()
+    assert "all-gather" not in text and "all-reduce" in text
+    assert text.count('custom_call_target="__cudnn$fmhaScaleBiasSoftmax"') == 1 and "f16[2,4,256,64]" in text

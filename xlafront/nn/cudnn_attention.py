@@ -6,6 +6,7 @@ Two operations, of values and of gradients. On other platforms they are the form
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,8 +19,13 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import is_symbolic
 from xlafront.core.primitive import Primitive
 from xlafront.lax.barriers import stop_gradient
+from xlafront.lax.collectives import psum
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
+from xlafront.parallel.custom_partitioning import custom_partitioning
+from xlafront.parallel.partitioning_rules import SdyShardingRule, parse
+from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.transforms.calls.custom_vjp import custom_vjp
 
 _DTYPES = {np.dtype(ml_dtypes.bfloat16): "BF16", np.dtype(np.float16): "F16"}
@@ -223,11 +229,68 @@ cudnn_attention_gradient_p = Primitive(
 cudnn_attention_gradient_p.lowerings["cuda"] = _gradients_on_gpu
 
 
-def _run(told, operands, training: bool):
-    options, _, with_stats = told
+# Devices compute batches and heads of their own, where arrays are split so
+
+
+def _letters(told, operands: Sequence[Any], backward: bool) -> tuple[list[str], list[str], dict[str, int]]:
+    """The dimensions of operands and results by name, those of one name being split alike, and the sizes of parts of some."""
+    options, of_bias, training = told
     params = dict(options)
-    _check(operands[0], operands[1], params["window"], training)
-    return cudnn_attention_p.bind(*operands, training=training or with_stats, **params)
+    (batch, _, heads, _), shared = operands[0].shape, operands[1].shape[2]
+    named = "k" if heads == shared else "(k g)"  # query heads in groups that share a key
+    query, key = f"b t {named} h", "b s k h"
+    given, found = [query, key, key], [query] + [key, key] * backward
+    if params["biased"]:
+        added = operands[3].shape
+        given.append(f"{'b' if added[0] == batch else 'x'} {named if added[1] == heads else 'y'} t s")
+        found += given[3:] * (backward and of_bias)
+    given += ["b", "b"] * params["padded"]
+    stats = f"b {named} t"
+    return (given + [stats, query, query] if backward else given, found if backward or not training else [query, stats],
+            {} if heads == shared else {"g": heads // shared})
+
+
+def _rule(told, backward: bool, mesh, operands, results) -> SdyShardingRule:
+    given, found, sizes = _letters(told, operands, backward)
+    text = f"{', '.join(given)} -> {', '.join(found)}"
+    return parse(text, need_replication_factors=tuple([name for name in "tshxyg" if name in text]), **sizes)
+
+
+def _split_by(told, backward: bool, mesh, operands, results):
+    """One device's call, and how arrays are split for it: as the batches and heads of the query are."""
+    given, found, _ = _letters(told, operands, backward)
+    spec = getattr(operands[0].sharding, "spec", PartitionSpec())
+    batches, heads = (entry if n % math.prod([mesh.shape[a] for a in axes_of(entry)]) == 0 else None for entry, n in (
+        (spec[0] if len(spec) else None, operands[0].shape[0]), (spec[2] if len(spec) > 2 else None, operands[1].shape[2])))
+
+    def split(letters: str) -> NamedSharding:
+        names = letters.replace("(k g)", "k").split()
+        return NamedSharding(mesh, PartitionSpec(*[batches if n == "b" else heads if n == "k" else None for n in names]))
+
+    def run(*parts):
+        results = list(_bind(told, backward, parts))
+        if backward and told[1] and given[3].startswith("x") and batches is not None:
+            results[3] = psum(results[3], axes_of(batches))
+        return results
+
+    return mesh, run, [split(x) for x in found], tuple([split(x) for x in given])
+
+
+def _bind(told, backward: bool, operands) -> list[Any]:
+    options, of_bias, training = told
+    if backward:
+        return list(cudnn_attention_gradient_p.bind(*operands, of_bias=of_bias, **dict(options)))
+    return list(cudnn_attention_p.bind(*operands, training=training, **dict(options)))
+
+
+_call_on_parts = custom_partitioning(lambda told, backward, *operands: _bind(told, backward, operands), static_argnums=(0, 1))
+_call_on_parts.def_partition(_split_by, sharding_rule=_rule)
+
+
+def _run(told, operands, training: bool) -> list[Any]:
+    options, of_bias, with_stats = told
+    _check(operands[0], operands[1], dict(options)["window"], training)
+    return _call_on_parts((options, of_bias, training or with_stats), False, *operands)
 
 
 def _forward(told, *operands):
@@ -237,8 +300,7 @@ def _forward(told, *operands):
 
 def _backward(told, residuals, cts):
     operands, stats, result = residuals
-    options, of_bias, _ = told
-    found = cudnn_attention_gradient_p.bind(*operands, stats, cts[0], result, of_bias=of_bias, **dict(options))
+    found = _call_on_parts(told, True, *operands, stats, cts[0], result)
     return (*found, *[None] * (len(operands) - len(found)))
 
 
