@@ -34,6 +34,7 @@ ELSEWHERE = {
     "they call Python, which is not exported": """buffer_callback debug_callback debug_print io_callback pure_callback custom_partitioning
         inspect_sharding check""",
     "kernels that no other version promises": "layout_constraint ffi_call geqp3 geqrf ormqr spsolve tpu_eigh select_and_scatter cholesky_update",
+    "kernels whose sizes are numbers in modules; attention refuses others": "cudnn_attention cudnn_attention_gradient",
     "sparse formats, which hold sizes as numbers": """bcoo_dot_general_sampled bcoo_extract bcoo_sort_indices bcoo_spdot_general
         bcoo_sum_duplicates bcoo_transpose bcsr_dot_general bcsr_extract bcsr_fromdense bcsr_todense coo_extract coo_fromdense
         coo_matmat coo_matvec coo_todense csr_fromdense csr_matmat csr_matvec csr_todense todense""",
