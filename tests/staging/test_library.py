@@ -67,6 +67,8 @@ PROGRAMS = {
     "median": lambda x, y: (xnp.median(x), xnp.median(y), xnp.median(x[None], axis=0)),
     "linear algebra": lambda x, y: (xnp.linalg.solve(xnp.outer(x, x) + xnp.eye(4), y), xnp.linalg.det(xnp.outer(x, y))),
     "with rules": lambda x, y: (xf.nn.relu(x), xf.nn.softmax(y), xf.nn.gelu(x), xf.nn.logsumexp(y)),
+    "closed over": lambda x, y: xf.lax.scan(lambda c, v: (
+        mixed(c, y, 2.0) + xnp.outer(x, y) @ c, (mixed(x, y, 2.0), xnp.zeros_like(x, shape=2), xf.lax.map(lambda w: total([w, v, c]), y))), x, y),
     "loops": lambda x, y: xf.lax.map(lambda v: mixed(v, v, 2.0), x) + xf.lax.cond(True, lambda: mixed(x, y, 2.0), lambda: x),
 }
 
@@ -145,6 +147,25 @@ def test_calls_are_written_out_where_they_are():
     assert lines == sorted(lines) and set(lines) == {1, 2}
     assert without_inlined_calls(whole) is whole
     np.testing.assert_allclose(eval_jaxpr(whole, [], X, Y)[0], f(X, Y))
+
+
+def test_programs_close_over_what_they_read():
+    def constants(f):
+        return xf.make_jaxpr(lambda x, y: xf.lax.scan(lambda c, _: (f(x, y, c), None), y, length=2))(X, Y).eqns[-1].params["num_consts"]
+
+    for _ in range(2):
+        assert constants(lambda x, y, c: mixed(x, y, 2.0) + c) == 2
+        assert constants(lambda x, y, c: xnp.zeros_like(x) + c) == 0
+        assert constants(lambda x, y, c: xnp.outer(x, c)[0] + mixed(c, x, 2.0)) == 1
+
+    def leaks(x):
+        kept.append(x)
+        return x
+
+    kept = []
+    xf.make_jaxpr(leaks)(X)
+    with pytest.raises(xf.errors.UnexpectedTracerError):
+        xf.make_jaxpr(lambda y: mixed(kept[0], y, 2.0))(X)
 
 
 def test_every_call_warns():

@@ -703,7 +703,7 @@ class StagingTrace(Trace):
 
     def write_like(self, eqn: JaxprEqn, operands: Sequence[Any]) -> list[StagedTracer]:
         """Append the operation of an equation without effects, of other operands; its results. Hot."""
-        invars = [x._var if type(x) is StagedTracer else self.lift(x) for x in operands]
+        invars = [x._var if type(x) is StagedTracer and x._trace is self else self.lift(x) for x in operands]
         if len(eqn.outvars) == 1:
             aval = eqn.outvars[0].aval
             var = Var(aval)

@@ -182,7 +182,7 @@ class Programs:
                 except TypeError:  # a static argument that cannot be hashed
                     found = None
                 if found is self:
-                    found = self.kept.keep(key, self._trace(args, kwargs, operands))
+                    found = self.kept.keep(key, self._trace(args, kwargs, operands, _OUTER in key))
                 if found:
                     program, alone, operation, params, out_tree = found
                     if trace is base:
@@ -218,8 +218,9 @@ class Programs:
         return jitted.staged(call, traced)
 
     def _key(self, trace: StagingTrace | None, args: tuple, kwargs: dict[str, Any], operands: list[Tracer]) -> tuple | None:
-        """What the program depends on, and the operands, which are appended; None where there are others than traced values,
-        of this trace if one is given, and numbers, which stand in programs as such."""
+        """What the program depends on, and the operands, which are appended; None where there are others than traced values and
+        numbers, which stand in programs as such. Where a trace is given they are values of it, or of those around it that
+        its function closes over."""
         static = self.static
         entries: list[Any] = [_settings()]
         for place, x in (*enumerate(args), *kwargs.items()) if kwargs else enumerate(args):
@@ -228,7 +229,7 @@ class Programs:
                 entries.append(place)
             if kind is StagedTracer and trace is not None:
                 aval = x.aval
-                if x._trace is not trace or not aval.plain or place in static:
+                if not aval.plain or place in static or not _is_in(trace, x, entries):
                     return None
                 operands.append(x)
                 entries.append(aval)
@@ -240,10 +241,10 @@ class Programs:
                 return None
         return tuple(entries)
 
-    def _trace(self, args: tuple, kwargs: dict[str, Any], operands: Sequence[Tracer]) -> Any:
+    def _trace(self, args: tuple, kwargs: dict[str, Any], operands: Sequence[Tracer], closes: bool) -> Any:
         """Trace the function by itself: its program; its equation, where it has one that takes and gives what the program does;
         an operation that does what it does, its parameters; and the tree of the results, None for one array. Or nothing, where
-        a copy would not do."""
+        a copy would not do. `closes`: some operands are of traces around the one that it is written in."""
         out_tree, whole = None, True
 
         def flat(*tracers):
@@ -269,6 +270,8 @@ class Programs:
         # (a result that is no value of the program is known where it is called)
         if jaxpr.effects or not whole or any([isinstance(c, Tracer) for c in consts]):
             return ()
+        if closes and not _reads_all(jaxpr):  # what a program closes over, it needs
+            return ()
         program = ClosedJaxpr(jaxpr, consts)
         tree_of_results = None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree
         if len(jaxpr.eqns) == 1:
@@ -283,6 +286,11 @@ class Programs:
         if len(jaxpr.eqns) <= _MANY_OPERATIONS or consts:
             return program, whole_call, inlined_p, params, tree_of_results
         return program, whole_call, jit_p, whole_call.params, tree_of_results
+
+
+def _reads_all(jaxpr: Jaxpr) -> bool:
+    read = {v for atoms in (jaxpr.outvars, *[eqn.invars for eqn in jaxpr.eqns]) for v in atoms if not v.is_literal}
+    return read.issuperset(jaxpr.invars)
 
 
 def _whole_call(name: str, program: ClosedJaxpr) -> JaxprEqn:
@@ -321,7 +329,7 @@ def _describe(x: Any, trace: StagingTrace | None, entries: list[Any], operands: 
             if not _describe(item, trace, entries, operands):
                 return False
     elif isinstance(x, Tracer):
-        if not x.aval.plain or trace is not None and (kind is not StagedTracer or x._trace is not trace):
+        if not x.aval.plain or trace is not None and (kind is not StagedTracer or not _is_in(trace, x, entries)):
             return False
         operands.append(x)
         entries.append(x.aval)
@@ -332,6 +340,16 @@ def _describe(x: Any, trace: StagingTrace | None, entries: list[Any], operands: 
     return True
 
 
+def _is_in(trace: StagingTrace, x: StagedTracer, entries: list[Any]) -> bool:
+    """Whether a value is of the trace, or of one around it, which the key then says: all such are read by the program."""
+    of = x._trace
+    if of is trace:
+        return True
+    entries.append(_OUTER)
+    return type(of) is StagingTrace and of.alive and of.evaluate is None
+
+
+_OUTER = "of a trace around"
 _WORDS = (str, type, np.dtype, Enum)  # what functions are told besides numbers
 _numbers = frozenset([d.type for d in dtypes.supported if d.kind in "biufcV"])  # NumPy's scalars
 _host_types = frozenset([*_numbers, *python_scalar_dtypes, np.ndarray])
