@@ -69,6 +69,21 @@ class _Same:
             own.__getattr__ = without(own.__name__)  # type: ignore[method-assign]
         if module.__name__ in names.NAMED:
             own.__name__ = module.__name__
+            _name_tracers()
+
+
+def _name_tracers() -> None:
+    """Say of tracers that they are of jax's package: autoray, and with it PennyLane and quimb, know by it whose arrays they are."""
+    from xlafront.core.tracing import Tracer  # start-up
+
+    def named(kind: type) -> None:
+        if kind.__module__.partition(".")[0] == "xlafront":
+            kind.__module__ = "jax._src.core"
+        for made in kind.__subclasses__():
+            named(made)
+
+    named(Tracer)
+    Tracer.__init_subclass__ = classmethod(named)  # type: ignore[assignment]
 
 
 class _Own:

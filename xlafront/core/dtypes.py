@@ -148,9 +148,18 @@ def dtype(x) -> Any:
     found = getattr(x, "dtype", None)
     if isinstance(found, (np.dtype, ExtendedDType)):
         return found
-    if type(x) in python_scalar_dtypes:
-        return python_scalar_dtypes[type(x)]
+    if (kind := type(plain_number(x))) in python_scalar_dtypes:
+        return python_scalar_dtypes[kind]
     return np.dtype(x)
+
+
+def plain_number(x: Any) -> Any:
+    """A number of a class that derives from one of Python's, as members of an `IntEnum` are, as that; other things as they are."""
+    if type(x) not in python_scalar_dtypes and isinstance(x, (int, float, complex)) and not hasattr(x, "dtype"):
+        if isinstance(x, int):
+            return int.__index__(x)
+        return float.__float__(x) if isinstance(x, float) else complex.__complex__(x)
+    return x
 
 
 _BY_NAME = {d.name: d for d in (bfloat16, *small_floats, *small_ints)}
@@ -164,7 +173,7 @@ def named(x) -> Any:
         return x.dtype
     if isinstance(x, (type, str)):
         return dtype(x)
-    kind = type(x)
+    kind = type(plain_number(x))
     if kind in python_scalar_dtypes or isinstance(x, (np.ndarray, tuple)):
         hint = ""
         if kind is int:
@@ -531,7 +540,8 @@ def operand_type(x) -> tuple[Any, bool]:
         return python_scalar_dtypes[x], x is not bool
     if isinstance(x, (np.ndarray, np.generic)):  # a value from outside, which loses its bits also where dtypes do not
         return _TO_32.get(x.dtype, x.dtype) if not config.enable_x64.value else x.dtype, False
-    return of_arrays(dtype(x)), bool(getattr(x, "weak_type", False))
+    plain = plain_number(x)
+    return operand_type(plain) if plain is not x else (of_arrays(dtype(x)), bool(getattr(x, "weak_type", False)))
 
 
 def lattice_result_type(*args) -> tuple[Any, bool]:

@@ -430,7 +430,8 @@ for _name in ("addressable_shards", "committed", "global_shards", "is_fully_addr
 
 
 class _Abstractors(dict):
-    """`type -> function from a value of it to its aval`; subclasses are found on first use."""
+    """`type -> function from a value of it to its aval`; subclasses are found on first use, those of Python's numbers each time:
+    what is not in here is made an operand first."""
 
     def __missing__(self, kind):
         if kind.__name__ == "MaskedArray" and issubclass(kind, np.ndarray):
@@ -439,7 +440,8 @@ class _Abstractors(dict):
         for base in kind.__mro__[1:]:
             found = self.get(base)
             if found is not None:
-                self[kind] = found
+                if base not in dtypes.python_scalar_dtypes:
+                    self[kind] = found
                 return found
         if hasattr(kind, "__jax_array__") or hasattr(kind, "__xlafront_array__"):
             return _refuse_convertible
@@ -469,16 +471,16 @@ def aval_of(x, user: str = "this operation") -> AbstractValue:
 
 
 def as_operand(x):
-    """Unwrap objects that offer `__jax_array__` (as module parameters of the ecosystem do)."""
+    """Unwrap objects that offer `__jax_array__` (as module parameters of the ecosystem do), and members of an `IntEnum`."""
     unwrap = getattr(x, "__xlafront_array__", None) or getattr(x, "__jax_array__", None)
-    return x if unwrap is None else unwrap()
+    return dtypes.plain_number(x) if unwrap is None else unwrap()
 
 
 def node_as_operand(x):
     """As `as_operand` for nodes of pytrees, which C++ takes apart where it repeats a program. It refuses others that offer an
     array, and so does this."""
     if not is_convertible(x):
-        return x
+        return dtypes.plain_number(x)
     if type(x) not in tree.registered_nodes:
         _refuse_convertible(x)
     return as_operand(x)
@@ -759,6 +761,8 @@ class StagingTrace(Trace):
         elif isinstance(x, (np.ndarray, np.generic)) and x.ndim == 0 and x.dtype.kind in "biufcV":
             aval = _numpy_aval(x)
             return Literal(np.asarray(x).astype(aval.dtype)[()], aval)
+        elif (plain := dtypes.plain_number(x)) is not x:
+            return self.lift(plain, primitive)
         var = Var(aval_of(x))
         self.constants[key] = (var, x)
         return var

@@ -25,12 +25,9 @@ class ScalarType(type):
 
     dtype: np.dtype
 
-    def __new__(cls, name: str, dtype: np.dtype):
-        return super().__new__(cls, name, (), {"dtype": dtype, "__module__": "xlafront.numpy",
-                                               "__doc__": _DOCSTRING.format(name=name, dtype=dtype)})
-
-    def __init__(cls, name, dtype):
-        super().__init__(name, (), {})
+    @classmethod
+    def of(cls, name: str, dtype: np.dtype) -> ScalarType:
+        return cls(name, (), {"dtype": dtype, "__module__": "xlafront.numpy", "__doc__": _DOCSTRING.format(name=name, dtype=dtype)})
 
     def __call__(cls, x: Any = 0) -> Array:
         return asarray(x, dtype=cls.dtype)
@@ -50,8 +47,8 @@ class ScalarType(type):
 
 _NAMES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
           "complex64", "complex128", *(d.name for d in (*dtypes.custom_floats, *dtypes.small_ints)))
-PUBLIC: dict[str, Any] = {name: ScalarType(name, dtypes.dtype(name)) for name in _NAMES}
-PUBLIC["bool"] = PUBLIC["bool_"] = ScalarType("bool", dtypes.bool_)
+PUBLIC: dict[str, Any] = {name: ScalarType.of(name, dtypes.dtype(name)) for name in _NAMES}
+PUBLIC["bool"] = PUBLIC["bool_"] = ScalarType.of("bool", dtypes.bool_)
 PUBLIC.update(single=PUBLIC["float32"], double=PUBLIC["float64"], csingle=PUBLIC["complex64"],
              cdouble=PUBLIC["complex128"], float_=PUBLIC["float64"], complex_=PUBLIC["complex128"], int_=PUBLIC["int64"],
              uint=PUBLIC["uint64"])
