@@ -291,6 +291,21 @@ for hide in (False, True):
     assert printed("-c", code) == "True\nFalse"
 
 
+def test_tracers_say_that_they_are_of_jax():
+    code = """
+import xlafront.as_jax, jax, jax.numpy as jnp
+found = set()
+def f(x):
+    found.add(type(x).__module__.partition(".")[0])
+    return x * 1.0
+jax.make_jaxpr(f)(1.0), jax.grad(f)(1.0), jax.vmap(f)(jnp.ones(2)), jax.jacfwd(f)(1.0), jax.linearize(f, 1.0)
+class Own(jax.core.Tracer):
+    pass
+print(found, Own.__module__)
+"""
+    assert printed("-c", code) == "{'jax'} __main__"
+
+
 def test_what_is_on_the_path():
     assert sorted(os.listdir(ON_PATH)) == ["jax", "jax-0.10.2.dist-info"]
 

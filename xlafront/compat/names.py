@@ -57,6 +57,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src": ("those who import from it", {}),
     "jax._src.ad_checkpoint": ("Oryx", {"xlafront.transforms.ad.checkpoint": "remat_p"}),
     "jax._src.ad_util": ("Lineax", {"xlafront.lax.barriers": "stop_gradient_p"}),
+    "jax._src.api": ("PennyLane", {"xlafront.compat.programs": "_dtype"}),
     "jax._src.api_util": ("e3nn-jax", {"xlafront.compat.programs": "infer_argnums_and_argnames"}),
     "jax._src.array": ("programs of users, files", {
         "xlafront.runtime.jaxlib_compat": "ArrayImpl",
@@ -100,7 +101,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.lax": ("those who import from it", {}),
     "jax._src.lax.control_flow": ("Oryx", {"xlafront.lax": "cond_p scan_p while_p",
                                               "xlafront.compat.programs": "_merge_common_consts"}),
-    "jax._src.lib": ("Dynamiqs, users", {"xlafront.runtime.jaxlib_compat": "jaxlib_version_text pytree xla_client"}),
+    "jax._src.lib": ("Dynamiqs, Qwix, users", {"xlafront.runtime.jaxlib_compat": "_jax jaxlib_version_text pytree xla_client"}),
     "jax._src.lib.mlir": ("primitives of users", {"xlafront.extend.mlir": "ir passmanager"}),
     "jax._src.lib.mlir.dialects": ("primitives of users", {}),
     "jax._src.literals": ("Equinox, Quax", {"xlafront.compat.renamed": "TypedComplex TypedFloat TypedInt TypedNdArray"}),
@@ -108,7 +109,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.named_sharding": ("jaxlib", {}),
     "jax._src.sharding_impls": ("jaxlib, JAXNS", {"xlafront.compat.programs": "canonicalize_sharding",
                                                    "xlafront.compat.renamed": "UNSPECIFIED UnspecifiedValue"}),
-    "jax._src.state": ("those who import from it", {}),
+    "jax._src.state": ("jax-triton", {"xlafront.core.refs": "AbstractRef"}),
     "jax._src.numpy.util": ("S2FFT, programs of users", {
         "xlafront.compat.programs": """promote_args promote_args_inexact promote_dtypes promote_dtypes_complex
             promote_dtypes_inexact""",
@@ -147,9 +148,10 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.programs": "prefix_errors tracing_registry",
         "xlafront.tree_util": "flatten_one_level tree_leaves tree_map tree_unflatten",
     }),
-    "jax._src.util": ("optree, Oryx", {
+    "jax._src.util": ("optree, Oryx, torchax", {
         "xlafront.interpreters.call_arguments": "safe_map",
-        "xlafront.compat.programs": "HashableFunction HashablePartial safe_zip split_list unzip2 weakref_lru_cache wrap_name",
+        "xlafront.compat.programs": """HashableFunction HashablePartial canonicalize_axis safe_zip split_list unzip2
+            weakref_lru_cache wrap_name""",
     }),
     "jax._src.xla_bridge": ("Chex, Flax's guides", {"xlafront.compat.renamed": "_backends",
                                                     "xlafront.compat.programs": "backends_are_initialized"}),

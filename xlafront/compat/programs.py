@@ -16,6 +16,7 @@ from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, Var
 from xlafront.core.linear_util import transformation_with_aux2
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.elementwise import as_array, as_type
+from xlafront.lax.shapes import canonical_axis
 from xlafront.numpy import promotion
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import NamedSharding, result_handler
@@ -37,6 +38,16 @@ def convert_constvars_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
 def separate_consts(jaxpr: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     """A program that takes its constants first, and what they are."""
     return close_jaxpr(convert_constvars_jaxpr(jaxpr.jaxpr)), jaxpr.consts
+
+
+def canonicalize_axis(axis: int, num_dims: int) -> int:
+    """An axis of an array with so many, counted from the first."""
+    return canonical_axis(axis, num_dims)
+
+
+def _dtype(x: Any) -> Any:
+    """The dtype that an operand has in programs."""
+    return tracing.aval_of(x).dtype
 
 
 def abstract_eval_fun(fun: Callable, *avals: AbstractValue, debug_info: DebugInfo, **params) -> list[AbstractValue]:
