@@ -10,17 +10,22 @@ import xlafront.numpy as xnp
 from xlafront.compat import renamed
 from xlafront.compat.programs import (
     HashablePartial,
+    _dtype,
     _merge_common_consts,
     backends_are_initialized,
     batch_subtrace,
+    canonicalize_axis,
     canonicalize_sharding,
     check_close,
     is_cuda_compute_capability_at_least,
+    is_vmappable,
+    make_iota,
     promote_args,
     promote_args_inexact,
     promote_dtypes,
     promote_dtypes_complex,
     promote_dtypes_inexact,
+    to_elt,
     tracing_registry,
 )
 from xlafront.extend import linear_util
@@ -129,6 +134,24 @@ def test_functions_of_batches_for_extensions():
     batched, dims = batch_subtrace(fun, xf.extend.core.TraceTag(), AxisData("i", 3), (0, None))
     product, total, same = batched.call_wrapped(xnp.arange(3.0), 2.0)
     assert product.tolist() == [0, 2, 4] and total == 3 and same == 2 and dims() == (0, None, None)
+
+
+def test_elements_of_batches_for_extensions():
+    assert make_iota(3).tolist() == [0, 1, 2] and make_iota(3).dtype == np.int32 and not is_vmappable(make_iota(3))
+
+    def element(x):
+        found = to_elt(x._trace, lambda: 0, xnp.ones((2, 3)), 1)
+        assert found.shape == (2,) and to_elt(x._trace, lambda: 0, 4.0, None) == 4
+        return found * x
+
+    assert xf.vmap(element)(xnp.arange(3.0)).tolist() == [[0, 0], [1, 1], [2, 2]]
+
+
+def test_axes_and_dtypes():
+    assert canonicalize_axis(-1, 3) == 2
+    with pytest.raises(ValueError, match="axis 3"):
+        canonicalize_axis(3, 3)
+    assert _dtype(1.0) == np.float32 and _dtype(np.int8(1)) == np.int8
 
 
 def test_the_registry_of_traces():

@@ -269,3 +269,13 @@ def test_constants_divided_by_zero_in_a_program(dtype):
 
     for result, expected in zip(xf.jit(divided)(1.0), [ones, seven[0], ones, seven[0]]):
         assert (np.asarray(result) == expected).all()
+
+
+@pytest.mark.parametrize("name", ["div", "rem", "max", "min", "add", "sub"])
+def test_binds_with_the_parameters_of_products(name):
+    """As programs bind them that turn others around, and hand on what an equation of `mul` has."""
+    x, y = np.float32([7.0, 2.0]), np.float32([4.0, 3.0])
+    [eqn] = xf.make_jaxpr(xf.lax.mul)(x, y).eqns
+    primitive = getattr(xf.lax, f"{name}_p")
+    np.testing.assert_array_equal(primitive.bind(x, y, **eqn.params), primitive.bind(x, y))
+    np.testing.assert_array_equal(xf.jit(lambda x: primitive.bind(x, y, **eqn.params))(x), primitive.bind(x, y))

@@ -73,13 +73,14 @@ class _Same:
 
 
 def _name_tracers() -> None:
-    """Say of tracers that they are of jax's package: autoray, and with it PennyLane and quimb, know by it whose arrays they are."""
+    """Say of tracers that they are of jax's package: autoray, and with it PennyLane and quimb, know by it whose arrays
+    they are."""
     from xlafront.core.tracing import Tracer  # start-up
 
     def named(kind: type) -> None:
         if kind.__module__.partition(".")[0] == "xlafront":
             kind.__module__ = "jax._src.core"
-        for made in kind.__subclasses__():
+        for made in type.__subclasses__(kind):
             named(made)
 
     named(Tracer)

@@ -75,7 +75,8 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.pickles": "MemorySpace",
         "xlafront.compat.programs": "safe_zip",
     }),
-    "jax._src.dispatch": ("Equinox", {"xlafront.compat.renamed": "wait_for_tokens"}),
+    "jax._src.dispatch": ("Equinox, celerite2", {"xlafront.compat.renamed": "wait_for_tokens",
+                                                 "xlafront.interpreters.xla": "apply_primitive"}),
     "jax._src.earray": ("Flax", {"xlafront.interpreters.extended_dtypes": "EArray"}),
     "jax._src.distributed": ("Orbax", {"xlafront.compat.renamed": "global_state"}),
     "jax._src.dtypes": ("Equinox, Flax, TensorFlow Probability, tinygp", {
@@ -89,9 +90,9 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.flatten_util": ("BlackJAX", {"xlafront.numpy.flatten_util": "ravel_pytree"}),
     "jax._src.interpreters": ("those who import from it", {}),
     "jax._src.interpreters.ad": ("Oryx", {"xlafront.interpreters.ad": "jvp primitive_jvps primitive_transposes"}),
-    "jax._src.interpreters.batching": ("Oryx", {
+    "jax._src.interpreters.batching": ("Oryx, BrainState, jaxoplanet", {
         "xlafront.interpreters.batching": "fancy_primitive_batchers primitive_batchers",
-        "xlafront.compat.programs": "batch_subtrace",
+        "xlafront.compat.programs": "batch_subtrace is_vmappable make_iota to_elt",
     }),
     "jax._src.interpreters.partial_eval": ("Oryx", {
         "xlafront.interpreters.partial_eval": "PartialVal trace_to_jaxpr_dynamic trace_to_jaxpr_nounits",
@@ -188,7 +189,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
             nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype unsafe_am_i_under_a_jit_DO_NOT_USE
             unsafe_am_i_under_a_vmap_DO_NOT_USE unsafe_get_axis_names_DO_NOT_USE valid_jaxtype""",
         "xlafront.compat.deprecated": "OutputType is_concrete is_constant_dim is_constant_shape",
-        "xlafront.compat.renamed": "pytype_aval_mappings",
+        "xlafront.compat.renamed": "pytype_aval_mappings trace_ctx",
     }),
     "jax.cloud_tpu_init": ("programs for TPUs", {}),
     "jax.experimental.shard_map": ("programs of before 2025", {"xlafront.compat.deprecated": "shard_map"}),

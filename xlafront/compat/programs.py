@@ -15,12 +15,14 @@ from xlafront.core.avals import AbstractValue, ShapedArray
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, Var
 from xlafront.core.linear_util import transformation_with_aux2
 from xlafront.lax.arguments import named_sharding
+from xlafront.lax.creation import iota
 from xlafront.lax.elementwise import as_array, as_type
 from xlafront.lax.shapes import canonical_axis
 from xlafront.numpy import promotion
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import NamedSharding, result_handler
-from xlafront.transforms.batching.vmap import batch_flat
+from xlafront.transforms.batching import vmappable_types
+from xlafront.transforms.batching.vmap import BatchTrace, batch_flat
 
 global_result_handlers = {ShapedArray: result_handler}
 
@@ -78,6 +80,21 @@ def batch_subtrace(f: Callable, store: Any, tag: Any, axis_data: Any, in_dims: A
     results, out_dims = batch_flat(f, values, dims, axis_data.size, axis_data.name, axis_data.spmd_name)
     store.store(tuple(out_dims))
     return tuple(results)
+
+
+def is_vmappable(x: Any) -> bool:
+    """Whether it is of a type that was registered for `vmap`."""
+    return vmappable_types.is_mapped_type(x)
+
+
+def make_iota(axis_size: int) -> Any:
+    """The numbers of the elements."""
+    return iota(np.int32, axis_size)
+
+
+def to_elt(trace: BatchTrace, get_idx: Callable, x: Any, spec: Any) -> Any:
+    """An element of a batch in the trace that maps over it; `spec` says along which axis. `get_idx` is not needed."""
+    return vmappable_types.element(trace, x, spec) if is_vmappable(x) else trace.wrap(x, spec)
 
 
 # Pytrees

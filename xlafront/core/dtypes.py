@@ -154,7 +154,7 @@ def dtype(x) -> Any:
 
 
 def plain_number(x: Any) -> Any:
-    """A number of a class that derives from one of Python's, as members of an `IntEnum` are, as that; other things as they are."""
+    """A number of a class that derives from one of Python's, as members of an `IntEnum` are, as that; others as they are."""
     if type(x) not in python_scalar_dtypes and isinstance(x, (int, float, complex)) and not hasattr(x, "dtype"):
         if isinstance(x, int):
             return int.__index__(x)

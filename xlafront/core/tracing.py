@@ -430,8 +430,8 @@ for _name in ("addressable_shards", "committed", "global_shards", "is_fully_addr
 
 
 class _Abstractors(dict):
-    """`type -> function from a value of it to its aval`; subclasses are found on first use, those of Python's numbers each time:
-    what is not in here is made an operand first."""
+    """`type -> function from a value of it to its aval`; subclasses are found on first use, those of Python's numbers each
+    time: what is not in here is made an operand first."""
 
     def __missing__(self, kind):
         if kind.__name__ == "MaskedArray" and issubclass(kind, np.ndarray):

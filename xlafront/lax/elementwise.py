@@ -329,7 +329,7 @@ def _of_constants(*values) -> bool:
 
 
 def _quotient_lower(operation):
-    def lower(ctx, x, y):
+    def lower(ctx, x, y, **_):  # programs that turn others around give these the parameters of products
         # MLIR folds a quotient of constants, and the processor stops the process where it divides an integer by zero.
         if not dtypes.is_inexact(ctx.aval_out.dtype) and not ctx.number(1) and _of_constants(y, x):
             y = ctx.op("stablehlo.optimization_barrier", [y])
@@ -339,7 +339,7 @@ def _quotient_lower(operation):
 
 
 def _extreme_lower(operation):
-    return lambda ctx, x, y: combine(ctx, operation, x, y, ctx.aval_out.shape, ctx.aval_out.dtype)
+    return lambda ctx, x, y, **_: combine(ctx, operation, x, y, ctx.aval_out.shape, ctx.aval_out.dtype)
 
 
 def _erfc_lower(ctx, x):

@@ -27,7 +27,8 @@ class ScalarType(type):
 
     @classmethod
     def of(cls, name: str, dtype: np.dtype) -> ScalarType:
-        return cls(name, (), {"dtype": dtype, "__module__": "xlafront.numpy", "__doc__": _DOCSTRING.format(name=name, dtype=dtype)})
+        documentation = _DOCSTRING.format(name=name, dtype=dtype)
+        return cls(name, (), {"dtype": dtype, "__module__": "xlafront.numpy", "__doc__": documentation})
 
     def __call__(cls, x: Any = 0) -> Array:
         return asarray(x, dtype=cls.dtype)
