@@ -147,6 +147,19 @@ def test_elements_of_batches_for_extensions():
     assert xf.vmap(element)(xnp.arange(3.0)).tolist() == [[0, 0], [1, 1], [2, 2]]
 
 
+def test_inputs_that_are_added_while_a_function_is_traced():
+    """As BrainState does with what a function reads of its states."""
+    origin = xf.extend.source_info_util.current()
+
+    def g(x):
+        trace = renamed.trace_ctx.trace
+        return x * trace.new_arg(xf.typeof(xnp.ones(2)), source_info=origin)
+
+    closed = xf.make_jaxpr(g)(3.0)
+    assert [v.aval.shape for v in closed.jaxpr.invars] == [(), (2,)]
+    assert xf.extend.core.jaxpr_as_fun(closed)(3.0, np.float32([1, 2]))[0].tolist() == [3, 6]
+
+
 def test_axes_and_dtypes():
     assert canonicalize_axis(-1, 3) == 2
     with pytest.raises(ValueError, match="axis 3"):

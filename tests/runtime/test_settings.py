@@ -88,6 +88,15 @@ def test_names_of_the_reference(name):
     assert xf.config.read(name) == default != wanted
 
 
+def test_update_by_the_names_of_its_parameters():
+    before = xf.config.enable_x64
+    try:
+        xf.config.update(name="jax_enable_x64", val=not before)
+        assert xf.config.enable_x64 is not before
+    finally:
+        xf.config.update("enable_x64", before)
+
+
 def test_names_of_the_reference_are_set_by_update():
     with pytest.raises(AttributeError, match=r"config\.update\('jax_enable_x64', True\)"):
         xf.config.jax_enable_x64 = True

@@ -80,7 +80,8 @@ def _name_tracers() -> None:
     def named(kind: type) -> None:
         if kind.__module__.partition(".")[0] == "xlafront":
             kind.__module__ = "jax._src.core"
-        for made in type.__subclasses__(kind):
+        made: type
+        for made in kind.__subclasses__():
             named(made)
 
     named(Tracer)

@@ -64,11 +64,12 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.pickles": "_reconstruct_array",
     }),
     "jax._src.checkify": ("Flax", {"xlafront.host.checks": "JaxException", "xlafront.host.checkify": "Out"}),
-    "jax._src.core": ("Flax, NumPyro, Oryx, tests of Quax", {
+    "jax._src.core": ("BrainState, Flax, NumPyro, Oryx, tests of Quax", {
+        "xlafront.compat.deprecated": "is_constant_dim is_constant_shape",
         "xlafront.core.avals": "AbstractValue ShapedArray",
         "xlafront.core.ir": "ClosedJaxpr DebugInfo DropVar eval_jaxpr",
         "xlafront.core.tracing": "Trace Tracer eval_context",
-        "xlafront.compat.renamed": "full_lower physical_aval trace_ctx trace_state_clean",
+        "xlafront.compat.renamed": "JaxprEqnContext full_lower physical_aval trace_ctx trace_state_clean",
         "xlafront.extend.core": "CallPrimitive TraceTag get_opaque_trace_state set_current_trace take_current_trace",
         "xlafront.interpreters.call_arguments": "safe_map",
         "xlafront.interpreters.hijax": "AvalQDD",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.core import dtypes, tree
+from xlafront.core.ir import EquationContext as JaxprEqnContext
 from xlafront.core.keys import KeyArray as PRNGKeyArray, physical as physical_aval
 from xlafront.core.tracing import Tracer, abstractors as pytype_aval_mappings, is_tracing, thread as trace_ctx
 from xlafront.core.typed_numbers import TypedComplex, TypedFloat, TypedInt
@@ -17,9 +18,9 @@ from xlafront.runtime.distributed import state as global_state
 from xlafront.runtime.effects import effects_barrier as wait_for_tokens
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
-__all__ = ["UNSPECIFIED", "DType", "DimSize", "PRNGKeyArray", "Shape", "TypedComplex", "TypedFloat", "TypedInt", "TypedNdArray",
-           "UnspecifiedValue", "full_lower", "global_state", "physical_aval", "pytype_aval_mappings", "supports_inf",
-           "to_complex_dtype", "trace_ctx", "trace_state_clean", "wait_for_tokens"]
+__all__ = ["UNSPECIFIED", "DType", "DimSize", "JaxprEqnContext", "PRNGKeyArray", "Shape", "TypedComplex", "TypedFloat",
+           "TypedInt", "TypedNdArray", "UnspecifiedValue", "full_lower", "global_state", "physical_aval",
+           "pytype_aval_mappings", "supports_inf", "to_complex_dtype", "trace_ctx", "trace_state_clean", "wait_for_tokens"]
 
 _backends = clients.started
 UnspecifiedValue = type(UNSPECIFIED)

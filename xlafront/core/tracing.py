@@ -609,7 +609,8 @@ class StagingTrace(Trace):
         self.debug_info = debug_info
         self.alive = True
 
-    def new_arg(self, aval) -> StagedTracer:
+    def new_arg(self, aval, source_info: Any = None) -> StagedTracer:
+        """One more input. BrainState adds some while its functions are traced, and says where."""
         var = Var(aval)
         self.invars.append(var)
         return StagedTracer(self, aval, var)

@@ -464,8 +464,8 @@ class Settings:
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise AttributeError(f"unrecognized config option: there is no setting {name!r}.{hint}")
 
-    def update(self, name: str, value) -> None:
-        self._find(name).set(value)
+    def update(self, name: str, val) -> None:
+        self._find(name).set(val)
 
     def read(self, name: str):
         return self._find(name).value
