@@ -480,7 +480,7 @@ def node_as_operand(x):
     """As `as_operand` for nodes of pytrees, which C++ takes apart where it repeats a program. It refuses others that offer an
     array, and so does this."""
     if not is_convertible(x):
-        return dtypes.plain_number(x)
+        return x
     if type(x) not in tree.registered_nodes:
         _refuse_convertible(x)
     return as_operand(x)

@@ -51,7 +51,7 @@ def unwrap(x):
 def unwrap_node(x):
     """As `unwrap` for nodes of pytrees, which compiled functions take apart. What is no array is refused."""
     if type(x) not in tracing.abstractors:
-        x = tracing.node_as_operand(x)
+        x = dtypes.plain_number(tracing.node_as_operand(x))
         tracing.aval_of(x)
     return x
 

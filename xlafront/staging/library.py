@@ -48,10 +48,10 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
     parameters = code.co_varnames[:code.co_argcount]
     nums = tuple(parameters.index(n) for n in names if n in parameters)
     shown = name or fun.__name__.removeprefix("_").removesuffix("_kernel")
-    kernel = _of_arrays(fun) if nodes and not light else fun
+    static_places = frozenset((*nums, *names))
+    kernel = _of_arrays(fun, static_places) if nodes and not light else fun
     jitted = Jitted(kernel, Options(Selection(tuple(sorted(nums)), names)), shown, True)
     thread, eval_trace, evaluate = tracing.thread, tracing.eval_trace, jitted.evaluate
-    static_places = frozenset((*nums, *names))
     programs = None if light else Programs(kernel, shown, static_places)
 
     def cache_miss(*args, **kwargs):
@@ -134,13 +134,19 @@ def as_value(trace: Trace, x: Any) -> Any:
     return put_host(x, aval, single_device(backends.default_device()), False)
 
 
-def _of_arrays(fun: Callable) -> Callable:
-    """The function with its arguments that offer `__jax_array__` as arrays. Nodes of pytrees are converted within the program:
-    C++ takes them apart, and repeats the program for their leaves. Others are refused, as calls by C++ refuse them."""
+def _of_arrays(fun: Callable, static: frozenset) -> Callable:
+    """The function with its arguments that offer `__jax_array__` as arrays, and members of an `IntEnum` as numbers where they
+    are not `static`. Nodes of pytrees are converted within the program: C++ takes them apart, and repeats the program for their
+    leaves. Others are refused, as calls by C++ refuse them."""
+    def operand(place, x):
+        if type(x) in tracing.abstractors:
+            return x
+        x = tracing.node_as_operand(x)
+        return x if place in static else dtypes.plain_number(x)
+
     @functools.wraps(fun)
     def call(*args, **kwargs):
-        return fun(*[x if type(x) in tracing.abstractors else tracing.node_as_operand(x) for x in args],
-                   **{name: x if type(x) in tracing.abstractors else tracing.node_as_operand(x) for name, x in kwargs.items()})
+        return fun(*[operand(i, x) for i, x in enumerate(args)], **{name: operand(name, x) for name, x in kwargs.items()})
 
     return call
 
