@@ -11,8 +11,8 @@ from xlafront.compat import names
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent
 # What Flax, Optax, Equinox, Haiku, Chex, Orbax, NumPyro, BlackJAX, Diffrax, Lineax, Optimistix, TensorFlow Probability, jaxtyping,
-# einops, Oryx, Distrax, jmp, Penzai, Keras, PennyLane, Qwix, BrainState, celerite2 and
-# torchax touch of jax, by module.
+# einops, Oryx, Distrax, jmp, Penzai, Keras, PennyLane, Qwix, BrainState, celerite2,
+# unxt, quaxed and torchax touch of jax, by module.
 TOUCHED, BEHIND = ({module: found.split() for module, found in re.findall(
     r"^(\S+):((?:.*\n)(?:    .*\n)*)", (HERE / f"{table}.txt").read_text(), re.MULTILINE)}
     for table in ("ecosystem_names", "names_behind"))  # the second: some public names of each private module

@@ -117,6 +117,10 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
             promote_dtypes_inexact""",
         "xlafront.numpy.promotion": "check_arraylike",
     }),
+    "jax._src.numpy.array_methods": ("unxt", {"xlafront.compat.array_helpers": "_IndexUpdateHelper _IndexUpdateRef"}),
+    "jax._src.numpy.index_tricks": ("quaxed", {"xlafront.compat.array_helpers": "CClass RClass"}),
+    "jax._src.numpy.vectorize": ("quaxed, galax", {"xlafront.compat.array_helpers": """_apply_excluded _check_output_dims
+        _parse_gufunc_signature _parse_input_dimensions"""}),
     "jax._src.numpy.setops": ("files", {"xlafront.numpy.sets": """_UniqueAllResult _UniqueCountsResult
         _UniqueInverseResult"""}),
     "jax._src.public_test_util": ("tests of tinygp", {"xlafront.test_util": "check_grads check_jvp check_vjp",

@@ -62,7 +62,7 @@ class _Grid:
 mgrid, ogrid = _Grid(False), _Grid(True)
 
 
-class _Join:
+class Join:
     """What `r_` and `c_` are: indexing joins numbers, arrays and the numbers that slices stand for along an axis.
 
     `r_` joins along the first axis, `c_` along the last one, with vectors as columns. A first index that is a text changes
@@ -116,7 +116,7 @@ class _Join:
         return f"<xlafront.numpy.{self._name}>"
 
 
-r_, c_ = _Join("r_", 0, 1, -1), _Join("c_", -1, 2, 0)
+r_, c_ = Join("r_", 0, 1, -1), Join("c_", -1, 2, 0)
 
 
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:

@@ -26,7 +26,7 @@ _DIMENSIONS = rf"\((?:{_NAMES})?\)"
 _LIST = rf"{_DIMENSIONS}(?:,{_DIMENSIONS})*"
 
 
-def _parse(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+def parse_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     text = re.sub(r"\s+", "", signature)
     if not re.fullmatch(rf"{_LIST}->{_LIST}", text):
         raise ValueError(f"not a valid gufunc signature: {signature!r}. One names the dimensions of arguments and results, as "
@@ -36,7 +36,7 @@ def _parse(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]
     return arguments, results
 
 
-class _Sizes:
+class Sizes:
     """The sizes of the named dimensions, as they are found."""
 
     def __init__(self, about: str):
@@ -47,6 +47,15 @@ class _Sizes:
         for name, n in zip(names, shape):
             if self.found.setdefault(name, n) != n:
                 raise ValueError(f"inconsistent size for core dimension {name!r}: {n} vs {self.found[name]} {self.about}")
+
+    def of_argument(self, shape: tuple, names: tuple[str, ...]) -> tuple[int, ...]:
+        """The dimensions of an argument before those that are named."""
+        if len(shape) < len(names):
+            raise ValueError(f"input with shape {shape} does not have enough dimensions for all core dimensions {names} "
+                             f"{self.about}")
+        lead = len(shape) - len(names)
+        self.note(shape[lead:], names)
+        return shape[:lead]
 
     def check_results(self, result, names_of_results) -> None:
         several = isinstance(result, (tuple, list))
@@ -86,23 +95,18 @@ def vectorize(pyfunc: Callable, *, excluded: Collection[int | str] = frozenset()
         names = [name for name in kwargs if name not in excluded]
         mapped = [i for i in range(len(args)) if i not in excluded]
         values = [args[i] for i in mapped] + [kwargs[name] for name in names]
-        sizes = _Sizes(about)
+        sizes = Sizes(about)
         if signature is None:
             dimensions, results = [()] * len(values), None
         else:
-            dimensions, results = _parse(signature)
+            dimensions, results = parse_signature(signature)
             if len(dimensions) != len(values):
                 raise TypeError(f"wrong number of positional arguments: expected {len(dimensions)}, got {len(values)} {about}")
         arrays, shapes = [], []
         for x, core in zip(values, dimensions):
             x = asarray(x)
-            if x.ndim < len(core):
-                raise ValueError(f"input with shape {x.shape} does not have enough dimensions for all core dimensions {core} "
-                                 f"{about}")
-            lead = x.ndim - len(core)
-            sizes.note(x.shape[lead:], core)
             arrays.append(x)
-            shapes.append(x.shape[:lead])
+            shapes.append(sizes.of_argument(x.shape, core))
 
         def call(*values):
             positional, named = list(args), dict(kwargs)
