@@ -149,8 +149,8 @@ def _from_host(object, wanted, weak, device=None):
             of_ints = wanted is None and int in kinds and kinds <= {int, bool}
     elif object is None:
         raise ValueError("None cannot become an array.")
-    elif not tracing.is_arraylike(object) and not hasattr(object, "__array__") and not hasattr(object, "__len__") and (
-            not _is_buffer(object)):
+    elif not (tracing.is_arraylike(object) or _is_buffer(object)
+              or any([hasattr(object, name) for name in ("__array__", "__len__", "__array_interface__", "__array_struct__")])):
         raise TypeError(f"an object of type {type(object).__name__} cannot become an array: {object!r:.60}")
     try:
         read_as = np.int64 if of_ints else wanted
