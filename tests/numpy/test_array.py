@@ -386,3 +386,15 @@ def test_an_array_in_place_of_a_dtype():
         assert ask(x.dtype) == np.float32
     with pytest.warns(DeprecationWarning, match="in place of a dtype"):
         assert xnp.issubdtype(x, np.floating)
+
+
+@pytest.mark.parametrize("protocol", ["__array_interface__", "__array_struct__"])
+def test_objects_with_numpys_other_protocols(protocol):
+    """As the images of Pillow."""
+    values = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    image = type("Image", (), {protocol: property(lambda self: getattr(values, protocol))})()
+    for found in (xnp.array(image), xnp.asarray(image), xf.jit(lambda: xnp.asarray(image))()):
+        assert found.dtype == np.uint8 and found.tolist() == values.tolist()
+    assert xnp.array([image, image], dtype=float).shape == (2, 2, 3)
+    with pytest.raises(TypeError, match="cannot become an array"):
+        xnp.array(object())
