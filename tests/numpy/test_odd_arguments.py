@@ -1,7 +1,10 @@
 """Arguments that few give: numbers of the host's wider than arrays, arrays where a number is usual, lists where nothing but a
 Python value counts, arrays and positions of none."""
 
+import decimal
+import fractions
 import itertools
+import typing
 import warnings
 
 import numpy as np
@@ -132,3 +135,47 @@ def test_dtypes_are_asked_for_by_dtypes_and_distances_are_numbers():
             xnp.fft.fftfreq(4, d)
         with pytest.raises(ValueError, match="single number"):
             xnp.fft.rfftfreq(4, d=d)
+
+
+class Pair(typing.NamedTuple):
+    a: float
+    b: float
+
+
+def test_comparisons_with_containers():
+    x = xnp.ones(2)
+    for container in ([1.0, 1.0], (1.0, 1.0), {1.0}, {"a": 1}):
+        for compare in (lambda x, y: x == y, lambda x, y: x != y, lambda x, y: y == x):
+            with pytest.raises(TypeError):
+                compare(x, container)
+    for other in (Pair(1.0, 1.0), None, "a", frozenset((1,))):  # which are no arrays that somebody forgot to make
+        assert (x == other, x != other, x in [other]) == (False, True, False)
+    with pytest.raises(TypeError, match="not supported between"):
+        assert x < Pair(1.0, 1.0)
+
+
+def test_numbers_of_a_dtype_that_is_asked_for():
+    for number, value in ((fractions.Fraction(1, 2), 0.5), (decimal.Decimal("1.5"), 1.5)):
+        assert xnp.asarray(number, dtype=xnp.float32) == value and xnp.array(number, float).dtype == np.float32
+        with pytest.raises(TypeError, match="cannot become an array"):
+            xnp.asarray(number)
+    with pytest.raises(TypeError, match="cannot become an array"):
+        xnp.asarray(object(), dtype=float)
+
+
+def test_scalars_of_numpy_lose_bits_as_its_arrays_do():
+    wide = 2**40 + 3
+    assert xnp.asarray(np.int64(wide)) == xnp.asarray(np.array([wide]))[0] == 3
+    with pytest.raises(OverflowError):
+        xnp.asarray(wide)
+
+
+def test_bytes_in_the_other_order():
+    swapped = np.arange(3, dtype=np.dtype(np.float32).newbyteorder())
+    np.testing.assert_array_equal(xnp.asarray(swapped), [0, 1, 2])
+    np.testing.assert_array_equal(xnp.array([swapped, swapped]), [[0, 1, 2]] * 2)
+    for f in (xf.jit(lambda x: x + 1), xf.device_put, xf.grad(lambda x: (x * x).sum()), xf.vmap(lambda x: x * 2)):
+        for _ in range(2):  # C++ repeats calls, and would read the bytes as they lie
+            with pytest.raises(TypeError, match="in the other order"):
+                f(swapped)
+

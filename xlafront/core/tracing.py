@@ -503,6 +503,9 @@ def is_convertible(x) -> bool:
 
 
 def _numpy_aval(x) -> ShapedArray:
+    if not x.dtype.isnative:  # C++ would read the bytes as they lie
+        raise TypeError(f"an array of NumPy has dtype {x.dtype.str}: the bytes of its numbers are in the other order than this "
+                        f"machine's. Convert it with xlafront.numpy.asarray(x), or x.astype(x.dtype.newbyteorder('=')).")
     return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True))
 
 

@@ -94,6 +94,7 @@ COMPARISONS = {"__eq__": "equal", "__ne__": "not_equal", "__lt__": "less", "__le
 UNARY_OPERATORS = {"__neg__": "negative", "__pos__": "positive", "__abs__": "abs", "__invert__": "bitwise_not"}
 
 _scalars = frozenset((int, float, complex, bool))
+_CONTAINERS = (list, tuple, set, dict)
 
 
 def _operand(other) -> bool:
@@ -119,11 +120,11 @@ def _binary(function, reflected: bool):
 
 
 def _comparison(function):
-    """As `_binary`; Python would take a refused sequence for unequal, so that it is an error at once."""
+    """As `_binary`; Python would take a refused container for unequal, so that it is an error at once."""
     def operator(self, other):
         if other is None:
             return NotImplemented
-        if _operand(other) or isinstance(other, (list, tuple)):
+        if _operand(other) or type(other) in _CONTAINERS:  # not those of libraries, such as named tuples
             return function(self, other)
         return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
 

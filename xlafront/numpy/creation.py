@@ -151,7 +151,8 @@ def _from_host(object, wanted, weak, device=None):
         raise ValueError("None cannot become an array.")
     elif not (tracing.is_arraylike(object) or _is_buffer(object)
               or any([hasattr(object, name) for name in ("__array__", "__len__", "__array_interface__", "__array_struct__")])):
-        raise TypeError(f"an object of type {type(object).__name__} cannot become an array: {object!r:.60}")
+        if wanted is None or not any([hasattr(object, name) for name in ("__index__", "__float__", "__complex__")]):
+            raise TypeError(f"an object of type {type(object).__name__} cannot become an array: {object!r:.60}")
     try:
         read_as = np.int64 if of_ints else wanted
         host = np.array(object, dtype=read_as) if read_as is not None else np.array(object)
@@ -162,7 +163,8 @@ def _from_host(object, wanted, weak, device=None):
         raise TypeError(f"arrays hold booleans and numbers (numeric dtypes). Value {object!r:.60}, with elements of dtype "
                         f"{host.dtype}, is not a valid JAX array type.")
     canonical = (dtypes.canonicalize_dtype if wanted is None else dtypes.of_arrays)(host.dtype)
-    if wanted is None and canonical != host.dtype and host.dtype.kind in "iu" and not isinstance(object, np.ndarray):
+    if wanted is None and canonical != host.dtype and host.dtype.kind in "iu" and not isinstance(
+            object, (np.ndarray, np.generic)):
         for extreme in (host.min(), host.max()) if host.size else ():
             dtypes.check_int_fits(int(extreme), canonical)
     aval = ShapedArray(host.shape, canonical, weak)
