@@ -682,3 +682,14 @@ def test_import_loads_no_extension_point():
             "print([m for m in sys.modules if m.startswith(('xlafront.extend', 'xlafront.interpreters'))])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_equations_as_extensions_make_them():
+    """With the place and the context of another one, as BrainState's passes do."""
+    closed = xf.make_jaxpr(lambda x: x + 1.5)(2.0)
+    [eqn] = closed.eqns
+    product = type(eqn)(eqn.invars, eqn.outvars, xf.lax.mul_p, {"out_dtype": None}, set(), eqn.source_info, eqn.ctx)
+    assert product.source_info == eqn.source_info and product.effects == frozenset()
+    program = type(closed)(closed.jaxpr.replace(eqns=[product]), [])
+    assert xf.jit(xf.extend.core.jaxpr_as_fun(program))(2.0)[0] == 3
+    assert xf.jit(xf.grad(lambda x: xf.extend.core.jaxpr_as_fun(program)(x)[0]))(2.0) == 1.5

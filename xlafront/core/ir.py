@@ -165,11 +165,15 @@ equation_context = EquationContext()
 
 
 class JaxprEqn:
-    """`outvars = primitive[params] invars`, with its effects and the user's call site."""
+    """`outvars = primitive[params] invars`, with its effects and the user's call site.
+
+    Extensions make some with a `SourceInfo` for the site, and then give a context, that of another equation."""
 
     __slots__ = ("invars", "outvars", "primitive", "params", "effects", "site")
 
-    def __init__(self, invars, outvars, primitive, params, effects=no_effects, site=None):
+    def __init__(self, invars, outvars, primitive, params, effects=no_effects, site=None, ctx=None):
+        if ctx is not None:
+            effects, site = frozenset(effects), getattr(site, "site", None)
         self.invars: list[Atom] = invars
         self.outvars: list[Var] = outvars
         self.primitive = primitive
