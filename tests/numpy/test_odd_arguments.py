@@ -163,6 +163,19 @@ def test_numbers_of_a_dtype_that_is_asked_for():
         xnp.asarray(object(), dtype=float)
 
 
+def test_objects_that_are_integers_for_python():
+    class Count:
+        def __index__(self):
+            return 2
+
+    count = Count()
+    for made in (xnp.zeros(count), xnp.ones((count,)), xnp.full(count, 1.0), xnp.broadcast_to(1.0, count)):
+        assert made.shape == (2,)
+    assert xnp.arange(5)[count] == 2
+    with pytest.raises(TypeError):
+        xf.jit(xnp.zeros)(2)
+
+
 def test_scalars_of_numpy_lose_bits_as_its_arrays_do():
     wide = 2**40 + 3
     assert xnp.asarray(np.int64(wide)) == xnp.asarray(np.array([wide]))[0] == 3

@@ -427,6 +427,8 @@ def static_shape(name: str, shape) -> tuple[int, ...]:
     except (TypeError, AttributeError):
         if is_symbolic_dim(shape):
             return (shape,)
+        if hasattr(type(shape), "__index__") and not isinstance(shape, tracing.Tracer) and not np.ndim(shape):
+            return (shape.__index__(),)
         if isinstance(shape, (tuple, list)) and is_symbolic(shape):
             return tuple([n if is_symbolic_dim(n) else n.__index__() for n in shape])
         for n in [shape] if isinstance(shape, tracing.Tracer) else shape if isinstance(shape, (tuple, list)) else ():
