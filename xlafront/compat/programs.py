@@ -21,8 +21,8 @@ from xlafront.lax.shapes import canonical_axis
 from xlafront.numpy import promotion
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import NamedSharding, result_handler
-from xlafront.transforms.batching import vmappable_types
 from xlafront.transforms.batching.vmap import BatchTrace, batch_flat
+from xlafront.transforms.batching.vmappable_types import element, is_mapped_type as is_vmappable
 
 global_result_handlers = {ShapedArray: result_handler}
 
@@ -82,11 +82,6 @@ def batch_subtrace(f: Callable, store: Any, tag: Any, axis_data: Any, in_dims: A
     return tuple(results)
 
 
-def is_vmappable(x: Any) -> bool:
-    """Whether it is of a type that was registered for `vmap`."""
-    return vmappable_types.is_mapped_type(x)
-
-
 def make_iota(axis_size: int) -> Any:
     """The numbers of the elements."""
     return iota(np.int32, axis_size)
@@ -94,7 +89,7 @@ def make_iota(axis_size: int) -> Any:
 
 def to_elt(trace: BatchTrace, get_idx: Callable, x: Any, spec: Any) -> Any:
     """An element of a batch in the trace that maps over it; `spec` says along which axis. `get_idx` is not needed."""
-    return vmappable_types.element(trace, x, spec) if is_vmappable(x) else trace.wrap(x, spec)
+    return element(trace, x, spec) if is_vmappable(x) else trace.wrap(x, spec)
 
 
 # Pytrees

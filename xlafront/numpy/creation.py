@@ -132,6 +132,11 @@ def _placed(name: str, x, target):
     return result
 
 
+# What objects have that NumPy makes arrays of; and those of which it makes one number, of a dtype that is asked for.
+_OF_ARRAYS = ("__array__", "__len__", "__array_interface__", "__array_struct__")
+_OF_NUMBERS = ("__index__", "__float__", "__complex__")
+
+
 def _from_host(object, wanted, weak, device=None):
     if is_symbolic_dim(object):
         return as_type(as_array(object), wanted or dtypes.default_dtype(int), wanted is None)
@@ -150,9 +155,8 @@ def _from_host(object, wanted, weak, device=None):
     elif object is None:
         raise ValueError("None cannot become an array.")
     elif not (tracing.is_arraylike(object) or _is_buffer(object)
-              or any([hasattr(object, name) for name in ("__array__", "__len__", "__array_interface__", "__array_struct__")])):
-        if wanted is None or not any([hasattr(object, name) for name in ("__index__", "__float__", "__complex__")]):
-            raise TypeError(f"an object of type {type(object).__name__} cannot become an array: {object!r:.60}")
+              or any([hasattr(object, name) for name in (_OF_ARRAYS if wanted is None else (*_OF_ARRAYS, *_OF_NUMBERS))])):
+        raise TypeError(f"an object of type {type(object).__name__} cannot become an array: {object!r:.60}")
     try:
         read_as = np.int64 if of_ints else wanted
         host = np.array(object, dtype=read_as) if read_as is not None else np.array(object)

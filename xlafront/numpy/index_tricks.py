@@ -62,19 +62,8 @@ class _Grid:
 mgrid, ogrid = _Grid(False), _Grid(True)
 
 
-class Join:
-    """What `r_` and `c_` are: indexing joins numbers, arrays and the numbers that slices stand for along an axis.
-
-    `r_` joins along the first axis, `c_` along the last one, with vectors as columns. A first index that is a text changes
-    that: "r" and "c" make a matrix, up to three integers are the axis, the least number of dimensions, and where those of an
-    array begin.
-
-    >>> xnp.r_[0, xnp.array([5, 6]), 1:4]
-    Array([0, 5, 6, 1, 2, 3], dtype=int32)
-    >>> xnp.c_[xnp.array([1, 2]), xnp.array([3, 4])]
-    Array([[1, 3],
-           [2, 4]], dtype=int32)
-    """
+class _Join:
+    """What `r_` and `c_` have in common: the axis to join along, the least number of dimensions, where an array's own begin."""
 
     def __init__(self, name: str, axis: int, rank: int, at: int):
         self._name, self._axis, self._rank, self._at = name, axis, rank, at
@@ -116,7 +105,33 @@ class Join:
         return f"<xlafront.numpy.{self._name}>"
 
 
-r_, c_ = Join("r_", 0, 1, -1), Join("c_", -1, 2, 0)
+class RClass(_Join):
+    """What `r_` is: indexing joins numbers, arrays and the numbers that slices stand for along the first axis.
+
+    A first index that is a text changes that: "r" and "c" make a matrix, up to three integers are the axis, the least number of
+    dimensions, and where those of an array begin.
+
+    >>> xnp.r_[0, xnp.array([5, 6]), 1:4]
+    Array([0, 5, 6, 1, 2, 3], dtype=int32)
+    """
+
+    def __init__(self) -> None:
+        super().__init__("r_", 0, 1, -1)
+
+
+class CClass(_Join):
+    """What `c_` is: indexing joins as in `r_`, along the last axis, with vectors as columns.
+
+    >>> xnp.c_[xnp.array([1, 2]), xnp.array([3, 4])]
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
+
+    def __init__(self) -> None:
+        super().__init__("c_", -1, 2, 0)
+
+
+r_, c_ = RClass(), CClass()
 
 
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:

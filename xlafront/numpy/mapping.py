@@ -48,14 +48,19 @@ class Sizes:
             if self.found.setdefault(name, n) != n:
                 raise ValueError(f"inconsistent size for core dimension {name!r}: {n} vs {self.found[name]} {self.about}")
 
-    def of_argument(self, shape: tuple, names: tuple[str, ...]) -> tuple[int, ...]:
-        """The dimensions of an argument before those that are named."""
-        if len(shape) < len(names):
-            raise ValueError(f"input with shape {shape} does not have enough dimensions for all core dimensions {names} "
-                             f"{self.about}")
-        lead = len(shape) - len(names)
-        self.note(shape[lead:], names)
-        return shape[:lead]
+    def of_arguments(self, shapes: Sequence[tuple], dimensions: Sequence[tuple[str, ...]]) -> list[tuple[int, ...]]:
+        """The dimensions of each argument before those that are named."""
+        if len(dimensions) != len(shapes):
+            raise TypeError(f"wrong number of positional arguments: expected {len(dimensions)}, got {len(shapes)} {self.about}")
+        leading = []
+        for shape, names in zip(shapes, dimensions):
+            if len(shape) < len(names):
+                raise ValueError(f"input with shape {shape} does not have enough dimensions for all core dimensions {names} "
+                                 f"{self.about}")
+            lead = len(shape) - len(names)
+            self.note(shape[lead:], names)
+            leading.append(shape[:lead])
+        return leading
 
     def check_results(self, result, names_of_results) -> None:
         several = isinstance(result, (tuple, list))
@@ -68,6 +73,23 @@ class Sizes:
             if len(shape) != len(names):
                 raise ValueError(f"output shape {shape} does not match core dimensions {names} {self.about}")
             self.note(shape, names)
+
+
+def without_excluded(function: Callable, excluded: Collection[int | str], args: Sequence[Any], kwargs: dict[str, Any]
+                     ) -> tuple[Callable, Sequence[Any], dict[str, Any]]:
+    """The function with the excluded arguments, by position or name, in place, and the arguments that are left."""
+    if not excluded:
+        return function, args, kwargs
+    kept = [i for i in range(len(args)) if i not in excluded]
+    named = {name: x for name, x in kwargs.items() if name in excluded}
+
+    def rest(*others: Any, **keywords: Any) -> Any:
+        whole = list(args)
+        for i, x in zip(kept, others):
+            whole[i] = x
+        return function(*whole, **keywords, **named)
+
+    return rest, [args[i] for i in kept], {name: x for name, x in kwargs.items() if name not in excluded}
 
 
 def vectorize(pyfunc: Callable, *, excluded: Collection[int | str] = frozenset(), signature: str | None = None) -> Callable:
@@ -92,28 +114,14 @@ def vectorize(pyfunc: Callable, *, excluded: Collection[int | str] = frozenset()
 
     @wraps(pyfunc)
     def vectorized(*args: Any, **kwargs: Any) -> Any:
-        names = [name for name in kwargs if name not in excluded]
-        mapped = [i for i in range(len(args)) if i not in excluded]
-        values = [args[i] for i in mapped] + [kwargs[name] for name in names]
+        mapped, positional, named = without_excluded(pyfunc, excluded, args, kwargs)
+        arrays = [asarray(x) for x in (*positional, *named.values())]
+        dimensions, results = ([()] * len(arrays), None) if signature is None else parse_signature(signature)
         sizes = Sizes(about)
-        if signature is None:
-            dimensions, results = [()] * len(values), None
-        else:
-            dimensions, results = parse_signature(signature)
-            if len(dimensions) != len(values):
-                raise TypeError(f"wrong number of positional arguments: expected {len(dimensions)}, got {len(values)} {about}")
-        arrays, shapes = [], []
-        for x, core in zip(values, dimensions):
-            x = asarray(x)
-            arrays.append(x)
-            shapes.append(sizes.of_argument(x.shape, core))
+        shapes = sizes.of_arguments([x.shape for x in arrays], dimensions)
 
         def call(*values):
-            positional, named = list(args), dict(kwargs)
-            for i, x in zip(mapped, values):
-                positional[i] = x
-            named.update(zip(names, values[len(mapped):]))
-            result = pyfunc(*positional, **named)
+            result = mapped(*values[:len(positional)], **dict(zip(named, values[len(positional):])))
             if results is not None:
                 sizes.check_results(result, results)
             return result

@@ -188,7 +188,8 @@ class Programs:
                 except TypeError:  # a static argument that cannot be hashed
                     found = None
                 if found is self:
-                    found = self.kept.keep(key, self._trace(args, kwargs, operands, _OUTER in key))
+                    closes = trace is base and any([x._trace is not base for x in operands])
+                    found = self.kept.keep(key, self._trace(args, kwargs, operands, closes))
                 if found:
                     program, alone, operation, params, out_tree = found
                     if trace is base:
