@@ -2,6 +2,7 @@
 
 import doctest
 import functools
+import enum
 import importlib
 import inspect
 import re
@@ -43,6 +44,7 @@ MODULES = (
     "xlafront.experimental.mesh_utils",
     "xlafront.experimental.multihost_utils",
     "xlafront.experimental.ode",
+    "xlafront.experimental.pallas",
     "xlafront.experimental.pjit",
     "xlafront.experimental.profiler",
     "xlafront.experimental.random",
@@ -101,13 +103,15 @@ GROUPS = (*MODULES, *OBJECTS)
 # Modules whose functions examples call by the name that users give the module.
 CALLED_BY = ("xlafront.lax", "xlafront.nn", "xlafront.numpy", "xlafront.numpy.fft", "xlafront.ops", "xlafront.random")
 # What examples may use without importing it, beside their module.
-NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "nn": xf.nn, "np": np, "sparse": xf.experimental.sparse}
+NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "nn": xf.nn, "np": np, "sparse": xf.experimental.sparse,
+         "pl": xf.experimental.pallas}
 
 
 def functions(module: str) -> list[tuple[str, object]]:
     found = importlib.import_module(module)
     public = [(f"{module}.{name}", getattr(found, name)) for name in found.__all__]
     return [(name, f) for name, f in public if callable(f) and not inspect.isclass(f) and get_origin(f) is None
+            and not isinstance(f, enum.Enum)
             and getattr(f, "__module__", "") != "numpy"]
 
 

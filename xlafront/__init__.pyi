@@ -45,7 +45,7 @@ from xlafront.core.tracing import ensure_compile_time_eval as ensure_compile_tim
 from xlafront.custom_derivatives import closure_convert as closure_convert
 from xlafront.custom_derivatives import custom_gradient as custom_gradient
 from xlafront.dtypes import float0 as float0
-from xlafront.lax.ref_indexing import Slice as _Slice
+from xlafront.experimental.pallas import ds as ds
 from xlafront.lax.refs import Ref as Ref
 from xlafront.numpy.reductions import Axes as _Axes
 from xlafront.numpy.updates import At as _At
@@ -252,7 +252,6 @@ def device_get(x: _typing.Any) -> _typing.Any: ...
 def device_put(x: _typing.Any, device: _typing.Any = ..., *, src: _typing.Any = ..., donate: _typing.Any = ..., may_alias: _typing.Any = ...) -> _typing.Any: ...
 def devices(backend: _builtins.str | None = ...) -> _builtins.list: ...
 disable_jit: _Setting
-def ds(start: _typing.Any, size: _builtins.int | None = ..., stride: _builtins.int | None = ...) -> _builtins.slice | _Slice: ...
 def effects_barrier() -> None: ...
 enable_checks: _Setting
 enable_custom_prng: _Setting

@@ -10,7 +10,8 @@ _SAME_PATH = """
     experimental.compilation_cache experimental.compilation_cache.compilation_cache experimental.compute_on
     experimental.control_deps experimental.custom_partitioning experimental.fused experimental.hijax experimental.jet
     experimental.key_reuse experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode
-    experimental.pjit experimental.profiler experimental.random experimental.rnn experimental.roofline
+    experimental.pallas experimental.pallas.mosaic_gpu experimental.pallas.tpu experimental.pallas.triton experimental.pjit
+    experimental.profiler experimental.random experimental.rnn experimental.roofline
     experimental.scheduling_groups
     experimental.serialize_executable experimental.shard_alike experimental.source_mapper experimental.sparse
     experimental.sparse.bcoo experimental.sparse.bcsr experimental.sparse.coo experimental.sparse.csr
@@ -168,11 +169,6 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.runtime.jaxlib_compat": "DeviceList",
         "xlafront.compat.cpu_devices": "_get_cpu_device_map _reduce_device_list _reduce_mesh _reduce_single_device_sharding xb",
     }),
-    "jax.experimental.pallas": ("those who import from it", {}),
-    # Libraries import what writes kernels where they write some for some devices; here these modules have no names.
-    "jax.experimental.pallas.mosaic_gpu": ("those who import from it", {}),
-    "jax.experimental.pallas.tpu": ("those who import from it", {}),
-    "jax.experimental.pallas.triton": ("JAX MD", {}),
     "jax.experimental.pallas.ops": ("those who import from it", {}),
     "jax.experimental.pallas.ops.tpu": ("those who import from it", {}),
     "jax.experimental.pallas.ops.tpu.splash_attention": ("programs for TPUs", _ATTENTION | _MASKS),

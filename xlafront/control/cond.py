@@ -283,6 +283,7 @@ cond_p = Primitive(
     impl=lambda *args, **params: evaluate(cond_p, args, params, params["branches"][0].jaxpr))
 cond_p.batch_with_axis = _batch
 cond_p.depends = _depends
+cond_p.moves_with = lambda operands, *, branches, **_: _same_for_all(branches, operands[1:])
 cond_p.steps = _steps
 cond_p.key_use = _key_use
 

@@ -214,7 +214,10 @@ def _same_carry(body: ClosedJaxpr, num_consts: int, carry: Sequence[Any]) -> Clo
 
 def _active_operands(jaxpr, tangents, num_consts, num_carry) -> tuple[bool, ...]:
     """Which operands have tangents, counting the carry that gets one in some step."""
-    active = [type(t) is not Zero for t in tangents]
+    return _moving([type(t) is not Zero for t in tangents], jaxpr, num_consts, num_carry)
+
+
+def _moving(active: Sequence[bool], jaxpr, num_consts, num_carry) -> tuple[bool, ...]:
 
     def grow(carry):
         return active_results(jaxpr.jaxpr, [*active[:num_consts], *carry, *active[num_consts + num_carry:]])[:num_carry]
@@ -305,6 +308,12 @@ def _reached(operands, jaxpr, num_consts, num_carry) -> list[bool]:
     consts, carry, xs = in_three(operands, num_consts, num_carry)
     carry = fixpoint(carry, lambda flags: dependent_results(jaxpr.jaxpr, [*consts, *flags, *xs])[:num_carry])
     return [*consts, *carry, *xs]
+
+
+def _moves_with(operands, *, jaxpr, num_consts, num_carry, **_):
+    moving = _moving(operands, jaxpr, num_consts, num_carry)
+    found = active_results(jaxpr.jaxpr, moving)
+    return [*moving[num_consts:num_consts + num_carry], *found[num_carry:]]
 
 
 def _depends(operands, *, jaxpr, num_consts, num_carry, **_):
@@ -497,7 +506,7 @@ scan_p = Primitive(
     effects=lambda *_, jaxpr, **params: effects_by_operand(jaxpr),
     impl=lambda *args, **params: evaluate(scan_p, args, params, params["jaxpr"].jaxpr))
 scan_p.batch_with_axis = _batch
-scan_p.depends = _depends
+scan_p.depends, scan_p.moves_with = _depends, _moves_with
 scan_p.steps = _steps
 scan_p.key_use = _key_use
 

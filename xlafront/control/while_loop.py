@@ -108,14 +108,14 @@ def those_that_go_on(go_on, carry: Sequence[Any], found: Sequence[Any]) -> list[
         go_on, shape=np.shape(new), broadcast_dimensions=dims, sharding=None), old, new) for old, new in zip(carry, found)]
 
 
-def _active(body_jaxpr, tangents, cond_nconsts, body_nconsts) -> tuple[list[bool], list[bool]]:
-    """Which constants of the body have tangents, and which values of the carry get one in some step."""
-    _, consts, carry = in_three([type(t) is not Zero for t in tangents], cond_nconsts, body_nconsts)
+def _active(body_jaxpr, moving: Sequence[bool], cond_nconsts, body_nconsts) -> tuple[list[bool], list[bool]]:
+    """Of operands with tangents those that are constants of the body, and which values of the carry get one in some step."""
+    _, consts, carry = in_three(moving, cond_nconsts, body_nconsts)
     return consts, fixpoint(carry, lambda flags: active_results(body_jaxpr.jaxpr, [*consts, *flags]))
 
 
 def _jvp(primals, tangents, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
-    active_consts, active_carry = _active(body_jaxpr, tangents, cond_nconsts, body_nconsts)
+    active_consts, active_carry = _active(body_jaxpr, [type(t) is not Zero for t in tangents], cond_nconsts, body_nconsts)
     cond_consts, body_consts, carry = in_three(primals, cond_nconsts, body_nconsts)
     _, consts_t, carry_t = in_three(tangents, cond_nconsts, body_nconsts)
     program, _ = jvp_program(body_jaxpr, (*active_consts, *active_carry), tuple(active_carry))
@@ -140,7 +140,8 @@ def _linearize(primals, tangents, **params):
     """The derivative is a loop too, which computes the values again: how many steps there are is known only then."""
     results = while_p.bind(*primals, **params)
     body, first = params["body_jaxpr"].jaxpr, params["cond_nconsts"] + params["body_nconsts"]
-    _, active = _active(params["body_jaxpr"], tangents, params["cond_nconsts"], params["body_nconsts"])
+    moving = [type(t) is not Zero for t in tangents]
+    _, active = _active(params["body_jaxpr"], moving, params["cond_nconsts"], params["body_nconsts"])
     passed = [v is w for v, w in zip(body.outvars, body.invars[params["body_nconsts"]:])]
     if not any(a and not p for a, p in zip(active, passed)):  # no step changes anything that has a tangent
         return results, list(tangents[first:])
@@ -252,6 +253,8 @@ while_p = Primitive(
     impl=_impl, shown_as="while_loop")
 while_p.batch_with_axis = _batch
 while_p.steps = _steps
+while_p.moves_with = lambda operands, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts: _active(
+    body_jaxpr, operands, cond_nconsts, body_nconsts)[1]
 while_p.takes_refs_twice = True  # by its condition, and by its body
 while_p.key_use = _key_use
 

@@ -210,8 +210,9 @@ _SHARDING_SHOWN = {"conv_general_dilated", "iota", "ragged_dot_general", "reduce
 _CUSTOM = {"custom_jvp_call", "custom_vjp_call"}  # calls of functions, whose name comes first
 _SHOWN_AS = {("custom_jvp_call", "jvp_jaxpr_fun"): "jvp", ("custom_vjp_call", "fwd_jaxpr_thunk"): "fwd"}
 # What the types of operands and results say, and what is for the machinery alone.
-_NOT_SHOWN = {("broadcast_in_dim", "shape"), ("custom_jvp_call", "num_consts"), ("custom_vjp_call", "num_consts"),
-              ("custom_vjp_call", "out_trees")}
+_NOT_SHOWN = {("broadcast_in_dim", "shape"), ("broadcast_in_dim", "sharding"), ("custom_jvp_call", "num_consts"),
+              ("custom_vjp_call", "num_consts"), ("custom_vjp_call", "out_trees"), ("dot_general", "out_sharding"),
+              ("reshard", "dst_sharding")}
 
 
 def _lists(value) -> str:

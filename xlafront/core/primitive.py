@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import errors, tracing
-from xlafront.core.dtypes import python_scalar_dtypes
+from xlafront.core import errors, tracing, typed_numbers
 from xlafront.core.ir import subprograms
 from xlafront.core.memo import Alive, Memo
 from xlafront.core.refs import AbstractRef
@@ -57,6 +56,8 @@ class Primitive:
     # How an equation is printed, where not as `results = name[params] operands`: (results, none is read, operands, equation).
     printed_as: Callable | None = None
     depends: Callable | None = None
+    # For operations that contain programs, which results may have a tangent where the marked operands have: (operands, **params).
+    moves_with: Callable | None = None
     # How it runs its programs one by one, to find the operation in them that made a NaN: (run, operands, params), where
     # `run(jaxpr, *operands)` returns what a program returns, or raises.
     steps: Callable | None = None
@@ -75,6 +76,9 @@ class Primitive:
     # The context in which its programs are traced again when they are taken apart (`core.parts`): (**params).
     in_scope: Callable | None = None
     of_high_types = False  # whether its operands may consist of others (`core.parts`), where `own_impl` is what it computes
+
+    # The program that it is run as, where it contains another one that says less: (operands' types, params).
+    as_program: Callable | None = None
 
     # What extensions ask of any primitive, and of ours only `CallPrimitive` answers with yes.
     call_primitive = False
@@ -271,8 +275,8 @@ class Primitive:
 
 
 def _as_in_compiled_code(x, primitive: Primitive):
-    """An operand, as it is passed to how a user's primitive runs: with a shape and the dtype that it has in compiled code."""
+    """An operand, as it is passed to how a user's primitive runs: with the dtype that it has in compiled code."""
     aval = tracing.aval_of(x, primitive.shown_as)
-    if type(x) in python_scalar_dtypes:
-        return aval.dtype.type(x)
+    if type(x) in (int, float, complex):
+        return typed_numbers.KINDS[aval.dtype.kind][1](x, aval.dtype)
     return x.astype(aval.dtype) if isinstance(x, (np.ndarray, np.generic)) and x.dtype != aval.dtype else x

@@ -17,20 +17,27 @@ class Typed:
 
     dtype: np.dtype
     weak_type = True  # as numbers are
+    shape: tuple = ()  # rules ask for these
+    ndim, size = 0, 1
 
     def __new__(cls, value: Any, dtype: np.dtype):
         number = super().__new__(cls, value)  # type: ignore[call-arg]
         number.dtype = dtype
         return number
 
+    @property
+    def plain(self) -> Any:
+        """The number without its dtype."""
+        return next(kind for kind in (int, float, complex) if isinstance(self, kind))(self)
+
     def __getnewargs__(self):
-        return next(kind for kind in (int, float, complex) if isinstance(self, kind))(self), self.dtype
+        return self.plain, self.dtype
 
     def __repr__(self):
         return f"{type(self).__name__}({self}, dtype={self.dtype.name})"
 
     def __str__(self):
-        return str(self.__getnewargs__()[0])
+        return str(self.plain)
 
 
 class TypedInt(Typed, int):

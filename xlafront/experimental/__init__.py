@@ -8,6 +8,6 @@ __getattr__, __dir__, __all__ = lazy(__name__, {
     "xlafront.interpreters.hijax": "cur_qdd",
 }, """
     array_serialization buffer_callback checkify colocated_python compilation_cache compute_on control_deps custom_partitioning
-    fused hijax jet key_reuse layout mesh_utils multihost_utils ode pjit profiler random rnn roofline scheduling_groups
+    fused hijax jet key_reuse layout mesh_utils multihost_utils ode pallas pjit profiler random rnn roofline scheduling_groups
     serialize_executable shard_alike source_mapper sparse topologies transfer xla_metadata
 """)

@@ -15,6 +15,7 @@ from xlafront.experimental import layout as layout
 from xlafront.experimental import mesh_utils as mesh_utils
 from xlafront.experimental import multihost_utils as multihost_utils
 from xlafront.experimental import ode as ode
+from xlafront.experimental import pallas as pallas
 from xlafront.experimental import pjit as pjit
 from xlafront.experimental import profiler as profiler
 from xlafront.experimental import random as random

@@ -246,6 +246,8 @@ def _rule_for(primitive: Primitive) -> Callable | None:
     rule = _RULES.get(primitive)
     if rule is None and isinstance(primitive, ProgramCall):
         return _call
+    if rule is None and primitive.as_program is not None:
+        return _as_program
     return _custom_call if rule is None and isinstance(primitive, CustomCall) else rule
 
 
@@ -256,6 +258,10 @@ def _call(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]
     checked = findings.checked(params[primitive.parameter])
     outs = [*range(count, count + checked.num_results), *[None] * len(checked.error_avals)]
     return findings.absorb(checked, primitive.call(params, checked.program, values, range(count), outs))
+
+
+def _as_program(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]:
+    return findings.run(eqn.primitive.as_program(tuple(map(tracing.aval_of, values)), eqn.params), values)
 
 
 def _scan(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]:

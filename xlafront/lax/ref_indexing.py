@@ -99,6 +99,9 @@ def ds(start: Any, size: int | None = None, stride: int | None = None) -> slice 
     return Slice(start, size, 1 if stride is None else stride)
 
 
+dslice = ds
+
+
 Indexer = tuple[int | Window | Operand, ...]
 
 

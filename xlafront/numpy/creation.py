@@ -106,7 +106,7 @@ def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = 
         elif copy and isinstance(result, ArrayImpl):
             writer = tracing.writing_trace()
             result = _copy_of(result) if writer is None else writer.constant(result)
-        elif not tracing.is_tracing() and isinstance(result, tracing.Tracer) and result.aval.weak_type:
+        elif isinstance(result, tracing.Tracer) and result.aval.weak_type and tracing.writing_trace() is None:
             result = _copy(result)  # which may stand for a Python number
     else:
         at_once = device is not None and ndmin == 0 and isinstance(device, (Device, Sharding))

@@ -66,6 +66,7 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("captured_constants_warn_bytes", int, 2_000_000_000, False, "warn of programs with constants of so many bytes; -1: never"),
     ("captured_constants_report_frames", int, 0, False, "whether that warning says where the largest are read; 0: no"),
     ("disable_bwd_checks", bool, False, "rare", "whether cotangents from rules of custom_vjp may have any shape"),
+    ("pallas_enable_debug_checks", bool, False, "rare", "whether pl.debug_check in kernels looks at its condition"),
     ("log_checkpoint_residuals", bool, False, False, "log what each differentiation of a checkpointed function keeps"),
     ("export_calling_convention_version", int, 10, False, "the calling convention of what is exported"),
     ("logging_level", ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", None), "NOTSET", False,

@@ -46,7 +46,6 @@ KEPT: tuple[tuple[str, Any, Any], ...] = (
     ("mosaic_allow_hlo", bool, False),
     ("mutable_array_checks", bool, True),
     ("oneapi_visible_devices", str, "all"),
-    ("pallas_enable_debug_checks", bool, False),
     ("pallas_poison_buffers", bool, False),
     ("pallas_use_mosaic_gpu", bool, True),
     ("pallas_verbose_errors", bool, False),

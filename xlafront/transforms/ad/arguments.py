@@ -10,6 +10,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, source, tracing, tree
 from xlafront.core.keys import KeyArray
 from xlafront.core.refs import AbstractRef
+from xlafront.core.typed_numbers import Typed
 from xlafront.core.zeros import Zero
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import convert_element_type_p
@@ -150,8 +151,8 @@ def as_array(x):
 def as_results(values) -> list[Any]:
     """Values as arrays; numbers of Python and NumPy that a function hands through stay what they are (of 64 bits no more than
     arrays may have)."""
-    return [x if type(x) in dtypes.python_scalar_dtypes else _of_its_type(x) if isinstance(x, np.generic) else as_array(x)
-            for x in values]
+    return [x if type(x) in dtypes.python_scalar_dtypes else x.plain if isinstance(x, Typed) else
+            _of_its_type(x) if isinstance(x, np.generic) else as_array(x) for x in values]
 
 
 def _of_its_type(x: np.generic) -> np.generic:

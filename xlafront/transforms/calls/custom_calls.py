@@ -472,13 +472,18 @@ def type_text(aval) -> str:
 def as_array(x):
     """What functions and rules get in place of numbers and NumPy's arrays: something that has a dtype and a weak type. A number
     stays one where it is an integer or a program is written, so that Python's `if` and `range` know its value."""
+    if type(x) in (float, complex) and tracing.writing_trace() is None:
+        return as_value(tracing.thread.trace, x)
+    return as_operand(x)
+
+
+def as_operand(x):
+    """As `as_array`, where numbers are given to functions as numbers."""
     kind = type(x)
-    if kind is int or kind in (float, complex) and tracing.writing_trace() is not None:
+    if kind in (int, float, complex):
         dtype = tracing.aval_of(x).dtype
         return typed_numbers.KINDS[dtype.kind][1](x, dtype)
-    if kind is float or kind is complex or isinstance(x, (np.generic, np.ndarray)):
-        return as_value(tracing.thread.trace, x)
-    return x
+    return as_value(tracing.thread.trace, x) if isinstance(x, (np.generic, np.ndarray)) else x
 
 
 def closed_over(kind: str, name: str) -> errors.UnexpectedTracerError:

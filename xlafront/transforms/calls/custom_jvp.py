@@ -25,6 +25,7 @@ from xlafront.transforms.calls.custom_calls import (
     Rule,
     all_in_scope,
     as_array,
+    as_operand,
     closed_over,
     leaked_in_rule,
     type_text,
@@ -143,7 +144,7 @@ class custom_jvp(CustomFunction):
         nondiff, differentiable = self.divided(args)
         leaves, in_tree = self.operands(differentiable)
         if self.runs_at_once(leaves):
-            result = self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_array, leaves))))
+            result = self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_operand, leaves))))
             signatures.check_results(self.fun, result)
             return result
         fixed, nondiff_of = _traced_leaves(nondiff)
@@ -152,7 +153,7 @@ class custom_jvp(CustomFunction):
 
         def fun(*xs):
             return results.of_function(self.fun, self.fun(
-                *self.joined(nondiff_of(xs[:count]), in_tree.unflatten(map(as_array, xs[count:])))))
+                *self.joined(nondiff_of(xs[:count]), in_tree.unflatten(map(as_operand, xs[count:])))))
 
         flat_rule = _flat_rule(self, rule, nondiff_of, count, in_tree, results)
         found = custom_jvp_call_p.bind(
@@ -183,8 +184,9 @@ def _flat_rule(function: custom_jvp, rule: Callable, nondiff_of, count: int, in_
 
     def flat(primals, tangents):
         try:
-            pair = rule(*nondiff_of(primals[:count]), in_tree.unflatten(map(as_array, primals[count:])),
-                        in_tree.unflatten([given_to_rule(t, symbolic) for t in tangents[count:]]))
+            pair = rule(*nondiff_of(primals[:count]), in_tree.unflatten(map(as_operand, primals[count:])),
+                        in_tree.unflatten([as_operand(t) if type(t) is float else given_to_rule(t, symbolic)
+                                           for t in tangents[count:]]))
         except errors.UnexpectedTracerError as e:
             raise leaked_in_rule(title, e) from e
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -232,6 +234,8 @@ def _checked(primal, tangent, title: str, path: Callable[[], str]):
         given = tracing.aval_of(tangent)
         if type(tangent) in (float, complex) and dtypes.is_inexact(expected.dtype) and not expected.shape and (
                 type(tangent) is float or dtypes.is_complex(expected.dtype)):
+            if expected.weak_type and given.dtype == expected.dtype:
+                return tangent
             return np.asarray(tangent, expected.dtype)[()]
     if (given.shape, given.dtype) != (expected.shape, expected.dtype):
         remedy = ("Integers have no derivative: their tangent is numpy.zeros(shape, float0), which "

@@ -28,7 +28,7 @@ from xlafront.transforms.calls.custom_calls import (
     Results,
     Rule,
     all_in_scope,
-    as_array,
+    as_operand,
     closed_over,
     leaked_in_rule,
     stage_function,
@@ -121,13 +121,13 @@ class custom_vjp(CustomFunction):
         self._check_nondiff(nondiff)
         leaves, in_tree = self.operands(differentiable)
         if self.runs_at_once(leaves):
-            result = self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_array, leaves))))
+            result = self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_operand, leaves))))
             signatures.check_results(self.fun, result)
             return result
         results = Results()
 
         def fun(*xs):
-            return results.of_function(self.fun, self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_array, xs)))))
+            return results.of_function(self.fun, self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_operand, xs)))))
 
         written = self.fun, in_tree, self.nondiff_argnums
         forward = Forward(_flat_fwd(self, nondiff, in_tree, results), signatures.function_name(self.fwd), self.optimize_remat)
@@ -166,7 +166,7 @@ def _flat_fwd(function: custom_vjp, nondiff: tuple, in_tree, results: Results):
     title = f"custom_vjp, fwd: the forward rule {signatures.function_name(fwd)} of {name}"
 
     def flat(primals, perturbed):
-        arrays = map(as_array, primals)
+        arrays = map(as_operand, primals)
         given = [CustomVJPPrimal(x, p) for x, p in zip(arrays, perturbed)] if symbolic else list(arrays)
         try:
             pair = fwd(*function.joined(nondiff, in_tree.unflatten(given)))
@@ -478,9 +478,9 @@ custom_vjp_call_p = _CustomVjpCall("custom_vjp_call", "custom_vjp", jvp=_jvp)
 
 
 def _forward_mode(*_, name, **params):
-    raise TypeError(f"{name} is a custom_vjp function: it says how cotangents are pulled back, and forward-mode "
-                    "differentiation (jvp, jacfwd, or the function that linearize returns) can't be applied to it. Use "
-                    "reverse mode (grad, vjp, jacrev), or define its derivative with custom_jvp, which serves both.")
+    raise TypeError(f"can't apply forward-mode autodiff (jvp, jacfwd, or the function that linearize returns) to {name}, a "
+                    "custom_vjp function: it says how cotangents are pulled back, and no more. Use reverse mode (grad, vjp, "
+                    "jacrev), or define its derivative with custom_jvp, which serves both.")
 
 
 def _lin_transpose(cts, *operands, num_res, bwd, in_zeros, **_):

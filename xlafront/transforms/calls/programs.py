@@ -13,6 +13,7 @@ from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import AbstractValue
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
+from xlafront.core.program_call import ProgramCall
 from xlafront.core.refs import is_ref
 from xlafront.lax.all_reductions import pvary_p
 from xlafront.lax.barriers import stop_gradient_p
@@ -199,9 +200,22 @@ def active_results(jaxpr: Jaxpr, active: Sequence[bool]) -> list[bool]:
     """Which results may have a tangent when these inputs have one. Errs on the side of yes."""
     carriers = {v for v, a in zip(jaxpr.invars, active) if a}
     for eqn in jaxpr.eqns:
-        if eqn.primitive is not stop_gradient_p and any(v in carriers for v in eqn.invars if type(v) is not Literal):
-            carriers.update(v for v in eqn.outvars if _has_tangent(v.aval))
+        marks = [type(v) is not Literal and v in carriers for v in eqn.invars]
+        if eqn.primitive is not stop_gradient_p and any(marks):
+            flags = _moved(eqn, marks)
+            carriers.update([v for v, f in zip(eqn.outvars, flags) if f and _has_tangent(v.aval)])
     return [type(v) is not Literal and v in carriers for v in jaxpr.outvars]
+
+
+def _moved(eqn: JaxprEqn, marks: Sequence[bool]) -> Sequence[bool]:
+    """Which results of an operation may have a tangent when these operands have one."""
+    primitive = eqn.primitive
+    if isinstance(primitive, ProgramCall):
+        jaxpr = eqn.params[primitive.parameter].jaxpr
+        return jaxpr.memoised(("moves with", tuple(marks)), lambda: active_results(jaxpr, marks))
+    if primitive.moves_with is not None:
+        return primitive.moves_with(marks, **eqn.params)
+    return [True] * len(eqn.outvars)
 
 
 def _has_tangent(aval) -> bool:

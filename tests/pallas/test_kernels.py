@@ -1,0 +1,318 @@
+"""Kernels on blocks: what they compute, against NumPy on the same blocks."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.experimental import pallas as pl
+from xlafront.staging import compiling
+
+interpreted = functools.partial(pl.pallas_call, interpret=True)
+X, M = np.arange(8, dtype=np.float32), np.arange(24, dtype=np.float32).reshape(4, 6)
+
+
+def like(x):
+    return xf.ShapeDtypeStruct(np.shape(x), np.asarray(x).dtype)
+
+
+def copy(x_ref, o_ref):
+    o_ref[...] = x_ref[...]
+
+
+def test_a_kernel_without_a_grid_sees_all():
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] * 2 + y_ref[...]
+
+    np.testing.assert_array_equal(interpreted(kernel, out_shape=like(X))(X, X), 3 * X)
+    np.testing.assert_array_equal(xf.jit(interpreted(kernel, out_shape=like(X)))(X, X), 3 * X)
+
+
+@pytest.mark.parametrize("grid", [4, (4,), [4]])
+def test_program_ids_and_sizes(grid):
+    def kernel(o_ref):
+        o_ref[...] = xnp.full_like(o_ref, 10 * pl.program_id(0) + pl.num_programs(0))
+
+    found = interpreted(kernel, out_shape=xf.ShapeDtypeStruct((8,), "int32"), grid=grid, out_specs=pl.BlockSpec((2,), lambda i: i))()
+    np.testing.assert_array_equal(found, np.repeat(10 * np.arange(4) + 4, 2))
+
+
+def test_the_last_axis_of_the_grid_moves_first():
+    def kernel(o_ref, count_ref):
+        @pl.when((pl.program_id(0) == 0) & (pl.program_id(1) == 0))
+        def _():
+            count_ref[...] = xnp.zeros_like(count_ref)
+
+        o_ref[0, 0] = count_ref[0]
+        count_ref[0] += 1
+
+    found = interpreted(kernel, out_shape=xf.ShapeDtypeStruct((2, 3), "int32"), grid=(2, 3),
+                        out_specs=pl.BlockSpec((1, 1), lambda i, j: (i, j)), scratch_shapes=[pl.ANY((1,), "int32")])()
+    np.testing.assert_array_equal(found, np.arange(6).reshape(2, 3))
+
+
+def test_a_block_of_the_transpose():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...].T
+
+    found = interpreted(kernel, out_shape=xf.ShapeDtypeStruct((6, 4), "float32"), grid=(2, 2), in_specs=[
+        pl.BlockSpec((2, 3), lambda i, j: (i, j))], out_specs=pl.BlockSpec((3, 2), lambda i, j: (j, i)))(M)
+    np.testing.assert_array_equal(found, M.T)
+
+
+@pytest.mark.parametrize("dropped", [None, pl.squeezed, pl.Squeezed()])
+def test_dropped_dimensions(dropped):
+    def kernel(x_ref, o_ref):
+        assert x_ref.shape == o_ref.shape == (6,)
+        o_ref[...] = 2 * x_ref[...]
+
+    spec = pl.BlockSpec((dropped, 6), lambda i: (i, 0))
+    np.testing.assert_array_equal(interpreted(kernel, out_shape=like(M), grid=4, in_specs=[spec], out_specs=spec)(M), 2 * M)
+
+
+def test_blocks_at_the_edge_have_elements_that_nobody_wrote():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...].sum(keepdims=True)
+
+    found = interpreted(kernel, out_shape=xf.ShapeDtypeStruct((3,), "float32"), grid=3, in_specs=[
+        pl.BlockSpec((3,), lambda i: i)], out_specs=pl.BlockSpec((1,), lambda i: i))(X)
+    np.testing.assert_array_equal(found, [3, 12, np.nan])
+    spec = pl.BlockSpec((3,), lambda i: i)
+    np.testing.assert_array_equal(interpreted(copy, out_shape=like(X), grid=3, in_specs=[spec], out_specs=spec)(X), X)
+
+
+@pytest.mark.parametrize(("dtype", "value"), [
+    ("float32", np.nan), ("bfloat16", np.nan), ("int32", -2**31), ("int8", -128), ("uint8", 0), ("bool", False)])
+def test_what_nobody_wrote(dtype, value):
+    found = interpreted(lambda o_ref: None, out_shape=xf.ShapeDtypeStruct((2,), dtype))()
+    np.testing.assert_array_equal(np.asarray(found).astype("float64"), [float(value)] * 2)
+
+
+def test_parts_that_begin_at_any_element():
+    def out(i):
+        return i, 0
+
+    found = interpreted(copy, out_shape=like(M), grid=2, in_specs=[pl.BlockSpec((pl.Element(2), pl.Element(6)), lambda i: (i, 0))],
+                        out_specs=pl.BlockSpec((2, 6), out))(M)
+    np.testing.assert_array_equal(found, np.concatenate([M[:2], M[1:3]]))
+    found = interpreted(copy, out_shape=like(M), grid=2, in_specs=[
+        pl.BlockSpec((pl.Element(2, (1, 1)), 6), lambda i: (2 * i, 0))], out_specs=pl.BlockSpec((2, 6), out))(M)
+    np.testing.assert_array_equal(found, [np.full(6, np.nan), *M[:3]])
+    found = interpreted(copy, out_shape=like(M), grid=2, in_specs=[
+        pl.BlockSpec((pl.BoundedSlice(2), 6), lambda i: (pl.ds(2 - 2 * i, 2), 0))], out_specs=pl.BlockSpec((2, 6), out))(M)
+    np.testing.assert_array_equal(found, np.concatenate([M[2:], M[:2]]))
+
+
+def test_sizes_of_the_grid_that_only_the_program_knows():
+    @xf.jit
+    def first(n, x):
+        def kernel(x_ref, o_ref):
+            o_ref[...] = x_ref[...] + pl.num_programs(0)
+
+        spec = pl.BlockSpec((2,), lambda i: i)
+        return interpreted(kernel, out_shape=like(X), grid=(n,), in_specs=[spec], out_specs=spec)(x)
+
+    np.testing.assert_array_equal(first(2, X), [2, 3, 4, 5, *[np.nan] * 4])
+    np.testing.assert_array_equal(first(4, X), X + 4)
+
+
+def test_an_empty_grid_writes_nothing():
+    np.testing.assert_array_equal(interpreted(copy, out_shape=like(X), grid=(2, 0))(X), np.full(8, np.nan))
+
+
+def test_results_that_begin_as_arguments():
+    def kernel(x_ref, o_ref):
+        o_ref[0] = xnp.float32(5)
+
+    np.testing.assert_array_equal(interpreted(kernel, out_shape=like(X), input_output_aliases={0: 0})(X), [5, *X[1:]])
+    assert X[0] == 0
+
+
+def test_pytrees_of_arguments_results_and_scratch_space():
+    def kernel(d, o, *, held):
+        held["a"][...] = d["x"][...] + 1
+        o["first"][...] = held["a"][...]
+        o["second"][...] = d["y"][0][1]
+
+    found = interpreted(kernel, out_shape={"first": like(X), "second": like(M[0])},
+                        scratch_shapes={"held": {"a": pl.ANY((8,), "float32")}})({"x": X, "y": (M,)})
+    np.testing.assert_array_equal(found["first"], X + 1)
+    np.testing.assert_array_equal(found["second"], M[1])
+
+    def two(x_ref, o_ref, p_ref):
+        o_ref[...], p_ref[...] = x_ref[...], -x_ref[...]
+
+    both = interpreted(two, out_shape=[like(X), like(X)])(X)
+    assert type(both) is tuple
+    np.testing.assert_array_equal(both[1], -X)
+    assert interpreted(lambda x_ref: None, out_shape=())(X) == ()
+
+
+def test_numbers_and_scalars():
+    def kernel(x_ref, n_ref, o_ref):
+        o_ref[...] = x_ref[...] * n_ref[...]
+
+    np.testing.assert_array_equal(interpreted(kernel, out_shape=like(X))(X, 3.0), 3 * X)
+    assert interpreted(copy, out_shape=xf.ShapeDtypeStruct((), "int32"))(3) == 3
+
+
+def test_loops_branches_and_functions_ask_where_they_are():
+    def kernel(x_ref, o_ref):
+        def body(i, total):
+            o_ref[i] = x_ref[i] + total + pl.program_id(0)
+            return total + 1
+
+        lax.fori_loop(0, 4, body, 0.0)
+        lax.while_loop(lambda i: i < 8, lambda i: (o_ref.__setitem__(i, -x_ref[i] - pl.program_id(0)), i + 1)[1], 4)
+
+        @pl.when(pl.program_id(0) == 2)
+        def _():
+            o_ref[0] = xf.jit(lambda v: v + pl.program_id(0))(o_ref[0])
+
+    found = interpreted(kernel, out_shape=like(X), grid=3)(X)
+    np.testing.assert_array_equal(found, [4, 4, 6, 8, -6, -7, -8, -9])
+
+
+def test_the_functions_of_a_kernel_are_not_those_of_another():
+    """A jitted function that asks where it is is traced in each kernel."""
+    where = xf.jit(lambda x: x + pl.program_id(0))
+
+    def kernel(x_ref, o_ref):
+        o_ref[...] = where(x_ref[...])
+
+    spec = pl.BlockSpec((2,), lambda i: i)
+    for n in (4, 2):
+        found = interpreted(kernel, out_shape=like(X[:2 * n]), grid=n, in_specs=[spec], out_specs=spec)(X)
+        np.testing.assert_array_equal(found, X[:2 * n] + np.repeat(np.arange(n), 2))
+
+
+def test_what_a_kernel_writes_to_an_argument_stays_in_the_kernel():
+    def kernel(x_ref, o_ref):
+        x_ref[...] += 1
+        o_ref[...] = x_ref[...]
+
+    np.testing.assert_array_equal(interpreted(kernel, out_shape=like(X), grid=2)(X), X + 2)
+    assert X[0] == 0
+
+
+def test_slices_with_starts_of_the_program():
+    def kernel(x_ref, o_ref):
+        i = pl.multiple_of(2 * pl.program_id(0), 2)
+        o_ref[pl.ds(i, 2)] = x_ref[pl.ds(6 - i, 2)]
+
+    np.testing.assert_array_equal(interpreted(kernel, out_shape=like(X), grid=4)(X), X.reshape(4, 2)[::-1].ravel())
+    assert pl.dslice(3) == pl.Slice(0, 3)
+
+
+def test_a_grid_spec():
+    spec = pl.BlockSpec((4,), lambda i: 1 - i)
+    grid_spec = pl.GridSpec(grid=2, in_specs=[spec], out_specs=pl.BlockSpec((4,), lambda i: i))
+    np.testing.assert_array_equal(interpreted(copy, out_shape=like(X), grid_spec=grid_spec)(X), [*X[4:], *X[:4]])
+
+
+# Transformations
+
+
+def matmul(x, y, block: int = 4):
+    def kernel(x_ref, y_ref, o_ref, total_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def _():
+            total_ref[...] = xnp.zeros_like(total_ref)
+
+        total_ref[...] += x_ref[...] @ y_ref[...]
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def _():
+            o_ref[...] = total_ref[...]
+
+    (m, k), n = x.shape, y.shape[1]
+    return interpreted(
+        kernel, out_shape=xf.ShapeDtypeStruct((m, n), "float32"), grid=(m // block, n // block, k // block),
+        in_specs=[pl.BlockSpec((block, block), lambda i, j, k: (i, k)), pl.BlockSpec((block, block), lambda i, j, k: (k, j))],
+        out_specs=pl.BlockSpec((block, block), lambda i, j, k: (i, j)), scratch_shapes=[pl.ANY((block, block), "float32")])(x, y)
+
+
+RNG = np.random.default_rng(0)
+A, B = RNG.normal(size=(8, 12)).astype(np.float32), RNG.normal(size=(12, 4)).astype(np.float32)
+
+
+def test_a_product_of_matrices_and_its_derivatives():
+    np.testing.assert_allclose(matmul(A, B), A @ B, rtol=1e-5, atol=1e-5)
+    value, tangent = xf.jvp(matmul, (A, B), (A, 2 * B))
+    np.testing.assert_allclose(tangent, 3 * A @ B, rtol=1e-5, atol=1e-5)
+    of_a, of_b = xf.grad(lambda a, b: (matmul(a, b) ** 2).sum() / 2, (0, 1))(A, B)
+    np.testing.assert_allclose(of_a, A @ B @ B.T, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(of_b, A.T @ A @ B, rtol=1e-4, atol=1e-4)
+
+
+def test_batches():
+    many = np.stack([A, 2 * A, -A])
+    np.testing.assert_allclose(xf.vmap(matmul, (0, None))(many, B), many @ B, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(xf.vmap(matmul, (2, None), 1)(np.moveaxis(many, 0, 2), B), np.moveaxis(many @ B, 0, 1),
+                               rtol=1e-5, atol=1e-5)
+    gradient = xf.grad(lambda a: (matmul(a, B) ** 2).sum() / 2)
+    np.testing.assert_allclose(xf.jit(xf.vmap(gradient))(many), many @ B @ B.T, rtol=1e-4, atol=1e-4)
+
+
+def test_batches_of_programs_with_sizes_of_their_own():
+    def first(n, x):
+        spec = pl.BlockSpec((2,), lambda i: i)
+        return interpreted(copy, out_shape=like(X), grid=(n,), in_specs=[spec], out_specs=spec)(x)
+
+    found = xf.jit(xf.vmap(first, (0, None)))(np.array([1, 3]), X)
+    np.testing.assert_array_equal(found, [[0, 1, *[np.nan] * 6], [*range(6), np.nan, np.nan]])
+
+
+def test_batches_of_results_that_begin_as_arguments():
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] += y_ref[...]
+
+    add_to = interpreted(kernel, out_shape=like(X), input_output_aliases={0: 0})
+    np.testing.assert_array_equal(xf.vmap(add_to, (None, 0))(X, np.stack([X, 2 * X])), [2 * X, 3 * X])
+    value, tangent = xf.jvp(lambda y: add_to(X, y), (X,), (3 * X,))
+    np.testing.assert_array_equal(value, 2 * X)
+    np.testing.assert_array_equal(tangent, 3 * X)
+
+
+def test_the_derivative_of_an_integer_is_none():
+    def kernel(x_ref, n_ref, o_ref, p_ref):
+        o_ref[...], p_ref[...] = x_ref[...] * n_ref[...], n_ref[...] + 1
+
+    call = interpreted(kernel, out_shape=(like(X), xf.ShapeDtypeStruct((8,), "int32")))
+    n = np.arange(8, dtype=np.int32)
+    (_, plus), (tangent, nothing) = xf.jvp(lambda x: call(x, n), (X,), (X,))
+    np.testing.assert_array_equal(tangent, X * n)
+    assert nothing.dtype == xf.dtypes.float0
+    np.testing.assert_array_equal(plus, n + 1)
+
+
+def test_a_kernel_in_a_scan_and_in_a_shard_map():
+    double = interpreted(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * 2), out_shape=like(X))
+    np.testing.assert_array_equal(lax.scan(lambda x, _: (double(x), None), X, length=3)[0], 8 * X)
+    mesh = xf.make_mesh((2,), ("i",))
+    half = interpreted(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * 2), out_shape=like(X[:4]))
+    spec = xf.P("i")
+    mapped = xf.jit(xf.shard_map(half, mesh=mesh, in_specs=spec, out_specs=spec))
+    np.testing.assert_array_equal(mapped(xf.device_put(X, xf.NamedSharding(mesh, spec))), 2 * X)
+
+
+def test_kernels_that_compute_the_same_are_compiled_once(monkeypatch):
+    names, compile_module = [], compiling.compile_module
+
+    def counting(request, cache=None):
+        names.append(request.module.operation.attributes["sym_name"].value)
+        return compile_module(request, cache)
+
+    monkeypatch.setattr(compiling, "compile_module", counting)
+
+    def times(x, factor):
+        spec = pl.BlockSpec((4,), lambda i: i)
+        return interpreted(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * factor), out_shape=like(X), grid=2,
+                           in_specs=[spec], out_specs=spec)(x)
+
+    for factor in (17, 17, 18, 17):
+        np.testing.assert_array_equal(times(X, factor), factor * X)
+    assert names.count("jit_pallas_call") == 2

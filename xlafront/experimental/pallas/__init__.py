@@ -1,0 +1,17 @@
+"""Kernels: functions of references to blocks of arrays, run once for each point of a grid."""
+
+from xlafront.faces import lazy
+
+_PLACES = {
+    "xlafront.lax.ref_indexing": "Slice ds dslice",
+    "xlafront.pallas.call": "pallas_call pallas_call_p",
+    "xlafront.pallas.cost": "estimate_cost",
+    "xlafront.pallas.kernel_functions": """
+        align_to broadcast_to cdiv debug_check debug_print empty empty_like empty_ref_like enable_debug_checks loop lower_as_mlir
+        next_power_of_2 pallas_export_experimental run_scoped run_state select_ref strides_from_shape when with_scoped""",
+    "xlafront.pallas.primitives": "delay multiple_of num_programs program_id reciprocal",
+    "xlafront.pallas.specs": """
+        ANY BlockDim BlockSpec Blocked BoundedSlice Buffered CompilerParams CostEstimate DeviceIdType Element GridSpec HOST
+        Indirect MemoryRef MemorySpace RevisitMode Squeezed no_block_spec squeezed""",
+}
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "mosaic_gpu tpu triton")
