@@ -1,8 +1,8 @@
 """Every public function says what it takes, what it computes, and shows it in an example that runs."""
 
 import doctest
-import functools
 import enum
+import functools
 import importlib
 import inspect
 import re

@@ -56,7 +56,7 @@ class Primitive:
     # How an equation is printed, where not as `results = name[params] operands`: (results, none is read, operands, equation).
     printed_as: Callable | None = None
     depends: Callable | None = None
-    # For operations that contain programs, which results may have a tangent where the marked operands have: (operands, **params).
+    # For operations that contain programs, which results may have a tangent where the marked operands have: (marks, **params).
     moves_with: Callable | None = None
     # How it runs its programs one by one, to find the operation in them that made a NaN: (run, operands, params), where
     # `run(jaxpr, *operands)` returns what a program returns, or raises.

@@ -28,7 +28,8 @@ class Typed:
     @property
     def plain(self) -> Any:
         """The number without its dtype."""
-        return next(kind for kind in (int, float, complex) if isinstance(self, kind))(self)
+        kind: Any = next(kind for kind in (int, float, complex) if isinstance(self, kind))
+        return kind(self)
 
     def __getnewargs__(self):
         return self.plain, self.dtype

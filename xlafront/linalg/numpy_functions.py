@@ -24,7 +24,7 @@ from xlafront.lax.elementwise import constant_like, to_dtype
 from xlafront.linalg.factorizations import solve_factored
 from xlafront.linalg.kernels import adjoint, check_rank, floating, product, square as size_of_square
 from xlafront.linalg.orthogonal import geqrf_p
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact, unwrap_node
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact, promotes_freely, unwrap_node
 from xlafront.staging.library import library, written_once
 
 
@@ -196,6 +196,7 @@ def _pinv(a, rtol, hermitian):
 
 
 @_pinv.defjvp
+@promotes_freely
 def _pinv_jvp(hermitian, primals, tangents):
     """Golub and Pereyra, 1973."""
     (a, rtol), (a_t, _) = primals, tangents
@@ -207,6 +208,7 @@ def _pinv_jvp(hermitian, primals, tangents):
 
 
 @library(static="hermitian")
+@promotes_freely
 def _pinv_kernel(a, rtol, hermitian):
     [a] = _matrices("pinv", a, square=hermitian)
     if not a.size:
@@ -390,6 +392,7 @@ def _slogdet(a, method):
 
 
 @_slogdet.defjvp
+@promotes_freely
 def _slogdet_jvp(method, primals, tangents):
     [a], [a_t] = primals, tangents
     if method == "lu" and known(a.shape[-1], 3) <= 2:
@@ -406,6 +409,7 @@ def _slogdet_jvp(method, primals, tangents):
 
 
 @library(static="method")
+@promotes_freely
 def _slogdet_kernel(a, method):
     [a] = _matrices("slogdet", a, square=True)
     if not a.shape[-1]:

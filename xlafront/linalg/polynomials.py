@@ -15,7 +15,14 @@ from xlafront.core.dimensions import as_size, common_shape, is_symbolic_dim, kno
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import as_type, with_weakness
 from xlafront.linalg.numpy_functions import eigvals, inv, lstsq
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact, unwrap, within_setting
+from xlafront.numpy.promotion import (
+    check_arraylike,
+    promote_dtypes,
+    promote_dtypes_inexact,
+    promotes_freely,
+    unwrap,
+    within_setting,
+)
 from xlafront.staging.library import library, written_once
 
 
@@ -334,6 +341,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
 
 
 @library(static=("deg", "rcond", "full", "cov"), converts=True)
+@promotes_freely
 def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, full: bool = False, w: ArrayLike | None = None,
             cov: bool | str = False) -> Any:
     """The polynomial of a degree that is closest to samples, by least squares.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import numpy as np
@@ -23,6 +24,19 @@ def _not_arraylike(name: str, i: int, x) -> TypeError:
     if x is None:
         return TypeError(f"{name} requires an array or a scalar, got None, of type NoneType, at position {i}.")
     return errors.not_an_array(x, f"xnp.{name}" if hasattr(sys.modules[__package__], name) else name, f"number {i}")
+
+
+def promotes_freely(function):
+    """A function of the library that combines arrays of several ranks and dtypes of its own: settings that refuse that are for
+    what users combine."""
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        if config.numpy_rank_promotion.value == "allow" and config.numpy_dtype_promotion.value == "standard":
+            return function(*args, **kwargs)
+        with config.numpy_rank_promotion("allow"), config.numpy_dtype_promotion("standard"):
+            return function(*args, **kwargs)
+
+    return call
 
 
 def hashable_axis(axis, name: str):

@@ -11,7 +11,7 @@ import xlafront.numpy as xnp
 from xlafront.core import tracing
 from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
-from xlafront.numpy.promotion import promote_dtypes_inexact
+from xlafront.numpy.promotion import promote_dtypes_inexact, promotes_freely
 from xlafront.random.distributions import (
     _broadcast,
     _float_dtype,
@@ -301,6 +301,7 @@ def _multivariate_normal(key, mean, cov, shape, dtype, method):
 
 
 @written_once(static=("shape", "dtype", "method"))
+@promotes_freely
 def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: Sequence[int] | None = None,
                         dtype: DTypeLike | None = None, method: str = "cholesky", *,
                         out_sharding: ShardingLike = None) -> Array:

@@ -13,7 +13,7 @@ from xlafront import lax
 from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike, Axes
 from xlafront.lax.shapes import canonical_axes, canonical_axis
-from xlafront.numpy.promotion import promote_args_inexact
+from xlafront.numpy.promotion import promote_args_inexact, promotes_freely
 from xlafront.staging.library import library
 
 
@@ -92,6 +92,7 @@ def _over_axes(name: str, inverse: bool, x, kind, sizes, axes, norm):
 
 
 @library(static=("inverse", "sizes", "axes", "norm"), name="dct")
+@promotes_freely
 def _transformed(x, inverse, sizes, axes, norm):
     dtype = x.dtype if x.dtype.itemsize >= 4 else np.dtype(np.float32)
     x = x.astype(dtype)

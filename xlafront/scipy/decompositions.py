@@ -16,7 +16,7 @@ from xlafront import lax
 from xlafront.core import dtypes
 from xlafront.lax import linalg as kernels
 from xlafront.linalg.kernels import adjoint, check_rank, product, square
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap_node
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, promotes_freely, unwrap_node
 from xlafront.runtime.arrays import ArrayImpl as Array
 from xlafront.staging.library import library
 
@@ -345,6 +345,7 @@ def svd(a: Array, full_matrices: bool = True, compute_uv: bool = True, overwrite
 # Symmetric tridiagonal matrices
 
 
+@promotes_freely
 def eigh_tridiagonal(d: Array, e: Array, *, eigvals_only: bool = False, select: str = "a",
                      select_range: tuple[int, int] | None = None, tol: float | None = None, key: Array | None = None) -> Any:
     """The eigenvalues, in ascending order, and eigenvectors of Hermitian tridiagonal matrices.

@@ -10,7 +10,7 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.numpy.promotion import promote_dtypes_inexact
+from xlafront.numpy.promotion import promote_dtypes_inexact, promotes_freely
 from xlafront.special.log_gamma import bernoulli_numbers
 from xlafront.special.recurrences import associated_legendre, bessel_j, spherical_harmonic
 from xlafront.staging.library import library
@@ -62,6 +62,7 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
 
 
 @library(static=("v", "n_iter"))
+@promotes_freely
 def _bessel_jn(z, v, n_iter):
     dtype = z.dtype
     z = z.astype(np.float32 if dtype.itemsize < 4 else dtype)
@@ -74,6 +75,7 @@ def _bessel(v, n_iter, z):
 
 
 @_bessel.defjvp
+@promotes_freely
 def _bessel_jvp(v, n_iter, primals, tangents):
     (z,), (t,) = primals, tangents
     values = _bessel(v + 1, n_iter, z)

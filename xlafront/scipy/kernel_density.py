@@ -13,7 +13,7 @@ from xlafront import random
 from xlafront.core import dtypes, tree
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.linalg.factorizations import cholesky
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, promotes_freely
 from xlafront.scipy.matrix_equations import cho_solve
 from xlafront.scipy.normal_functions import ndtr
 from xlafront.staging.library import library
@@ -54,6 +54,7 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
     inv_cov: Any
     _FIELDS = ("neff", "dataset", "weights", "covariance", "inv_cov")
 
+    @promotes_freely
     def __init__(self, dataset: ArrayLike, bw_method: str | ArrayLike | Callable | None = None,
                  weights: ArrayLike | None = None):
         check_arraylike("gaussian_kde", dataset)
@@ -187,6 +188,7 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
 
 
 @library(static="logarithm", name="gaussian_kde")
+@promotes_freely
 def _density(dataset, weights, covariance, inverse, points, logarithm):
     d = dataset.shape[0]
     # With the inverse's factor distances are those of vectors.

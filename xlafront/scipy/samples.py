@@ -10,7 +10,7 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront.core.dimensions import min_dim
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, promotes_freely
 from xlafront.staging.library import library
 
 
@@ -48,6 +48,7 @@ def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keep
 
 
 @library(static="axis")
+@promotes_freely
 def _mode(a, axis):
     a = xnp.moveaxis(a, axis, -1)
     n = a.shape[-1]

@@ -14,7 +14,7 @@ from xlafront.core import dtypes
 from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.shapes import canonical_axis
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, promotes_freely
 from xlafront.special import signal_windows
 from xlafront.staging.library import library
 
@@ -330,6 +330,7 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: int | Seq
 
 
 @library(static=("axis", "trend", "breaks"), name="detrend")
+@promotes_freely
 def _without_trend(x, axis, trend, breaks):
     x = xnp.moveaxis(x, axis, -1)
     pieces = []

@@ -44,7 +44,7 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
     if fun is None:
         return lambda f: library(f, static=static, name=name, lists=lists, converts=converts, light=light, nodes=nodes)
     names = (static,) if isinstance(static, str) else tuple(static)
-    code = fun.__code__
+    code = getattr(fun, "__wrapped__", fun).__code__
     parameters = code.co_varnames[:code.co_argcount]
     nums = tuple(parameters.index(n) for n in names if n in parameters)
     shown = name or fun.__name__.removeprefix("_").removesuffix("_kernel")

@@ -7,8 +7,9 @@ _PLACES = {
     "xlafront.pallas.call": "pallas_call pallas_call_p",
     "xlafront.pallas.cost": "estimate_cost",
     "xlafront.pallas.kernel_functions": """
-        align_to broadcast_to cdiv debug_check debug_print empty empty_like empty_ref_like enable_debug_checks loop lower_as_mlir
-        next_power_of_2 pallas_export_experimental run_scoped run_state select_ref strides_from_shape when with_scoped""",
+        align_to broadcast_to cdiv debug_check debug_print empty empty_like empty_ref_like enable_debug_checks loop
+        lower_as_mlir next_power_of_2 pallas_export_experimental run_scoped run_state select_ref strides_from_shape when
+        with_scoped""",
     "xlafront.pallas.primitives": "delay multiple_of num_programs program_id reciprocal",
     "xlafront.pallas.specs": """
         ANY BlockDim BlockSpec Blocked BoundedSlice Buffered CompilerParams CostEstimate DeviceIdType Element GridSpec HOST

@@ -12,13 +12,14 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.numpy.promotion import promote_dtypes_inexact
+from xlafront.numpy.promotion import promote_dtypes_inexact, promotes_freely
 from xlafront.scipy.elementary_functions import xlogy
 from xlafront.scipy.members import exponential
 from xlafront.staging.library import library
 
 
 @library
+@promotes_freely
 def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     """The logarithm of the probability of a value, of the multinomial distribution.
 
