@@ -45,6 +45,8 @@ MODULES = (
     "xlafront.experimental.multihost_utils",
     "xlafront.experimental.ode",
     "xlafront.experimental.pallas",
+    "xlafront.experimental.pallas.tpu",
+    "xlafront.experimental.pallas.triton",
     "xlafront.experimental.pjit",
     "xlafront.experimental.profiler",
     "xlafront.experimental.random",

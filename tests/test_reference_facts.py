@@ -272,7 +272,7 @@ def test_derivatives_of_integers():
 
 
 def test_rules_get_values_with_a_dtype():
-    """Python's floats and NumPy's arrays come to custom rules as arrays, of canonical dtypes."""
+    """NumPy's arrays come to custom rules as arrays, of canonical dtypes, Python's floats as floats that know theirs."""
     seen = []
 
     @xf.custom_vjp
@@ -286,8 +286,12 @@ def test_rules_get_values_with_a_dtype():
     assert xf.grad(lambda x: product(x, np.ones(3)).sum())(2.0) == 3
     assert set(seen) == {(np.dtype(np.float32), np.dtype(np.float32))}
     square = xf.custom_jvp(lambda x: x**2)
-    square.defjvp(lambda primals, tangents: (square(*primals), 3 * primals[0].astype(tangents[0].dtype) * tangents[0]))
+    square.defjvp(lambda primals, tangents: (square(*primals), primals[0].dtype.type(3) * primals[0] * tangents[0]))
     assert xf.grad(square)(2.0) == 6 and xf.jit(xf.grad(square))(2.0) == 6
+    kept = xf.custom_jvp(lambda x: x)
+    kept.defjvp(lambda primals, tangents: (kept(*primals), 2 * tangents[0]))
+    assert [type(x) for x in xf.jvp(kept, (2.0,), (3.0,))] == [float, float] and xf.jvp(kept, (2.0,), (3.0,)) == (2.0, 6.0)
+    assert type(xf.vjp(kept, 2.0)[0]) is float and isinstance(xf.grad(lambda x: kept(xnp.asarray(x)))(2.0), xf.Array)
     zeros = xf.custom_derivatives.zero_from_primal({"a": F, "b": 2}, symbolic_zeros=True)
     assert zeros["a"].shape == (3,) and zeros["b"].dtype == xf.dtypes.float0
 

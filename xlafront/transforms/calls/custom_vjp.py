@@ -479,8 +479,8 @@ custom_vjp_call_p = _CustomVjpCall("custom_vjp_call", "custom_vjp", jvp=_jvp)
 
 def _forward_mode(*_, name, **params):
     raise TypeError(f"can't apply forward-mode autodiff (jvp, jacfwd, or the function that linearize returns) to {name}, a "
-                    "custom_vjp function: it says how cotangents are pulled back, and no more. Use reverse mode (grad, vjp, "
-                    "jacrev), or define its derivative with custom_jvp, which serves both.")
+                    "custom_vjp function: it says how cotangents are pulled back, so that forward-mode can't be applied. Use "
+                    "reverse mode (grad, vjp, jacrev), or define its derivative with custom_jvp, which serves both.")
 
 
 def _lin_transpose(cts, *operands, num_res, bwd, in_zeros, **_):
