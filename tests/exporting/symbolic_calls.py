@@ -10,6 +10,7 @@ import numpy as np
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax, nn, random
+from xlafront.experimental import pallas as pl
 from xlafront.experimental.shard_alike import shard_alike
 from xlafront.extend.random import threefry_2x32
 
@@ -356,6 +357,9 @@ CASES = UNARY | BINARY | {
     "tridiagonal_solve": (lambda x, v: lax.linalg.tridiagonal_solve(x * 0, x + 1, x * 0, v), "f32[b,4]; f32[b,4,2]"),
     "lstsq": (lambda x, y: xnp.linalg.lstsq(x, y)[0], "f32[b+3,2]; f32[b+3]"),
     # control flow
+    "pallas_call": (lambda x: pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * 2), interpret=True,
+                                             out_shape=xf.ShapeDtypeStruct(x.shape, x.dtype))(x), "f32[b,3]"),
+    "pallas.reciprocal": (pl.reciprocal, "f32[b,3]"),
     "fori_loop": (lambda x: lax.fori_loop(0, x.shape[0], lambda i, s: s + x[i], xnp.zeros(3)), "f32[b,3]"),
     "fori_loop known": (lambda x: lax.fori_loop(0, 3, lambda i, s: s + i, x), "f32[b,3]"),
     "while_loop": (lambda x: lax.while_loop(lambda s: s[0] < 4, lambda s: (s[0] + 1, s[1] * 2), (0, x)), "f32[b,3]"),

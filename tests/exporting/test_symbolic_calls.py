@@ -27,6 +27,7 @@ QUICK = {
 
 # Primitives that no case has on arrays of sizes that are not known, and why.
 ELSEWHERE = {
+    "they are in kernels, of which pallas_call is a case": "num_programs program_id",
     "they take no array": "dim_as_value platform_index axis_index create_token after_all empty_ref eq_to le_to lt_to",
     "they are between devices; test_export_over_devices has some": """all_gather all_gather_invariant all_to_all pmax pmin ppermute precv
         psend psum psum_invariant pbroadcast pvary ragged_all_to_all reduce_scatter reshard shard_map global_array_to_host_local_array

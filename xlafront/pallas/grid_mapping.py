@@ -8,6 +8,7 @@ from typing import Any
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Literal, Var
 from xlafront.core.refs import AbstractRef
 from xlafront.lax.elementwise import to_dtype
@@ -191,6 +192,8 @@ def _block_dim(n: Any, name: str, shape: tuple) -> Any:
         return squeezed
     if isinstance(n, BlockDim):
         return n
+    if is_symbolic_dim(n):
+        return Blocked(n)
     if isinstance(n, bool) or not hasattr(type(n), "__index__"):
         raise TypeError(f"the block shape of {name} takes integers, None, or pl.Element and its kin, got {errors.short(n)} in "
                         f"{shape}.")

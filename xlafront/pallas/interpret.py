@@ -132,7 +132,7 @@ def _put_back(x, starts, block: BlockMapping, new):
 
 def _padding(block: BlockMapping) -> list[tuple[int, int]]:
     """Blocks at the edge are as large as the others."""
-    return [b.padding if type(b) is Element else (0, 0) if type(b) is Squeezed or not b.block_size else (0, -n % b.block_size)
+    return [] if block.is_whole else [b.padding if type(b) is Element else (0, 0) if type(b) is Squeezed or not b.block_size else (0, -n % b.block_size)
             for b, n in zip(block.block_shape, block.array_aval.shape)]
 
 
