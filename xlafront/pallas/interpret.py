@@ -131,8 +131,10 @@ def _put_back(x, starts, block: BlockMapping, new):
 
 
 def _padding(block: BlockMapping) -> list[tuple[int, int]]:
-    """Blocks at the edge are as large as the others."""
-    return [] if block.is_whole else [b.padding if type(b) is Element else (0, 0) if type(b) is Squeezed or not b.block_size else (0, -n % b.block_size)
+    """What is put before and behind the array along each dimension: blocks at the edge are as large as the others."""
+    if block.is_whole:
+        return []
+    return [b.padding if type(b) is Element else (0, -n % b.block_size) if type(b) is not Squeezed and b.block_size else (0, 0)
             for b, n in zip(block.block_shape, block.array_aval.shape)]
 
 
