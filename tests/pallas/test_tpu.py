@@ -71,6 +71,19 @@ def test_rolled_vectors():
         pltpu.roll(M, -1, 0)
 
 
+def test_dimensions_split_and_joined():
+    x = M.reshape(2, 2, 6)
+    np.testing.assert_array_equal(pltpu.einshape("(ab)c->a(bc)", M, a=2), x.reshape(2, 12))
+    np.testing.assert_array_equal(pltpu.einshape("(ab)(cd)->ca(bd)", M, a=2, c=3),
+                                  M.reshape(2, 2, 3, 2).transpose(2, 0, 1, 3).reshape(3, 2, 4))
+    np.testing.assert_array_equal(pltpu.einshape("ab->ba", M), M.T)
+    for equation, sizes, message in (("(ab)c->abc", {}, "all sizes but one"), ("(ab)c->abc", {"b": 3}, "cannot be split"),
+                                     ("abc->cba", {}, "has 3 dimensions"), ("ab->abc", {}, "once on each side"),
+                                     ("a(b->ab", {}, "letters and brackets"), ("ab", {}, "as 'ab->ba'")):
+        with pytest.raises(ValueError, match=message):
+            pltpu.einshape(equation, M, **sizes)
+
+
 def test_masked_reads_and_writes():
     def kernel(x_ref, o_ref):
         o_ref[...] = xnp.zeros(8)
@@ -78,3 +91,52 @@ def test_masked_reads_and_writes():
         pltpu.trace_value("first", x_ref[0])
 
     np.testing.assert_array_equal(interpreted(kernel, out_shape=LIKE)(X), [0, 0, 0, 0, 0, 6, 7, 8])
+
+
+# Semaphores and copies
+
+ANY = pl.BlockSpec(memory_space=pl.ANY)
+
+
+def test_semaphores_count():
+    def kernel(o_ref, sem_ref, others_ref):
+        o_ref[0] = pl.semaphore_read(sem_ref)
+        pl.semaphore_signal(sem_ref, 3)
+        o_ref[1] = pl.semaphore_read(sem_ref)
+        pl.semaphore_wait(sem_ref, 2)
+        pl.semaphore_signal(others_ref.at[1])
+        pl.semaphore_wait(others_ref.at[1], decrement=False)
+        o_ref[2], o_ref[3] = pl.semaphore_read(sem_ref), pl.semaphore_read(others_ref.at[1])
+
+    semaphores = [pltpu.SemaphoreType.REGULAR, pltpu.SemaphoreType.DMA((2,))]
+    found = interpreted(kernel, out_shape=xf.ShapeDtypeStruct((4,), "int32"), scratch_shapes=semaphores)()
+    np.testing.assert_array_equal(found, [0, 3, 1, 1])
+
+
+def test_copies():
+    def kernel(x_ref, o_ref, row_ref, sem_ref):
+        @pl.loop(0, 4)
+        def _(i):
+            copy = pltpu.make_async_copy(x_ref.at[i], row_ref, sem_ref)
+            copy.start()
+            copy.wait()
+            pltpu.async_copy(row_ref.at[pl.ds(0, 3)], o_ref.at[3 - i, pl.ds(3, 3)], sem_ref).wait()
+            pltpu.sync_copy(row_ref.at[pl.ds(3, 3)], o_ref.at[3 - i, pl.ds(0, 3)])
+
+        pltpu.sync_copy(x_ref, o_ref, add=True)
+
+    found = interpreted(kernel, out_shape=xf.ShapeDtypeStruct((4, 6), "float32"), in_specs=[ANY], out_specs=ANY, scratch_shapes=[
+        pltpu.VMEM((6,), "float32"), pltpu.SemaphoreType.DMA])(M)
+    np.testing.assert_array_equal(found, M + np.roll(M[::-1], 3, 1))
+
+
+def test_mistakes_with_semaphores():
+    def run(body, *scratch):
+        interpreted(lambda x, o, *refs: body(x, o, *refs), out_shape=LIKE, scratch_shapes=scratch)(X)
+
+    with pytest.raises(ValueError, match=r"one semaphore, got 2 of them.*sem.at\[i\]"):
+        run(lambda x, o, sem: pl.semaphore_signal(sem), pltpu.SemaphoreType.DMA((2,)))
+    with pytest.raises(TypeError, match="takes a semaphore"):
+        run(lambda x, o: pl.semaphore_wait(3))
+    with pytest.raises(ValueError, match="between references of one type"):
+        run(lambda x, o, sem: pltpu.async_copy(x.at[:4], o, sem), pltpu.SemaphoreType.DMA)

@@ -21,6 +21,7 @@ from xlafront.lax.zeros import instantiate, zeros_array
 from xlafront.transforms.ad.jvp import JVPTrace as JVPTrace, JVPTracer as JVPTracer, jvp_flat, jvp_of_call
 from xlafront.transforms.ad.linearize import linearize_flat
 from xlafront.transforms.ad.transpose import transpose_of_call
+from xlafront.transforms.calls.custom_calls import as_operand
 
 
 class _AuxApart:
@@ -41,7 +42,7 @@ class _AuxApart:
 
 def _adapt_jvp(primitive: Primitive, rule: Callable) -> Callable:
     def jvp(primals, tangents, **params):
-        return rule(arrays(primals), arrays(tangents), **params)
+        return rule(tuple(map(as_operand, primals)), tuple(map(as_operand, tangents)), **params)
 
     return jvp
 

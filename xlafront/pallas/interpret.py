@@ -34,9 +34,9 @@ def uninitialized_number(dtype) -> Any:
     return np.zeros((), dtype)[()]
 
 
-def uninitialized(aval) -> Any:
-    """An array that nobody has written."""
-    if not isinstance(aval.dtype, np.dtype):
+def uninitialized(aval, memory_space: Any = None) -> Any:
+    """An array that nobody has written; semaphores begin at zero."""
+    if not isinstance(aval.dtype, np.dtype) or getattr(memory_space, "zeroed", False):
         return zeros_of(aval)
     return broadcast_in_dim_p.bind(uninitialized_number(aval.dtype), shape=aval.shape, broadcast_dimensions=(), sharding=None)
 
@@ -68,7 +68,7 @@ def interpret(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, input_out
     blocks = mapping.block_mappings
     held = [*operands[:first],
             *[_padded(uninitialized(b.array_aval) if x is None else x, b) for x, b in zip(arrays, blocks)],
-            *[uninitialized(a.inner_aval) for a in mapping.scratch_avals]]
+            *[uninitialized(a.inner_aval, a.memory_space) for a in mapping.scratch_avals]]
     program, asked, written = values_program(jaxpr)
 
     def step(i, changing):

@@ -120,7 +120,7 @@ def _new(what: str, description: Any) -> Any:
     if not hasattr(description, "get_ref_aval"):
         raise TypeError(f"{what} takes descriptions of memory, as pl.ANY((8,), xnp.float32), got {errors.short(description)}.")
     aval = description.get_ref_aval()
-    return ref_operations.new_ref_p.bind(uninitialized(aval.inner_aval), kind=None,
+    return ref_operations.new_ref_p.bind(uninitialized(aval.inner_aval, aval.memory_space), kind=None,
                                          memory_space=aval.memory_space if is_tracing() else None)
 
 

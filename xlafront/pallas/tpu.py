@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,6 +44,8 @@ class MemorySpace(enum.Enum):
 
     def __call__(self, shape: Sequence[int], dtype: Any) -> MemoryRef:
         return MemoryRef(ShapedArray(tuple(shape), dtype), self)
+
+    zeroed = property(lambda self: self is MemorySpace.SEMAPHORE, doc="Whether what is in it is zero at first.")
 
 
 VMEM, VMEM_SHARED, SMEM, CMEM = MemorySpace.VMEM, MemorySpace.VMEM_SHARED, MemorySpace.SMEM, MemorySpace.CMEM
@@ -240,6 +244,49 @@ def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axi
     moved = creation.arange(rows, dtype=np.int32).reshape([rows if d == stride_axis else 1 for d in range(rank)])
     from_where = (along - shift - stride * moved) % n
     return xnp.take_along_axis(x, xnp.broadcast_to(from_where, np.shape(x)), axis=axis)
+
+
+@boundary
+def einshape(equation: str, x: Any, assert_is_tile_preserving: bool = False, **sizes: int) -> Any:
+    """The dimensions of an array split, joined and put into another order: `"(ab)c->a(bc)"`.
+
+    - `equation`: the dimensions before and after, a letter each; those in brackets are one.
+    - `x`: an array.
+    - `assert_is_tile_preserving`: that no element moves within a tile, for the compiler.
+    - `sizes`: of the letters of dimensions that are split; one of each may be left out.
+
+    >>> pl.tpu.einshape("(ab)c->a(bc)", xnp.ones((6, 4)), a=2).shape
+    (2, 12)
+    """
+    before, arrow, after = equation.replace(" ", "").partition("->")
+    if not arrow:
+        raise ValueError(f"einshape takes an equation as 'ab->ba', got {equation!r}.")
+    groups, wanted = _groups(equation, before), _groups(equation, after)
+    if len(groups) != np.ndim(x):
+        raise ValueError(f"einshape: the left side of {equation!r} has {len(groups)} dimensions, the array {np.ndim(x)}: its "
+                         f"shape is {np.shape(x)}.")
+    letters, asked = [a for g in groups for a in g], [a for g in wanted for a in g]
+    if sorted(letters) != sorted(asked) or len(set(letters)) < len(letters):
+        raise ValueError(f"einshape: each letter of {equation!r} must be once on each side.")
+    known = dict(sizes)
+    for group, n in zip(groups, np.shape(x)):
+        unknown, given = [a for a in group if a not in known], math.prod([known[a] for a in group if a in known])
+        if len(unknown) > 1:
+            raise ValueError(f"einshape: how is a dimension of size {n} split into {', '.join(group)}? Give all sizes but one.")
+        if unknown and given and n % given == 0:
+            known[unknown[0]] = n // given
+        elif unknown or given != n:
+            raise ValueError(f"einshape: a dimension of size {n} cannot be split into {', '.join(group)} of sizes {sizes}.")
+    split = xnp.reshape(x, [known[a] for a in letters])
+    moved = xnp.transpose(split, [letters.index(a) for a in asked])
+    return xnp.reshape(moved, [math.prod([known[a] for a in group]) for group in wanted])
+
+
+def _groups(equation: str, side: str) -> list[str]:
+    """The dimensions of one side, each with its letters."""
+    if not re.fullmatch(r"([a-zA-Z]|\([a-zA-Z]+\))*", side):
+        raise ValueError(f"einshape takes an equation of letters and brackets, as '(ab)c->a(bc)', got {equation!r}.")
+    return [g.strip("()") for g in re.findall(r"[a-zA-Z]|\([a-zA-Z]+\)", side)]
 
 
 @boundary
