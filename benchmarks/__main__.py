@@ -61,6 +61,8 @@ TARGETS: dict[str, float | None] = {
     "function, eager": 1.0,
     "function, trace": 0.3,
     "function, operations": 1.0,
+    "Pallas: trace": 0.3,
+    "Pallas": 1.0,
     "kernel": 1.0,
     "sparse": 1.0,
     "first run, cold": 0.6,

@@ -32,6 +32,7 @@ def all_cases() -> dict[str, Callable[[Library], dict]]:
     importlib.import_module("benchmarks.first_runs")
     importlib.import_module("benchmarks.functions")
     importlib.import_module("benchmarks.gradients")
+    importlib.import_module("benchmarks.pallas")
     importlib.import_module("benchmarks.sparse")
     return CASES
 

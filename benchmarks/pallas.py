@@ -1,0 +1,58 @@
+"""Kernels that are interpreted: a product of matrices in blocks, traced, lowered, called anew each time and run."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import time
+
+from benchmarks.libraries import Library
+from benchmarks.measure import best, case, trace_time
+
+
+def product_of(lib: Library, size: int = 64, block: int = 16):
+    """A product of square matrices whose blocks are summed up in scratch space."""
+    pl, n = importlib.import_module(f"{lib.name}.experimental.pallas"), lib.np
+
+    def kernel(x_ref, y_ref, o_ref, total_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def _():
+            total_ref[...] = n.zeros_like(total_ref)
+
+        total_ref[...] += x_ref[...] @ y_ref[...]
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def _():
+            o_ref[...] = total_ref[...]
+
+    def product(x, y):
+        shape, steps = (block, block), size // block
+        return pl.pallas_call(
+            kernel, out_shape=lib.xf.ShapeDtypeStruct((size, size), "float32"), grid=(steps, steps, steps), interpret=True,
+            in_specs=[pl.BlockSpec(shape, lambda i, j, k: (i, k)), pl.BlockSpec(shape, lambda i, j, k: (k, j))],
+            out_specs=pl.BlockSpec(shape, lambda i, j, k: (i, j)), scratch_shapes=[pl.MemorySpace.ANY(shape, n.float32)])(x, y)
+
+    return product
+
+
+@case
+def pallas(lib: Library) -> dict:
+    if not lib.compiles:
+        return {}
+    product, x = product_of(lib), lib.np.ones((64, 64))
+    started = time.perf_counter()
+    lib.wait(product(x, x))
+    figures = {"Pallas: first call (ms)": (time.perf_counter() - started) * 1e3}
+    figures["Pallas: eager, said anew (ms)"] = best(lambda: lib.wait(product(x, x)), 0.02, 3) / 1e3
+    compiled = lib.xf.jit(product)
+    figures["Pallas: run (ms)"] = best(lambda: lib.wait(compiled(x, x))) / 1e3
+    figures["Pallas: trace (ms)"] = trace_time(lib, lambda: lambda x, y: product(x, y), x, x, repeats=7) * 1e3
+    found = float("inf")
+    for _ in range(5):
+        function = lib.xf.jit(lambda x, y: product(x, y))
+        gc.collect()
+        started = time.perf_counter()
+        function.lower(x, x)
+        found = min(found, time.perf_counter() - started)
+    figures["Pallas: trace and lower (ms)"] = found * 1e3
+    return {name.removesuffix(" (ms)"): (value, "ms") for name, value in figures.items()}
