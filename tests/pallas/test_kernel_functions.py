@@ -146,7 +146,9 @@ def test_checks_in_kernels():
 
     call = interpreted(kernel, out_shape=LIKE, grid=2, in_specs=[SPEC], out_specs=SPEC)
     assert checkify.checkify(call)(X)[0].get() is None
+    assert not xf.config.pallas_enable_debug_checks
     with pl.enable_debug_checks():
+        assert xf.config.pallas_enable_debug_checks
         error, found = checkify.checkify(call)(X)
         assert "too large" in error.get()
         np.testing.assert_array_equal(found, X)
