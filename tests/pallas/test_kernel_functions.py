@@ -13,6 +13,7 @@ from xlafront.experimental import checkify, pallas as pl
 interpreted = functools.partial(pl.pallas_call, interpret=True)
 X = np.arange(8, dtype=np.float32)
 LIKE = xf.ShapeDtypeStruct((8,), "float32")
+OUTSIDE = xnp.ones(8)
 SPEC = pl.BlockSpec((4,), lambda i: i)
 
 
@@ -53,7 +54,12 @@ def test_loops():
         o_ref[0] = total
 
     np.testing.assert_array_equal(interpreted(kernel, out_shape=LIKE)(X), [6, -1, 2, 3, -4, 5, 6, -7])
-    with pytest.raises(ValueError, match="step must be positive"):
+    @pl.loop(7, 0, step=-2, unroll=True, init_carry=0)
+    def down(i, carry):
+        return carry * 10 + i
+
+    assert int(down) == 7531
+    with pytest.raises(ValueError, match="step other than 0"):
         pl.loop(0, 3, step=0)
 
 
@@ -203,7 +209,7 @@ def test_arithmetic_of_sizes():
 
 @pytest.mark.parametrize(("kernel", "options", "error", "message"), [
     (lambda x, o: x[...], {}, ValueError, "should return None"),
-    (lambda x, o: o.__setitem__(..., x[...] + np.arange(8, dtype="f")), {}, ValueError, r"captures constants.*float32\[8\]"),
+    (lambda x, o: o.__setitem__(..., x[...] + OUTSIDE), {}, ValueError, r"captures constants.*float32\[8\]"),
     (lambda x, o: o.__setitem__(..., x[...] + pl.program_id(1)), {"grid": 2}, ValueError, "axis 1 is out of bounds for the grid"),
     (lambda x, o: o.__setitem__(..., x[...].astype(int)), {}, ValueError, "needs a value of dtype float32"),
     (copy, {"in_specs": SPEC}, ValueError, "must be a tuple or a list"),

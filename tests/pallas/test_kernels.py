@@ -213,6 +213,71 @@ def test_a_grid_spec():
     np.testing.assert_array_equal(interpreted(copy, out_shape=like(X), grid_spec=grid_spec)(X), [*X[4:], *X[:4]])
 
 
+def test_starts_beyond_the_array():
+    """Negative ones count from the end of the array with its padding, those behind the end are moved before it."""
+    def read(first, size=2, **options):
+        return interpreted(copy, out_shape=xf.ShapeDtypeStruct((4 * size,), "float32"), grid=4, in_specs=[
+            pl.BlockSpec((size,), lambda i: i + first)], out_specs=pl.BlockSpec((size,), lambda i: i), **options)(X)
+
+    np.testing.assert_array_equal(read(-2), [4, 5, 6, 7, 0, 1, 2, 3])
+    np.testing.assert_array_equal(read(2), [4, 5, 6, 7, 6, 7, 6, 7])
+    last = pl.BlockSpec((pl.Element(3),), lambda i: 6)
+    np.testing.assert_array_equal(interpreted(copy, out_shape=like(X[:3]), grid=1, in_specs=[last])(X), [6, 7, np.nan])
+    wide = pl.BlockSpec((pl.Element(12, (2, 0)),), lambda i: 0)
+    found = interpreted(copy, out_shape=xf.ShapeDtypeStruct((12,), "float32"), grid=1, in_specs=[wide])(X)
+    np.testing.assert_array_equal(found, [np.nan, np.nan, *X, np.nan, np.nan])
+
+
+def test_index_maps_with_scalars_of_their_own():
+    spec = pl.BlockSpec((4,), lambda i: (xnp.int32(1) - i) * xnp.asarray(1))
+    out = pl.BlockSpec((4,), lambda i: i)
+    np.testing.assert_array_equal(interpreted(copy, out_shape=like(X), grid=2, in_specs=[spec], out_specs=out)(X), [*X[4:], *X[:4]])
+
+
+def test_64_bit_types():
+    with xf.enable_x64(True):
+        spec = pl.BlockSpec((4,), lambda i: i)
+        x = np.arange(8.0)
+        call = interpreted(copy, out_shape=like(x), grid=2, in_specs=[spec], out_specs=spec)
+        np.testing.assert_array_equal(call(x), x)
+        np.testing.assert_array_equal(xf.jit(xf.vmap(call))(np.stack([x, -x])), [x, -x])
+
+
+def test_sizes_that_the_program_knows_and_results_that_begin_as_arguments():
+    spec = pl.BlockSpec((2,), lambda i: i)
+
+    def first(n, x, y):
+        return interpreted(lambda x, y, o: None, out_shape=like(X), grid=(n,), in_specs=[spec, spec], out_specs=spec,
+                           input_output_aliases={0: 0})(x, y)
+
+    np.testing.assert_array_equal(xf.jit(first)(2, X, -X), X)
+
+
+def test_arrays_that_functions_of_the_library_make():
+    x = M[:, :4] + 1
+
+    def kernel(x_ref, o_ref, p_ref):
+        o_ref[...] = x_ref[...].at[1:3, ::2].add(2.0) + xnp.diag(xnp.diag(x_ref[...])) + np.eye(4, dtype="f")
+        p_ref[0] = xnp.linalg.det(x_ref[...]) + pl.program_id(0)
+
+    call = interpreted(kernel, out_shape=(like(x), like(X[:1])), grid=2)
+    expected = x.copy()
+    expected[1:3, ::2] += 2
+    found, determinant = call(x)
+    np.testing.assert_array_equal(found, expected + np.diag(np.diag(x)) + np.eye(4))
+    np.testing.assert_allclose(determinant, [np.linalg.det(x) + 1], atol=1e-3)
+    np.testing.assert_array_equal(xf.vmap(call)(np.stack([x, x]))[0][1], found)
+    np.testing.assert_array_equal(xf.jvp(lambda x: call(x)[0], (x,), (x,))[1], x + np.diag(np.diag(x)))
+
+
+def test_integers_that_are_written_become_those_of_the_reference():
+    def kernel(o_ref):
+        o_ref[...] = xnp.arange(300, 304)
+        o_ref[0] += xnp.int32(1)
+
+    np.testing.assert_array_equal(interpreted(kernel, out_shape=xf.ShapeDtypeStruct((4,), "int8"))(), [45, 45, 46, 47])
+
+
 # Transformations
 
 

@@ -49,6 +49,25 @@ def test_batches_and_derivatives_with_scalars():
     np.testing.assert_array_equal(xf.grad(lambda x: (add(ORDER, x) * X).sum())(X), [*X[4:], *X[:4]])
 
 
+def test_scalars_that_have_tangents_and_that_results_begin_as():
+    def kernel(r_ref, x_ref, o_ref):
+        o_ref[...] = x_ref[...] * r_ref[pl.program_id(0)]
+
+    block = pl.BlockSpec((4,), lambda i, r_ref: i)
+    scaled = interpreted(kernel, out_shape=LIKE, grid_spec=pltpu.PrefetchScalarGridSpec(1, 2, [block], block))
+    r = np.array([2.0, 3.0], np.float32)
+    np.testing.assert_array_equal(xf.jvp(scaled, (r, X), (r, X))[1], 2 * X * np.repeat(r, 4))
+
+    def keep(r_ref, x_ref, o_ref):
+        r_ref[0] += 1  # is forgotten with the step
+        o_ref[1] = x_ref[pl.program_id(0)] + r_ref[0]
+
+    spec = pltpu.PrefetchScalarGridSpec(1, 2, [pl.no_block_spec], pl.no_block_spec)
+    kept = interpreted(keep, out_shape=LIKE, grid_spec=spec, input_output_aliases={0: 0})
+    np.testing.assert_array_equal(kept(X, 10 * X), [0, 11, *X[2:]])
+    np.testing.assert_array_equal(xf.vmap(kept, (None, 0))(X, np.stack([10 * X, X])), [[0, 11, *X[2:]], [0, 2, *X[2:]]])
+
+
 def test_memories_and_options():
     assert repr(pltpu.VMEM((8, 128), "float32")) == "MemoryRef(inner_aval=ShapedArray(float32[8,128]), memory_space=VMEM)"
     params = pltpu.CompilerParams(dimension_semantics=["parallel", pltpu.ARBITRARY], flags={"a": 1})

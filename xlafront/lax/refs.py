@@ -544,6 +544,9 @@ def _fitting(what: str, ref, indexers, operands, value):
     if given.dtype == aval.dtype:
         if not given.weak_type:
             return _varying(what, to_dtype(value, given.dtype) if isinstance(value, np.ndarray) else value, aval)
+    elif what != "addupdate" and dtypes.is_integer(given.dtype) and dtypes.is_integer(aval.dtype):
+        if not given.weak_type:  # integers that are written become those of the reference
+            return _varying(what, to_dtype(value, aval.dtype), aval)
     elif not given.weak_type or _category(given.dtype) is not _category(aval.dtype):
         raise ValueError(f"{what} needs a value of dtype {aval.dtype}, that of the reference of type {aval}; got {given}. "
                          f"Convert it with astype, or write a number as {aval.dtype}.")

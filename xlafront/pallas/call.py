@@ -15,10 +15,10 @@ import numpy as np
 from xlafront.control.scan import map as map_elements
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, Literal, RefEffect, internal_refs, jaxpr_as_fun
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, RefEffect, eval_jaxpr, internal_refs, jaxpr_as_fun
 from xlafront.core.memo import Memo
 from xlafront.core.primitive import Primitive
-from xlafront.core.refs import RefTangent
+from xlafront.core.refs import AbstractRef, RefTangent
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import joint_vma
 from xlafront.core.zeros import Zero
@@ -27,10 +27,10 @@ from xlafront.lax.elementwise import to_dtype
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch, move_dim
 from xlafront.lax.zeros import instantiate
-from xlafront.pallas.grid_mapping import GridMapping, grid_mapping, source_name
+from xlafront.pallas.grid_mapping import GridMapping, grid_mapping, source_name, with_numbers_in_place
 from xlafront.pallas.interpret import interpret as run_interpreted, values_program
 from xlafront.pallas.primitives import KernelScope, index_aval, kernel_scope
-from xlafront.pallas.specs import GridSpec, grid_of, no_block_spec
+from xlafront.pallas.specs import GridSpec, MemorySpace, grid_of, no_block_spec
 from xlafront.runtime import config
 from xlafront.staging import signatures
 from xlafront.staging.equal_programs import identity
@@ -93,19 +93,22 @@ def _jvp(primals, tangents, /, *, jaxpr, grid_mapping, out_avals, input_output_a
     mapping = grid_mapping
     first = mapping.num_dynamic_grid_bounds + mapping.num_index_operands
     aliases = dict(input_output_aliases)
+    if any([type(t) is not Zero for t in tangents[:first]]) or any([i < first for i in aliases]):  # scalars that are moved
+        whole = {"jaxpr": jaxpr, "grid_mapping": mapping, "out_avals": out_avals, "input_output_aliases": input_output_aliases}
+        return jvp_flat(jaxpr_as_fun(_as_loop(tuple(map(tracing.aval_of, primals)), whole | params)), primals, tangents)
     given = list(tangents[first:])
     for i, o in aliases.items():  # what an output holds at first has a tangent as the output has
         if type(given[i - first]) is Zero and _has_tangent(out_avals[o]):
             given[i - first] = instantiate(given[i - first])
     active = tuple([type(t) is not Zero for t in given])
     outputs = tuple(map(_has_tangent, out_avals))
-    dual, places = jaxpr.memoised_with((), ("kernel of duals", mapping, active), lambda: (
-        _dual_kernel(jaxpr, mapping, active, outputs), _dual_mapping(mapping, active, outputs)))
+    dual, places, arrays = jaxpr.memoised_with((), ("kernel of duals", mapping, active), lambda: _dual(
+        jaxpr, mapping, active, outputs))
     moved = [t for t, a in zip(given, active) if a]
     numbers = {i: first + len(given) + k for k, i in enumerate([first + i for i, a in enumerate(active) if a])}
     moved_out = {o: len(out_avals) + k for k, o in enumerate([o for o, a in enumerate(outputs) if a])}
     found = pallas_call_p.bind(
-        *primals, *moved, jaxpr=dual, grid_mapping=places,
+        *primals, *moved, *arrays, jaxpr=dual, grid_mapping=places,
         out_avals=(*out_avals, *[a for a, out in zip(out_avals, outputs) if out]),
         input_output_aliases=(*input_output_aliases, *[(numbers[i], moved_out[o]) for i, o in input_output_aliases
                                                        if i in numbers and o in moved_out]), **params)
@@ -118,6 +121,13 @@ def _has_tangent(aval) -> bool:
     return isinstance(aval.dtype, np.dtype) and dtypes.is_inexact(aval.dtype)
 
 
+def _dual(jaxpr: Jaxpr, mapping: GridMapping, active: Sequence[bool], outputs: Sequence[bool]
+          ) -> tuple[Jaxpr, GridMapping, list[Any]]:
+    """The kernel of values and tangents, its grid and blocks, and arrays of its own."""
+    kernel, arrays = with_numbers_in_place(*_dual_kernel(jaxpr, mapping, active, outputs))
+    return *_passed_along(kernel, _dual_mapping(mapping, active, outputs)), arrays
+
+
 def _dual_mapping(mapping: GridMapping, active: Sequence[bool], outputs: Sequence[bool]) -> GridMapping:
     ins, outs = mapping.block_mappings[:mapping.num_inputs], mapping.block_mappings[mapping.num_inputs:]
     blocks = (*ins, *[b for b, a in zip(ins, active) if a], *outs, *[b for b, a in zip(outs, outputs) if a])
@@ -125,7 +135,7 @@ def _dual_mapping(mapping: GridMapping, active: Sequence[bool], outputs: Sequenc
                        (*mapping.scratch_avals, *[a for a in mapping.scratch_avals if _has_tangent(a)]), mapping.vmapped_dims)
 
 
-def _dual_kernel(jaxpr: Jaxpr, mapping: GridMapping, active: Sequence[bool], outputs: Sequence[bool]) -> Jaxpr:
+def _dual_kernel(jaxpr: Jaxpr, mapping: GridMapping, active: Sequence[bool], outputs: Sequence[bool]) -> tuple[Jaxpr, list]:
     """From references to values and tangents; the tangents are values while it runs (`RefTangent`)."""
     counts = [mapping.num_index_operands, mapping.num_inputs, sum(active), mapping.num_outputs, sum(outputs),
               mapping.num_scratch_operands]
@@ -150,8 +160,25 @@ def _dual_kernel(jaxpr: Jaxpr, mapping: GridMapping, active: Sequence[bool], out
 
     duals = [*scalars, *ins, *[a for a, m in zip(ins, active) if m], *outs, *[a for a, m in zip(outs, outputs) if m],
              *scratch, *[a for a in scratch if _has_tangent(a)]]
-    made, _ = tracing.trace_to_jaxpr(dual, duals, jaxpr.debug_info.with_unknown_names())
-    return made
+    return tracing.trace_to_jaxpr(dual, duals, jaxpr.debug_info.with_unknown_names())
+
+
+def _passed_along(jaxpr: Jaxpr, mapping: GridMapping) -> tuple[Jaxpr, GridMapping]:
+    """A kernel that gets references to its constants, behind those to its inputs: arrays of NumPy, as functions of the library
+    make some."""
+    count = len(jaxpr.constvars)
+    if not count:
+        return jaxpr, mapping
+    at = mapping.num_index_operands + mapping.num_inputs
+
+    def kernel(*refs):
+        eval_jaxpr(jaxpr, [ref_operations.get(r) for r in refs[at:at + count]], *refs[:at], *refs[at + count:])
+        return []
+
+    avals, own = [v.aval for v in jaxpr.invars], [v.aval for v in jaxpr.constvars]
+    made, _ = tracing.trace_to_jaxpr(kernel, [*avals[:at], *[AbstractRef(a, MemorySpace.DEFAULT) for a in own], *avals[at:]],
+                                     jaxpr.debug_info.with_unknown_names())
+    return made, mapping.with_arrays(own)
 
 
 def _grouped(items: Sequence, counts: Sequence[int]) -> list[list]:
@@ -192,14 +219,14 @@ def _batch(axis_size, operands, dims, *, jaxpr, grid_mapping, out_avals, **param
     mapping = grid_mapping
     first = mapping.num_dynamic_grid_bounds + mapping.num_index_operands
     params |= {"jaxpr": jaxpr}
-    if any([d is not None for d in dims[:first]]):  # each has a grid, or scalars, of its own
+    aliased = {i for i, _ in params["input_output_aliases"]}
+    if any([d is not None for d in dims[:first]]) or any([i < first for i in aliased]):  # with grids or scalars of their own
         def one(elements):
             given = iter(elements)
             return pallas_call_p.bind(*[x if d is None else next(given) for x, d in zip(operands, dims)],
                                       grid_mapping=mapping, out_avals=out_avals, **params)
 
         return map_elements(one, [move_dim(x, d, 0) for x, d in zip(operands, dims) if d is not None]), [0] * len(out_avals)
-    aliased = {i for i, _ in params["input_output_aliases"]}
     mapped = [d is not None or i in aliased for i, d in enumerate(dims)][first:]
     places = mapping.of_batch(axis_size, (*mapped, *[True] * mapping.num_outputs))
     moved = [x if d is None and not m else broadcast_batch(x, None, axis_size) if d is None else move_dim(x, d, 0)
@@ -277,26 +304,14 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
         avals = [tracing.aval_of(x).strip_weak_type() for x in leaves]
         leaves = [to_dtype(x, a.dtype) if isinstance(x, (bool, int, float, complex, np.generic, np.ndarray)) else x
                   for x, a in zip(leaves, avals)]
-        jaxpr, mapping, aliases = made.traced(in_tree, tuple([ShapedArray(a.shape, a.dtype) for a in avals]))
+        jaxpr, mapping, aliases, arrays = made.traced(in_tree, tuple([ShapedArray(a.shape, a.dtype) for a in avals]))
         bounds = [to_dtype(n, index_aval.dtype) for n, known in zip(grid_spec.grid, mapping.grid) if known is None]
-        results = pallas_call_p.bind(*bounds, *leaves, jaxpr=jaxpr, grid_mapping=mapping, out_avals=made.out_avals,
+        results = pallas_call_p.bind(*bounds, *leaves, *arrays, jaxpr=jaxpr, grid_mapping=mapping, out_avals=made.out_avals,
                                      input_output_aliases=aliases, **options)
         return made.out_tree.unflatten(results)
 
     call.__name__ = made.name
     return call
-
-
-def with_numbers_in_place(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
-    """A program with the constants that are known scalars, as those that `xnp.int32(1)` makes, in its operations."""
-    known = {v: Literal(np.asarray(c)[()], v.aval) for v, c in zip(jaxpr.constvars, consts)
-             if not isinstance(c, tracing.Tracer) and isinstance(v.aval.dtype, np.dtype) and not v.aval.shape}
-    if not known:
-        return jaxpr, list(consts)
-    left = [(v, c) for v, c in zip(jaxpr.constvars, consts) if v not in known]
-    return jaxpr.replace(constvars=[v for v, _ in left], eqns=[
-        eqn.replace(invars=[v if v.is_literal else known.get(v, v) for v in eqn.invars]) for eqn in jaxpr.eqns],
-        outvars=[v if v.is_literal else known.get(v, v) for v in jaxpr.outvars]), [c for _, c in left]
 
 
 class _Call:
@@ -319,12 +334,12 @@ class _Call:
         self.single = not isinstance(out_shape, tuple)
         self.known: Memo = Memo(32)
 
-    def traced(self, in_tree, in_avals: tuple) -> tuple[Jaxpr, GridMapping, tuple]:
-        """The kernel's program for arguments of these types."""
+    def traced(self, in_tree, in_avals: tuple) -> tuple[Jaxpr, GridMapping, tuple, list[np.ndarray]]:
+        """The kernel's program for arguments of these types, and arrays that it takes behind them."""
         key = (in_tree, in_avals, config.trace_context_key(), tracing.thread.axes)
         return self.known.get(key) or self.known.keep(key, self._trace(in_tree, in_avals))
 
-    def _trace(self, in_tree, in_avals: tuple) -> tuple[Jaxpr, GridMapping, tuple]:
+    def _trace(self, in_tree, in_avals: tuple) -> tuple[Jaxpr, GridMapping, tuple, list[np.ndarray]]:
         names = [path.replace("result", "args", 1) for path in tree.result_paths(in_tree)]
         mapping = grid_mapping(self.spec, in_avals, in_tree, names, self.out_avals, self.out_tree, self.out_names)
         bounds = mapping.num_dynamic_grid_bounds
@@ -353,13 +368,15 @@ class _Call:
         origin = DebugInfo("pallas_call kernel", self.name, getattr(self.kernel, "__code__", None))
         jaxpr, consts = with_numbers_in_place(*tracing.trace_to_jaxpr(
             flat, [*mapping.index_avals, *blocks, *mapping.scratch_avals], origin))
-        if consts:
+        arrays = [c for c in consts if isinstance(c, np.ndarray)]
+        if len(arrays) < len(consts):
             raise ValueError(f"the kernel {where} of pallas_call captures constants, arrays from outside of it: "
                              f"{', '.join([str(tracing.aval_of(c)) for c in consts])}. Pass them as arguments, which the "
                              f"kernel gets references to.")
+        jaxpr, mapping = _passed_along(jaxpr, mapping)
         if self.debug:
             print(f"\nThe kernel's program, of {where}:\n{jaxpr}\nIts grid: {mapping}")
-        return jaxpr, mapping, aliases
+        return jaxpr, mapping, aliases, arrays
 
     def _checked_aliases(self, in_avals: Sequence[ShapedArray]) -> list[tuple[int, int]]:
         for i, o in self.aliases.items():

@@ -6,10 +6,12 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import is_symbolic_dim
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Literal, Var
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, Literal, Var
 from xlafront.core.refs import AbstractRef
 from xlafront.lax.elementwise import to_dtype
 from xlafront.lax.ref_indexing import Slice
@@ -103,6 +105,14 @@ class GridMapping:
                 self, grid=(axis_size, *self.grid), vmapped_dims=(0, *[d + 1 for d in self.vmapped_dims]), derived={},
                 block_mappings=tuple([b.of_batch(axis_size if m else None) for b, m in zip(self.block_mappings, mapped)]))
         return self.derived[key]
+
+
+    def with_arrays(self, avals: Sequence[ShapedArray]) -> GridMapping:
+        """The same with more inputs, behind the others, which the kernel sees as wholes."""
+        blocks = tuple([_block_mapping(no_block_spec, a, "an array of the kernel's own", self.grid, self.index_avals, None)
+                        for a in avals])
+        ins, outs = self.block_mappings[:self.num_inputs], self.block_mappings[self.num_inputs:]
+        return dataclasses.replace(self, block_mappings=(*ins, *blocks, *outs), num_inputs=len(ins) + len(blocks), derived={})
 
 
 # From what users say
@@ -217,18 +227,29 @@ def _index_program(index_map: Callable | None, dims: tuple, name: str, rank: int
         return [_index(x, dim, of, i) for i, (x, dim) in enumerate(zip(found, dims))]
 
     origin = DebugInfo("pallas_call index_map", signatures.function_name(index_map) if index_map else "first block")
-    found: list = []
 
     def as_indices(*args):
-        found[:] = flat(*args)
-        return [to_dtype(x, index_aval.dtype) if isinstance(x, tracing.Tracer) else x for x in found]
+        return [to_dtype(x, index_aval.dtype) if isinstance(x, tracing.Tracer) else x for x in flat(*args)]
 
-    jaxpr, consts = tracing.trace_to_jaxpr(as_indices, [index_aval] * rank + list(index_avals), origin)
+    jaxpr, consts = with_numbers_in_place(*tracing.trace_to_jaxpr(
+        as_indices, [index_aval] * rank + list(index_avals), origin))
     if consts:
         raise ValueError(f"{of} must not capture constants, but it uses {', '.join(map(errors.short, consts))}. Compute the "
                          "place from the grid's indices, or pass what it needs as scalars, by a PrefetchScalarGridSpec.")
     return ClosedJaxpr(jaxpr.replace(outvars=[
         Literal(index_aval.dtype.type(v.val), index_aval) if v.is_literal else v for v in jaxpr.outvars]), ())
+
+
+def with_numbers_in_place(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
+    """A program with the constants that are known scalars, as those that `xnp.int32(1)` makes, in its operations."""
+    known = {v: Literal(np.asarray(c)[()], v.aval) for v, c in zip(jaxpr.constvars, consts)
+             if not isinstance(c, tracing.Tracer) and isinstance(v.aval.dtype, np.dtype) and not v.aval.shape}
+    if not known:
+        return jaxpr, list(consts)
+    left = [(v, c) for v, c in zip(jaxpr.constvars, consts) if v not in known]
+    return jaxpr.replace(constvars=[v for v, _ in left], eqns=[
+        eqn.replace(invars=[v if v.is_literal else known.get(v, v) for v in eqn.invars]) for eqn in jaxpr.eqns],
+        outvars=[v if v.is_literal else known.get(v, v) for v in jaxpr.outvars]), [c for _, c in left]
 
 
 def source_name(function: Callable | None) -> str:

@@ -15,12 +15,12 @@ from xlafront.control.while_loop import fori_loop
 from xlafront.core import dtypes, tracing
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, jaxpr_as_fun
-from xlafront.lax.dynamic_slicing import dynamic_slice_p, dynamic_update_slice_p
-from xlafront.lax.elementwise import div, mul, rem_
+from xlafront.lax.dynamic_slicing import dynamic_slice_p, dynamic_update_slice_p, start_index
+from xlafront.lax.elementwise import div, mul, rem_, to_dtype
 from xlafront.lax.shapes import broadcast_in_dim_p, reshape_to, zeros_of
 from xlafront.lax.slicing import pad_p, slice_p
 from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
-from xlafront.pallas.primitives import num_programs_p, program_id_p
+from xlafront.pallas.primitives import index_aval, num_programs_p, program_id_p
 from xlafront.pallas.specs import Blocked, Element, Squeezed
 
 
@@ -29,7 +29,7 @@ def uninitialized_number(dtype) -> Any:
     if dtypes.is_float(dtype) or dtypes.is_complex(dtype):
         with np.errstate(all="ignore"):
             return np.full((), np.nan).astype(dtype)[()]
-    if dtypes.is_integer(dtype) and not dtypes.is_unsigned(dtype):
+    if dtypes.is_integer(dtype) and not dtypes.is_unsigned(dtype) and dtype != np.int16:  # (of which it is zero)
         return np.asarray(dtypes.iinfo(dtype).min).astype(dtype)[()]
     return np.zeros((), dtype)[()]
 
@@ -63,17 +63,19 @@ def interpret(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, input_out
     operands = operands[mapping.num_dynamic_grid_bounds:]
     grid = [next(bounds) if n is None else n for n in mapping.grid]
     first, inputs = mapping.num_index_operands, mapping.num_index_operands + mapping.num_inputs
-    aliased = {o: operands[i] for i, o in input_output_aliases}
+    aliased = {o: operands[i - mapping.num_dynamic_grid_bounds] for i, o in input_output_aliases}
     arrays = [*operands[first:], *[aliased.get(i, None) for i in range(mapping.num_outputs)]]
     blocks = mapping.block_mappings
     held = [*operands[:first],
             *[_padded(uninitialized(b.array_aval) if x is None else x, b) for x, b in zip(arrays, blocks)],
             *[uninitialized(a.inner_aval, a.memory_space) for a in mapping.scratch_avals]]
     program, asked, written = values_program(jaxpr)
+    kept = [k for k in written if k >= first]  # what is written to scalars ends with the step
 
     def step(i, changing):
+        i = to_dtype(i, index_aval.dtype)
         state = [*held]
-        for k, x in zip(written, changing):
+        for k, x in zip(kept, changing):
             state[k] = x
         place = _unraveled(i, grid)
         of_kernel = [place[d] for d in mapping.kernel_axes]
@@ -83,10 +85,10 @@ def interpret(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, input_out
                 *state[first + len(blocks):]]
         answers = [of_kernel[axis] if primitive is program_id_p else sizes[axis] for primitive, axis in asked]
         found = jaxpr_as_fun(program)(*answers, *seen)
-        return [_put_back(state[k], starts[k - first], blocks[k - first], x) if first <= k < first + len(blocks) else x
-                for k, x in zip(written, found)]
+        return [_put_back(state[k], starts[k - first], blocks[k - first], x) if k < first + len(blocks) else x
+                for k, x in zip(written, found) if k >= first]
 
-    changing = [held[k] for k in written]
+    changing = [held[k] for k in kept]
     steps: Any = 1
     for n in grid:
         steps = max(n, 0) * steps if isinstance(n, int) and isinstance(steps, int) else mul(_int32(n), _int32(steps))
@@ -94,7 +96,7 @@ def interpret(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, input_out
         changing = step(np.int32(0), changing) if steps else changing
     else:
         changing = fori_loop(np.int32(0), _int32(steps), step, changing)
-    for k, x in zip(written, changing):
+    for k, x in zip(kept, changing):
         held[k] = x
     return [_unpadded(held[k], b) for k, b in zip(range(inputs, inputs + mapping.num_outputs), blocks[mapping.num_inputs:])]
 
@@ -114,10 +116,12 @@ def _unraveled(i, grid) -> list[Any]:
 
 
 def _starts(block: BlockMapping, place, scalars) -> list[Any]:
-    """The first element of a block along each dimension."""
+    """The first element of a block along each dimension, of the padded array; negative ones count from its end."""
     program, _ = discharge_program(block.index_map_jaxpr)
     indices = jaxpr_as_fun(program)(*place, *scalars)[:len(block.block_shape)]
-    return [mul(i, np.int32(b.block_size)) if type(b) is Blocked else i for i, b in zip(indices, block.block_shape)]
+    firsts = [mul(i, np.int32(b.block_size)) if type(b) is Blocked else i for i, b in zip(indices, block.block_shape)]
+    sizes = [low + n + high for n, (low, high) in zip(block.array_aval.shape, _padding(block))]
+    return [start_index(i, n) for i, n in zip(firsts, sizes)]
 
 
 def _cut(x, block: BlockMapping, starts):
@@ -133,9 +137,13 @@ def _put_back(x, starts, block: BlockMapping, new):
 def _padding(block: BlockMapping) -> list[tuple[int, int]]:
     """What is put before and behind the array along each dimension: blocks at the edge are as large as the others."""
     if block.is_whole:
-        return []
-    return [b.padding if type(b) is Element else (0, -n % b.block_size) if type(b) is not Squeezed and b.block_size else (0, 0)
-            for b, n in zip(block.block_shape, block.array_aval.shape)]
+        return [(0, 0)] * len(block.block_shape)
+    found = []
+    for b, n in zip(block.block_shape, block.array_aval.shape):
+        low, high = b.padding if type(b) is Element else (0, 0)
+        whole = type(b) is Squeezed or not b.block_size
+        found.append((low, high if whole else high + -(low + n + high) % b.block_size))
+    return found
 
 
 def _padded(x, block: BlockMapping):

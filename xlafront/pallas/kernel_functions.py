@@ -62,7 +62,7 @@ def loop(lower: Any, upper: Any, *, init_carry: Any = None, step: Any = 1, unrol
     - `lower`, `upper`: the first number, and the end, which is not reached.
     - `init_carry`: what is carried first. With it the function takes a number and what is carried, and returns what is carried
       next; without, it takes a number.
-    - `step`: the distance of two numbers.
+    - `step`: the distance of two numbers; one that is known may be negative.
     - `unroll`: how many steps go into one turn of the compiled loop, True for all.
 
     >>> @pl.loop(0, 4, init_carry=0)
@@ -71,11 +71,12 @@ def loop(lower: Any, upper: Any, *, init_carry: Any = None, step: Any = 1, unrol
     >>> int(total)
     6
     """
-    if isinstance(step, (int, np.integer)) and step <= 0:
-        raise ValueError(f"loop goes forward: its step must be positive, got {step}.")
+    if isinstance(step, (int, np.integer)) and step == 0:
+        raise ValueError("loop needs a step other than 0.")
 
     def run(body: Callable) -> Any:
-        count = cdiv(upper - lower, step)
+        backward = isinstance(step, (int, np.integer)) and step < 0
+        count = cdiv(lower - upper, -step) if backward else cdiv(upper - lower, step)
 
         def turn(i, carry):
             number = lower + i * step
