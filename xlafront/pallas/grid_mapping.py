@@ -21,7 +21,6 @@ from xlafront.pallas.specs import (
     Blocked,
     BlockSpec,
     GridSpec,
-    Indirect,
     MemorySpace,
     NoBlockSpec,
     Squeezed,
@@ -224,7 +223,7 @@ def _index_program(index_map: Callable | None, dims: tuple, name: str, rank: int
         if len(found) != len(dims):
             raise ValueError(f"{of} must return {len(dims)} values to match its block_shape={dims}; it returned {len(found)}: "
                              f"{errors.short(found)}.")
-        return [_index(x, dim, of, i) for i, (x, dim) in enumerate(zip(found, dims))]
+        return [_index(x, of, i) for i, x in enumerate(found)]
 
     origin = DebugInfo("pallas_call index_map", signatures.function_name(index_map) if index_map else "first block")
 
@@ -259,13 +258,10 @@ def source_name(function: Callable | None) -> str:
     return f"{signatures.function_name(function)}{place}" if function else "by default"
 
 
-def _index(x: Any, dim: Any, of: str, i: int):
+def _index(x: Any, of: str, i: int):
     """The place along a dimension, as a scalar integer."""
     if isinstance(x, Slice):
         x = x.start
-    elif type(dim) is Indirect:
-        raise NotImplementedError(f"{of} returned indices for dimension {i}, which is Indirect: blocks of scattered elements "
-                                  "are for SparseCores.")
     aval = tracing.aval_of(x)
     if aval.shape or not dtypes.is_integer(aval.dtype):
         raise ValueError(f"{of} must return integer scalars; result {i} has type {aval}.")
