@@ -218,7 +218,7 @@ def _active_operands(jaxpr, tangents, num_consts, num_carry) -> tuple[bool, ...]
 
 
 def _moving(active: Sequence[bool], jaxpr, num_consts, num_carry) -> tuple[bool, ...]:
-
+    """The operands marked, and those of the carry that get a tangent of them in some step."""
     def grow(carry):
         return active_results(jaxpr.jaxpr, [*active[:num_consts], *carry, *active[num_consts + num_carry:]])[:num_carry]
 

@@ -278,5 +278,5 @@ def _as_in_compiled_code(x, primitive: Primitive):
     """An operand, as it is passed to how a user's primitive runs: with the dtype that it has in compiled code."""
     aval = tracing.aval_of(x, primitive.shown_as)
     if type(x) in (int, float, complex):
-        return typed_numbers.KINDS[aval.dtype.kind][1](x, aval.dtype)
+        return typed_numbers.typed(x, aval.dtype)
     return x.astype(aval.dtype) if isinstance(x, (np.ndarray, np.generic)) and x.dtype != aval.dtype else x

@@ -55,3 +55,8 @@ class TypedComplex(Typed, complex):
 
 know_typed_numbers(TypedInt, TypedFloat, TypedComplex)
 KINDS = {"i": (int, TypedInt), "u": (int, TypedInt), "f": (float, TypedFloat), "c": (complex, TypedComplex)}
+
+
+def typed(x: Any, dtype: np.dtype) -> Any:
+    """A number of Python as one that knows its dtype."""
+    return KINDS[dtype.kind][1](x, dtype)

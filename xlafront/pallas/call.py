@@ -140,14 +140,11 @@ def _dual_kernel(jaxpr: Jaxpr, mapping: GridMapping, active: Sequence[bool], out
     counts = [mapping.num_index_operands, mapping.num_inputs, sum(active), mapping.num_outputs, sum(outputs),
               mapping.num_scratch_operands]
     avals = [v.aval for v in jaxpr.invars]
-    groups = _grouped(avals, [mapping.num_index_operands, mapping.num_inputs, mapping.num_outputs])
-    scalars, ins, outs, scratch = groups
+    scalars, ins, outs, scratch = _grouped(avals, [mapping.num_index_operands, mapping.num_inputs, mapping.num_outputs])
     moving = [False] * len(scalars), active, outputs, [_has_tangent(a) for a in scratch]
 
     def dual(*refs):
-        index_refs, in_refs, in_tangents, out_refs, out_tangents, *rest = _grouped(refs, counts[:5])
-        [rest] = rest
-        scratch_refs, scratch_tangents = rest[:len(scratch)], rest[len(scratch):]
+        index_refs, in_refs, in_tangents, out_refs, out_tangents, scratch_refs, scratch_tangents = _grouped(refs, counts)
         primals = [*index_refs, *in_refs, *out_refs, *scratch_refs]
         given = iter([*in_tangents, *out_tangents, *scratch_tangents])
         places = [next(given) if m else None for m in [m for group in moving for m in group]]

@@ -25,6 +25,7 @@ from xlafront.pallas.specs import (
     NoBlockSpec,
     Squeezed,
     no_block_spec,
+    ref_type,
     squeezed,
 )
 from xlafront.staging import signatures
@@ -105,7 +106,6 @@ class GridMapping:
                 block_mappings=tuple([b.of_batch(axis_size if m else None) for b, m in zip(self.block_mappings, mapped)]))
         return self.derived[key]
 
-
     def with_arrays(self, avals: Sequence[ShapedArray]) -> GridMapping:
         """The same with more inputs, behind the others, which the kernel sees as wholes."""
         blocks = tuple([_block_mapping(no_block_spec, a, "an array of the kernel's own", self.grid, self.index_avals, None)
@@ -129,17 +129,8 @@ def grid_mapping(spec: GridSpec, in_avals: Sequence[ShapedArray], in_tree, in_na
         [*in_specs, *out_specs], [*in_avals, *out_avals], [*in_names, *out_names])])
     grid = tuple([n.__index__() if hasattr(type(n), "__index__") and not isinstance(n, tracing.Tracer) else None
                   for n in spec.grid])
-    return GridMapping(grid, blocks, len(in_avals), len(out_avals), index_avals, scratch_avals(spec.scratch_shapes))
-
-
-def scratch_avals(shapes: Any) -> tuple[AbstractRef, ...]:
-    found = []
-    for shape in tree.leaves(shapes):
-        if not hasattr(shape, "get_ref_aval"):
-            raise TypeError(f"scratch_shapes takes descriptions of memory, as pl.ANY((8,), xnp.float32), got "
-                            f"{errors.short(shape)}.")
-        found.append(shape.get_ref_aval())
-    return tuple(found)
+    scratch = tuple([ref_type("scratch_shapes", shape) for shape in tree.leaves(spec.scratch_shapes)])
+    return GridMapping(grid, blocks, len(in_avals), len(out_avals), index_avals, scratch)
 
 
 def _split(count: int, avals: Sequence, in_tree, names: Sequence[str]):

@@ -21,6 +21,7 @@ from xlafront.lax import refs as ref_operations
 from xlafront.lax.shapes import zeros_of
 from xlafront.numpy import creation, manipulation
 from xlafront.pallas.interpret import uninitialized
+from xlafront.pallas.specs import ref_type
 from xlafront.runtime import config
 from xlafront.staging.jit import jit
 
@@ -118,9 +119,7 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Hashable | t
 
 def _new(what: str, description: Any) -> Any:
     """A reference to memory as it is described, which nobody has written."""
-    if not hasattr(description, "get_ref_aval"):
-        raise TypeError(f"{what} takes descriptions of memory, as pl.ANY((8,), xnp.float32), got {errors.short(description)}.")
-    aval = description.get_ref_aval()
+    aval = ref_type(what, description)
     return ref_operations.new_ref_p.bind(uninitialized(aval.inner_aval, aval.memory_space), kind=None,
                                          memory_space=aval.memory_space if is_tracing() else None)
 

@@ -16,7 +16,7 @@ from xlafront.numpy.searching import where
 
 def load(ref: Any, mask: Any = None, other: Any = None) -> Any:
     """The part of a reference; where the mask is False, `other`, or what does not matter."""
-    _check("load", ref)
+    check_ref("load", ref)
     if mask is None:
         if other is not None:
             raise ValueError("load takes `other`, what stands where the mask is False, only with a mask.")
@@ -27,7 +27,7 @@ def load(ref: Any, mask: Any = None, other: Any = None) -> Any:
 
 def store(ref: Any, val: Any, mask: Any = None) -> None:
     """Write to the part of a reference, where the mask is True."""
-    _check("store", ref)
+    check_ref("store", ref)
     if mask is None:
         ref_operations.set(ref, ..., val)
         return
@@ -35,7 +35,7 @@ def store(ref: Any, val: Any, mask: Any = None) -> None:
     ref_operations.set(ref, ..., where(mask, val, ref_operations.get(ref)))
 
 
-def _check(what: str, ref: Any) -> None:
+def check_ref(what: str, ref: Any) -> None:
     if not isinstance(ref, ref_operations.RefView) and not is_ref(ref):
         raise TypeError(f"{what} takes a reference, or a part of one as ref.at[...], got {errors.short(ref)}.")
 

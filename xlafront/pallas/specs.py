@@ -41,7 +41,24 @@ class MemoryRef:
         return AbstractRef(self.inner_aval, self.memory_space)
 
 
-class MemorySpace(enum.Enum):
+class Memory(enum.Enum):
+    """A memory that references are to."""
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __call__(self, shape: Sequence[int], dtype: Any) -> MemoryRef:
+        return MemoryRef(ShapedArray(tuple(shape), dtype), self)
+
+
+def ref_type(what: str, description: Any) -> AbstractRef:
+    """The type of references to memory as it is described."""
+    if not hasattr(description, "get_ref_aval"):
+        raise TypeError(f"{what} takes descriptions of memory, as pl.ANY((8,), xnp.float32), got {errors.short(description)}.")
+    return description.get_ref_aval()
+
+
+class MemorySpace(Memory):
     """Where a reference's array is; calling one describes an array there: `pl.ANY((8,), xnp.float32)`.
 
     - `value`: its name.
@@ -56,12 +73,6 @@ class MemorySpace(enum.Enum):
     INDEX = "index"
     KEY = "key"
     HOST = "host"
-
-    def __str__(self) -> str:
-        return self.value
-
-    def __call__(self, shape: Sequence[int], dtype: Any) -> MemoryRef:
-        return MemoryRef(ShapedArray(tuple(shape), dtype), self)
 
 
 ANY, HOST = MemorySpace.ANY, MemorySpace.HOST

@@ -13,14 +13,13 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import backends, errors, tracing
-from xlafront.core.avals import ShapedArray
 from xlafront.core.traceback_filter import boundary
 from xlafront.numpy import creation
 from xlafront.pallas import masked
-from xlafront.pallas.specs import GridSpec, MemoryRef, no_block_spec
+from xlafront.pallas.specs import GridSpec, Memory, no_block_spec
 
 
-class MemorySpace(enum.Enum):
+class MemorySpace(Memory):
     """A memory of a TPU; calling one describes an array there: `pltpu.VMEM((8, 128), xnp.float32)`.
 
     - `value`: its name.
@@ -36,14 +35,8 @@ class MemorySpace(enum.Enum):
     SEMAPHORE = "semaphore_mem"
     HBM = "hbm"
 
-    def __str__(self) -> str:
-        return self.value
-
     def __repr__(self) -> str:
         return self.name
-
-    def __call__(self, shape: Sequence[int], dtype: Any) -> MemoryRef:
-        return MemoryRef(ShapedArray(tuple(shape), dtype), self)
 
     zeroed = property(lambda self: self is MemorySpace.SEMAPHORE, doc="Whether what is in it is zero at first.")
 

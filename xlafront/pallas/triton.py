@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 import xlafront.numpy as xnp
-from xlafront.core import dtypes, errors
-from xlafront.core.refs import is_ref
+from xlafront.core import dtypes
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax import refs as ref_operations
 from xlafront.lax.dot_products import dot_general
@@ -80,8 +79,7 @@ def _atomic(name: str, what: str, change: Callable, neutral: Callable[[np.dtype]
     """The function that changes a part of a reference and returns what it was; where the mask is False it stays, as the neutral
     element changes nothing, or as it is written again."""
     def atomic(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-        if not isinstance(x_ref_or_view, ref_operations.RefView) and not is_ref(x_ref_or_view):
-            raise TypeError(f"{name} takes a reference, or a part of one as ref.at[...], got {errors.short(x_ref_or_view)}.")
+        masked.check_ref(name, x_ref_or_view)
         view = masked.by_positions(x_ref_or_view.at[idx])
         old = ref_operations.get(view)
         val = creation.asarray(val, dtype=old.dtype)

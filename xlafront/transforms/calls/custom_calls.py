@@ -479,10 +479,8 @@ def as_array(x):
 
 def as_operand(x):
     """As `as_array`, where numbers are given to functions as numbers."""
-    kind = type(x)
-    if kind in (int, float, complex):
-        dtype = tracing.aval_of(x).dtype
-        return typed_numbers.KINDS[dtype.kind][1](x, dtype)
+    if type(x) in (int, float, complex):
+        return typed_numbers.typed(x, tracing.aval_of(x).dtype)
     return as_value(tracing.thread.trace, x) if isinstance(x, (np.generic, np.ndarray)) else x
 
 
