@@ -14,9 +14,11 @@ import sys
 import tempfile
 import time
 
+from benchmarks.all_cases import CASES
 from benchmarks.plot import picture
+from benchmarks.registry import ONE_CORE, STAGED
 
-# figure (or its beginning) -> the highest ratio to jax that is wanted; None: no target
+# figure (or its beginning) -> the target: the highest ratio to jax; None: no target
 TARGETS: dict[str, float | None] = {
     "import of": 1.0,  # libraries, which take most of it
     "import": 0.4,
@@ -72,7 +74,7 @@ TARGETS: dict[str, float | None] = {
     "fresh": 0.05,
     "call": 1.0,
 }
-# beginnings of figures -> the highest geometric mean of their ratios that is wanted
+# beginnings of figures -> the target: the highest geometric mean of their ratios
 MEANS = {"function, eager": 0.5, "function, trace": 0.15, "function, operations": 1.0, "kernel": 1.0}
 # the stage of a program (what follows the colon) -> the same, where the figure has no row above
 STAGES = {
@@ -85,7 +87,7 @@ STAGES = {
     "run on one core": 1.02,
     "temporary memory": 1.0,
 }
-# figure (or its beginning) -> the highest value of xlafront's own that is wanted
+# figure (or its beginning) -> the target: the highest value of xlafront's own
 BOUNDS = {"linear: 100,000 over": 11.0, "constant:": 1.1}
 # Cases whose processes are timed from outside: what each of them runs. {jax} makes the library answer for jax.
 STARTS = {
@@ -104,9 +106,9 @@ STARTS = {
 
 
 def environment(cache: str) -> dict:
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {
-        **kept,
+        **variables,
         "XLAFRONT_CACHE_DIR": cache,
         "XLAFRONT_PLATFORMS": "cpu",
         "JAX_PLATFORMS": "cpu",
@@ -114,7 +116,7 @@ def environment(cache: str) -> dict:
 
 
 def has_libraries(python: str) -> bool:
-    """Whether an interpreter has the libraries that import jax."""
+    """True if an interpreter has the libraries that import jax."""
     code = "import sys, importlib.util as u; sys.exit(None in map(u.find_spec, ('flax', 'optax', 'equinox', 'numpyro')))"
     return subprocess.run([python, "-c", code]).returncode == 0
 
@@ -150,12 +152,12 @@ def target_of(figure: str) -> float | None:
 
 
 def verdict(figure: str, ours: float | None, ratio: float | None) -> str:
-    """What is wanted of the figure and whether it is so; empty where nothing is."""
+    """Return the target of a figure and a mark that shows if it is met; empty without a target."""
     bound = next((value for name, value in BOUNDS.items() if figure.startswith(name)), None)
-    wanted, found = (bound, ours) if bound is not None else (target_of(figure), ratio)
-    if wanted is None or found is None:
+    expected, found = (bound, ours) if bound is not None else (target_of(figure), ratio)
+    if expected is None or found is None:
         return ""
-    return f"{'itself ' if bound is not None else ''}≤ {wanted:g} {'✓' if found <= wanted else '✗'}"
+    return f"{'itself ' if bound is not None else ''}≤ {expected:g} {'✓' if found <= expected else '✗'}"
 
 
 def shown(value: float | None) -> str:
@@ -194,28 +196,25 @@ def ratios_to_jax(results: dict) -> dict[str, float]:
 def means(results: dict) -> list[str]:
     """Of the figures that begin alike: the geometric mean of their ratios to jax, and the highest of them."""
     lines = []
-    for group, wanted in MEANS.items():
+    for group, expected in MEANS.items():
         ratios = {f.partition(": ")[2]: ratio for f, ratio in ratios_to_jax(results).items() if f.startswith(group)}
         if ratios:
             mean = statistics.geometric_mean(ratios.values())
             highest = ", ".join(f"{name} {ratios[name]:.2f}" for name in sorted(ratios, key=ratios.__getitem__)[-3:][::-1])
-            reached = "✓" if mean <= wanted else "✗"
-            lines.append(f"{group}: {len(ratios)} figures, geometric mean {mean:.2f} (≤ {wanted:g} {reached}), "
+            reached = "✓" if mean <= expected else "✗"
+            lines.append(f"{group}: {len(ratios)} figures, geometric mean {mean:.2f} (≤ {expected:g} {reached}), "
                          f"highest {highest}")
     return lines
 
 
 def main() -> None:
-    from benchmarks.measure import ONE_CORE, STAGED, all_cases
-
-    cases = all_cases()
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--against",
         default="jax,numpy,torch",
         help="libraries to compare with (default: jax,numpy,torch, as installed)",
     )
-    parser.add_argument("--only", help="cases to run, comma-separated: " + ", ".join(cases))
+    parser.add_argument("--only", help="cases to run, comma-separated: " + ", ".join(CASES))
     parser.add_argument("--rounds", type=int, default=3, help="processes of each library for each case (default 3)")
     parser.add_argument(
         "--python",
@@ -227,15 +226,15 @@ def main() -> None:
     parser.add_argument("--json", help="file for all figures")
     parser.add_argument("--plot", help="file for a picture of the ratios to jax (SVG)")
     args = parser.parse_args()
-    chosen = args.only.split(",") if args.only else list(cases)
-    if unknown := [name for name in chosen if name not in cases]:
-        parser.error(f"no case is called {', '.join(unknown)}; the cases are {', '.join(cases)}")
+    chosen = args.only.split(",") if args.only else list(CASES)
+    if unknown := [name for name in chosen if name not in CASES]:
+        parser.error(f"no case is called {', '.join(unknown)}; the cases are {', '.join(CASES)}")
     pythons = dict(entry.split("=", 1) for entry in args.python)
-    wanted = ["xlafront", *[name for name in args.against.split(",") if name]]
-    if "jax" in wanted and wanted[1:] == ["jax"]:
-        wanted += [name for name in ("numpy", "torch") if importlib.util.find_spec(name)]
-    libraries = [name for name in dict.fromkeys(wanted) if name in pythons or importlib.util.find_spec(name)]
-    for name in set(wanted) - set(libraries):
+    expected = ["xlafront", *[name for name in args.against.split(",") if name]]
+    if "jax" in expected and expected[1:] == ["jax"]:
+        expected += [name for name in ("numpy", "torch") if importlib.util.find_spec(name)]
+    libraries = [name for name in dict.fromkeys(expected) if name in pythons or importlib.util.find_spec(name)]
+    for name in set(expected) - set(libraries):
         print(f"{name} is not installed: left out", file=sys.stderr)
     results: dict[str, dict[str, list[float]]] = {}
     units: dict[str, str] = {}
@@ -244,7 +243,7 @@ def main() -> None:
             for library in libraries:
                 cache = tempfile.mkdtemp()
                 try:
-                    if case.endswith("-warm") or case in STARTS:  # once before, so that the cache knows the programs
+                    if case.endswith("-warm") or case in STARTS:  # once before, so that the cache has the programs
                         run_case(case, library, pythons.get(library, sys.executable), cache)
                     figures = run_case(case, library, pythons.get(library, sys.executable), cache)
                     if case in STAGED and figures:

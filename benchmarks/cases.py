@@ -14,8 +14,9 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.libraries import Library
-from benchmarks.measure import best, case, resident
+from benchmarks.measure import best, resident
 from benchmarks.models import chain, transformer
+from benchmarks.registry import case
 
 # The processes of this case are timed from outside.
 
@@ -207,7 +208,7 @@ def transformer_cold(lib: Library) -> dict:
 
 @case
 def transformer_warm(lib: Library) -> dict:
-    """The same in a process whose compile cache knows the program."""
+    """The same in a process whose compilation cache has the program."""
     return _transformer(lib, "warm")
 
 
@@ -242,7 +243,7 @@ def _transformer(lib: Library, which: str) -> dict:
 
 @case
 def shapes(lib: Library) -> dict:
-    """What stays in memory of a function compiled for many shapes."""
+    """Memory that stays in use for each shape that a function was compiled for."""
     if not lib.compiles:
         return {}
     f = lib.xf.jit(lambda x: (x * 2 + 1).sum())

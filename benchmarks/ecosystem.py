@@ -12,11 +12,12 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from benchmarks.libraries import Library
-from benchmarks.measure import best, case
+from benchmarks.measure import best
+from benchmarks.registry import case
 
 
 def present(lib: Library) -> bool:
-    """Whether the libraries are installed; from here on xlafront answers for jax in its processes."""
+    """True if the libraries are installed; from here on xlafront answers for jax in its processes."""
     if not lib.compiles or any(find_spec(name) is None for name in ("flax", "optax", "equinox", "numpyro")):
         return False
     if lib.name == "xlafront":
@@ -89,7 +90,7 @@ def flax_linen(lib: Library) -> dict:
 
 
 def _trace_time(make: Callable, *args) -> tuple[float, str]:
-    """Milliseconds to trace functions made anew, after one that has been traced: the best of three."""
+    """Return the milliseconds to trace new functions, after one has been traced: the best of three."""
     found = float("inf")
     for _ in range(3):
         step = make()
@@ -169,10 +170,10 @@ def equinox(lib: Library) -> dict:
     arrays, rest = eqx.partition((model, state), eqx.is_array)
 
     def make_plain():
-        whole = make_step().__wrapped__
+        step_function = make_step().__wrapped__
 
         def plain(arrays, x):
-            return eqx.filter(whole(*eqx.combine(arrays, rest), x), eqx.is_array)
+            return eqx.filter(step_function(*eqx.combine(arrays, rest), x), eqx.is_array)
 
         return xf.jit(plain)
 

@@ -1,4 +1,4 @@
-"""What a user waits for: functions that run for the first time, numbers that are read, calls with keys or donated arrays."""
+"""Times that users wait: first runs of functions, reads of numbers, calls with keys or donated arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from benchmarks.functions import expressions
 from benchmarks.libraries import Library
-from benchmarks.measure import best, case
+from benchmarks.measure import best
+from benchmarks.registry import case
 
 
 @case
@@ -20,7 +21,7 @@ def first_runs_cold(lib: Library) -> dict:
 
 @case
 def first_runs_warm(lib: Library) -> dict:
-    """The same in a second process: xlafront keeps programs on disk, which jax does where users ask for it."""
+    """The same in a second process: xlafront stores programs on disk by default, jax if it is configured to."""
     return _first_runs(lib, "second process")
 
 
@@ -98,7 +99,7 @@ def calls(lib: Library) -> dict:
 
 @case
 def asking(lib: Library) -> dict:
-    """What is asked of arrays, types, trees, shardings and meshes, and calls that change nothing."""
+    """Queries of arrays, types, trees, shardings and meshes, and calls that change nothing."""
     if not lib.compiles:
         return {}
     xf, n = lib.xf, lib.np
@@ -123,7 +124,7 @@ def asking(lib: Library) -> dict:
 
 @case
 def fresh(lib: Library) -> dict:
-    """Functions written anew in each turn of a loop, as in notebooks and tests. Processor time."""
+    """Functions created in each iteration of a loop, as in notebooks and tests. Processor time."""
     if not lib.compiles:
         return {}
     xf, n, lax = lib.xf, lib.np, lib.lax

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.libraries import Library
-from benchmarks.measure import best, case, operations, trace_time
+from benchmarks.measure import best, operations, trace_time
+from benchmarks.registry import case
 
 FEW, MANY = 10, 60  # calls in programs that are traced: what one costs is in their difference
 
@@ -170,7 +171,7 @@ def kernels_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
 
 
 def host_kernels_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
-    """Those of them that NumPy and PyTorch have under nearly the same name."""
+    """Return those of the kernels that NumPy and PyTorch have under nearly the same name."""
     n, rng = lib.np, np.random.default_rng(0)
 
     def normal(*shape):

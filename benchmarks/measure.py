@@ -1,40 +1,14 @@
-"""How things are measured: the register of cases, times, memory, and what a program costs at each of its stages."""
+"""Ways to measure: times, memory, and the costs of a program at each of its stages."""
 
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import time
 from collections.abc import Callable
 
 from benchmarks.libraries import Library
-
-CASES: dict[str, Callable[[Library], dict]] = {}
-STAGED: set[str] = set()  # cases whose programs are run once more in a process that has one core: times without neighbours
-ONE_CORE = "BENCHMARKS_ONE_CORE"  # set in the environment of such a process
-
-
-def case(function):
-    CASES[function.__name__.replace("_", "-")] = function
-    return function
-
-
-def staged(function):
-    STAGED.add(function.__name__.replace("_", "-"))
-    return case(function)
-
-
-def all_cases() -> dict[str, Callable[[Library], dict]]:
-    """The cases of every module that has some, by name."""
-    importlib.import_module("benchmarks.cases")
-    importlib.import_module("benchmarks.ecosystem")
-    importlib.import_module("benchmarks.first_runs")
-    importlib.import_module("benchmarks.functions")
-    importlib.import_module("benchmarks.gradients")
-    importlib.import_module("benchmarks.pallas")
-    importlib.import_module("benchmarks.sparse")
-    return CASES
+from benchmarks.registry import ONE_CORE
 
 
 def best(call: Callable, seconds: float = 0.05, repeats: int = 7) -> float:
@@ -61,7 +35,7 @@ def resident() -> float:
 
 
 def trace_time(lib: Library, make: Callable[[], Callable], *args, repeats: int = 3) -> float:
-    """Seconds to trace a function that `make` makes anew each time, so that no cache knows it: the best of a few."""
+    """Return the seconds to trace a function that `make` creates each time, so that no cache has it: the best of a few."""
     found = float("inf")
     for _ in range(repeats):
         function = make()
@@ -98,9 +72,9 @@ def operations(module: str) -> int:
 
 
 def stages(lib: Library, name: str, make: Callable[[], Callable], args: tuple, compiles: int = 3) -> dict:
-    """What the program `make()` costs: tracing, lowering, operations, compiling, running, temporary memory.
+    """Measure the stages of the program `make()`: tracing, lowering, operations, compiling, running, temporary memory.
 
-    Times are the best of a few on functions made anew. The persistent compile caches are off.
+    Times are the best of a few on new functions. The persistent compilation caches are off.
     """
     lib.xf.config.update("jax_enable_compilation_cache", False)
 

@@ -1,4 +1,4 @@
-"""Kernels that are interpreted: a product of matrices in blocks, traced, lowered, called anew each time and run."""
+"""Interpreted kernels: a product of matrices in blocks, traced, lowered, called as a new function each time, and run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import importlib
 import time
 
 from benchmarks.libraries import Library
-from benchmarks.measure import best, case, trace_time
+from benchmarks.measure import best, trace_time
+from benchmarks.registry import case
 
 
 def product_of(lib: Library, size: int = 64, block: int = 16):

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.libraries import Library
-from benchmarks.measure import best, case
+from benchmarks.measure import best
+from benchmarks.registry import case
 
 
 def sparse_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
@@ -21,8 +22,8 @@ def sparse_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
         return n.asarray(values.astype(np.float32))
 
     def with_data(array, data):
-        parts, static = array.tree_flatten()
-        return array.tree_unflatten(static, (data, *parts[1:]))
+        children, static = array.tree_flatten()
+        return array.tree_unflatten(static, (data, *children[1:]))
 
     found: dict[str, tuple[Callable, tuple]] = {}
     sizes = {"50x40": (50, 40, 0.1, 8), "1000x900": (1000, 900, 0.01, 64)}

@@ -1,7 +1,7 @@
-"""Random compositions of transformations, as expressions that two interpreters run: ours, and a small one on Python numbers.
+"""Random compositions of transformations, as expressions that two interpreters run: ours, and a small one on Python scalars.
 
-A program is a nested tuple `(operation, ...)` over variables that all are vectors of 3. Operations that contain programs
-bind further variables, and their programs may also read those of the enclosing ones. The oracle knows neither traces nor
+A program is a nested tuple `(operation, ...)` over variables, all vectors of 3 elements. Operations that contain programs
+bind further variables, and their programs may also read those of the enclosing ones. The oracle has neither traces nor
 arrays: loops are Python's, derivatives come from nested dual numbers.
 """
 
@@ -36,7 +36,7 @@ class Dual:
 tags = itertools.count()
 
 
-def parts(x, tag):
+def components(x, tag):
     return (x.value, x.tangent) if isinstance(x, Dual) and x.tag == tag else (x, 0.0)
 
 
@@ -52,7 +52,7 @@ def add(x, y):
     tag = tag_of(x, y)
     if tag is None:
         return x + y
-    (a, b), (c, d) = parts(x, tag), parts(y, tag)
+    (a, b), (c, d) = components(x, tag), components(y, tag)
     return dual(tag, add(a, c), add(b, d))
 
 
@@ -60,7 +60,7 @@ def mul(x, y):
     tag = tag_of(x, y)
     if tag is None:
         return x * y
-    (a, b), (c, d) = parts(x, tag), parts(y, tag)
+    (a, b), (c, d) = components(x, tag), components(y, tag)
     return dual(tag, mul(a, c), add(mul(a, d), mul(b, c)))
 
 
@@ -106,7 +106,7 @@ def times(c, xs):
 
 def tangents_of(f, at, direction):
     tag = next(tags)
-    return [parts(y, tag)[1] for y in f([dual(tag, x, d) for x, d in zip(at, direction)])]
+    return [components(y, tag)[1] for y in f([dual(tag, x, d) for x, d in zip(at, direction)])]
 
 
 def basis():
@@ -123,9 +123,9 @@ def with_rule(f, factor, xs, again):
     if tag is None:
         return f(xs)
     ys = f(xs)
-    inner = [parts(x, tag)[0] for x in xs]
+    inner = [components(x, tag)[0] for x in xs]
     values = with_rule(f, factor, inner, again) if again else f(inner)
-    return [dual(tag, v, mul(factor, parts(y, tag)[1])) for v, y in zip(values, ys)]
+    return [dual(tag, v, mul(factor, components(y, tag)[1])) for v, y in zip(values, ys)]
 
 
 def rows_of(xs):
@@ -146,8 +146,8 @@ def oracle(node, env):
         return [rest[0]] * SIZE
     if kind in ELEMENTWISE:
         return [ELEMENTWISE[kind][1](*xs) for xs in zip(*[oracle(r, env) for r in rest])]
-    if kind in WHOLE:
-        return WHOLE[kind][1](*[oracle(r, env) for r in rest])
+    if kind in PROGRAMS:
+        return PROGRAMS[kind][1](*[oracle(r, env) for r in rest])
 
     def body(program):
         return lambda *xs: oracle(program, [*env, *xs])
@@ -205,8 +205,8 @@ def ours(node, env):
         return xnp.full(SIZE, rest[0])
     if kind in ELEMENTWISE:
         return ELEMENTWISE[kind][0](*[ours(r, env) for r in rest])
-    if kind in WHOLE:
-        return WHOLE[kind][0](*[ours(r, env) for r in rest])
+    if kind in PROGRAMS:
+        return PROGRAMS[kind][0](*[ours(r, env) for r in rest])
 
     def body(program):
         return lambda *xs: ours(program, [*env, *xs])
@@ -306,7 +306,7 @@ ELEMENTWISE = {
     "where": (lambda p, x, y: xnp.where(p > THRESHOLD, x, y), lambda p, x, y: x if number(p) > THRESHOLD else y),
 }
 
-WHOLE = {
+PROGRAMS = {
     "roll": (lambda x: xnp.roll(x, 1), lambda x: [x[2], x[0], x[1]]),
     "sum": (lambda x: xnp.broadcast_to(xnp.sum(x), SIZE), lambda x: [total(x)] * SIZE),
     "cumsum": (xnp.cumsum, lambda x: [x[0], add(x[0], x[1]), total(x)]),
@@ -325,10 +325,10 @@ ARITY = {"where": 3, **dict.fromkeys(("add", "sub", "mul", "set", "dot"), 2)}
 
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """What a program may contain: `derivatives` and `loops` more inside of each other.
+    """The nesting that a program may contain: `derivatives` and `loops` more inside of each other.
 
-    `forward` and `reverse` say how programs around it differentiate it: `while_loop` has no reverse mode, and functions with
-    a `custom_vjp` rule no forward mode.
+    `forward` and `reverse` are the modes in which programs around it are differentiated: `while_loop` has no reverse mode, and
+    functions with a `custom_vjp` rule have no forward mode.
     """
 
     variables: int
@@ -357,7 +357,7 @@ def random_program(rng: random.Random, around: Surroundings):
             return "const", rng.choice([-0.5, 0.7, 1.3])
         v = ("var", max(rng.randrange(around.variables), rng.randrange(around.variables)))
         return v if rng.random() < 0.5 else (rng.choice(["sin", "cos", "tanh", "bell"]), v)
-    kinds = [*ELEMENTWISE, *WHOLE]
+    kinds = [*ELEMENTWISE, *PROGRAMS]
     special = ["jit", "checkpoint", "call", "custom_jvp", "cond", "switch"]
     if around.derivatives:
         special += ["grad", "jvp", "linearize", "vjp", "jacfwd", "jacrev"]
@@ -402,7 +402,7 @@ def simpler(program):
     yield "var", 0
     for i, part in enumerate(program):
         if isinstance(part, tuple) and part[0] not in ("var", "const"):
-            if i > 0 and program[0] in ELEMENTWISE | WHOLE:
+            if i > 0 and program[0] in ELEMENTWISE | PROGRAMS:
                 yield part
             for other in simpler(part):
                 yield (*program[:i], other, *program[i + 1:])

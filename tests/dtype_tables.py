@@ -1,4 +1,4 @@
-"""What tables of functions over all dtypes are made of: the dtypes, rules for the dtype of a result, numbers, what agrees.
+"""Shared contents of the tables of functions over all dtypes: dtypes, rules for result dtypes, numbers, comparisons.
 
 `numpy/test_all_dtypes.py` and `lax/test_every_function.py` are the tables.
 """
@@ -39,7 +39,7 @@ def numbers(d, shape, start=0):
 
 
 def result_dtype(rule: str, d):
-    """What a rule says of an operand's dtype, under the setting for 64 bits that holds."""
+    """Return the result dtype that a rule gives for an operand's dtype, under the current setting for 64 bits."""
     for part in rule.split():
         kind = kind_of(d)
         if part == INEXACT and kind in "bui":
@@ -71,7 +71,7 @@ def as_numpy_computes(x, exact: bool):
 
 
 def agrees(ours, numpys, d, ulps=24) -> str:
-    """What is wrong with a result, or nothing."""
+    """Return the difference of a result from the expected one, or nothing."""
     weak, ours = ours.weak_type, np.asarray(ours)
     if weak:
         return "a weak type"

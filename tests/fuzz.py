@@ -105,15 +105,15 @@ class Program(NamedTuple):
 
     def run(self, n, *arguments):
         values = list(arguments)
-        for operation, places in self.steps:
-            values.append(operation.call(n, *[values[i] for i in places]))
+        for operation, indices in self.steps:
+            values.append(operation.call(n, *[values[i] for i in indices]))
         return values[-1]
 
     def __str__(self):
         names = [f"a{i}{x.shape}" for i, x in enumerate(self.arguments)]
         lines = [f"arguments: {', '.join(names)} of {self.dtype}"]
-        for k, (operation, places) in enumerate(self.steps):
-            lines.append(f"  v{k + len(names)} = {operation.text}  # of {places}")
+        for k, (operation, indices) in enumerate(self.steps):
+            lines.append(f"  v{k + len(names)} = {operation.text}  # of {indices}")
         return "\n".join(lines)
 
 
@@ -125,39 +125,39 @@ def make(case: int, seed: int) -> Program:
     arguments = tuple(rng.integers(-3, 4, s).astype(np.float64) if dtype == "int32" else
                       rng.normal(size=s).astype(np.float32).astype(np.float64) for s in shapes)
     values, steps = list(arguments), []
-    wanted = chance.randrange(2, 9)
+    expected = chance.randrange(2, 9)
     for _ in range(100):
-        if len(steps) == wanted:
+        if len(steps) == expected:
             break
         operation = chance.choice(OPERATIONS)
         if dtype == "int32" and not operation.exact:
             continue
         # The last value is used, so that most of the program matters.
-        places = tuple(len(values) - 1 if k == 0 else chance.randrange(len(values)) for k in range(operation.count))
+        indices = tuple(len(values) - 1 if k == 0 else chance.randrange(len(values)) for k in range(operation.count))
         if chance.random() < 0.3:
-            places = places[::-1]
-        if not operation.fits(*[np.shape(values[i]) for i in places]):
+            indices = indices[::-1]
+        if not operation.fits(*[np.shape(values[i]) for i in indices]):
             continue
         with np.errstate(all="ignore"):
-            value = np.asarray(operation.call(np, *[values[i] for i in places]), np.float64)
+            value = np.asarray(operation.call(np, *[values[i] for i in indices]), np.float64)
         if value.size > 400 or not np.isfinite(value).all() or np.abs(value).max(initial=0) > 1e4:
             continue
         values.append(value)
-        steps.append((operation, places))
+        steps.append((operation, indices))
     return Program(dtype, arguments, tuple(steps))
 
 
 def check(program: Program) -> str:
-    """What is wrong with it here, or nothing."""
+    """Return the first difference in this context, or nothing."""
     wide = program.dtype == "float64"
     smooth = wide and all(operation.smooth for operation, _ in program.steps)
     with xf.enable_x64(wide):
         arguments = [xnp.asarray(x, program.dtype) for x in program.arguments]
         exact = [np.asarray(x).astype(np.float64) for x in arguments]  # (bfloat16 has rounded them)
-        wanted = np.asarray(program.run(np, *exact), np.float64)
+        expected = np.asarray(program.run(np, *exact), np.float64)
         rng = np.random.default_rng(0)
         tangents = [rng.normal(size=x.shape) for x in exact]
-        ct = rng.normal(size=wanted.shape)
+        ct = rng.normal(size=expected.shape)
 
         def everything(arguments, tangents, ct):
             f = lambda *xs: program.run(xnp, *xs)
@@ -168,13 +168,13 @@ def check(program: Program) -> str:
 
         found = xf.jit(everything)(arguments, tangents, ct)
     value = np.asarray(found[0] if smooth else found).astype(np.float64)
-    if value.shape != wanted.shape:
-        return f"shape {value.shape}, not {wanted.shape}"
+    if value.shape != expected.shape:
+        return f"shape {value.shape}, not {expected.shape}"
     # Roundings in between are of the size of the largest number there is on the way.
     size = max([1.0, *[np.abs(np.asarray(x)).max(initial=0) for x in _values(program, exact)]])
-    error = np.abs(value - wanted).max(initial=0)
+    error = np.abs(value - expected).max(initial=0)
     if not error <= TOLERANCES[program.dtype] * size ** 2 and not (program.dtype == "bfloat16" and _is_chaotic(program)):
-        return f"value differs by {error}: {value.tolist()}, not {wanted.tolist()}"
+        return f"value differs by {error}: {value.tolist()}, not {expected.tolist()}"
     if smooth:
         step = 1e-6
         ahead, behind = (np.asarray(program.run(np, *[x + s * t for x, t in zip(exact, tangents)])) for s in (step, -step))
@@ -184,20 +184,20 @@ def check(program: Program) -> str:
         if not np.abs(np.asarray(forward) - numeric).max(initial=0) <= 1e-5 * scale ** 2:
             return f"forward derivative {np.asarray(forward).tolist()}, not {numeric.tolist()}"
         left, right = np.vdot(ct, forward), sum(np.vdot(r, t) for r, t in zip(reverse, tangents))
-        if not abs(left - right) <= 1e-9 * scale ** 2 * max(1, wanted.size):
+        if not abs(left - right) <= 1e-9 * scale ** 2 * max(1, expected.size):
             return f"reverse derivative: {right}, not {left}"
     return ""
 
 
 def _values(program: Program, arguments):
     values = list(arguments)
-    for operation, places in program.steps:
-        values.append(np.asarray(operation.call(np, *[values[i] for i in places]), np.float64))
+    for operation, indices in program.steps:
+        values.append(np.asarray(operation.call(np, *[values[i] for i in indices]), np.float64))
     return values
 
 
 def _is_chaotic(program: Program) -> bool:
-    """Whether it orders or cuts numbers, which rounding to few bits exchanges."""
+    """True if it orders or truncates numbers, which rounding to few bits exchanges."""
     return any("argsort" in operation.text or "sign" in operation.text or "where" in operation.text for operation, _ in program.steps)
 
 

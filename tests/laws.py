@@ -1,4 +1,4 @@
-"""What must hold for every differentiable and mappable function, whatever it computes."""
+"""Laws for every differentiable and mappable function, whatever it computes."""
 
 import contextlib
 from unittest import mock

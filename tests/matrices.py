@@ -42,8 +42,8 @@ def check_matrix_derivatives(f, kind, shapes, rng, tolerance=1e-6):
     def real(*args):
         matrices = args if kind == "real" else [re + 1j * im for re, im in zip(args[::2], args[1::2])]
         found = xf.tree.leaves(f(*matrices))
-        parts = [part for x in found for part in ((x.real, x.imag) if xnp.iscomplexobj(x) else (x,))]
-        return [x for x in parts if x.dtype == np.float64]  # no integers
+        components = [part for x in found for part in ((x.real, x.imag) if xnp.iscomplexobj(x) else (x,))]
+        return [x for x in components if x.dtype == np.float64]  # no integers
 
     check_derivatives(real, [rng.normal(size=s) for s in shapes for _ in range(1 if kind == "real" else 2)], rng, tolerance)
 

@@ -77,7 +77,7 @@ def special(x):
     return [*both, lax.betainc(x, x + 1, x / 9), lax.bessel_i0e(x), lax.bessel_i1e(x), lax.igamma(x.astype("bfloat16"), x.astype("bfloat16"))]
 
 
-def parts(x, words):
+def components(x, words):
     bits = [lax.rng_bit_generator(xnp.concatenate([words, words]), (8,), algorithm=a)[1] for a in lax.RandomAlgorithm]
     return [*lax.top_k(x, 2, axis=0), *lax.approx_max_k(x, 2), *lax.approx_min_k(x, 1, 0, aggregate_to_topk=False), *bits, lax.stack([x, x]),
             *lax.unstack(x), lax.mulhi(bits[0], bits[1]), lax.rng_uniform(0.0, 1.0, (8,)), lax.lt_to_p.bind(x, x)]
@@ -99,8 +99,8 @@ def control(x):
     chosen = lax.cond(x[0, 0] > 0, lambda v: v * 2, lambda v: xnp.sin(v), x)
     switched = lax.switch(xnp.int32(2), [lambda v: v, lambda v: v + 1, lambda v: v * 3], x)
     summed = lax.fori_loop(0, 5, lambda n, v: v * 0.5 + n, x)
-    kept = xf.checkpoint(lambda v: xnp.sin(xnp.sin(v)))(x)
-    return [carry, rows, chosen, switched, summed, kept, lax.associative_scan(xnp.add, x), lax.map(lambda r: r * r, x),
+    recomputed = xf.checkpoint(lambda v: xnp.sin(xnp.sin(v)))(x)
+    return [carry, rows, chosen, switched, summed, recomputed, lax.associative_scan(xnp.add, x), lax.map(lambda r: r * r, x),
             xf.vmap(lambda r: lax.cond(r[0] > 0, xnp.sin, xnp.cos, r))(x)]
 
 
@@ -142,7 +142,7 @@ def systems(x):
 PROGRAMS = {
     "elementwise": (elementwise, (MATRIX,)), "gradients": (elementwise_gradients, (MATRIX,)), "complex": (complex_numbers, (COMPLEX,)),
     "integers": (integers, (INTEGERS,)), "structure": (with_gradient(structure), (MATRIX,)), "positions": (positions, (MATRIX, INTEGERS)),
-    "windows": (with_gradient(windows), (MATRIX,)), "special": (special, (MATRIX,)), "parts": (parts, (MATRIX, KEY)), "groups": (groups, (MATRIX, INTEGERS)),
+    "windows": (with_gradient(windows), (MATRIX,)), "special": (special, (MATRIX,)), "parts": (components, (MATRIX, KEY)), "groups": (groups, (MATRIX, INTEGERS)),
     "control": (with_gradient(control), (MATRIX,)), "unbounded": (unbounded, (MATRIX,)), "products": (products, (MATRIX, INTEGERS)),
     "layers": (with_gradient(layers), (MATRIX,)), "distributions": (distributions, (KEY,)), "systems": (with_gradient(systems), (MATRIX,)),
 }

@@ -1,18 +1,25 @@
-"""Writes what type checkers and editors read of the faces, whose names are loaded when they are first used and which they
-cannot follow: a file `.pyi` beside each, from the signatures that `help` shows.
+"""Write the type stubs of the public modules, whose names are loaded on first use and which type checkers cannot follow.
 
-`python -m tests.stubs` writes them; `python -m tests.stubs --check` says which are not as they would be written.
+The stub of a public module lists the names of its table `_EXPORTS`, each imported from the module that defines it: checkers and
+editors read signatures, defaults and documentation from the source. Names that code makes at run time, without a `def` in
+the source, get a generated signature and a copy of their docstring, which editors show. The methods of arrays, which are attached
+at run time, are in `numpy/array_methods.pyi`.
+
+`python -m tests.stubs` writes the stubs; `python -m tests.stubs --check` lists those that differ from what would be written.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import importlib
 import inspect
+import math
 import pkgutil
 import re
 import sys
+import textwrap
 import typing
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -25,43 +32,30 @@ ROOT = Path(xlafront.__file__).parent
 HEAD = "# Written by `python -m tests.stubs`.\n"
 ARRAY = "xlafront.numpy.array_methods"
 
-# Whose names are of libraries that may not be there.
-OTHERS = ("xlafront.experimental.array_serialization.serialization",)
+# Modules that import libraries which may not be installed.
+_NEEDS_LIBRARIES = ("xlafront.experimental.array_serialization.serialization",)
 
-# What the sources say in other words than type checkers need.
-TYPES = {
-    "ArrayLike": "ArrayLike: typing.TypeAlias = xlafront.Array | Tracer | numpy.ndarray | numpy.generic | complex\n",
-    "DTypeLike": "DTypeLike: typing.TypeAlias = typing.Any\n",
-}
+# Decorators whose types keep the signature of the decorated function.
+TRANSPARENT_DECORATORS = frozenset((
+    "boundary", "library", "accepts", "promotes_freely", "_define", "_activation",
+    "contextmanager", "contextlib.contextmanager"))
 ONE_OR_MANY = '''\
 @typing.overload
 def {name}(ary: {like}, /) -> {array}: ...
 @typing.overload
 def {name}(*arys: {like}) -> {array} | builtins.list[{array}]: ...
 '''
-# What keeps the parameters and the result of a function.
-JITTED = '''\
-_P = typing.ParamSpec("_P")
-_R = typing.TypeVar("_R")
-
-class _Jitted(typing.Generic[_P, _R]):
-    __name__: builtins.str
-    __wrapped__: typing.Callable[_P, _R]
-    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
-    def __get__(self, instance: typing.Any, owner: typing.Any = ...) -> typing.Callable[..., _R]: ...
-    def lower(self, *args: typing.Any, **kwargs: typing.Any) -> _Lowered: ...
-    def trace(self, *args: typing.Any, **kwargs: typing.Any) -> _Traced: ...
-    def eval_shape(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any: ...
-    def clear_cache(self) -> None: ...
-
-@typing.overload
-def jit(fun: typing.Callable[_P, _R], /, {options}) -> _Jitted[_P, _R]: ...
-@typing.overload
-def jit({options}) -> typing.Callable[[typing.Callable[_P, _R]], _Jitted[_P, _R]]: ...
-'''
 METHODS = '''\
+    _aval: typing.Any
+    _sharding: typing.Any
+    _npy_value: typing.Any
+    _value: typing.Any
+    _committed: builtins.bool
+    _fully_replicated_shard: typing.Any
+    def _check_if_deleted(self) -> None: ...
     @property
     def at(self) -> _At: ...
+    def __init__(self, *args: typing.Any, **kwargs: typing.Any) -> None: ...
     def block_until_ready(self) -> Array: ...
     def clone(self) -> Array: ...
     def delete(self) -> None: ...
@@ -98,9 +92,9 @@ class _Ufunc:
                  ) -> {array}: ...
 
 '''
-# Values of these types are said to be of them, others of no type in particular.
+# Types of constants.
 PLAIN = (bool, int, float, complex, str)
-# Attributes of arrays that are values, and their types.
+# Attributes of arrays that are no methods, and their types.
 ATTRIBUTES = {
     "shape": "builtins.tuple[builtins.int, ...]", "ndim": "builtins.int", "size": "builtins.int", "nbytes": "builtins.int",
     "itemsize": "builtins.int", "T": "Array", "mT": "Array", "real": "Array", "imag": "Array", "weak_type": "builtins.bool",
@@ -108,13 +102,13 @@ ATTRIBUTES = {
 
 
 def faces() -> list[ModuleType]:
-    """The modules that hold no more than names of others, and those of distributions, whose functions decorators complete."""
+    """Return the public modules, and the modules of distributions, whose functions get their signatures from decorators."""
     found = []
     for info in [None, *pkgutil.walk_packages([str(ROOT)], "xlafront.")]:
         name = "xlafront" if info is None else info.name
         path = source_of(name)
-        if path is not None and "compat" not in name and name not in OTHERS and (
-                "__getattr__, __dir__, __all__ = lazy(" in path.read_text() or name.startswith("xlafront.scipy.stats.")):
+        if path is not None and "compat" not in name and name not in _NEEDS_LIBRARIES and (
+                "__getattr__, __dir__, __all__ = attach(" in path.read_text() or name.startswith("xlafront.scipy.stats.")):
             found.append(importlib.import_module(name))
     return found
 
@@ -130,19 +124,64 @@ def source_of(name: str) -> Path | None:
     return next((p for p in (path / "__init__.py", path.with_suffix(".py")) if p.is_file()), None)
 
 
+@functools.cache
+def definitions(module: str) -> dict[str, ast.FunctionDef | ast.ClassDef]:
+    """Return the functions and classes at the top level of a module's source."""
+    path = source_of(module)
+    tree = ast.parse(path.read_text()) if path else ast.Module([], [])
+    return {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+
+
+@functools.cache
+def type_aliases(module: str) -> frozenset[str]:
+    """Return the names that a module's source annotates with `TypeAlias`."""
+    path = source_of(module)
+    tree = ast.parse(path.read_text()) if path else ast.Module([], [])
+    return frozenset([node.target.id for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)
+                      and isinstance(node.target, ast.Name) and ast.unparse(node.annotation) == "TypeAlias"])
+
+
+def definition_of(value: Any) -> tuple[str, str] | None:
+    """Return module and name of the `def` behind a function, or None if checkers would not find its signature there."""
+    function = inspect.unwrap(value)
+    code = getattr(function, "__code__", None)
+    if code is None or not function.__globals__["__name__"].startswith("xlafront."):
+        return None
+    module = function.__globals__["__name__"]
+    node = definitions(module).get(code.co_name)
+    if not isinstance(node, ast.FunctionDef) or node.returns is None:
+        return None
+    first = min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]])
+    arguments = node.args
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg)
+             if a]
+    decorators = {ast.unparse(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list}
+    same = first == code.co_firstlineno and names == list(inspect.signature(value).parameters)
+    return (module, code.co_name) if same and decorators <= TRANSPARENT_DECORATORS else None
+
+
+def default_text(value: Any) -> str:
+    if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
+        return repr(value)
+    return "()" if value == () and type(value) is tuple else "..."
+
+
 class Stub:
-    """The text of one file, put together from the values of a face."""
+    """The text of a stub, built from the values in a public module."""
 
     def __init__(self, face: ModuleType, written: dict[tuple[str, int], tuple[str, Any]]):
         self.face = face
-        self.written = written  # functions by name and identity: the face in whose file each is, and itself
+        self.written = written  # generated functions by name and identity: the module with the signature, and the function
         self.imports: set[str] = set()
-        self.aliases: dict[str, str] = {}  # of types, and the module that each was found in first
+        self.aliases: dict[str, str] = {}  # type aliases, and the module that each is imported from
         self.lines: list[str] = []
+        self.docstrings: list[str] = []  # inserted in this order at each "\0" in `lines`
 
     def text(self) -> str:
-        for name in public(self.face):
-            self.lines.append(self.entry(name, getattr(self.face, name)))
+        if self.face.__name__ == ARRAY:
+            self.lines.append(self.array(self.face.Array))
+        else:
+            self.lines += [self.entry(name, getattr(self.face, name)) for name in public(self.face)]
         find = getattr(self.face, "__getattr__", None)
         for name in inspect.getclosurevars(find).nonlocals["modules"] if find else ():
             self.imports.add(f"from {self.face.__name__} import {name} as {name}")
@@ -151,28 +190,26 @@ class Stub:
             body, found = re.subn(rf"\b{module}\.", f"_{module}.", body)
             if found:
                 self.imports.add(f"import {module} as _{module}")
+        docstrings = iter(self.docstrings)
+        body = re.sub("\0", lambda _: next(docstrings), body)
         return HEAD + "".join([line + "\n" for line in sorted(self.imports)]) + "\n" + body
 
     def entry(self, name: str, value: Any) -> str:
-        if name in TYPES and self.face.__name__ == "xlafront.typing":
-            self.imports.add("from xlafront.core.tracing import Tracer")
-            return TYPES[name]
+        find = getattr(self.face, "__getattr__", None)
+        module = inspect.getclosurevars(find).nonlocals["module_of"][name] if find else self.face.__name__
+        if name in type_aliases(module):
+            self.imports.add(f"from {module} import {name} as {name}")
+            return ""
         if isinstance(value, ModuleType):
             parent, _, last = value.__name__.rpartition(".")
             self.imports.add(f"from {parent} import {last} as {name}" if parent else f"import {last} as {name}")
             return ""
-        if name == "Array" and self.face is xlafront:
-            return self.array(value)
         if isinstance(value, type):
             return self.class_(name, value)
         if hasattr(value, "reduceat"):
             if not any(line.startswith("class _Ufunc") for line in self.lines):
                 self.lines.insert(0, UFUNC.format(like=self.name("ArrayLike", {}), array=self.name("Array", {})))
-            return f"{name}: _Ufunc\n"
-        if name == "jit" and self.face is xlafront:
-            self.imports |= {"from xlafront.staging.stages import Lowered as _Lowered", "from xlafront.staging.stages import Traced as _Traced"}
-            written = self.function(name, value)
-            return JITTED.replace("{options}", written[written.index("*"):written.rindex(") -> ")])
+            return f"{name}: _Ufunc{self.documentation(name, value, 0)}\n"
         if name in ("atleast_1d", "atleast_2d", "atleast_3d"):
             return ONE_OR_MANY.format(name=name, like=self.name("ArrayLike", {}), array=self.name("Array", {}))
         if type(value) in PLAIN:
@@ -181,11 +218,22 @@ class Stub:
             return f"{name}: None\n"
         if callable(value) and not isinstance(value, (FunctionType,)) and not hasattr(value, "lower"):
             return f"{name}: {self.class_of(type(value))}\n"
+        definition = definition_of(value) if find else None
+        if definition is not None:
+            return self.import_(*definition, name)
         owner, _ = self.written.setdefault((name, id(value)), (self.face.__name__, value))
         if owner != self.face.__name__:
             self.imports.add(f"from {owner} import {name} as {name}")
             return ""
         return self.function(name, value)
+
+    def import_(self, module: str, name: str, public_name: str) -> str:
+        """Import a name; return the assignment that exports it under another, as stubs export imports under the same name alone."""
+        if name == public_name:
+            self.imports.add(f"from {module} import {name} as {name}")
+            return ""
+        self.imports.add(f"from {module} import {name} as _source_{public_name}")
+        return f"{public_name} = _source_{public_name}\n"
 
     def function(self, name: str, value: Any, method: bool = False) -> str:
         try:
@@ -205,13 +253,22 @@ class Stub:
             if p.annotation is not kinds.empty:
                 text += f": {self.annotation(p.annotation, names)}"
             if p.default is not kinds.empty:
-                text += " = ..." if ": " in text else "=..."
+                text += (" = " if ": " in text else "=") + default_text(p.default)
             parameters.append(text)
             if p.kind is kinds.POSITIONAL_ONLY and (i + 1 == len(listed) or listed[i + 1].kind is not kinds.POSITIONAL_ONLY):
                 parameters.append("/")
         result = signature.return_annotation
         shown = "typing.Any" if result is kinds.empty else self.annotation(result, names)
-        return f"def {name}({', '.join(parameters)}) -> {shown}: ...\n"
+        return f"def {name}({', '.join(parameters)}) -> {shown}:{self.documentation(name, value, 8 if method else 4) or ' ...'}\n"
+
+    def documentation(self, name: str, value: Any, indent: int) -> str:
+        r"""Register a docstring and return "\0"; return "" if there is none, or if editors find it in the source."""
+        text = inspect.getdoc(value)
+        if not text or name in definitions(self.face.__name__):
+            return ""
+        quoted = '"""' + text.replace("\\", r"\\").replace('"""', r'\"\"\"') + ("\n" if "\n" in text else "") + '"""'
+        self.docstrings.append("\n" + textwrap.indent(quoted, " " * indent))
+        return "\0"
 
     def annotation(self, annotation: Any, names: dict[str, Any]) -> str:
         if not isinstance(annotation, str):
@@ -237,11 +294,9 @@ class Stub:
         return ast.unparse(Rename().visit(tree))
 
     def name(self, name: str, names: dict[str, Any]) -> str:
-        """A name in an annotation as the file knows it."""
-        if name == "Array":
-            return "xlafront.Array"
-        if name in TYPES:
-            self.imports.add(f"from xlafront.typing import {name} as _{name}")
+        """Return a name in an annotation under the name that the file gives it."""
+        if name in type_aliases("xlafront.core.typing"):
+            self.imports.add(f"from xlafront.core.typing import {name} as _{name}")
             return f"_{name}"
         value = names.get(name, inspect)
         if value is inspect:
@@ -264,23 +319,21 @@ class Stub:
         module, name = kind.__module__, kind.__qualname__
         if module == "builtins":
             return f"builtins.{name}"
-        if kind is xlafront.Array or "." in name:
-            return "xlafront.Array" if kind is xlafront.Array else "typing.Any"
-        if not module.startswith("xlafront.") or not _writes_class(module, name):
+        if kind is xlafront.Array:
+            return self.name("Array", {})
+        if not module.startswith("xlafront.") or name not in definitions(module):
             return "typing.Any"
         self.imports.add(f"from {module} import {name} as _{name}")
         return f"_{name}"
 
     def class_(self, name: str, value: type) -> str:
         if value is xlafront.Array:
-            self.imports.add(f"from xlafront import Array as {name}")
-            return ""
-        if value.__module__.startswith("xlafront.") and _writes_class(value.__module__, value.__qualname__):
-            self.imports.add(f"from {value.__module__} import {value.__qualname__} as {name}")
-            return ""
+            return self.import_(ARRAY, "Array", name)
+        if value.__module__.startswith("xlafront.") and value.__qualname__ in definitions(value.__module__):
+            return self.import_(value.__module__, value.__qualname__, name)
         if value.__module__ in ("builtins", "numpy"):
             return f"{name} = {value.__module__}.{value.__qualname__}\n"
-        return f"{name}: typing.Any\n"
+        return f"{name}: typing.TypeAlias = typing.Any\n"
 
     def array(self, value: type) -> str:
         module = importlib.import_module(ARRAY)
@@ -290,11 +343,13 @@ class Stub:
             if attribute.startswith("_") or f"def {attribute}(" in METHODS:
                 continue
             found = getattr(value, attribute, None)
+            if type(found).__module__ == "nanobind":  # a method of one jaxlib and not of another; those of all are in METHODS
+                continue
             if attribute in ATTRIBUTES or not callable(found):
                 lines += ["    @property\n", f"    def {attribute}(self) -> {ATTRIBUTES.get(attribute, 'typing.Any')}: ...\n"]
             else:
                 text = self.function(attribute, found, method=True) or f"def {attribute}(self, *args, **kwargs) -> typing.Any: ...\n"
-                lines.append("    " + text.replace("xlafront.Array", "Array"))
+                lines.append("    " + re.sub(r"\b_Array\b", "Array", text))
         like = self.name("ArrayLike", {})
         for operator in module.BINARY_OPERATORS:
             result = "builtins.tuple[Array, Array]" if operator == "__divmod__" else "Array"
@@ -304,25 +359,16 @@ class Stub:
             ignored = "  # type: ignore[override]" if operator in ("__eq__", "__ne__") else ""
             lines.append(f"    def {operator}(self, other: typing.Any) -> Array: ...{ignored}\n")
         lines += [f"    def {operator}(self) -> Array: ...\n" for operator in module.UNARY_OPERATORS]
-        return "".join([*lines, METHODS, "\n"])
-
-
-_classes: dict[str, frozenset] = {}
-
-
-def _writes_class(module: str, name: str) -> bool:
-    """Whether the class stands in the file of the module, where type checkers find it."""
-    if module not in _classes:
-        path = source_of(module)
-        tree = ast.parse(path.read_text()) if path else ast.Module([], [])
-        _classes[module] = frozenset([node.name for node in tree.body if isinstance(node, ast.ClassDef)])
-    return name in _classes[module]
+        self.imports.discard("from xlafront.core.typing import Array as _Array")
+        return "".join([*lines, METHODS, "\nndarray = Array\n"])
 
 
 def main() -> int:
     differing: list[str] = []
     written: dict[tuple[str, int], tuple[str, Any]] = {}
-    for face in sorted(faces(), key=lambda face: -face.__name__.count(".")):  # what a package offers of its parts is theirs
+    array_methods = importlib.import_module(ARRAY)
+    # Submodules first: a package imports what both export from them.
+    for face in [array_methods, *sorted(faces(), key=lambda face: -face.__name__.count("."))]:
         path = Path(face.__file__).with_suffix(".pyi")
         text = Stub(face, written).text()
         if not path.exists() or path.read_text() != text:

@@ -189,13 +189,14 @@ SEVERAL_DEVICES = [
 ]
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("call, error, words", [row[1:] for row in SEVERAL_DEVICES], ids=[row[0] for row in SEVERAL_DEVICES])
 def test_message_about_devices(call, error, words):
-    test_message(call, error, words)
+    test_messages_contain_the_words(call, error, words)
 
 
 @pytest.mark.parametrize("call, error, words", [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_message(call, error, words):
+def test_messages_contain_the_words(call, error, words):
     with pytest.raises(error) as caught:
         call()
     text = str(caught.value)
@@ -205,15 +206,15 @@ def test_message(call, error, words):
 
 @pytest.mark.usefixtures("few_objects")
 def test_leaked_tracers():
-    kept = []
-    jit(lambda x: kept.append(x * 2) or x)(1.0)
+    leaked = []
+    jit(lambda x: leaked.append(x * 2) or x)(1.0)
     with pytest.raises(errors.UnexpectedTracerError) as caught:
-        kept[0] + 1
+        leaked[0] + 1
     text = str(caught.value)
     assert "mul" in text and "test_bad_input.py" in text and "side effect" in text
     with xf.check_tracer_leaks(True), pytest.raises(errors.UnexpectedTracerError, match="argument y"):
-        jit(lambda y: kept.append(y) or y)(1.0)
-    kept.clear()
+        jit(lambda y: leaked.append(y) or y)(1.0)
+    leaked.clear()
     with xf.check_tracer_leaks(True):
         assert jit(lambda y: y + 1)(1.0) == 2
 
@@ -228,10 +229,10 @@ def test_donated_and_deleted_arrays():
     with pytest.raises(ValueError) as caught:  # of calls it is both
         step(state)
     assert "argument state" in str(caught.value) and "donate" in str(caught.value)
-    gone = xnp.ones(2)
-    gone.delete()
+    deleted = xnp.ones(2)
+    deleted.delete()
     with pytest.raises(RuntimeError, match="delete"):
-        gone.tolist()
+        deleted.tolist()
 
 
 def python(code, **environment):
@@ -258,6 +259,7 @@ def test_jax_in_the_same_process(tmp_path):
     assert "absent" in without.stdout or "process of its own" in without.stdout
 
 
+@pytest.mark.cpu_only
 def test_platforms_from_the_environment():
     code = "import xlafront as xf\ntry:\n    print(xf.devices())\nexcept RuntimeError as e:\n    print('error', e)"
     assert "error" in python(code, XLAFRONT_PLATFORMS="tpu,cpu").stdout
@@ -267,6 +269,7 @@ def test_platforms_from_the_environment():
     assert "XLAFRONT_ENABLE_X64" in wrong.stderr and "perhaps" in wrong.stderr
 
 
+@pytest.mark.cpu_only
 def test_simulated_devices():
     code = "import xlafront as xf\nxf.config.update('num_cpu_devices', 3)\nprint(xf.device_count())"
     assert python(code, XLA_FLAGS="").stdout.strip() == "3"
@@ -279,7 +282,7 @@ def test_simulated_devices():
 
 
 def test_the_users_line_comes_last():
-    """Frames of the library are hidden, and a note says how to see them."""
+    """Internal frames are hidden, and a note says how to see them."""
     code = """
         import xlafront as xf, xlafront.numpy as xnp
 
@@ -300,7 +303,7 @@ def test_the_users_line_comes_last():
 
 
 def test_the_users_line_comes_last_in_notebooks():
-    """IPython prints errors of cells by itself: it gets them without the library's frames, unless somebody else does that."""
+    """IPython prints errors of cells by itself: it gets them without internal frames, unless another handler is installed."""
     code = """
         import sys, traceback, types
 

@@ -8,12 +8,13 @@ import pytest
 
 from tests.beside import __main__ as beside
 from tests.beside.__main__ import HERE, expanded, read
+from tests.beside.inventory import changes, entry
 from tests.beside.mutations import mutated
 
 TABLES = sorted(path.stem for path in pathlib.Path(HERE, "calls").glob("*.txt"))
 
 
-def test_choices():
+def test_choices_are_expanded():
     assert expanded("f(<<1;x > 2>>, <<a;b>>)") == ["f(1, a)", "f(1, b)", "f(x > 2, a)", "f(x > 2, b)"]
     assert expanded("x <<+;<;>>> y") == ["x + y", "x < y", "x > y"]
     assert expanded("xnp.<<sin>>(1 << 2)") == ["xnp.sin(1 << 2)"]
@@ -47,11 +48,11 @@ def test_odd_arguments_take_the_place_of_one_each():
     assert any("initial=" in call for call in found)  # a parameter that the call leaves out
 
 
-def test_warnings_are_compared_when_asked_for():
+def test_warnings_are_compared_on_request():
     ours, theirs = ({"leaves": [], "tree": "", "warnings": found} for found in ([], ["ComplexWarning"]))
-    without, asked = (argparse.Namespace(compilations=False, warnings=given) for given in (False, True))
+    without, with_warnings = (argparse.Namespace(compilations=False, warnings=given) for given in (False, True))
     assert beside.difference(ours, theirs, without) is None
-    assert "ComplexWarning" in beside.difference(ours, theirs, asked)
+    assert "ComplexWarning" in beside.difference(ours, theirs, with_warnings)
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -59,3 +60,20 @@ def test_every_call_is_python(table):
     """A line that is none fails on both sides alike, and would count as equal."""
     for call, _ in read(table):
         compile(call, table, "exec")
+
+
+def test_changes_between_two_versions():
+    class Old:
+        previous = 1
+
+    class New:
+        added = 1
+
+    def before(x, axis=0): ...
+    def after(x, axis=None, *, out=None): ...
+
+    old = {"jax": {"f": entry(before), "C": entry(Old), "removed": entry(3)}, "jax.old": {}}
+    new = {"jax": {"f": entry(after), "C": entry(New), "added": entry(3)}, "jax.new": {}}
+    assert changes(old, new) == [
+        "+ module jax.new", "- module jax.old", "+ jax.added", "- jax.removed", "+ jax.C: member added", "- jax.C: member previous",
+        "+ jax.f: parameter axis=None", "+ jax.f: parameter out=None", "- jax.f: parameter axis=0"]

@@ -7,8 +7,9 @@ import importlib
 import inspect
 import re
 import types
+from collections.abc import Iterable
 from importlib.util import find_spec
-from typing import get_origin
+from typing import NewType, get_origin
 
 import numpy as np
 import pytest
@@ -112,7 +113,7 @@ NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "nn": xf.nn, "np": np, "spars
 def functions(module: str) -> list[tuple[str, object]]:
     found = importlib.import_module(module)
     public = [(f"{module}.{name}", getattr(found, name)) for name in found.__all__]
-    return [(name, f) for name, f in public if callable(f) and not inspect.isclass(f) and get_origin(f) is None
+    return [(name, f) for name, f in public if callable(f) and not inspect.isclass(f) and not isinstance(f, NewType) and get_origin(f) is None
             and not isinstance(f, enum.Enum)
             and getattr(f, "__module__", "") != "numpy"]
 
@@ -159,21 +160,46 @@ def test_types_are_annotated(group):
     assert not bare
 
 
+def section(text: str, name: str) -> str:
+    """The body of a section of a docstring, `Args:` for example; empty where there is none."""
+    found = re.search(rf"^{name}:[ ]*\n((?:[ ]+.*\n|[ ]*\n)+)", text + "\n", re.MULTILINE)
+    return found[1] if found else ""
+
+
+def undocumented(parameters: Iterable[str], text: str) -> list[str]:
+    """The parameters without an entry `name: ...` or `name, other: ...` in the section `Args:`, or `Attributes:` of a result."""
+    entries = {name.strip("* ") for line in section(text, "(?:Args|Attributes)").splitlines()
+               if (found := re.match(r" {1,4}([*\w, ]+):", line)) for name in found[1].split(",")}
+    return [name for name in parameters if name not in entries]
+
+
 @pytest.mark.parametrize("group", GROUPS)
-def test_docstrings_name_every_parameter_and_show_an_example(group):
+def test_docstrings_have_a_summary_and_sections(group):
+    """A summary line, `Args:` with each parameter, `Returns:` where there is a result, `Example:` with a doctest."""
     lacking = []
     for name, f in documented(group):
         text = inspect.getdoc(f) or ""
-        if not text or ">>> " not in text:
-            lacking.append(f"{name}: an example")
-        lacking += [f"{name}: {p.name}" for p in parameters_of(f) if not re.search(rf"(`|^ +){p.name}\b", text, re.MULTILINE)]
+        summary, _, rest = text.partition("\n")
+        if not summary.endswith(".") or (rest and not rest.startswith("\n")):
+            lacking.append(f"{name}: a summary line that ends with a period")
+        if ">>> " not in section(text, "Examples?"):
+            lacking.append(f"{name}: Example")
+        if not inspect.isclass(f):
+            if (inspect.signature(f).return_annotation not in (None, "None") and not section(text, "Returns") and not is_property(group, name)
+                    and not section(text, "Yields")):
+                lacking.append(f"{name}: Returns")
+            lacking += [f"{name}: {p}" for p in undocumented([p.name for p in parameters_of(f)], text)]
     assert not lacking
 
 
+def is_property(group: str, name: str) -> bool:
+    return group in OBJECTS and isinstance(inspect.getattr_static(OBJECTS[group], name, None), property)
+
+
 @pytest.mark.parametrize("found", CLASSES, ids=lambda found: found.__name__)
-def test_classes_name_every_parameter_and_their_examples_run(found):
+def test_classes_document_every_parameter_and_their_examples_run(found):
     text = inspect.getdoc(found)
-    assert not [p for p in inspect.signature(found).parameters if not re.search(rf"(`|^ +){p}\b", text, re.MULTILINE)]
+    assert not undocumented(inspect.signature(found).parameters, text)
     names = NAMES | {"P": xf.P} | {c.__name__: c for c in CLASSES} | {"get_abstract_mesh": xf.sharding.get_abstract_mesh}
     run({found.__name__: text if ">>> " in text else ">>> None"}, names)
 

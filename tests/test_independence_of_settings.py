@@ -1,6 +1,8 @@
-"""What users set for their own operations changes nothing that the library does inside: every public function under every such
-setting, by the programs that it and its derivative are traced to. A call of the table is an expression in these names; `<a b>` is
-a choice, `<, a b>` one that may be left out."""
+"""Settings that users change for their own operations do not change internal operations.
+
+Every public function is traced under every such setting, and the jaxprs of the function and of its derivative are compared.
+A call of the table is an expression in these names; `<a b>` is a choice, `<, a b>` one that may be left out.
+"""
 
 import itertools
 import re
@@ -176,9 +178,9 @@ def expanded(text: str) -> list[str]:
     """Each line for each combination of its choices."""
     calls: list[str] = []
     for line in re.split(r"\n(?=\S)", text.strip()):
-        parts = re.split(r"<([^<>]+)>", " ".join(line.split()))
+        pieces = re.split(r"<([^<>]+)>", " ".join(line.split()))
         choices = [[part] if i % 2 == 0 else ["", *[f", {p}" for p in part[1:].split()]] if part.startswith(",") else part.split()
-                   for i, part in enumerate(parts)]
+                   for i, part in enumerate(pieces)]
         calls += ["".join(found) for found in itertools.product(*choices)]
     return calls
 
@@ -198,7 +200,7 @@ def traced(call: str):
 
 
 def derivative(call: str) -> Exception | None:
-    """What is in the way of tracing it."""
+    """Return the reason that it cannot be traced."""
     def pulled_back(floats, others):
         results, pullback = xf.vjp(lambda floats: [y for y in xf.tree.leaves(eval(call, NAMES | floats | others))
                                                    if xnp.issubdtype(y.dtype, np.inexact)], floats)
@@ -265,7 +267,7 @@ def test_functions_take_arrays_that_are_wider_than_the_setting(section):
         wide = [{name: x if name == "key" else xnp.asarray(np.asarray(x).astype(WIDE.get(x.dtype.kind, x.dtype)))
                  for name, x in kind.items()} for kind in operands()]
     for call in expanded(SECTIONS[section]):
-        if traced(call) is None or re.search(r"lax[.](?!linalg)|tridiagonal_solve", call):  # lax's functions ask for equal dtypes
+        if traced(call) is None or re.search(r"lax[.](?!linalg)|tridiagonal_solve", call):  # lax's functions require equal dtypes
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Facts of the reference that no other oracle has: values, dtypes and exceptions observed in it, written down."""
+"""Facts about JAX that no other oracle has: observed values, dtypes and exceptions."""
 
 import types
 
@@ -132,7 +132,7 @@ def evaluate(text):
 
 
 @pytest.mark.parametrize("text, values, dtype, is_weak", VALUES, ids=[row[0] for row in VALUES])
-def test_values(text, values, dtype, is_weak):
+def test_values_and_dtypes_of_jax(text, values, dtype, is_weak):
     x = evaluate(text)
     assert isinstance(x, xf.Array)
     assert x.dtype == dtype
@@ -250,7 +250,7 @@ def test_interfaces():
     key = xf.random.key(True)
     assert xnp.array([key, key]).shape == (2,) and key.copy() == key
     chain = [np.ones((n, n + 1)) for n in range(2, 6)]
-    paths = [xnp.einsum_path("ij,jk,kl,lm", *chain, optimize=told)[0] for told in ("auto", True, "greedy", False)]
+    paths = [xnp.einsum_path("ij,jk,kl,lm", *chain, optimize=optimize)[0] for optimize in ("auto", True, "greedy", False)]
     assert paths == [[(0, 1), (0, 2), (0, 1)]] * 2 + [[(2, 3), (1, 2), (0, 1)], [(0, 1)] * 3]
     assert xnp.einsum_path("ij,jk,kl,lm", *chain)[0] == paths[0]  # as in einsum, the one with the fewest multiplications
 
@@ -288,10 +288,10 @@ def test_rules_get_values_with_a_dtype():
     square = xf.custom_jvp(lambda x: x**2)
     square.defjvp(lambda primals, tangents: (square(*primals), primals[0].dtype.type(3) * primals[0] * tangents[0]))
     assert xf.grad(square)(2.0) == 6 and xf.jit(xf.grad(square))(2.0) == 6
-    kept = xf.custom_jvp(lambda x: x)
-    kept.defjvp(lambda primals, tangents: (kept(*primals), 2 * tangents[0]))
-    assert [type(x) for x in xf.jvp(kept, (2.0,), (3.0,))] == [float, float] and xf.jvp(kept, (2.0,), (3.0,)) == (2.0, 6.0)
-    assert type(xf.vjp(kept, 2.0)[0]) is float and isinstance(xf.grad(lambda x: kept(xnp.asarray(x)))(2.0), xf.Array)
+    function = xf.custom_jvp(lambda x: x)
+    function.defjvp(lambda primals, tangents: (function(*primals), 2 * tangents[0]))
+    assert [type(x) for x in xf.jvp(function, (2.0,), (3.0,))] == [float, float] and xf.jvp(function, (2.0,), (3.0,)) == (2.0, 6.0)
+    assert type(xf.vjp(function, 2.0)[0]) is float and isinstance(xf.grad(lambda x: function(xnp.asarray(x)))(2.0), xf.Array)
     zeros = xf.custom_derivatives.zero_from_primal({"a": F, "b": 2}, symbolic_zeros=True)
     assert zeros["a"].shape == (3,) and zeros["b"].dtype == xf.dtypes.float0
 

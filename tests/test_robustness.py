@@ -1,4 +1,4 @@
-"""What must not break it: threads that wait for each other, forks, exits, interrupts, depth, sizes, names, exceptions of users."""
+"""Robustness: threads that wait for each other, forks, exits, interrupts, depth, sizes, names, exceptions in user code."""
 
 import asyncio
 import copy
@@ -85,7 +85,7 @@ def test_a_traced_function_that_waits_for_a_thread_which_calls_it():
     assert float(f(xnp.ones(3))) == 3 and float(inner[0]) == 2
 
 
-def test_threads_that_ask_for_one_signature_trace_it_once():
+def test_threads_trace_one_signature_once():
     traced = []
 
     @xf.jit
@@ -97,7 +97,7 @@ def test_threads_that_ask_for_one_signature_trace_it_once():
     assert [float(r) for r in in_threads(*[lambda: f(3.0)] * 8)] == [6.0] * 8 and len(traced) == 1
 
 
-def test_a_failed_tracing_is_tried_again_by_who_waited():
+def test_waiting_threads_retrace_after_a_failure():
     tries = []
 
     @xf.jit
@@ -134,24 +134,24 @@ def test_threads_that_call_trace_clear_and_change_settings_get_right_answers():
             n, x = chance.randrange(50), np.full(chance.randrange(1, 4), chance.random(), np.float32)
             what = chance.randrange(6)
             if what == 0:
-                found, wanted = f(x, n), np.sin(x) * n
+                found, expected = f(x, n), np.sin(x) * n
             elif what == 1:
-                found, wanted = scale(x, n), x * n
+                found, expected = scale(x, n), x * n
             elif what == 2:
-                found, wanted = xf.grad(lambda v, n=n: (v ** 2).sum() * n)(x), 2 * x * n
+                found, expected = xf.grad(lambda v, n=n: (v ** 2).sum() * n)(x), 2 * x * n
             elif what == 3:
-                found, wanted = xf.jit(lambda v, n=n: v + n)(x), x + n
+                found, expected = xf.jit(lambda v, n=n: v + n)(x), x + n
             elif what == 4:
                 with xf.enable_x64(True):
-                    found, wanted = xnp.cumsum(xnp.asarray(x, "float64")) + n, np.cumsum(x.astype(np.float64)) + n
+                    found, expected = xnp.cumsum(xnp.asarray(x, "float64")) + n, np.cumsum(x.astype(np.float64)) + n
                     if found.dtype != np.float64:
                         wrong.append(found.dtype)
             else:
                 if chance.random() < 0.1:
                     xf.clear_caches()
-                found, wanted = xf.vmap(lambda v, n=n: v - n)(x), x - n
-            if not np.allclose(np.asarray(found), wanted, 1e-5, 1e-5):
-                wrong.append((what, n, x, found, wanted))
+                found, expected = xf.vmap(lambda v, n=n: v - n)(x), x - n
+            if not np.allclose(np.asarray(found), expected, 1e-5, 1e-5):
+                wrong.append((what, n, x, found, expected))
 
     in_threads(*[lambda seed=seed: calls(seed) for seed in range(16)], seconds=90)
     assert not wrong
@@ -202,7 +202,7 @@ def test_scopes_of_one_task_are_not_those_of_another():
 
 @pytest.mark.soak
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
-def test_interrupts_leave_the_process_as_it_was():
+def test_interrupts_do_not_change_the_process():
     def chain(x):
         for _ in range(30):
             x = xnp.sin(x) * 2 + xnp.tanh(x)
@@ -280,7 +280,7 @@ print(len([w for w in caught if "multithreaded" in str(w.message) and w.category
 
 @pytest.mark.cpu_only  # reading what another device holds waits for it
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes that fork")
-def test_forked_processes_are_warned_of_and_say_what_to_do():
+def test_forked_processes_warn_and_raise_with_a_remedy():
     status, printed = run(FORK)
     assert status == 0, printed
     assert printed.split("\n")[:9] == ["refused"] * 7 + ["[2.0, 2.0, 2.0]", "8 [6.0, 6.0, 6.0]"]
@@ -365,7 +365,7 @@ def test_functions_nested_deeply():
     assert float(nested(3)(1.0)) == pytest.approx(np.sin(1.0))
 
 
-def test_functions_nested_more_deeply_than_xla_can_take():
+def test_functions_nested_more_deeply_than_xla_supports():
     program = f"""
 import sys, xlafront as xf, xlafront.numpy as xnp
 sys.setrecursionlimit(100_000)
@@ -429,7 +429,7 @@ def test_the_types_of_huge_arrays_can_be_known():
     assert xf.eval_shape(lambda: xnp.zeros((1 << 62,)) + 1).shape == (1 << 62,)
 
 
-# Names and objects of users
+# User-defined names and objects
 
 
 NAMES = ["../../evil", "a/b/c", "x\ny", "nul\0x", 'quo"te', "é", "a" * 5000, "", "%d%s", "$(ls)", "@main", "\\x", "tab\t", "1abc", "‮"]
@@ -500,14 +500,14 @@ OBJECTS = {
 
 
 @pytest.mark.parametrize("where", OBJECTS)
-def test_exceptions_of_users_reach_them(where):
+def test_exceptions_in_user_code_propagate(where):
     with pytest.raises(Raised):
         OBJECTS[where]()
     assert (xnp.ones(2) * 2).tolist() == [2, 2] and float(xf.jit(xf.grad(xnp.sin))(0.0)) == 1
 
 
 @pytest.mark.parametrize("result", [object(), 3, "text", np.ones(2)], ids=lambda result: type(result).__name__)
-def test_callbacks_that_return_what_was_not_promised(result):
+def test_callbacks_with_undeclared_results_raise(result):
     with pytest.raises(xf.errors.JaxRuntimeError, match="must return"):
         xf.jit(lambda x: xf.experimental.io_callback(lambda x: result, None, x))(1.0)
         xf.effects_barrier()
@@ -524,7 +524,7 @@ def test_an_object_that_cannot_be_printed():
 
 
 def live(make, times=3):
-    """How many arrays calls leave behind, without the cycle collector."""
+    """Return the number of arrays that calls leave behind, without the cycle collector."""
     make()
     gc.collect()
     gc.disable()
@@ -585,7 +585,7 @@ CALLS = """x + x | x * 2 | xnp.sin(x) | xnp.sum(m, axis=0) | xnp.mean(m) | xnp.v
 
 @pytest.mark.soak
 @pytest.mark.parametrize("call", [" ".join(call.split()) for call in CALLS.split("|")])
-def test_calls_that_are_repeated_keep_nothing(call):
+def test_repeated_calls_leak_nothing(call):
     x = xnp.asarray(X[:3])
     names = {"xf": xf, "xnp": xnp, "np": np, "copy": copy, "pickle": pickle, "x": x, "m": xnp.eye(3) * 2, "i": xnp.asarray([0, 1, 1]),
              "k": xf.random.key(0), "N": X, "f": xf.jit(lambda v: (v * xnp.sin(v)).sum()), "h": lambda v: v * 2,

@@ -57,12 +57,13 @@ def check(table: str, call: str, expected: str) -> None:
 
 
 @mistakes("errors")
-def test_words(call, expected):
+def test_messages_contain_search_words(call, expected):
     check("errors", call, expected)
 
 
+@pytest.mark.cpu_only
 @mistakes("errors_devices")
-def test_words_about_devices(call, expected):
+def test_messages_about_devices_contain_search_words(call, expected):
     check("errors_devices", call, expected)
 
 

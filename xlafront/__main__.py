@@ -1,4 +1,4 @@
-"""`python -m xlafront`: `demo`, `run`, `plan`, `export`, `cache info|clear|path`, `info`."""
+"""The command line, `python -m xlafront`: `demo`, `run`, `plan`, `export`, `cache info|clear|path`, `info`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 
 
 def _cache(args) -> int:
-    from xlafront.core import backends  # start-up: of this command alone
-    from xlafront.runtime import config  # start-up: as above
+    from xlafront.base import config  # start-up: as above
+    from xlafront.runtime import backends  # start-up: of this command alone
 
     cache = backends.disk_cache(also_off=True)
     if args.action == "path":
@@ -19,10 +19,10 @@ def _cache(args) -> int:
     else:
         state = ("off (enable_compilation_cache)" if not config.enable_compilation_cache.value else
                  "on" if cache.max_bytes else "off (compilation_cache_max_size)")
-        most = "" if cache.max_bytes == math.inf else f" of at most {cache.max_bytes / 2**20:.0f} MiB"
+        limit = "" if cache.max_bytes == math.inf else f" of at most {cache.max_bytes / 2**20:.0f} MiB"
         sizes = [size for _, size, _ in cache.entries()]
         print(f"directory: {cache.directory}\nstate:     {state}\nprograms:  {len(sizes)}\n"
-              f"size:      {sum(sizes) / 2**20:.1f} MiB{most}")
+              f"size:      {sum(sizes) / 2**20:.1f} MiB{limit}")
     return 0
 
 
@@ -63,59 +63,60 @@ def _run(arguments: list[str]) -> None:
 
 def main(argv=None) -> int:
     argv = sys.argv[1:] if argv is None else argv
-    if argv[:1] == ["run"] and argv[1:] not in ([], ["-h"], ["--help"]):  # what follows is not for this parser
+    if argv[:1] == ["run"] and argv[1:] not in ([], ["-h"], ["--help"]):  # the program parses its own arguments
         _run(argv[1:])
         return 0
     parser = argparse.ArgumentParser(prog="python -m xlafront", description="xlafront from the command line")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     demo = commands.add_parser("demo", help="train a small network over all devices and plot its loss")
     demo.add_argument("--steps", type=int, default=300, help="optimisation steps (default 300)")
-    demo.add_argument("--devices", type=int, default=4, help="CPU devices to simulate where there is no accelerator")
+    demo.add_argument("--devices", type=int, default=4, help="CPU devices to simulate without an accelerator (default 4)")
     demo.add_argument("--plot", default="demo_loss.svg", help="file for the plot of the loss (default demo_loss.svg)")
     demo.set_defaults(run=_demo)
     commands.add_parser(
         "run", help="run a program that imports jax, with xlafront in its place",
         usage="python -m xlafront run [SCRIPT | -m MODULE | -c PROGRAM | -] [ARGUMENT ...]",
         description="Run a script, a module, a program given as text or one from standard input (-) as `python` does. `import "
-                    "jax` gives xlafront, in the processes that the program starts too, whether or not jax is installed.")
+                    "jax` gives xlafront, also in child processes, whether or not jax is installed.")
     plan = commands.add_parser(
-        "plan", help="what a training step will need on machines that are not here",
+        "plan", help="memory, work and collectives of a training step on machines that are not attached",
         description="Compile a function of a script for a topology, and print memory, work and collectives of each device. "
-                    "The status is 1 when the program does not fit, 2 when it cannot be planned. SCRIPT:FUNCTION has its "
-                    "arguments from SCRIPT:FUNCTION_args(mesh), which returns them as a tuple (or a dict, for keywords) of "
-                    "arrays or ShapeDtypeStructs, whose shardings may be PartitionSpecs. Or FUNCTION takes one parameter, "
-                    "mesh, and returns the pair of the function to plan and its arguments.")
+                    "The status is 1 if the program does not fit, 2 if it cannot be planned. The arguments of SCRIPT:FUNCTION "
+                    "are the result of SCRIPT:FUNCTION_args(mesh), a tuple (or a dict, for keywords) of arrays or "
+                    "ShapeDtypeStructs, whose shardings may be PartitionSpecs. Or FUNCTION takes one parameter, mesh, and "
+                    "returns the pair of the function to plan and its arguments.")
     plan.add_argument("target", metavar="SCRIPT:FUNCTION", help="such as train.py:train_step, or package.train:train_step")
-    plan.add_argument("--topology", help="v5e:16x16, v5p:8x8x8, h100:8, h100:4x8; without it: the devices that are here")
-    plan.add_argument("--mesh", help="axes and sizes, data=-1,model=8 (-1: what is left); without it: data=-1")
-    plan.add_argument("--args", metavar="NAME", help="the function of the script that makes the arguments")
-    plan.add_argument("--memory", help="of each device, such as 14GiB, instead of the chip's")
-    plan.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the compiler; repeatable")
-    plan.add_argument("--json", action="store_true", help="the plan as JSON")
+    plan.add_argument("--topology", help="such as v5e:16x16, v5p:8x8x8, h100:8, h100:4x8 (default: the attached devices)")
+    plan.add_argument("--mesh", help="axes and sizes, such as data=-1,model=8; -1: the remaining devices (default: data=-1)")
+    plan.add_argument("--args", metavar="NAME", help="function of the script that returns the arguments")
+    plan.add_argument("--memory", help="memory of each device, such as 14GiB (default: that of the chip)")
+    plan.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="compiler option; repeatable")
+    plan.add_argument("--json", action="store_true", help="print the plan as JSON")
     plan.set_defaults(run=_plan)
     exported = commands.add_parser(
-        "export", help="a function as a portable StableHLO module",
+        "export", help="export a function as a portable StableHLO module",
         description="Lower a function of a script and write three files: the StableHLO module as text (--out), as a portable "
                     "artifact for other runtimes (.mlirbc), and with its types and structures for export.deserialize "
-                    "(.exported). Without TYPEs the arguments are what SCRIPT:FUNCTION_args() returns, a tuple (or a dict, for "
-                    "keywords) of arrays or ShapeDtypeStructs.")
+                    "(.exported). Without TYPEs the arguments are the result of SCRIPT:FUNCTION_args(), a tuple (or a dict, "
+                    "for keywords) of arrays or ShapeDtypeStructs.")
     exported.add_argument("target", metavar="SCRIPT:FUNCTION", help="such as model.py:predict, or package.model:predict")
     exported.add_argument("specs", metavar="TYPE", nargs="*",
-                          help="of an argument, such as 'float32[8,128]', or 'float32[b,128]' for any b")
-    exported.add_argument("--out", required=True, metavar="FILE", help="of the text, such as predict.mlir")
-    exported.add_argument("--symbolic", metavar="SHAPES", help="with names for sizes that are left open, as symbolic_shape "
-                          "takes them: of all arguments ('b, ...'), or of each ('b, _; b')")
+                          help="type of an argument, such as 'float32[8,128]', or 'float32[b,128]' for any b")
+    exported.add_argument("--out", required=True, metavar="FILE", help="file for the text, such as predict.mlir")
+    exported.add_argument("--symbolic", metavar="SHAPES", help="shapes with symbolic dimensions, in the syntax of "
+                          "symbolic_shape: one for all arguments ('b, ...'), or one for each ('b, _; b')")
     exported.add_argument("--constraint", action="append", default=[], metavar="TEXT",
-                          help="on these sizes, such as 'b >= 2'; repeatable")
-    exported.add_argument("--platforms", metavar="NAMES", help="of cpu, cuda, rocm, tpu, as in cpu,cuda; without it: this one")
-    exported.add_argument("--vjp-order", type=int, default=0, metavar="N", help="how often it can be differentiated (0)")
-    exported.add_argument("--args", metavar="NAME", help="the function of the script that makes the arguments")
+                          help="constraint on symbolic dimensions, such as 'b >= 2'; repeatable")
+    exported.add_argument("--platforms", metavar="NAMES", help="cpu, cuda, rocm, tpu or several, such as cpu,cuda (default: "
+                          "the platform of this machine)")
+    exported.add_argument("--vjp-order", type=int, default=0, metavar="N", help="number of derivatives to include (default 0)")
+    exported.add_argument("--args", metavar="NAME", help="function of the script that returns the arguments")
     exported.set_defaults(run=_export)
-    cache = commands.add_parser("cache", help="the compiled programs kept on disk")
+    cache = commands.add_parser("cache", help="show or clear the compiled programs cached on disk")
     cache.add_argument("action", choices=("info", "clear", "path"))
     cache.set_defaults(run=_cache)
-    info = commands.add_parser("info", help="versions, devices, settings; or what is in an exported file")
-    info.add_argument("file", nargs="?", metavar="FILE", help="a file that export wrote, or a StableHLO module")
+    info = commands.add_parser("info", help="show versions, devices and settings, or the contents of an exported file")
+    info.add_argument("file", nargs="?", metavar="FILE", help="file written by export, or a StableHLO module")
     info.set_defaults(run=_info)
     args = parser.parse_args(argv)
     return args.run(args)

@@ -1,9 +1,9 @@
-"""Rematerialisation: policies, names for values, what a derivative keeps. `checkpoint` itself is `xlafront.checkpoint`."""
+"""Rematerialization: checkpoint policies, named values and saved residuals. `checkpoint` itself is `xlafront.checkpoint`."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
-    "xlafront.transforms.ad.checkpoint": """checkpoint checkpoint_name checkpoint_policies Offloadable print_saved_residuals
-        Recompute remat Saveable""",
+_EXPORTS = {
+    "xlafront.transforms.calls.checkpoint": """checkpoint checkpoint_name checkpoint_name_fwd checkpoint_policies name_p
+        Offloadable print_saved_residuals Recompute remat Saveable""",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

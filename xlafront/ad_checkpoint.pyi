@@ -1,12 +1,15 @@
 # Written by `python -m tests.stubs`.
-from xlafront.transforms.ad.checkpoint import Offloadable as Offloadable
-import builtins as _builtins
+from xlafront.transforms.calls.checkpoint import Offloadable as Offloadable
+from xlafront.transforms.calls.checkpoint import checkpoint as _source_remat
+from xlafront.transforms.calls.checkpoint import checkpoint as checkpoint
+from xlafront.transforms.calls.checkpoint import checkpoint_name as _source_checkpoint_name_fwd
+from xlafront.transforms.calls.checkpoint import checkpoint_name as checkpoint_name
+from xlafront.transforms.calls.checkpoint import print_saved_residuals as print_saved_residuals
 import typing as _typing
 
 Recompute: _typing.Any
 Saveable: _typing.Any
-def checkpoint(fun: _typing.Callable | None = ..., *, prevent_cse: _builtins.bool | _typing.Sequence[_builtins.bool] = ..., policy: _typing.Callable | None = ..., static_argnums: _builtins.int | _typing.Sequence[_builtins.int] = ..., static_argnames: _builtins.str | _typing.Sequence[_builtins.str] = ..., concrete: _typing.Any = ...) -> _typing.Callable: ...
-def checkpoint_name(x: _typing.Any, name: _builtins.str) -> _typing.Any: ...
+checkpoint_name_fwd = _source_checkpoint_name_fwd
 checkpoint_policies: _typing.Any
-def print_saved_residuals(f: _typing.Callable, *args: _typing.Any, **kwargs: _typing.Any) -> None: ...
-def remat(fun: _typing.Callable | None = ..., *, prevent_cse: _builtins.bool | _typing.Sequence[_builtins.bool] = ..., policy: _typing.Callable | None = ..., static_argnums: _builtins.int | _typing.Sequence[_builtins.int] = ..., static_argnames: _builtins.str | _typing.Sequence[_builtins.str] = ..., concrete: _typing.Any = ...) -> _typing.Callable: ...
+name_p: _typing.Any
+remat = _source_remat

@@ -1,9 +1,9 @@
-"""Calls of functions as lists of arrays, for packages that write transformations."""
+"""Flattened function calls and their debug information, for packages that write transformations."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.interpreters.call_arguments": """argnums_partial debug_info donation_vector flatten_axes flatten_fun
         flatten_fun_nokwargs rebase_donate_argnums safe_map shaped_abstractify""",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

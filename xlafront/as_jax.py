@@ -1,4 +1,4 @@
-"""Makes xlafront answer `import jax` in this process. To be imported before anything else, as in a notebook's first cell.
+"""Make `import jax` give xlafront in this process. Import this before anything else, as in a notebook's first cell.
 
 >>> import xlafront.as_jax
 >>> import jax.numpy as jnp

@@ -1,9 +1,9 @@
-"""Functions with batching rules of their own: `custom_vmap`, `sequential_vmap`."""
+"""Functions with custom batching rules: `custom_vmap`, `sequential_vmap`."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.control.sequential_vmap": "sequential_vmap",
     "xlafront.transforms.calls.custom_vmap": "custom_vmap",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

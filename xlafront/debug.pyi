@@ -1,17 +1,16 @@
 # Written by `python -m tests.stubs`.
 from xlafront.host.callbacks import DebugEffect as DebugEffect
 from xlafront.host.callbacks import OrderedDebugEffect as OrderedDebugEffect
-import builtins as _builtins
+from xlafront.host.debug import callback as callback
+from xlafront.host.debug import log as log
+from xlafront.host.debug import print as print
+from xlafront.host.debugger import breakpoint as breakpoint
+from xlafront.host.sharding_views import inspect_array_sharding as inspect_array_sharding
+from xlafront.host.sharding_views import visualize_array_sharding as visualize_array_sharding
+from xlafront.host.sharding_views import visualize_sharding as visualize_sharding
 import typing as _typing
 
-def breakpoint(*, backend: _builtins.str | None = ..., filter_frames: _builtins.bool = ..., num_frames: _builtins.int | None = ..., ordered: _builtins.bool = ..., token: _typing.Any = ..., **kwargs: _typing.Any) -> _typing.Any: ...
-def callback(callback: _typing.Callable[..., None] | None = ..., *args: _typing.Any, ordered: _builtins.bool = ..., partitioned: _builtins.bool = ..., **kwargs: _typing.Any) -> _typing.Callable[..., None] | None: ...
 debug_callback_p: _typing.Any
 debug_effect: _typing.Any
 debug_print_p: _typing.Any
-def inspect_array_sharding(value: _typing.Any, *, callback: _typing.Callable[[_typing.Any], None]) -> None: ...
-def log(fmt: _builtins.str | None = ..., *args: _typing.Any, ordered: _builtins.bool = ..., partitioned: _builtins.bool = ..., skip_format_check: _builtins.bool = ..., _use_logging: _builtins.bool = ..., **kwargs: _typing.Any) -> _typing.Callable[..., None] | None: ...
 ordered_debug_effect: _typing.Any
-def print(fmt: _builtins.str | None = ..., *args: _typing.Any, ordered: _builtins.bool = ..., partitioned: _builtins.bool = ..., skip_format_check: _builtins.bool = ..., _use_logging: _builtins.bool = ..., **kwargs: _typing.Any) -> _typing.Callable[..., None] | None: ...
-def visualize_array_sharding(arr: _typing.Any, **kwargs: _typing.Any) -> None: ...
-def visualize_sharding(shape: _typing.Any, sharding: _typing.Any, *, use_color: _builtins.bool = ..., scale: _builtins.float = ..., min_width: _builtins.int = ..., max_width: _builtins.int = ..., color_map: _typing.Any = ...) -> None: ...

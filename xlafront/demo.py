@@ -1,7 +1,7 @@
-"""`python -m xlafront demo`: train a small network, data-parallel over the devices that there are.
+"""The command `python -m xlafront demo`: train a small network, data-parallel over the available devices.
 
-The task is to tell two interleaved spirals apart. Each step of stochastic gradient descent is one compiled function
-whose batch is spread over a mesh of devices; the same step written in NumPy is timed beside it.
+The task is to classify points of two interleaved spirals. Each step of stochastic gradient descent is one compiled function
+whose batch is sharded over a mesh of devices; the same step in NumPy is timed for comparison.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RATE, MOMENTUM = 0.2, 0.9
 
 
 def spirals(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points of two spirals, and which of the two each is of."""
+    """Return random points of two spirals, and for each the index (0 or 1) of its spiral."""
     rng = np.random.default_rng(seed)
     label = rng.integers(0, 2, count)
     angle = np.sqrt(rng.random(count)) * 3 * np.pi
@@ -30,12 +30,12 @@ def spirals(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def choose_devices(simulated: int) -> list:
-    """The accelerators, or that many CPU devices in one machine."""
+    """Return the accelerators, or `simulated` CPU devices of this machine, as many as divide the batch."""
     try:
         if not xf.config.read("platforms"):
             xf.config.update("num_cpu_devices", simulated)
     except RuntimeError:
-        pass  # the CPU client has started: take what it has
+        pass  # the CPU client has started: use its devices
     found = xf.devices()
     return found[:max(n for n in range(1, len(found) + 1) if BATCH % n == 0)]
 
@@ -47,7 +47,7 @@ def initial_parameters():
 
 
 def make_step(mesh):
-    """The compiled training step: `(parameters, velocities, x, y) -> (parameters, velocities, loss)`."""
+    """Return the compiled training step, `(parameters, velocities, x, y) -> (parameters, velocities, loss)`, and `predict`."""
     def predict(parameters, x):
         *hidden, last = parameters
         for layer in hidden:
@@ -67,7 +67,7 @@ def make_step(mesh):
 
 
 def numpy_step(parameters, velocities, x, y):
-    """The same step by hand, for comparison."""
+    """Compute the same step with hand-written derivatives in NumPy, for comparison."""
     inputs = []
     a = x
     for i, layer in enumerate(parameters):
@@ -88,7 +88,7 @@ def numpy_step(parameters, velocities, x, y):
 
 
 def show_progress(done: int, total: int, loss: float) -> None:
-    """A bar that redraws itself on a terminal, and a few lines elsewhere."""
+    """Print a progress bar, redrawn in place on a terminal; print a few lines if the output is no terminal."""
     filled = 30 * done // total
     line = f"[{'#' * filled}{'.' * (30 - filled)}] step {done}/{total}  loss {loss:.4f}"
     if sys.stdout.isatty():
@@ -98,7 +98,7 @@ def show_progress(done: int, total: int, loss: float) -> None:
 
 
 def plot(losses: list[float], path: str) -> None:
-    """The loss over steps, as an SVG drawing."""
+    """Write the loss over steps as an SVG plot."""
     width, height, margin = 640, 360, 50
     top = max(losses)
     points = " ".join(f"{margin + (width - 2 * margin) * i / max(1, len(losses) - 1):.1f},"
@@ -121,16 +121,16 @@ def main(steps: int = 300, devices: int = 4, plot_path: str = "demo_loss.svg") -
     chosen = choose_devices(devices)
     mesh = xf.make_mesh((len(chosen),), ("data",), devices=chosen)
     print(f"xlafront {xf.__version__}: {len(chosen)} {chosen[0].platform} device(s), batch {BATCH} split over them")
-    everywhere, split = xf.NamedSharding(mesh, xf.P()), xf.NamedSharding(mesh, xf.P("data"))
+    replicated, sharded = xf.NamedSharding(mesh, xf.P()), xf.NamedSharding(mesh, xf.P("data"))
     x, y = spirals(steps * BATCH, 1)
-    parameters = xf.device_put(initial_parameters(), everywhere)
+    parameters = xf.device_put(initial_parameters(), replicated)
     velocities = xf.tree.map(xf.numpy.zeros_like, parameters)
     host = xf.tree.map(np.array, (parameters, velocities))
     step, predict = make_step(mesh)
 
     def batch(i):
-        part = slice(i * BATCH, (i + 1) * BATCH)
-        return xf.device_put((x[part], y[part]), split)
+        rows = slice(i * BATCH, (i + 1) * BATCH)
+        return xf.device_put((x[rows], y[rows]), sharded)
 
     started = time.perf_counter()
     parameters, velocities, loss = step(parameters, velocities, *batch(0))
@@ -146,8 +146,8 @@ def main(steps: int = 300, devices: int = 4, plot_path: str = "demo_loss.svg") -
     count = min(steps, 30)
     started = time.perf_counter()
     for i in range(count):
-        part = slice(i * BATCH, (i + 1) * BATCH)
-        *host, numpy_loss = numpy_step(host[0], host[1], x[part], y[part])
+        rows = slice(i * BATCH, (i + 1) * BATCH)
+        *host, numpy_loss = numpy_step(host[0], host[1], x[rows], y[rows])
         if i == 0 and abs(float(numpy_loss) - losses[0]) > 1e-3:
             print(f"the first losses differ: {losses[0]} here, {float(numpy_loss)} in NumPy")
             return 1

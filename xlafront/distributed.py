@@ -1,5 +1,5 @@
-"""Programs of many processes, one or more on each machine, that compute together."""
+"""Multi-process programs: one or more processes on each machine, which compute together."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.parallel.distributed": "initialize is_initialized shutdown"})
+__getattr__, __dir__, __all__ = attach(__name__, {"xlafront.parallel.distributed": "initialize is_initialized shutdown"})

@@ -1,7 +1,5 @@
 # Written by `python -m tests.stubs`.
-import builtins as _builtins
-import typing as _typing
+from xlafront.parallel.distributed import initialize as initialize
+from xlafront.parallel.distributed import is_initialized as is_initialized
+from xlafront.parallel.distributed import shutdown as shutdown
 
-def initialize(coordinator_address: _builtins.str | None = ..., num_processes: _builtins.int | None = ..., process_id: _builtins.int | None = ..., local_device_ids: _builtins.int | _typing.Sequence[_builtins.int] | None = ..., cluster_detection_method: _builtins.str | None = ..., initialization_timeout: _builtins.int = ..., heartbeat_timeout_seconds: _builtins.int = ..., shutdown_timeout_seconds: _builtins.int = ..., coordinator_bind_address: _builtins.str | None = ..., slice_index: _builtins.int | None = ..., partition_index: _builtins.int | None = ...) -> None: ...
-def is_initialized() -> _builtins.bool: ...
-def shutdown() -> None: ...

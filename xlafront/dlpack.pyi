@@ -1,8 +1,5 @@
 # Written by `python -m tests.stubs`.
-from xlafront.typing import DTypeLike as _DTypeLike
-import builtins as _builtins
-import typing as _typing
+from xlafront.numpy.dlpack import from_dlpack as from_dlpack
+from xlafront.numpy.dlpack import is_supported_dtype as is_supported_dtype
+from xlafront.numpy.dlpack import to_dlpack as to_dlpack
 
-def from_dlpack(external_array: _typing.Any, device: _typing.Any = ..., copy: _builtins.bool | None = ...) -> _typing.Any: ...
-def is_supported_dtype(dtype: _DTypeLike) -> _builtins.bool: ...
-def to_dlpack(array, *, stream: _typing.Any = ..., dl_device: _typing.Any = ..., copy: _builtins.bool | None = ...) -> _typing.Any: ...

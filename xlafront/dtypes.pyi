@@ -1,18 +1,16 @@
 # Written by `python -m tests.stubs`.
 from xlafront.core.dtypes import TypePromotionError as TypePromotionError
-import builtins as _builtins
-import numpy as _np
+from xlafront.core.dtypes import canonicalize_dtype as canonicalize_dtype
+from xlafront.core.dtypes import issubdtype as issubdtype
+from xlafront.core.dtypes import itemsize_bits as itemsize_bits
+from xlafront.core.dtypes import promote_types as promote_types
+from xlafront.core.dtypes import result_type as result_type
+from xlafront.core.dtypes import scalar_type_of as scalar_type_of
 import typing as _typing
 
-bfloat16: _typing.Any
-def canonicalize_dtype(dtype: _typing.Any, allow_extended_dtype: _builtins.bool = ...) -> _typing.Any: ...
-extended: _typing.Any
-finfo: _typing.Any
+bfloat16: _typing.TypeAlias = _typing.Any
+extended: _typing.TypeAlias = _typing.Any
+finfo: _typing.TypeAlias = _typing.Any
 float0: _typing.Any
-iinfo: _typing.Any
-def issubdtype(a: _typing.Any, b: _typing.Any) -> _builtins.bool: ...
-def itemsize_bits(dtype: _typing.Any) -> _builtins.int: ...
-prng_key: _typing.Any
-def promote_types(a: _typing.Any, b: _typing.Any) -> _np.dtype: ...
-def result_type(*args: _typing.Any, return_weak_type_flag: _builtins.bool = ...) -> _typing.Any: ...
-def scalar_type_of(x: _typing.Any) -> _builtins.type: ...
+iinfo: _typing.TypeAlias = _typing.Any
+prng_key: _typing.TypeAlias = _typing.Any

@@ -1,10 +1,10 @@
-"""The exceptions that users meet, under the names they know."""
+"""The exception classes of the public API."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
-    "xlafront.core.errors": """ConcretizationTypeError InconclusiveDimensionOperation JAXIndexError JaxprTypeError
-        JaxRuntimeError JAXTypeError KeyReuseError NonConcreteBooleanIndexError TracerArrayConversionError
+_EXPORTS = {
+    "xlafront.core.errors": """ConcretizationTypeError ForbiddenCollectiveError InconclusiveDimensionOperation JAXIndexError
+        JaxprTypeError JaxRuntimeError JAXTypeError KeyReuseError NonConcreteBooleanIndexError TracerArrayConversionError
         TracerBoolConversionError TracerIntegerConversionError UnexpectedTracerError""",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,5 +1,6 @@
 # Written by `python -m tests.stubs`.
 from xlafront.core.errors import ConcretizationTypeError as ConcretizationTypeError
+from xlafront.core.errors import ForbiddenCollectiveError as ForbiddenCollectiveError
 from xlafront.core.errors import InconclusiveDimensionOperation as InconclusiveDimensionOperation
 from xlafront.core.errors import JAXIndexError as JAXIndexError
 from xlafront.core.errors import JAXTypeError as JAXTypeError
@@ -12,4 +13,4 @@ from xlafront.core.errors import TracerIntegerConversionError as TracerIntegerCo
 from xlafront.core.errors import UnexpectedTracerError as UnexpectedTracerError
 import typing as _typing
 
-JaxRuntimeError: _typing.Any
+JaxRuntimeError: _typing.TypeAlias = _typing.Any

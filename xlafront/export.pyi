@@ -1,21 +1,17 @@
 # Written by `python -m tests.stubs`.
-from xlafront.core.symbolic_shapes import SymbolicScope as SymbolicScope
-from xlafront.core.symbolic_shapes import SymbolicScope as _SymbolicScope
 from xlafront.exporting.checks import DisabledSafetyCheck as DisabledSafetyCheck
-from xlafront.exporting.checks import DisabledSafetyCheck as _DisabledSafetyCheck
+from xlafront.exporting.export import default_export_platform as default_export_platform
+from xlafront.exporting.export import export as export
 from xlafront.exporting.exported import Exported as Exported
-from xlafront.exporting.exported import Exported as _Exported
-from xlafront.exporting.structures import T as _T
+from xlafront.exporting.exported import deserialize as deserialize
+from xlafront.exporting.structures import register_namedtuple_serialization as register_namedtuple_serialization
+from xlafront.exporting.structures import register_pytree_node_serialization as register_pytree_node_serialization
+from xlafront.symbolic.dimensions import is_symbolic_dim as is_symbolic_dim
+from xlafront.symbolic.shapes import SymbolicScope as SymbolicScope
+from xlafront.symbolic.shapes import symbolic_args_specs as symbolic_args_specs
+from xlafront.symbolic.shapes import symbolic_dim_bounds as symbolic_dim_bounds
+from xlafront.symbolic.shapes import symbolic_shape as symbolic_shape
 import builtins as _builtins
-import typing as _typing
 
-def default_export_platform() -> _builtins.str: ...
-def deserialize(blob: _builtins.bytearray | _builtins.bytes | _builtins.memoryview) -> _Exported: ...
-def export(fun_jit: _typing.Callable, *, platforms: _typing.Sequence[_builtins.str] | None = ..., disabled_checks: _typing.Sequence[_DisabledSafetyCheck] = ..., _override_lowering_rules: _typing.Sequence[_builtins.tuple[_typing.Any, _typing.Callable]] | None = ...) -> _typing.Callable[..., _Exported]: ...
-def is_symbolic_dim(p: _typing.Any) -> _builtins.bool: ...
 maximum_supported_calling_convention_version: _builtins.int
 minimum_supported_calling_convention_version: _builtins.int
-def register_namedtuple_serialization(nodetype: _builtins.type[_T], *, serialized_name: _builtins.str) -> _builtins.type[_T]: ...
-def register_pytree_node_serialization(nodetype: _builtins.type[_T], *, serialized_name: _builtins.str, serialize_auxdata: _typing.Callable[[_typing.Any], _builtins.bytes], deserialize_auxdata: _typing.Callable[[_builtins.bytes], _typing.Any], from_children: _typing.Callable[[_typing.Any, _typing.Sequence[_typing.Any]], _typing.Any] | None = ...) -> _builtins.type[_T]: ...
-def symbolic_args_specs(args: _typing.Any, shapes_specs: _typing.Any, constraints: _typing.Sequence[_builtins.str] = ..., scope: _SymbolicScope | None = ...) -> _typing.Any: ...
-def symbolic_shape(shape_spec: _builtins.str | None, *, constraints: _typing.Sequence[_builtins.str] = ..., scope: _SymbolicScope | None = ..., like: _typing.Sequence[_builtins.int] | None = ...) -> _builtins.tuple[_typing.Any, ...]: ...

@@ -1,5 +1,5 @@
-"""Pytrees as vectors."""
+"""Flattening of pytrees into vectors."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.numpy.flatten_util": "ravel_pytree"})
+__getattr__, __dir__, __all__ = attach(__name__, {"xlafront.numpy.flatten_util": "ravel_pytree"})

@@ -1,6 +1,3 @@
 # Written by `python -m tests.stubs`.
-import builtins as _builtins
-import typing as _typing
-import xlafront as _xlafront
+from xlafront.numpy.flatten_util import ravel_pytree as ravel_pytree
 
-def ravel_pytree(pytree: _typing.Any) -> _builtins.tuple[_xlafront.Array, _typing.Any]: ...

@@ -1,6 +1,6 @@
-"""Images made larger and smaller."""
+"""Resizing of images."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {"xlafront.numpy.resizing": "ResizeMethod resize scale_and_translate"}
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+_EXPORTS = {"xlafront.numpy.resizing": "ResizeMethod resize scale_and_translate"}
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,10 +1,10 @@
-"""The memories of devices and of their hosts, as targets of `device_put`.
+"""Memory spaces of devices and their hosts, as targets of `device_put`.
 
 >>> device_put(xnp.ones(3), memory.Space.Host).sharding.memory_kind
 'pinned_host'
 """
 
-from xlafront.runtime.layouts import MemorySpace
+from xlafront.base.layouts import MemorySpace
 
 Space = MemorySpace
 

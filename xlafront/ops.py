@@ -1,6 +1,6 @@
-"""Reductions of segments: of the elements of an array that have one number."""
+"""Segment reductions: reductions over the elements of an array that have the same segment id."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {"xlafront.numpy.segments": "segment_max segment_min segment_prod segment_sum"}
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+_EXPORTS = {"xlafront.numpy.segments": "segment_max segment_min segment_prod segment_sum"}
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,10 +1,6 @@
 # Written by `python -m tests.stubs`.
-from xlafront.typing import ArrayLike as _ArrayLike
-import builtins as _builtins
-import typing as _typing
-import xlafront as _xlafront
+from xlafront.numpy.segments import segment_max as segment_max
+from xlafront.numpy.segments import segment_min as segment_min
+from xlafront.numpy.segments import segment_prod as segment_prod
+from xlafront.numpy.segments import segment_sum as segment_sum
 
-def segment_max(data: _ArrayLike, segment_ids: _ArrayLike, num_segments: _builtins.int | None = ..., indices_are_sorted: _builtins.bool = ..., unique_indices: _builtins.bool = ..., bucket_size: _builtins.int | None = ..., mode: _typing.Any = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def segment_min(data: _ArrayLike, segment_ids: _ArrayLike, num_segments: _builtins.int | None = ..., indices_are_sorted: _builtins.bool = ..., unique_indices: _builtins.bool = ..., bucket_size: _builtins.int | None = ..., mode: _typing.Any = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def segment_prod(data: _ArrayLike, segment_ids: _ArrayLike, num_segments: _builtins.int | None = ..., indices_are_sorted: _builtins.bool = ..., unique_indices: _builtins.bool = ..., bucket_size: _builtins.int | None = ..., mode: _typing.Any = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def segment_sum(data: _ArrayLike, segment_ids: _ArrayLike, num_segments: _builtins.int | None = ..., indices_are_sorted: _builtins.bool = ..., unique_indices: _builtins.bool = ..., bucket_size: _builtins.int | None = ..., mode: _typing.Any = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...

@@ -1,10 +1,11 @@
-"""Recordings of what a program does when, and of the memory that it takes."""
+"""Profiling: traces of a program's execution, and profiles of device memory."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
-    "xlafront.host.profiler": """ProfileData ProfileEvent ProfileOptions ProfilePlane StepTraceAnnotation TraceAnnotation
-        annotate_function device_memory_profile register_subprocess save_device_memory_profile start_server start_trace
-        stop_server stop_trace trace""",
+_EXPORTS = {
+    "xlafront.host.profiler": """ProfileData ProfileEvent ProfileLine ProfileOptions ProfilePlane ProfileSession
+        StepTraceAnnotation TraceAnnotation annotate_function device_memory_profile
+        export_profile_data register_subprocess save_device_memory_profile start_server
+        start_trace stop_server stop_trace trace""",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,22 +1,21 @@
 # Written by `python -m tests.stubs`.
+from xlafront.host.profiler import ProfileData as ProfileData
 from xlafront.host.profiler import ProfileOptions as ProfileOptions
-from xlafront.host.profiler import ProfileOptions as _ProfileOptions
+from xlafront.host.profiler import ProfileSession as ProfileSession
 from xlafront.host.profiler import StepTraceAnnotation as StepTraceAnnotation
 from xlafront.host.profiler import TraceAnnotation as TraceAnnotation
-import builtins as _builtins
-import os as _os
+from xlafront.host.profiler import annotate_function as annotate_function
+from xlafront.host.profiler import device_memory_profile as device_memory_profile
+from xlafront.host.profiler import export_profile_data as export_profile_data
+from xlafront.host.profiler import register_subprocess as register_subprocess
+from xlafront.host.profiler import save_device_memory_profile as save_device_memory_profile
+from xlafront.host.profiler import start_server as start_server
+from xlafront.host.profiler import start_trace as start_trace
+from xlafront.host.profiler import stop_server as stop_server
+from xlafront.host.profiler import stop_trace as stop_trace
+from xlafront.host.profiler import trace as trace
 import typing as _typing
-import xlafront.runtime.profiling as _profiling
 
-ProfileData: _typing.Any
-ProfileEvent: _typing.Any
-ProfilePlane: _typing.Any
-def annotate_function(func: _typing.Callable, name: _builtins.str | None = ..., **decorator_kwargs: _typing.Any) -> _typing.Callable: ...
-def device_memory_profile(backend: _builtins.str | None = ...) -> _builtins.bytes: ...
-def register_subprocess(pid: _builtins.int, port: _builtins.int) -> _typing.Callable[[], None]: ...
-def save_device_memory_profile(filename: _os.PathLike | _builtins.str, backend: _builtins.str | None = ...) -> None: ...
-def start_server(port: _builtins.int, requires_backend: _builtins.bool = ...) -> _profiling.ProfilerServer: ...
-def start_trace(log_dir: _os.PathLike | _builtins.str, create_perfetto_link: _builtins.bool = ..., create_perfetto_trace: _builtins.bool = ..., profiler_options: _ProfileOptions | None = ...) -> None: ...
-def stop_server() -> None: ...
-def stop_trace() -> None: ...
-def trace(log_dir: _os.PathLike | _builtins.str, create_perfetto_link: _builtins.bool = ..., create_perfetto_trace: _builtins.bool = ..., profiler_options: _ProfileOptions | None = ...) -> _typing.Iterator[None]: ...
+ProfileEvent: _typing.TypeAlias = _typing.Any
+ProfileLine: _typing.TypeAlias = _typing.Any
+ProfilePlane: _typing.TypeAlias = _typing.Any

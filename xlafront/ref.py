@@ -1,9 +1,9 @@
-"""Mutable references to arrays: `new_ref`, `freeze`, and reading and writing by functions in place of brackets."""
+"""Mutable array references: `new_ref`, `freeze`, and functions that read and write references."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.core.refs": "AbstractRef",
     "xlafront.lax.refs": "Ref addupdate empty_ref free_ref freeze get new_ref set swap",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,8 +1,8 @@
-"""The stages of a compilation: traced, lowered, compiled."""
+"""The stages of compilation: traced, lowered, compiled."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.staging.stages": "ArgInfo Compiled CompilerOptions Lowered Traced Wrapped",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,6 +1,6 @@
-"""Checks of derivatives, for tests."""
+"""Numerical checks of derivatives, for tests."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(
-    __name__, {"xlafront.transforms.ad.numerical_checks": "check_grads check_jvp check_vjp"})
+__getattr__, __dir__, __all__ = attach(
+    __name__, {"xlafront.api.numerical_checks": "check_grads check_jvp check_vjp"})

@@ -1,7 +1,5 @@
 # Written by `python -m tests.stubs`.
-import builtins as _builtins
-import typing as _typing
+from xlafront.api.numerical_checks import check_grads as check_grads
+from xlafront.api.numerical_checks import check_jvp as check_jvp
+from xlafront.api.numerical_checks import check_vjp as check_vjp
 
-def check_grads(f: _typing.Callable, args: _typing.Sequence[_typing.Any], order: _builtins.int, modes: _typing.Sequence[_builtins.str] = ..., atol: _builtins.float | None = ..., rtol: _builtins.float | None = ..., eps: _builtins.float | None = ...) -> None: ...
-def check_jvp(f: _typing.Callable, f_jvp: _typing.Callable, args: _typing.Sequence[_typing.Any], atol: _builtins.float | None = ..., rtol: _builtins.float | None = ..., eps: _builtins.float = ..., err_msg: _builtins.str = ...) -> None: ...
-def check_vjp(f: _typing.Callable, f_vjp: _typing.Callable, args: _typing.Sequence[_typing.Any], atol: _builtins.float | None = ..., rtol: _builtins.float | None = ..., eps: _builtins.float = ..., err_msg: _builtins.str = ...) -> None: ...

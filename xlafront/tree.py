@@ -1,4 +1,4 @@
-"""Functions on pytrees: `tree.map`, `tree.flatten`, `tree.leaves` and the rest."""
+"""Functions of pytrees: `tree.map`, `tree.flatten`, `tree.leaves` and others."""
 
 from xlafront.core.tree import (
     all as all,

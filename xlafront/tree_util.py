@@ -1,4 +1,4 @@
-"""Pytrees: flattening and rebuilding nested containers, registering new kinds of them, naming their leaves."""
+"""Pytrees: flattening and unflattening of nested containers, registration of container types, key paths of leaves."""
 
 from xlafront.core.tree import (
     DictKey as DictKey,

@@ -1,5 +1,5 @@
-"""What functions take as arrays and as dtypes, for annotations."""
+"""Type annotations for arguments: `ArrayLike`, `DTypeLike`."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.core.typing": "ArrayLike DTypeLike"})
+__getattr__, __dir__, __all__ = attach(__name__, {"xlafront.core.typing": "ArrayLike DTypeLike"})

@@ -1,8 +1,4 @@
 # Written by `python -m tests.stubs`.
-from xlafront.core.tracing import Tracer
-import numpy as _numpy
-import typing as _typing
-import xlafront as _xlafront
+from xlafront.core.typing import ArrayLike as ArrayLike
+from xlafront.core.typing import DTypeLike as DTypeLike
 
-ArrayLike: _typing.TypeAlias = _xlafront.Array | Tracer | _numpy.ndarray | _numpy.generic | complex
-DTypeLike: _typing.TypeAlias = _typing.Any

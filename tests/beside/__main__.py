@@ -6,6 +6,8 @@
     python -m tests.beside numpy                            without a reference: what the calls give here
     python -m tests.beside sparse --part 2/8 --reference PYTHON    the second eighth of a table's calls
     python -m tests.beside lax --mutate 2 --seed 7 --warnings --reference PYTHON    its functions with odd arguments
+    python -m tests.beside --older PYTHON --reference PYTHON    what changed between two versions of the reference: names,
+                                                                parameters, members, and the results of all tables
 
 A table is a text file in `calls/`: a call a line, a Python expression in `xf`, `xnp`, `lax`, `nn`, `random`, `np`, `P` and
 what the lines before have assigned; `#` begins a comment, and a line with `<<a;b>>` is one for each choice. `#!` after a call
@@ -25,13 +27,14 @@ import re
 import subprocess
 import sys
 
+from tests.beside.inventory import changes, inventory_of
 from tests.beside.mutations import OBJECTS, mutated
 
 HERE = pathlib.Path(__file__).parent
 WORKER = HERE / "worker.py"
 # `<<a;b>>` or `<<name>>`: the end is the last of several `>`, as a choice may be that operator.
 CHOICES = r"<<((?:(?!<<|>>(?!>)).)*;(?:(?!<<|>>(?!>)).)*|\w+)>>"
-SETS_NAMES = re.compile(r"exec\(|import |[\w, *]+ = ")  # what a process needs that goes on after one that died
+SETS_NAMES = re.compile(r"exec\(|import |[\w, *]+ = ")  # lines that a new process must repeat after one that died
 FAILURES_INSIDE = ("MLIRError", "AssertionError")  # of the reference: it fails where it did not mean to, which is no behaviour
 
 
@@ -58,16 +61,16 @@ def read(name: str) -> list[tuple[str, bool]]:
     return [(call, differs) for line, differs in lines if line and not line.startswith("#") for call in expanded(line)]
 
 
-def part_of(table: list[tuple[str, bool]], which: int, parts: int) -> list[tuple[str, bool]]:
+def part_of(table: list[tuple[str, bool]], which: int, count: int) -> list[tuple[str, bool]]:
     """A stretch of a table (counted from 1), with what the lines before it assign."""
-    start, stop = ((len(table) * k) // parts for k in (which - 1, which))
+    start, stop = ((len(table) * k) // count for k in (which - 1, which))
     return [line for line in table[:start] if SETS_NAMES.match(line[0])] + table[start:stop]
 
 
 def expanded(line: str) -> list[str]:
     """A line with `<<a;b>>` in places, for each combination of choices."""
     choices = [part.split(";") if i % 2 else [part] for i, part in enumerate(re.split(CHOICES, line))]
-    return ["".join(parts) for parts in itertools.product(*choices)]
+    return ["".join(count) for count in itertools.product(*choices)]
 
 
 def difference(ours: dict, theirs: dict, options) -> str | None:
@@ -126,8 +129,8 @@ def flat(value) -> list:
 
 def complex_numbers(value) -> list:
     """Finite ones are compared as one number: what rounding leaves in a small part beside a large one says nothing."""
-    parts = zip(*map(flat, value))
-    return [part for re, im in parts for part in ([complex(re, im)] if math.isfinite(re) and math.isfinite(im) else [re, im])]
+    count = zip(*map(flat, value))
+    return [part for re, im in count for part in ([complex(re, im)] if math.isfinite(re) and math.isfinite(im) else [re, im])]
 
 
 def close(p, q, tolerance: float) -> bool:
@@ -145,6 +148,7 @@ def main() -> int:
     parser.add_argument("tables", nargs="*", help=f"of {', '.join(sorted(p.stem for p in (HERE / 'calls').glob('*.txt')))}")
     parser.add_argument("-c", "--call", action="append", default=[], help="a call, in place of or beside tables")
     parser.add_argument("--reference", help="a Python that has jax; without one, what the calls give here")
+    parser.add_argument("--older", help="a Python that has an older jax, which is compared with the reference in place of xlafront")
     parser.add_argument("--x64", action="store_true")
     parser.add_argument("--config", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--compilations", action="store_true", help="compare also how many programs were compiled")
@@ -154,6 +158,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=60, help="that a call may take")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="only the I-th of N stretches of each table")
     options = parser.parse_args()
+    if options.older:
+        if not options.reference:
+            parser.error("--older needs --reference, the newer one")
+        print("\n".join(changes(inventory_of(options.older), inventory_of(options.reference))))
+        options.tables = options.tables or sorted(p.stem for p in (HERE / "calls").glob("*.txt") if p.stem != "known_differences")
     stretch = [int(number) for number in options.part.split("/")]
     tables = [part_of(read(name), *stretch) for name in options.tables]
     if options.mutate:
@@ -167,7 +176,7 @@ def main() -> int:
         """A process for each table: the settings and the mesh that one leaves behind are not those of the next."""
         return [answer for table in tables for answer in run(python, which, [call for call, _ in table], options)]
 
-    ours = answers(sys.executable, "xlafront")
+    ours = answers(options.older, "jax") if options.older else answers(sys.executable, "xlafront")
     if options.reference is None:
         for call, answer in zip(calls, ours):
             print(call, "->", answer.get("died") or (answer["error"][0] + ": " + answer["text"] if "error" in answer else shown(answer)))

@@ -1,7 +1,7 @@
-"""Calls of a table with one argument made odd: what nobody thought of writing down.
+"""Calls of a table with one unusual argument, which the tables do not list.
 
-Of each function one call is taken, and each of its arguments and of the parameters that it leaves out is given values that it may
-not expect. Most of them are refused, and how they are refused is compared.
+For each function one call is taken, and each of its arguments and of its omitted parameters gets values that the function
+may not expect. Most of them raise, and the errors are compared.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def mutated(calls: list[str], per_argument: int, seed: int) -> list[str]:
         if isinstance(node, ast.Call) and _is_plain(node) and ast.unparse(node.func).split(".")[0] in modules:
             by_function.setdefault(ast.unparse(node.func), []).append(node)
     found = [_with(node, place, value) for name, nodes in sorted(by_function.items())
-             for node in [rng.choice(nodes)] for place in _places(name, node, modules) for value in rng.sample(VALUES, per_argument)]
+             for node in [rng.choice(nodes)] for place in _positions(name, node, modules) for value in rng.sample(VALUES, per_argument)]
     return list(dict.fromkeys(found))
 
 
@@ -53,7 +53,7 @@ def _is_plain(node: ast.Call) -> bool:
     return not any(isinstance(a, ast.Starred) for a in node.args) and all(k.arg for k in node.keywords)
 
 
-def _places(name: str, node: ast.Call, modules: dict[str, str]) -> list[int | str]:
+def _positions(name: str, node: ast.Call, modules: dict[str, str]) -> list[int | str]:
     """Positions of arguments, and the names of the others and of what is left out."""
     module, *path = name.split(".")
     try:

@@ -1,4 +1,4 @@
-"""What libraries of arrays with units take from behind `jax.numpy`."""
+"""Private helpers of `jax.numpy` that libraries of arrays with units use."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What functions for other hosts name their devices by: rebuilt from the numbers of CPU devices, it is the same."""
+"""Pickling of devices for functions on other hosts: objects rebuilt from CPU device ids are equal."""
 
 import pickle
 
@@ -9,7 +9,8 @@ from xlafront.compat import cpu_devices
 from xlafront.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 
-def test_what_is_rebuilt_is_equal():
+@pytest.mark.cpu_only
+def test_pickled_objects_are_equal():
     cpus = xf.devices("cpu")[:1]
     mesh = Mesh(cpus, ("x",))
     own_list = NamedSharding(mesh, PartitionSpec())._internal_device_list

@@ -1,4 +1,4 @@
-"""`import jax` answered by xlafront: however it is switched on, by every road that leads to a module, and in other processes."""
+"""`import jax` gives xlafront: by every way to enable it, for every form of import, and in other processes."""
 
 import os
 import pathlib
@@ -12,10 +12,10 @@ from xlafront.compat.importing import ON_PATH
 ROOT = str(pathlib.Path(__file__).parent.parent.parent)
 
 
-def python(*arguments: str, paths: tuple = (ROOT,), directory=None, said="", **variables: str) -> subprocess.CompletedProcess:
+def python(*arguments: str, paths: tuple = (ROOT,), directory=None, stdin="", **variables: str) -> subprocess.CompletedProcess:
     environment = os.environ | {"XLAFRONT_PLATFORMS": "cpu", "XLA_FLAGS": "", "PYTHONPATH": os.pathsep.join(map(str, paths))} | variables
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120, env=environment, cwd=directory,
-                          input=said)
+                          input=stdin)
 
 
 def printed(*arguments: str, **options) -> str:
@@ -26,7 +26,7 @@ def printed(*arguments: str, **options) -> str:
 
 @pytest.fixture
 def installed_jax(tmp_path):
-    """A path with a package `jax` that must not be run."""
+    """Return a path with a package `jax` that must not be run."""
     package = tmp_path / "site" / "jax"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise SystemExit('the installed jax was run')\n")
@@ -37,7 +37,7 @@ def installed_jax(tmp_path):
     return tmp_path / "site"
 
 
-ASKED = """
+REQUESTED = """
 import importlib.metadata, importlib.util
 found = importlib.util.find_spec("jax") is not None
 import jax, jax.numpy as jnp
@@ -48,13 +48,13 @@ ANSWER = "0.10.2 (0, 10, 2) 0.10.2 True True [2. 2.]"
 
 
 @pytest.mark.parametrize("how", ["as_jax", "install", "variable", "child of run", "run", "run -m", "run -c", "run -"])
-def test_ways_to_switch_it_on(how, installed_jax, tmp_path):
+def test_ways_to_enable_import_jax(how, installed_jax, tmp_path):
     script = tmp_path / "asked.py"
-    script.write_text(ASKED + "\nimport sys\nprint(sys.argv[1:], __name__)" if how.startswith("run") else ASKED)
+    script.write_text(REQUESTED + "\nimport sys\nprint(sys.argv[1:], __name__)" if how.startswith("run") else REQUESTED)
     first = {"as_jax": "import xlafront.as_jax", "install": "import xlafront; xlafront.compat.install()", "variable": "import xlafront"}
     if how in first:
         variables = {"XLAFRONT_AS_JAX": "1"} if how == "variable" else {}
-        assert printed("-c", f"{first[how]}\n{ASKED}", paths=(ROOT, installed_jax), **variables) == ANSWER
+        assert printed("-c", f"{first[how]}\n{REQUESTED}", paths=(ROOT, installed_jax), **variables) == ANSWER
     elif how == "run":
         assert printed("-m", "xlafront", "run", str(script), "-q", "--x", paths=(ROOT, installed_jax)) == (
             f"{ANSWER}\n['-q', '--x'] __main__")
@@ -64,7 +64,7 @@ def test_ways_to_switch_it_on(how, installed_jax, tmp_path):
     elif how in ("run -c", "run -"):
         text, option = script.read_text() + "\nprint(sys.argv[0], repr(sys.path[0]), sys.modules['__main__'].found)\n", how.split()[1]
         given = ("-c", text) if option == "-c" else ("-",)
-        assert printed("-m", "xlafront", "run", *given, "-q", paths=(ROOT, installed_jax), said=text) == (
+        assert printed("-m", "xlafront", "run", *given, "-q", paths=(ROOT, installed_jax), stdin=text) == (
             f"{ANSWER}\n['-q'] __main__\n{option} '' True")
     else:  # which is started in another folder, and does not find xlafront by itself
         starts = tmp_path / "starts.py"
@@ -94,7 +94,7 @@ def test_help_names_run():
     assert "SCRIPT" in printed("-m", "xlafront", "run", "--help") and "run" in printed("-m", "xlafront", "--help")
 
 
-def test_too_late(tmp_path):
+def test_install_after_jax_raises(tmp_path):
     (tmp_path / "jax.py").write_text("")
     done = python("-c", "import jax\nimport xlafront.as_jax", paths=(ROOT, tmp_path))
     assert "jax is already imported" in done.stderr and "begin the program with `import xlafront.as_jax`" in done.stderr
@@ -147,7 +147,7 @@ print(float(own["y"]).__round__(4))
 
 
 
-def test_threads_import_it_at_once():
+def test_threads_import_jax_at_once():
     code = """
 import sys, threading
 import xlafront.as_jax
@@ -172,7 +172,7 @@ print(problems, jax.numpy is xlafront.numpy, sys.modules["jax.numpy"] is xlafron
 
 
 def test_processes_that_multiprocessing_starts(tmp_path, installed_jax):
-    """Whether they import xlafront or jax first."""
+    """They import xlafront or jax first."""
     (tmp_path / "work.py").write_text("def total(n):\n    import jax.numpy as jnp\n    return float(jnp.arange(n).sum()), jnp.__spec__.name\n")
     script = tmp_path / "start.py"
     script.write_text("""
@@ -194,8 +194,8 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("module", ["jax.tree_util", "jax.core", "jax.lax", "jax.nn", "jax.random", "jax.scipy.special",
                                     "jax.sharding", "jax.extend.core"])
-def test_any_module_can_be_the_first(module):
-    """What is loaded by then, and in which order, differs: a library that asks for `jax.tree_util` alone has no arrays yet."""
+def test_any_module_can_be_imported_first(module):
+    """The modules that are loaded by then, and their order, differ: a library may import only `jax.tree_util`."""
     parent, _, name = module.rpartition(".")
     assert printed("-c", f"import xlafront.as_jax, {module}; print({module}.__name__)").endswith(name)
     assert printed("-c", f"import xlafront.as_jax; from {parent} import {name}; print({name}.__name__)").endswith(name)
@@ -247,7 +247,7 @@ def test_missing_names_without_the_alias():
 
 
 def test_compilations_can_be_refused():
-    """Chex puts a function of its own in the compiler's place."""
+    """Chex replaces the compile function."""
     code = """
 import xlafront.as_jax, jax, jax.numpy as jnp
 from jax._src import compiler
@@ -290,7 +290,7 @@ for hide in (False, True):
     assert printed("-c", code) == "True\nFalse"
 
 
-def test_tracers_say_that_they_are_of_jax():
+def test_module_of_tracers_is_jax():
     code = """
 import xlafront.as_jax, jax, jax.numpy as jnp
 found = set()
@@ -305,12 +305,12 @@ print(found, Own.__module__)
     assert printed("-c", code) == "{'jax'} __main__"
 
 
-def test_what_is_on_the_path():
+def test_jax_package_on_path():
     assert sorted(os.listdir(ON_PATH)) == ["jax", "jax-0.10.2.dist-info"]
 
 
-def test_names_of_some_years_ago():
-    """Those that the reference still has, with a warning."""
+def test_deprecated_names_warn():
+    """Names that JAX still has, with a warning."""
     code = """
 import xlafront.as_jax
 import jax, jax.core, jax.lib, numpy as np
@@ -328,12 +328,12 @@ print(jax.core.is_constant_shape((2, 3)), jax.core.is_concrete(1.0), jax.core.no
     assert printed("-c", code) == "[0 2 4]\nTrue\nTrue [1. 1.]\nTrue True frozenset() False"
 
 
-def test_a_missing_name_says_whose_version_is_meant():
+def test_errors_for_missing_names_have_the_version_of_jax():
     done = python("-c", "import xlafront.as_jax\nfrom jax import util")
     assert "answers for jax 0.10.2" in done.stderr and "a release for jax 0.10.2" in done.stderr
 
 
-def test_older_names_are_warned_of():
+def test_older_names_warn():
     found = printed("-c", """
 import warnings
 import xlafront.compat

@@ -1,4 +1,4 @@
-"""What `pickle` wrote under jax 0.10.2 can be read."""
+"""Pickles written by jax 0.10.2 can be loaded."""
 
 import os
 import pathlib
@@ -40,7 +40,7 @@ print(pickle.loads(pickle.dumps(found["key"])) == found["key"], pickle.loads(pic
 """
 
 
-def test_what_jax_wrote_can_be_read():
+def test_pickles_of_jax_can_be_loaded():
     done = subprocess.run([sys.executable, "-c", READ, FILE], capture_output=True, text=True, timeout=120,
                           env=os.environ | {"PYTHONPATH": str(ROOT), "XLAFRONT_PLATFORMS": "cpu"})
     assert done.returncode == 0, done.stderr

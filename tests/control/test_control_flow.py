@@ -196,7 +196,7 @@ def close(found, expected, tolerance=1e-5):
 
 @named
 @pytest.mark.parametrize("point", POINTS, ids=["low", "high"])
-def test_values(name, point):
+def test_values_match_python(name, point):
     f, oracle = ALL[name]
     expected = oracle(*point)
     arrays = [xnp.asarray(v) for v in point]
@@ -212,12 +212,12 @@ def inexact(f):
 
 @reversible
 @pytest.mark.parametrize("point", POINTS, ids=["low", "high"])
-def test_derivatives(name, point, rng):
+def test_derivatives_match_differences(name, point, rng):
     check_derivatives(inexact(BOTH[name][0]), point, rng)
 
 
 @reversible
-def test_second_derivatives(name, rng):
+def test_second_derivatives_match_differences(name, rng):
     f = total(inexact(BOTH[name][0]))
     check_derivatives(xf.grad(f, (0, 1)), POINTS[1], rng)
 
@@ -238,7 +238,7 @@ def test_forward_derivatives(name):
 
 
 @named
-def test_batching(name):
+def test_vmap_equals_a_loop(name):
     """Also batched predicates and bounds, with carries that are batched and not."""
     check_batching(ALL[name][0], POINTS[1])
 
@@ -257,7 +257,7 @@ def test_orders_of_transformations(name):
         close(g(a, xs), loop)
 
 
-def test_gradients_of_elements_that_take_different_branches():
+def test_gradients_of_batched_cond_select_by_element():
     f = lambda p, x: lax.cond(p, lambda v: xnp.sqrt(v), lambda v: v * 2, x)  # noqa: E731
     p, x = np.array([True, False, True]), np.array([4.0, 0.0, 1.0], np.float32)
     close(xf.vmap(xf.grad(f, 1))(p, x), np.array([0.25, 2.0, 0.5]))  # no NaN from sqrt at the element that doubles
@@ -289,19 +289,19 @@ def test_batches_of_batches_of_while(inner, outer):
     values = [np.array([[1, 7, 2], [3, 1, 30]], "float32"), np.array([[2, 3, 5], [4, 2, 3]], "float32"),
               np.array([[20, 9, 25], [1, 40, 33]], "float32")]
     args = [x[(slice(None) if o == 0 else 1, slice(None) if i == 0 else 2)] for x, i, o in zip(values, inner, outer)]
-    spread = [x if (i, o) != (0, None) else x[None] for x, i, o in zip(args, inner, outer)]
-    spread = [x[:, None] if (i, o) == (None, 0) else x for x, i, o in zip(spread, inner, outer)]
+    batched = [x if (i, o) != (0, None) else x[None] for x, i, o in zip(args, inner, outer)]
+    batched = [x[:, None] if (i, o) == (None, 0) else x for x, i, o in zip(batched, inner, outer)]
     g = f
     for axes in (inner, outer):
         g = xf.vmap(g, axes) if any(a == 0 for a in axes) else g
-    expected = np.vectorize(_doubled_until, otypes=["int32", "float32"])(*spread)
+    expected = np.vectorize(_doubled_until, otypes=["int32", "float32"])(*batched)
     for found, x in zip(xf.jit(g)(*args), expected):
         np.testing.assert_array_equal(found, np.squeeze(x))
     tangents = xf.jvp(lambda a: g(a, *args[1:])[1], args[:1], [np.ones_like(args[0])])[1]
-    close(tangents, np.squeeze(np.broadcast_to(expected[1] / spread[0], expected[1].shape)))  # linear in the first value
+    close(tangents, np.squeeze(np.broadcast_to(expected[1] / batched[0], expected[1].shape)))  # linear in the first value
 
 
-def test_a_batched_while_is_one_loop_with_a_flag_for_each_element():
+def test_batched_while_loop_has_one_flag_per_element():
     """Extensions see the user's condition and body, mapped, and nothing else."""
     f = lambda n: lax.while_loop(lambda x: x < n, lambda x: x * 2, 1.0)  # noqa: E731
     [loop] = [e for e in xf.make_jaxpr(xf.vmap(f))(xnp.arange(3.0)).eqns if e.primitive is lax.while_p]
@@ -359,7 +359,7 @@ def test_loop_invariant_residuals_are_computed_once():
     assert [v.aval.shape for v in loops[0].outvars] == [(), (5,)]
 
 
-def test_dead_parts_of_loops_are_dropped():
+def test_dead_code_of_loops_is_dropped():
     from xlafront.core.ir import dce_jaxpr
 
     def f(x):
@@ -398,7 +398,7 @@ def test_weakly_typed_carries_take_the_type_of_the_body():
     assert lax.fori_loop(0, 3, lambda i, c: c + xnp.float16(1), 0).dtype == np.float16
 
 
-def test_the_order_in_which_functions_are_traced():
+def test_branches_and_loop_functions_are_traced_in_fixed_order():
     """Layers that make their parameters while they are traced get other numbers in another order."""
     seen = []
 
@@ -420,12 +420,13 @@ def test_linear_transpose_of_a_loop_with_a_counter():
     assert xf.linear_transpose(f, 1.0)(2.0)[0] == 48
 
 
-def test_reverse_mode_past_a_loop_that_changes_nothing_differentiable():
+def test_reverse_mode_through_loop_with_invariant_active_carry():
     f = lambda x, y: lax.while_loop(lambda s: s[0] < 4, lambda s: (s[0] * 2, s[1], s[2]), (1, x, xnp.sin(y)))  # noqa: E731
     np.testing.assert_allclose(xf.grad(lambda x, y: f(x, y)[1] * f(x, y)[2], (0, 1))(3.0, 2.0),
                                (np.sin(2), 3 * np.cos(2)), rtol=1e-6)
 
 
+@pytest.mark.cpu_only
 def test_platform_dependent():
     assert lax.platform_dependent(2.0, cpu=lambda x: x + 1, tpu=lambda x: x + 2) == 3
     assert xf.jit(lambda x: lax.platform_dependent(x, tpu=lambda x: x + 2, default=lambda x: x * 5))(2.0) == 10
@@ -480,7 +481,7 @@ def test_bad_input(case):
         call()
 
 
-def test_map_reads_what_an_object_holds_by_now():
+def test_map_retraces_methods_after_attribute_changes():
     class Scaled:
         def __init__(self):
             self.factor = 1.0
@@ -503,7 +504,7 @@ def test_loops_in_python_under_derivatives():
         np.testing.assert_array_equal(xf.vmap(double)(xnp.array([1.0, 2.0])), [4, 4])
 
 
-def test_bounds_that_are_traced_unroll_by_one():
+def test_fori_loop_with_traced_bounds_accepts_unroll_one():
     count = xf.jit(lambda n, unroll: lax.fori_loop(0, n, lambda i, c: c + i, 0, unroll=unroll), static_argnums=1)
     assert [int(count(4, unroll)) for unroll in (None, False, 1, True)] == [6] * 4
     for unroll in (0, 2):

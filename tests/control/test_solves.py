@@ -191,7 +191,7 @@ def cube_root(a, start=1.0):
 
 
 def circle_and_line(r, slope):
-    """Where a circle meets a line through the origin."""
+    """Return the point where a circle meets a line through the origin."""
     def f(p):
         return {"x": p["x"] ** 2 + p["y"] ** 2 - r**2, "y": p["y"] - slope * p["x"]}
 
@@ -309,7 +309,7 @@ def test_errors_of_roots():
 @pytest.mark.parametrize("result, error", [
     (lambda z: [z], TypeError), (lambda z: {"a": z}, TypeError), (lambda z: (z, z), ValueError), (lambda z: None, ValueError),
     (lambda z: 1.0, ValueError), (lambda z: [1.0], ValueError), (lambda z: z[None], ValueError)])
-def test_results_of_other_shapes_are_named_before_other_structures(result, error):
+def test_mismatched_results_of_solver_functions_raise(result, error):
     b = np.ones(3, np.float32)
     with pytest.raises(error, match="solve of custom_linear_solve"):
         lax.custom_linear_solve(lambda x: 2 * x, b, lambda _, z: result(z))

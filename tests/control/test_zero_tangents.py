@@ -9,7 +9,7 @@ from xlafront import lax
 
 
 def step(carry):
-    """The root of zero has an infinite slope, which nobody asks for: the second never has a tangent."""
+    """The root of zero has an infinite slope, which is not needed: the second result never has a tangent."""
     return carry[0] + xnp.sqrt(carry[1]), carry[1] * 0
 
 
@@ -30,7 +30,7 @@ LOOPS = {
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("call", CALLS)
-def test_what_has_no_tangent_gets_none_by_a_call(call, loop):
+def test_inactive_results_of_calls_have_no_tangent(call, loop):
     def f(x):
         return LOOPS[loop](CALLS[call], x)
 
@@ -40,7 +40,7 @@ def test_what_has_no_tangent_gets_none_by_a_call(call, loop):
         assert xf.hessian(lambda x: f(x) ** 2)(1.0) == 2
 
 
-def test_what_is_called_only_by_others_needs_no_derivative():
+def test_inactive_calls_need_no_derivative():
     def unknown(y):
         return xf.pure_callback(np.asarray, xf.ShapeDtypeStruct((), "float32"), y)
 
@@ -52,7 +52,7 @@ def test_what_is_called_only_by_others_needs_no_derivative():
     assert xf.grad(f)(np.float32(1), np.float32(0)) == 1
 
 
-def test_rules_see_which_arguments_are_moved():
+def test_rules_get_symbolic_zeros_of_inactive_arguments():
     seen = []
 
     @xf.custom_vjp

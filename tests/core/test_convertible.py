@@ -1,4 +1,4 @@
-"""Objects that offer `__jax_array__` where arrays are expected, as the parameters of Flax's modules are."""
+"""Objects with `__jax_array__` in place of arrays, such as the parameters of Flax modules."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ A = np.array([[0.3, 0.6], [0.2, 0.9]], np.float32)
 
 
 class Held:
-    """Passes on what its array has."""
+    """Forwards attributes to its array."""
 
     def __init__(self, value):
         self.value = value
@@ -55,7 +55,7 @@ def test_nodes_of_one_array(name):
 
 
 @pytest.mark.parametrize("kind", [Held, Node])
-def test_primitives_refuse_them(kind):
+def test_primitives_refuse_convertible_objects(kind):
     x = xnp.asarray(A)
     for call in (lambda x: lax.sin(kind(x)), lambda x: lax.dot(kind(x), x), lambda x: lax.max(x, kind(x))):
         for run in (lambda f: f(x), lambda f: xf.jacobian(f)(x), lambda f: xf.jit(f)(x)):
@@ -63,7 +63,7 @@ def test_primitives_refuse_them(kind):
                 run(call)
 
 
-def test_what_is_no_node_is_no_argument_of_compiled_functions():
+def test_jit_refuses_convertible_objects_that_are_no_nodes():
     for call in (xnp.sin, xnp.ravel, xnp.linalg.inv, xnp.atleast_1d, xf.jit(lambda x: x)):
         with pytest.raises(ValueError, match="__jax_array__"):
             call(Held(xnp.asarray(A)))

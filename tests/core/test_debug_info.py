@@ -1,5 +1,4 @@
-"""What programs say of their origin: the function, the names of its arguments and the places of its results. Facts of the
-reference, where it says something that is not about its own files."""
+"""Debug info of jaxprs: the function, the names of its arguments and the paths of its results, as in JAX."""
 
 import functools
 
@@ -14,7 +13,7 @@ one, rows = np.float32(1), np.ones(3, np.float32)
 
 
 def origins(f, *args, **kwargs):
-    """Of the program of `f` and of those in its equations: what for, of which function, names, places."""
+    """Return the debug info of the jaxpr of `f` and of its inner jaxprs: purpose, function, names, paths."""
     return [shown(jaxpr.debug_info) for jaxpr in programs(xf.make_jaxpr(f)(*args, **kwargs).jaxpr)]
 
 
@@ -50,7 +49,7 @@ class Layer:
 BOTH = ("result[0]", "result[1]['s']")
 
 
-@pytest.mark.parametrize("f, args, kwargs, name, names, places", [
+@pytest.mark.parametrize("f, args, kwargs, name, names, result_paths", [
     (pair, (1.0, 2.0), {}, "pair", ("x", "y"), BOTH),
     (pair, (), {"x": 1.0, "y": 2.0}, "pair", ("x", "y"), BOTH),
     (many, (1.0, 2.0, 3.0), {}, "many", ("x", "args[0]", "args[1]"), tuple(f"result[{i}]" for i in range(4))),
@@ -65,8 +64,8 @@ BOTH = ("result[0]", "result[1]['s']")
     (xf.named_call(pair, name="n"), (1.0, 2.0), {}, "pair", ("x", "y"), BOTH),
     (xf.grad(lambda x, y: x * y), (1.0, 2.0), {}, "<lambda>", ("x", "y"), ("result",)),
     (xf.vmap(pair), (rows, rows), {}, "pair", ("x", "y"), BOTH)])
-def test_functions(f, args, kwargs, name, names, places):
-    assert origins(f, *args, **kwargs)[0] == ("jit", name, names, places)
+def test_debug_info_of_functions(f, args, kwargs, name, names, result_paths):
+    assert origins(f, *args, **kwargs)[0] == ("jit", name, names, result_paths)
 
 
 def test_static_arguments_have_no_name():
@@ -123,12 +122,12 @@ OPERATIONS = [
 
 
 @pytest.mark.parametrize("f, expected", OPERATIONS)
-def test_programs_in_operations(f, expected):
+def test_debug_info_of_inner_jaxprs(f, expected):
     x = rows if any("reduce" in role for role, *_ in expected) else one
     assert origins(f, x)[1:] == expected
 
 
-def test_functions_with_rules():
+def test_debug_info_of_functions_with_custom_rules():
     by_jvp = xf.custom_jvp(with_jvp)
     by_jvp.defjvp(lambda primals, tangents: (primals[0] * primals[1], tangents[0]))
     assert origins(by_jvp, one, one)[1][:3] == ("custom_jvp fun", "with_jvp", ("x", "y"))
@@ -140,7 +139,7 @@ def test_functions_with_rules():
     assert origins(mapped, one, one)[1][:3] == ("custom_vmap fun", "with_jvp", ("x", "y"))
 
 
-def test_what_is_derived_of_a_program_keeps_its_function():
+def test_derived_jaxprs_have_the_debug_info_of_their_function():
     for f, role in ((lambda x: lax.scan(lambda c, a: (xnp.sin(c) * a, c), x, rows)[0], "scan"),
                     (xf.checkpoint(lambda x: xnp.sin(xnp.sin(x))), "checkpoint / remat"), (xf.jit(xnp.exp2), "jit"),
                     (lambda x: lax.cond(x > 0, xnp.sin, negate, x), "cond")):
@@ -148,7 +147,7 @@ def test_what_is_derived_of_a_program_keeps_its_function():
         assert found and {f[0] for f in found} == {role} and {f[2] for f in found} == {None}
 
 
-def test_the_object():
+def test_debug_info_attributes():
     info = xf.make_jaxpr(pair)(1.0, 2.0).jaxpr.debug_info
     line = pair.__code__.co_firstlineno
     assert (info.func_filename, info.func_lineno, info.func_src_info) == (__file__, line, f"pair at {__file__}:{line}")
@@ -163,13 +162,13 @@ def test_the_object():
     assert (info.filter_arg_names([False, True]), info.filter_result_paths([False, True])) == (("y",), BOTH[1:])
 
 
-def test_parts_of_programs_keep_the_names_of_what_is_left():
+def test_pruned_jaxprs_have_the_names_of_live_arguments():
     jaxpr = xf.make_jaxpr(lambda x, y, z: (x, z))(1.0, 2.0, 3.0).jaxpr
     part = jaxpr.replace(invars=[jaxpr.invars[2], jaxpr.invars[0]], outvars=jaxpr.outvars[1:])
     assert (part.debug_info.arg_names, part.debug_info.result_paths) == (("z", "x"), ("result[1]",))
 
 
-def test_functions_are_not_kept_alive_by_what_is_said_of_them():
+def test_debug_info_does_not_reference_the_function():
     import gc
     import weakref
 
@@ -185,7 +184,7 @@ def test_functions_are_not_kept_alive_by_what_is_said_of_them():
 
         return weakref.ref(big), xf.make_jaxpr(lambda x: lax.scan(body, x, rows))(1.0)
 
-    kept, program = made()
+    function, program = made()
     gc.collect()
-    assert kept() is None
+    assert function() is None
     assert program.eqns[0].params["jaxpr"].jaxpr.debug_info.arg_names == ("c", "x")

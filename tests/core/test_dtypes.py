@@ -1,4 +1,4 @@
-"""Promotion as the reference's documented table has it, canonicalisation, limits, strict mode."""
+"""Promotion as in JAX's documented table, canonicalization, limits, strict mode."""
 
 import itertools
 
@@ -50,24 +50,24 @@ def operand(code):
 def test_promotion_table():
     with xf.enable_x64(True):
         for row, entries in TABLE.items():
-            for column, wanted in zip(COLUMNS, entries.split()):
+            for column, expected in zip(COLUMNS, entries.split()):
                 d, weak = dtypes.lattice_result_type(operand(row), operand(column))
                 assert (d, weak) == (
-                    (WEAK[wanted], True) if wanted in WEAK else (dtypes.dtype(NAMES[wanted]), False)
+                    (WEAK[expected], True) if expected in WEAK else (dtypes.dtype(NAMES[expected]), False)
                 ), (row, column)
 
 
 def test_promotion_in_32_bits():
     for (row, entries), (i, column) in itertools.product(TABLE.items(), enumerate(COLUMNS)):
-        wanted = entries.split()[i]
+        expected = entries.split()[i]
         d, weak = dtypes.lattice_result_type(operand(row), operand(column))
-        full = WEAK[wanted] if wanted in WEAK else dtypes.dtype(NAMES[wanted])
+        full = WEAK[expected] if expected in WEAK else dtypes.dtype(NAMES[expected])
         # 64-bit operands are made 32-bit ones first, so that only the size of the result is checked here
         assert d.itemsize <= 8 and (d.kind == full.kind or row in ("u8", "i8", "u4") or column in ("u8", "i8", "u4"))
 
 
 def test_promotion_is_a_lattice():
-    """Commutative and associative, over every triple of types that do not need more than 32 bits."""
+    """Promotion is commutative and associative, for every triple of dtypes of up to 32 bits."""
     kinds = [operand(c) for c in COLUMNS if c not in ("u4", "u8", "i8", "f8", "c8")]
     for a, b in itertools.product(kinds, repeat=2):
         assert dtypes.lattice_result_type(a, b) == dtypes.lattice_result_type(b, a)
@@ -75,7 +75,7 @@ def test_promotion_is_a_lattice():
         assert xnp.result_type(a, b, c) == xnp.result_type(a, c, b) == xnp.result_type(c, b, a)
 
 
-def test_results_have_the_promoted_type():
+def test_results_have_the_promoted_dtype():
     for a, b in (
         ("int8", "uint8"),
         ("bfloat16", "float16"),
@@ -91,7 +91,7 @@ def test_results_have_the_promoted_type():
     assert xnp.asarray(1).weak_type and not xnp.asarray(1, "int32").weak_type and (xnp.asarray(1) + 1).weak_type
 
 
-def test_small_types_do_not_promote():
+def test_small_dtypes_do_not_promote():
     for a, b in (("float8_e4m3fn", "float8_e5m2"), ("int4", "int8"), ("float8_e4m3fn", "bfloat16")):
         with pytest.raises(xf.dtypes.TypePromotionError, match="astype"):
             xnp.ones(2, a) + xnp.ones(2, b)
@@ -116,7 +116,7 @@ def test_rank_promotion():
         xnp.ones((3, 2)) + xnp.ones(2)
 
 
-def test_64_bits_are_off_and_can_be_switched_on():
+def test_enable_x64():
     assert xnp.arange(3).dtype == np.int32 and xnp.asarray(np.ones(2)).dtype == np.float32
     with pytest.warns(UserWarning, match="enable_x64"):
         assert xnp.ones(2, "float64").dtype == np.float32
@@ -152,14 +152,14 @@ def test_scalar_types():
 
 
 @pytest.mark.parametrize("bad", ["S3", "U2", "M8[s]", "O"])
-def test_types_that_arrays_cannot_hold(bad):
+def test_unsupported_dtypes_raise(bad):
     with pytest.raises((TypeError, ValueError)):
         xnp.zeros(2, bad)
 
 
-def test_wide_arrays_keep_their_type_among_themselves_where_it_is_off():
+def test_64_bit_arrays_keep_their_dtype_while_x64_is_off():
     with xf.enable_x64(True):
-        wide, whole = xnp.arange(1.0, 4.0), xnp.arange(3)
+        wide, integers = xnp.arange(1.0, 4.0), xnp.arange(3)
     two = {"matmul": np.matmul, "dot": np.dot, "arctan2": np.arctan2, "power": np.power, "true_divide": np.true_divide,
            "append": np.append, "outer": np.outer}
     for name, expected in two.items():
@@ -171,15 +171,15 @@ def test_wide_arrays_keep_their_type_among_themselves_where_it_is_off():
     np.testing.assert_array_equal(np.asarray(xnp.stack([wide, wide])), [[1.0, 2.0, 3.0]] * 2)
     for name in ("zeros_like", "ones_like", "empty_like"):
         assert getattr(xnp, name)(wide).dtype == np.float64, name
-    assert xnp.full_like(wide, 2).tolist() == [2.0] * 3 and xnp.full_like(whole, 2).dtype == np.int64
+    assert xnp.full_like(wide, 2).tolist() == [2.0] * 3 and xnp.full_like(integers, 2).dtype == np.int64
     assert xnp.zeros_like(xf.ShapeDtypeStruct((2,), "float64")).dtype == xnp.zeros_like(np.ones(2)).dtype == np.float32
     # With anything else they are as narrow as what is made now; dtypes that are named are those of now.
-    assert (wide + 1).dtype == (wide * xnp.float32(2)).dtype == (wide + whole).dtype == np.float32
+    assert (wide + 1).dtype == (wide * xnp.float32(2)).dtype == (wide + integers).dtype == np.float32
     with pytest.warns(UserWarning, match="truncated to float32"):
         assert xnp.result_type("float64") == xnp.result_type(np.float64, np.float64) == np.float32
 
 
-def test_what_is_no_dtype():
+def test_invalid_dtype_arguments_raise():
     key = xf.random.key(0)
     for kind in (key.dtype, xf.dtypes.prng_key, xf.dtypes.extended):
         assert not xnp.issubdtype(kind, object) and xnp.issubdtype(kind, xf.dtypes.extended)

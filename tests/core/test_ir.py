@@ -1,4 +1,4 @@
-"""Programs: printing, evaluation, dead code, the checker, effects."""
+"""Jaxprs: printing, evaluation, dead code, the checker, effects."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_printing():
     assert "test_ir.py" in program(lambda x: x + 1, 1.0).pretty_print(source_info=True)
 
 
-def test_programs_that_occur_twice_stand_before():
+def test_shared_jaxprs_are_printed_first():
     lax = xf.lax
 
     def foo(b):
@@ -61,7 +61,7 @@ let foo = { lambda ; a:f32[3]. let b:f32[3] = tan a; c:f32[3] = sin b in (c,) } 
         "let foo = { lambda ; a:f32[3]. let b:f32[3] = tan a; c:f32[3] = sin b in (c,) } in # []", " " * 83 + "# []"]
 
 
-def test_long_lines_go_on_in_the_next_one():
+def test_long_lines_are_wrapped():
     text = str(program(lambda a: xf.lax.concatenate([a] * 30, 0), xnp.arange(3.0)))
     assert text == """\
 { lambda ; a:f32[3]. let
@@ -104,8 +104,8 @@ def test_dead_code():
     closed = program(lambda x, y: (xnp.sin(x), xnp.cos(y) * 2), 1.0, 2.0)
     pruned, used = dce_jaxpr(closed.jaxpr, [True, False])
     assert [e.primitive.name for e in pruned.eqns] == ["sin"] and used == [True, False] and len(pruned.invars) == 1
-    kept, used = dce_jaxpr(closed.jaxpr, [False, True], instantiate=True)
-    assert len(kept.invars) == 2 and used == [True, True]
+    live, used = dce_jaxpr(closed.jaxpr, [False, True], instantiate=True)
+    assert len(live.invars) == 2 and used == [True, True]
     nested = program(lambda x: xf.jit(lambda a: (xnp.sin(a), xnp.cos(a)))(x)[1], 1.0)
     pruned, _ = dce_jaxpr(nested.jaxpr, [True])
     assert [e.primitive.name for e in pruned.eqns[0].params["jaxpr"].eqns] == ["cos"]
@@ -128,13 +128,13 @@ def test_effects():
     core.check_jaxpr(inner)
 
 
-def test_checker():
+def test_checker_finds_invalid_jaxprs():
     closed = program(lambda x: xnp.sin(x) * xnp.cos(x), 1.0)
     core.check_jaxpr(closed)
     sin, cos, mul = closed.eqns
     jaxpr = closed.jaxpr
     for broken, words in (
-        (jaxpr.replace(eqns=[mul, sin, cos]), "nothing before it binds"),
+        (jaxpr.replace(eqns=[mul, sin, cos]), "not bound before"),
         (jaxpr.replace(eqns=[sin, sin, cos, mul]), "bound twice"),
         (jaxpr.replace(outvars=[ir.Var(jaxpr.invars[0].aval)]), "result"),
         (jaxpr.replace(effects=frozenset([Noise()])), "effects"),
@@ -163,8 +163,8 @@ def test_types_are_interned():
     )
 
 
-def test_a_primitive_from_outside():
-    """What CONTRIBUTING.md promises: a record is all that an operation needs."""
+def test_user_defined_primitive():
+    """A `Primitive` with its fields is all that an operation needs (CONTRIBUTING.md)."""
     from xlafront.lax.elementwise import mul
     from xlafront.lax.families import elementwise
 
@@ -179,6 +179,7 @@ def test_a_primitive_from_outside():
     assert xf.vmap(f)(np.arange(3, dtype=np.float32)).tolist() == [0, 3, 6]
 
 
+@pytest.mark.cpu_only
 def test_platform_without_a_rule():
     lonely = core.Primitive("lonely", abstract=lambda x: x)
     with pytest.raises(NotImplementedError, match="lonely cannot run on cpu"):
@@ -190,7 +191,7 @@ def test_platform_without_a_rule():
 
 
 @pytest.mark.parametrize("transform", [xf.jit, xf.grad, lambda f: lambda x: xf.vmap(f)(x[None])])
-def test_traced_arrays_lie_nowhere(transform):
+def test_traced_arrays_have_no_device(transform):
     def function(x):
         assert not hasattr(x, "sharding") and xf.typeof(x).sharding.spec == xf.P(None) and not x.mat.varying
         with pytest.raises(AttributeError, match="typeof"):
@@ -222,7 +223,7 @@ def _with_rules(make, *rules):
     (lambda x: xf.pure_callback(np.sin, x, x), "pure_callback", "callback result_avals vmap_method"),
     (lambda x: xf.experimental.io_callback(np.sin, x, x), "io_callback", "callback ordered result_avals"),
 ], ids=lambda v: v if isinstance(v, str) and " " not in v else "")
-def test_what_libraries_read_of_equations(function, name, names):
+def test_attributes_of_equations_for_libraries(function, name, names):
     eqn = xf.make_jaxpr(function)(np.ones(3, np.float32)).eqns[-1]
     assert eqn.primitive.name == name and set(names.split()) <= set(eqn.params)
 
@@ -246,24 +247,24 @@ NUMBERS_IN_PLACE = {  # as in the reference
 
 
 @pytest.mark.parametrize("case", NUMBERS_IN_PLACE)
-def test_numbers_stay_in_place(case):
+def test_literals_stay_operands(case):
     function, text = NUMBERS_IN_PLACE[case]
     assert str(program(function, 1.0)) == text
 
 
-def test_what_a_device_would_decide_is_not_decided_while_tracing():
+def test_tracing_does_not_depend_on_the_device():
     for value, dtype in [(np.float32(1.5), "int32"), (np.float32(1e20), "int32"), (np.float32(np.nan), "int8")]:
         assert len(program(lambda x, value=value, dtype=dtype: lax.convert_element_type(value, dtype), 1.0).eqns) == 1
 
 
-def test_whole_powers_are_one_operation():
+def test_integer_powers_are_one_operation():
     names = [e.primitive.name for e in program(lambda a: xnp.power(a, 2) + xnp.square(a), xnp.ones(3)).eqns]
     assert names == ["integer_pow", "square", "add"]
     assert str(program(xf.grad(lambda a: a**2), 1.0)).count("integer_pow") == 1  # the value; the derivative is 2 a
     assert float(xf.grad(lambda a: a**2)(3.0)) == 6.0
 
 
-def test_short_texts_of_types_say_nothing_of_weakness():
+def test_short_texts_of_types_omit_weak_types():
     for weak, text in ((False, "float32[2,3]"), (True, "~float32[2,3]")):
         aval = core.ShapedArray((2, 3), np.float32, weak_type=weak)
         assert (aval.str_short(), aval.str_short(True), str(aval)) == ("float32[2,3]", "f32[2,3]", text)

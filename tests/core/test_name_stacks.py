@@ -1,4 +1,4 @@
-"""Names of operations: those of the scopes and transformations they are in, from the program that they are in on."""
+"""Name stacks of operations: scopes and transformations, relative to the jaxpr that contains the operation."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from xlafront.core.ir import subprograms
 
 
 def names(function, *args, inner=False):
-    """`operation:its names` of all equations, or of those in programs inside of others."""
+    """Return `operation:names` of all equations, or of those in inner jaxprs."""
     def walk(jaxpr, depth):
         for eqn in jaxpr.eqns:
             if bool(depth) == inner:
@@ -33,8 +33,8 @@ def in_scope(name, function):
 h = in_scope("h", xnp.sin)
 
 
-def test_programs_inside_of_others_begin_without_names():
-    """A program that is traced once belongs to all who call it: it does not bear the names of the first."""
+def test_inner_jaxprs_begin_without_names():
+    """A jaxpr that is traced once is shared by all callers: it has no names of the first one."""
     f = xf.jit(lambda x: lax.sin(x))
 
     def g(x):
@@ -57,14 +57,14 @@ def test_programs_inside_of_others_begin_without_names():
     lambda x: xf.checkpoint(lax.sin)(x),
     lambda x: lax.fori_loop(0, 3, lambda i, y: y * 2, x),
 ], ids=["scan", "while_loop", "cond", "checkpoint", "fori_loop"])
-def test_bodies_are_in_no_scope_and_compiled_in_all(body):
+def test_bodies_have_no_scope_in_the_jaxpr_and_all_scopes_in_the_module(body):
     assert {entry.split(":")[1] for entry in names(in_scope("a", body), 1.0, inner=True)} == {""}
     lowered = xf.jit(in_scope("a", body)).lower(1.0).as_text(debug_info=True)
     assert "/a/" in lowered and "/a/a/" not in lowered.replace("/while/body", "").replace("/while/cond", "")
 
 
-def test_operations_of_copied_programs_are_in_the_scope_of_the_copy():
-    f = xf.jit(xf.grad(h), inline=True)
+def test_inlined_operations_have_the_scope_of_the_call():
+    f = xf.jit(xf.grad(h), inline=xf.Inline.JAX_EARLY)
     stacks = ["q/jvp(h)", "q/transpose(jvp(h))"]
     assert names(in_scope("q", f), 1.0) == [f"sin:{stacks[0]}", f"cos:{stacks[0]}", f"mul:{stacks[1]}"]
     program = xf.make_jaxpr(in_scope("q", f))(1.0)
@@ -72,7 +72,7 @@ def test_operations_of_copied_programs_are_in_the_scope_of_the_copy():
     assert names(replayed, 1.0) == [f"sin:r/{stacks[0]}", f"cos:r/{stacks[0]}", f"mul:r/{stacks[1]}"]
 
 
-def test_derivatives_are_where_they_are_used():
+def test_derivatives_have_the_scope_of_their_use():
     def apart(x):
         with xf.named_scope("o"):
             _, pull = xf.vjp(h, x)
@@ -85,7 +85,7 @@ def test_derivatives_are_where_they_are_used():
         assert names(push, 1.0) == ["mul:jvp(h)"]
 
 
-def test_names_of_transformations_of_each_other():
+def test_names_of_nested_transformations():
     z = in_scope("z", xf.grad(h))
     assert names(xf.grad(z), 1.0) == [
         *["sin:jvp(z)/jvp(h)", "cos:jvp(z)/jvp(h)", "cos:jvp(z)/jvp(h)", "sin:jvp(z)/jvp(h)"],

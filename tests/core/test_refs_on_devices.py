@@ -1,4 +1,4 @@
-"""Where references are: what is written to them goes there."""
+"""Devices and shardings of references."""
 
 import numpy as np
 import pytest
@@ -8,20 +8,20 @@ import xlafront.numpy as xnp
 
 
 @pytest.mark.cpu_only
-def test_references_stay_where_they_are():
-    """Whatever is written to a reference goes to its devices, and is split as it is; what it holds is bound to them."""
+def test_writes_do_not_change_the_sharding():
+    """Values that are written to a reference are transferred to its devices and its sharding; its value is committed."""
     devices = xf.devices()
     mesh = xf.make_mesh((2,), ("x",), axis_types=(xf.sharding.AxisType.Auto,), devices=devices[:2])
-    split, whole = (xf.NamedSharding(mesh, xf.P(*spec)) for spec in (("x",), ()))
-    x = xf.device_put(np.arange(4, dtype=np.float32), split)
+    sharded, replicated = (xf.NamedSharding(mesh, xf.P(*spec)) for spec in (("x",), ()))
+    x = xf.device_put(np.arange(4, dtype=np.float32), sharded)
     values = np.float32([5, 6, 7, 8])
-    for new in (values, xnp.asarray(values), xf.device_put(values, whole)):
+    for new in (values, xnp.asarray(values), xf.device_put(values, replicated)):
         ref = xf.new_ref(x)
         ref[...] = new
-        assert ref.sharding == split and ref[...].committed
+        assert ref.sharding == sharded and ref[...].committed
         ref[1:3] = new[1:3] * 2
         xf.ref.addupdate(ref, ..., new)
-        assert ref.sharding.is_equivalent_to(split, 1)
+        assert ref.sharding.is_equivalent_to(sharded, 1)
         np.testing.assert_array_equal(xf.freeze(ref), [10, 18, 21, 16])
     for first in (values, xnp.asarray(values), 2.0, xf.random.key(0)):
         assert xf.new_ref(first)[...].committed

@@ -1,4 +1,4 @@
-"""`ShapeDtypeStruct`, types and traced values: what they say of arrays, and that they do not change."""
+"""`ShapeDtypeStruct`, types and traced values: their attributes and their immutability."""
 
 import collections.abc
 import copy
@@ -23,7 +23,7 @@ FIELDS = {"shape": (2,), "dtype": "int32", "weak_type": True, "sharding": None, 
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_structs_do_not_change(name):
+def test_structs_are_immutable(name):
     struct = xf.ShapeDtypeStruct((2, 3), "float32")
     with pytest.raises(RuntimeError, match=name):
         setattr(struct, name, FIELDS[name])
@@ -35,7 +35,7 @@ def test_structs_do_not_change(name):
         struct.something = 1
 
 
-def test_structs_like_arrays():
+def test_struct_like_array():
     like = xf.ShapeDtypeStruct.like
     for x in (np.ones((2, 3), "int8"), xnp.ones(3), xf.random.key(0), 2.5, xnp.asarray(1.0)):
         struct, aval = like(x), xf.typeof(x)
@@ -60,12 +60,12 @@ def test_structs_with_formats():
 @pytest.mark.parametrize("wrong, error", [
     (dict(sharding=3), ValueError), (dict(sharding="i"), ValueError), (dict(vma={"i"}), TypeError),
     (dict(manual_axis_type=3), TypeError)])
-def test_refused(wrong, error):
+def test_invalid_arguments_raise(wrong, error):
     with pytest.raises(error):
         xf.ShapeDtypeStruct((2,), "float32", **wrong)
 
 
-def test_specs_refer_to_the_mesh_in_force():
+def test_specs_refer_to_the_current_mesh():
     over = mesh()
     with pytest.raises(ValueError, match="rank"):
         xf.ShapeDtypeStruct((), "float32", sharding=NamedSharding(over, P("i")))
@@ -75,7 +75,7 @@ def test_specs_refer_to_the_mesh_in_force():
         xf.eval_shape(lambda x: x, xf.ShapeDtypeStruct((4,), "float32", sharding=P("i")))
 
 
-def test_types_do_not_change():
+def test_types_are_immutable():
     aval = xnp.ones((2, 3), "bfloat16").aval
     for name in ("shape", "dtype", "weak_type", "ndim", "anything"):
         with pytest.raises(AttributeError, match=name):
@@ -90,7 +90,7 @@ def test_types_do_not_change():
 
 
 def within(transform, get):
-    """What `get` gives for a traced vector, or a traced number of it under vmap."""
+    """Return the result of `get` for a traced vector, or for a traced scalar under vmap."""
     found = []
 
     def f(x):
@@ -105,7 +105,7 @@ def within(transform, get):
 
 
 @pytest.mark.parametrize("transform", ("jit", "grad", "vmap"))
-def test_what_only_concrete_arrays_have(transform):
+def test_attributes_of_concrete_arrays_raise(transform):
     attributes = "committed addressable_shards global_shards is_fully_replicated is_fully_addressable".split()
     methods = "devices delete is_deleted on_device_size_in_bytes unsafe_buffer_pointer tolist tobytes".split()
     for name in attributes:
@@ -124,11 +124,11 @@ def test_what_only_concrete_arrays_have(transform):
     ("vmap", "VmapTracer(aval=float32[], batched=float32[3])"), ("jvp", "JVPTracer(primal=[0. 1. 2.], tangent=[0. 1. 2.])"),
     ("jit of grad", "GradTracer(primal=JitTracer(float32[3]), typeof(tangent)=f32[3])"),
     ("vmap of grad", "GradTracer(primal=VmapTracer(aval=float32[], batched=float32[3]), typeof(tangent)=f32[])")])
-def test_traced_values_show_what_is_known(transform, text):
+def test_repr_of_traced_values(transform, text):
     assert within(transform, repr) == within(transform, str) == within(transform, lambda x: f"{x}") == text
 
 
-def test_truth_of_several_elements():
+def test_truth_of_several_elements_raises():
     with pytest.raises(ValueError, match="ambiguous"):
         within("jit", bool)
     assert not isinstance(xnp.ones(2), collections.abc.Hashable) and not isinstance(xf.random.key(0), collections.abc.Hashable)
@@ -137,7 +137,7 @@ def test_truth_of_several_elements():
 # Making arrays of parts
 
 
-def test_parts_of_arrays():
+def test_shards_of_arrays():
     device = xf.devices()[0]
     made = xf.make_array_from_process_local_data(device, np.arange(4.0))
     assert made.sharding == SingleDeviceSharding(device)
@@ -151,8 +151,8 @@ def test_parts_of_arrays():
         xnp.array([1.0])
 
 
-def test_names_of_choices():
-    """Choices have JAX's numbers and texts; a primitive is itself, copied or not."""
+def test_enum_values():
+    """Enums have JAX's values and texts; copies of a primitive are the primitive itself."""
     preset = lax.DotAlgorithmPreset.F32_F32_F32
     assert (str(preset), repr(preset), preset.value) == ("F32_F32_F32", "DotAlgorithmPreset.F32_F32_F32", 15)
     assert (str(lax.Precision.HIGH), repr(lax.Precision.HIGH), lax.Precision.HIGH.value) == ("HIGH", "Precision.HIGH", 1)
@@ -162,8 +162,8 @@ def test_names_of_choices():
     assert copy.copy(lax.sin_p) is copy.deepcopy(lax.sin_p) is lax.sin_p
 
 
-def test_structs_of_a_kind_of_dtypes():
-    """Libraries describe keys of any implementation so; it is no type of an array."""
+def test_structs_of_abstract_extended_dtypes():
+    """Libraries describe keys of any implementation this way; no array has this type."""
     kind = xf.dtypes.prng_key
     struct = xf.ShapeDtypeStruct((2,), kind)
     assert struct.dtype is kind and struct == xf.ShapeDtypeStruct((2,), kind) != xf.ShapeDtypeStruct((2,), xf.random.key(0).dtype)

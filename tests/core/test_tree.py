@@ -185,7 +185,7 @@ def test_mismatches_name_the_path(prefix, full, words):
 
 @dataclasses.dataclass
 class Counted:
-    """A node whose static data are a property of what is below it."""
+    """A node whose static data depend on its children."""
 
     child: object
 
@@ -226,7 +226,7 @@ def test_partial_of_a_partial():
     assert xf.jit(lambda f: f())(tree_util.Partial(functools.partial(xf.numpy.add, np.ones(3)), 1)).tolist() == [2, 2, 2]
 
 
-def test_functions_that_unravel():
+def test_unravel_functions():
     from xlafront.flatten_util import ravel_pytree
 
     def unravel(*leaves):
@@ -246,8 +246,8 @@ def test_functions_that_unravel():
         unravel(ones, 1)(np.arange(3))
 
 
-def test_parts_of_partials_are_counted():
-    """As checkpoints name what is in them."""
+def test_key_paths_of_partials():
+    """Checkpoint libraries name leaves by these paths."""
     held = tree_util.Partial(lambda a, b: a + b, 1.0, b=2.0)
     paths = [tree_util.keystr(path) for path, _ in tree_util.tree_flatten_with_path({"f": held})[0]]
     assert paths == ["['f'][<flat index 0>][0]", "['f'][<flat index 1>]['b']"]

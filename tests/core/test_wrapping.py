@@ -1,4 +1,4 @@
-"""Transformations of callable objects, whatever these say of themselves."""
+"""Transformations of callable objects with unusual attributes."""
 
 import functools
 
@@ -25,11 +25,11 @@ class Nameless:
     lambda f: xf.vmap(f)(xnp.ones(1))[0], lambda f: xf.checkpoint(f)(1.0), lambda f: xf.pmap(f)(xnp.ones(1))[0],
     lambda f: checkify.checkify(f)(1.0)[1], lambda f: xnp.vectorize(f)(1.0), lambda f: xf.eval_shape(f, 2.0).size * 2,
     lambda f: xf.linearize(f, 1.0)[0]], ids=range(11))
-def test_a_name_need_not_be_a_text(transformed):
+def test_names_that_are_no_strings_are_ignored(transformed):
     assert np.asarray(transformed(Nameless())) == 2.0
 
 
-def test_what_functions_can_take_is_taken():
+def test_settable_attributes_are_copied():
     made = wraps(Nameless())(lambda x: x)
     assert (made.__doc__, made.__name__, made.__wrapped__(2.0)) == ("Twice.", "<lambda>", 4.0)
     assert wraps(np.sum)(lambda x: x).__name__ == "sum" and wraps(functools.partial(abs))(lambda x: x).__wrapped__(-1) == 1

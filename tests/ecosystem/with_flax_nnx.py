@@ -131,7 +131,7 @@ def checked():
 
 
 def variables():
-    """Parameters as operands, in rules of the user's, and as values of their own type."""
+    """Parameters as operands, in rules that the program defines, and as values of their own type."""
     w, v = nnx.Param(jnp.array([0.5, 2.0])), nnx.Variable(jnp.array(1.0), hijax=True)
     f = jax.custom_vjp(lambda w: jnp.sum(jnp.sin(w) * w))
     f.defvjp(lambda w: (f(w), w), lambda w, g: (jax.tree.map(lambda x: g * jnp.cos(x), w),))

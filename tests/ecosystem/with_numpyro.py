@@ -37,10 +37,10 @@ def variational():
 
 
 def handlers():
-    drawn = trace(seed(model, jax.random.key(3))).get_trace(x)
+    sampled = trace(seed(model, jax.random.key(3))).get_trace(x)
     conditioned = trace(seed(condition(model, {"a": 1.0}), jax.random.key(3))).get_trace(x, y)
     density, _ = log_density(substitute(model, {"a": 0.5, "b": 2.0, "sigma": 0.2}), (x, y), {}, {})
-    return jnp.stack([drawn["y"]["value"].sum(), conditioned["a"]["value"] * 1.0, density,
+    return jnp.stack([sampled["y"]["value"].sum(), conditioned["a"]["value"] * 1.0, density,
                       jax.grad(lambda b: log_density(model, (x, y), {}, {"a": 0.5, "b": b, "sigma": 0.2})[0])(1.9)])
 
 

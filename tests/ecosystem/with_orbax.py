@@ -52,7 +52,7 @@ def manager():
 
 
 def arrays_by_themselves():
-    """What Flax and Orbax take from `jax.experimental.array_serialization`."""
+    """The functions that Flax and Orbax use of `jax.experimental.array_serialization`."""
     manager, sharding = GlobalAsyncCheckpointManager(), jax.sharding.SingleDeviceSharding(jax.devices()[0])
     with tempfile.TemporaryDirectory() as folder:
         specs = [get_tensorstore_spec(f"{folder}/{name}", ocdbt=True) for name in "ab"]

@@ -42,7 +42,7 @@ def train_mlp():
 
 @pz.pytree_dataclass
 class KeepNorm(pz.nn.Layer):
-    """Hands on what it gets, and writes down its norm."""
+    """Return the input, and record its norm."""
 
     norms: pz.StateVariable
 

@@ -299,6 +299,7 @@ CASES = UNARY | BINARY | {
     "outer": (lambda x, y: xnp.outer(x, y), "f32[b]; f32[c]"),
     "kron": (lambda x, y: xnp.kron(x, y), "f32[b,2]; f32[2,3]"),
     "cross": (lambda x, y: xnp.cross(x, y), "f32[b,3]; f32[b,3]"),
+    "one_minus_square": (lambda x: lax.one_minus_square(x), "f32[b,3]"),
     "vdot": (lambda x, y: xnp.vdot(x, y), "f32[b,3]; f32[b,3]"),
     "einsum": (lambda x, y: xnp.einsum("bi,ij->bj", x, y), "f32[b,3]; f32[3,2]"),
     "einsum three": (lambda x, y, z: xnp.einsum("bi,ij,bj->b", x, y, z), "f32[b,3]; f32[3,c]; f32[b,c]"),

@@ -1,4 +1,4 @@
-"""Exported functions: the same values as the function, what they say of themselves, and what is refused."""
+"""Exported functions: values, attributes, and errors."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def scaled_sine():
     return export.export(xf.jit(lambda x: xnp.sin(x) * 2))(xf.ShapeDtypeStruct((3,), "float32"))
 
 
-def test_values_and_derivatives_to_the_order_that_was_written(scaled_sine):
+def test_values_and_derivatives_up_to_vjp_order(scaled_sine):
     np.testing.assert_allclose(scaled_sine.call(X), 2 * np.sin(X), rtol=1e-6)
     np.testing.assert_allclose(xf.jit(lambda x: scaled_sine.call(x) + 1)(X), 2 * np.sin(X) + 1, rtol=1e-6)
     read = export.deserialize(scaled_sine.serialize(vjp_order=2))
@@ -30,7 +30,7 @@ def test_values_and_derivatives_to_the_order_that_was_written(scaled_sine):
     assert [export.deserialize(scaled_sine.serialize(order)).has_vjp() for order in (0, 1)] == [False, True]
 
 
-def test_what_an_export_says_of_itself():
+def test_exported_attributes():
     exported = export.export(xf.jit(lambda x, y: {"a": xnp.sin(x) @ y, "b": (x, None)}))(
         xf.ShapeDtypeStruct((2, 3), "float32"), np.ones((3, 4), np.float32))
     assert str(exported) == "Exported(fun_name=<lambda>, ...)" and exported.fun_name == "<lambda>"
@@ -52,7 +52,7 @@ def test_what_an_export_says_of_itself():
     assert derivative is exported.vjp() and hash(exported) != hash(derivative)
 
 
-def test_arguments_that_nobody_reads_and_static_ones():
+def test_unused_and_static_arguments():
     unread = export.export(xf.jit(lambda x, y, z: y + 1))(X, X, X)
     assert unread.module_kept_var_idx == (1,) and len(unread.in_avals) == 3
     np.testing.assert_allclose(unread.call(X, 2 * X, X), 2 * X + 1)
@@ -93,7 +93,7 @@ def test_keys_integers_and_constants():
 
 
 def test_algorithms_and_operations_beside_stablehlo():
-    """Kernels of LAPACK, and operations that are written down as what they consist of."""
+    """LAPACK kernels, and operations that are lowered to compositions of others."""
     a = np.array([[2, 1], [1, 3]], np.float32)
 
     def f(a):
@@ -123,7 +123,7 @@ def test_control_flow_and_nested_exports(scaled_sine):
     np.testing.assert_allclose(xf.grad(lambda x: outer.call(x).sum())(X), numeric, rtol=1e-2)
 
 
-def test_transformations_that_an_export_has_no_rule_for(scaled_sine):
+def test_unsupported_transformations_raise(scaled_sine):
     with pytest.raises(NotImplementedError, match="no batching rule.*vmap"):
         xf.vmap(scaled_sine.call)(np.ones((2, 3), np.float32))
     with pytest.raises(TypeError, match="forward-mode"):
@@ -147,7 +147,7 @@ def test_transformations_that_an_export_has_no_rule_for(scaled_sine):
     (lambda e: export.export(xf.jit(lambda x: xf.pure_callback(np.sin, x, x)))(X), NotImplementedError, "calls Python"),
     (lambda e: export.export(xf.jit(lambda x: xf.debug.print("{}", x)))(X), NotImplementedError, "calls Python"),
 ])
-def test_what_is_refused(scaled_sine, call, error, words):
+def test_unsupported_functions_raise(scaled_sine, call, error, words):
     with pytest.raises(error, match=words):
         call(scaled_sine)
 
@@ -179,11 +179,11 @@ def test_several_platforms():
     assert "tanh" not in inner.mlir_module()
 
 
-def test_platforms_that_are_not_here():
+def test_unavailable_platforms():
     other = next(p for p in ("tpu", "rocm") if p != export.default_export_platform())
-    elsewhere = export.export(xf.jit(lambda x: x * 2), platforms=(other,))(X)
+    for_other_platform = export.export(xf.jit(lambda x: x * 2), platforms=(other,))(X)
     with pytest.raises(ValueError, match=f"exported for the platform.s. {other}, and is called on"):
-        elsewhere.call(X)
+        for_other_platform.call(X)
     allowed = export.export(xf.jit(lambda x: x * 2), platforms=(other,),
                             disabled_checks=[export.DisabledSafetyCheck.platform()])(X)
     np.testing.assert_allclose(export.deserialize(allowed.serialize()).call(X), 2 * X)
@@ -197,7 +197,7 @@ def test_safety_checks():
     assert (check.custom_call("k").is_custom_call(), check.platform().is_custom_call()) == ("k", None)
 
 
-def test_kernels_that_nobody_promises_to_keep():
+def test_unstable_custom_calls_raise():
     def lower(ctx, x):
         return ctx.op("stablehlo.custom_call", [x], call_target_name=lowering.mlir.string("my_kernel"))
 
@@ -212,14 +212,14 @@ def test_kernels_that_nobody_promises_to_keep():
     assert "my_kernel" in exported.mlir_module() and exported.disabled_safety_checks == (other, allowed)
 
 
-def test_lowering_rules_in_place_of_those_of_primitives():
+def test_override_lowering_rules():
     rules = [(lax.sin_p, lambda ctx, x, **_: ctx.op("stablehlo.cosine", [x]))]
     exported = export.export(xf.jit(lambda x: xnp.sin(x)), _override_lowering_rules=rules)(X)
     np.testing.assert_allclose(exported.call(X), np.cos(X), rtol=1e-6)
     np.testing.assert_allclose(xnp.sin(X), np.sin(X), rtol=1e-6)
 
 
-def test_programs_that_are_the_same_on_all_platforms_are_written_once():
+def test_equal_lowerings_are_emitted_once():
     names = ("cpu", "cuda", "tpu")
     same = export.export(xf.jit(lambda x: xnp.tanh(x[:, None] @ x[None]).sum()), platforms=names)(X)
     assert "_platform_index" in same.mlir_module() and "stablehlo.case" not in same.mlir_module()
@@ -229,7 +229,7 @@ def test_programs_that_are_the_same_on_all_platforms_are_written_once():
     np.testing.assert_allclose(different.call(X), np.cumsum(X), rtol=1e-6)
 
 
-def test_references_inside_are_no_effects():
+def test_internal_references_are_not_effects():
     def in_memory(x):
         memory = xf.new_ref(x)
         memory[0] += 1

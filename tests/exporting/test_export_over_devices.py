@@ -1,4 +1,4 @@
-"""Exported functions over meshes of devices: the shardings that they ask for, and calls among other programs over meshes."""
+"""Exported functions over meshes of devices: required shardings, and calls in programs over meshes."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,8 @@ import xlafront.numpy as xnp
 from xlafront import export, lax
 from xlafront.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec as P
 
+pytestmark = pytest.mark.cpu_only
+
 X = np.arange(8, dtype=np.float32)
 DEVICES = np.array(xf.devices()[:4])
 MESH, BACKWARDS = Mesh(DEVICES, ("a",)), Mesh(DEVICES[::-1], ("a",))
@@ -16,7 +18,7 @@ SPLIT = NamedSharding(MESH, P("a"))
 
 @pytest.fixture(scope="module")
 def summed():
-    """A function whose parts talk to each other: element i of the result is the sum of its column, times the device's number."""
+    """Return a function with communication: element i of the result is the sum of its column, times the device's number."""
     body = xf.shard_map(lambda x: lax.psum(x, "a") * lax.axis_index("a"), mesh=MESH, in_specs=P("a"), out_specs=P("a"))
     exported = export.export(xf.jit(body, in_shardings=SPLIT, out_shardings=SPLIT))(xf.ShapeDtypeStruct((8,), "float32"))
     return export.deserialize(exported.serialize(vjp_order=1))
@@ -71,7 +73,7 @@ def test_shardings_by_arguments_and_over_abstract_meshes():
     np.testing.assert_array_equal(xf.jit(exported.call, in_shardings=SPLIT)(X), 2 * X)
 
 
-def test_over_more_devices_than_there_are():
+def test_over_more_devices_than_available():
     mesh = AbstractMesh((64, 2), ("a", "b"))
     body = xf.shard_map(lambda x: lax.psum(x, "b") + lax.axis_index("a"), mesh=mesh, in_specs=P("a", "b"), out_specs=P("a"))
     shape = xf.ShapeDtypeStruct((128, 4), "float32", sharding=NamedSharding(mesh, P("a", "b")))
@@ -93,7 +95,7 @@ def test_explicit_axes():
         np.testing.assert_allclose(xf.grad(lambda x: exported.call(x).sum())(x), 2 * np.cos(X), rtol=1e-5)
 
 
-def test_sizes_that_are_left_open():
+def test_symbolic_dimensions():
     shape = xf.ShapeDtypeStruct(export.symbolic_shape("4*b"), "float32")
     exported = export.export(xf.jit(lambda x: xnp.sin(x), in_shardings=SPLIT, out_shardings=SPLIT))(shape)
     for size in (4, 8):

@@ -1,4 +1,4 @@
-"""Files of exported functions: read in other processes, by other versions, and told apart from what is damaged, newer or foreign."""
+"""Files of exported functions: other processes and versions, and errors for damaged, newer and foreign files."""
 
 import collections
 import json
@@ -41,7 +41,7 @@ print(read.fun_name, read.in_avals)
     assert done.stdout == "<lambda> (ShapedArray(float32[3]),)\n"
 
 
-def test_each_damaged_byte_and_each_missing_end_is_noticed(blob):
+def test_damaged_or_truncated_file_raises(blob):
     for i in range(len(blob)):
         with pytest.raises(ValueError, match="cannot deserialize"):
             files.read(blob[:i] + bytes([blob[i] ^ 0x41]) + blob[i + 1:])
@@ -53,7 +53,7 @@ def test_each_damaged_byte_and_each_missing_end_is_noticed(blob):
 
 
 def rewritten(blob: bytes, version: int = files.VERSION, **changes) -> bytes:
-    """A file that says something else, with the checksum that belongs to it."""
+    """Return a modified file with a matching checksum."""
     header, modules = files.read(blob)
     header["exported"] |= changes
     text = json.dumps(header).encode()
@@ -63,29 +63,29 @@ def rewritten(blob: bytes, version: int = files.VERSION, **changes) -> bytes:
 
 @pytest.mark.parametrize("change, words", [
     (lambda b: rewritten(b, version=files.VERSION + 1), f"has format {files.VERSION + 1}.*Install a newer version"),
-    (lambda b: rewritten(b, calling_convention=11), "calling convention 11.*from 9 to 10"),
+    (lambda b: rewritten(b, calling_convention=11), "calling convention 11.*supports 9 to 10"),
     (lambda b: rewritten(b, ordered_effects=["somewhere.Effect"]), "effect somewhere.Effect.*Import the module"),
-    (lambda b: rewritten(b, in_tree=["registered", ["*"], "some.Type", ""]), "called 'some.Type'.*Register it"),
+    (lambda b: rewritten(b, in_tree=["registered", ["*"], "some.Type", ""]), "the name 'some.Type'.*Register it"),
     (lambda b: rewritten(b, in_avals=[{"shape": [], "dtype": "key<abc>"}]), "random keys.*key<abc>"),
-    (lambda b: b"", "none at all"),
+    (lambda b: b"", "an empty file"),
     (lambda b: b[:20], "truncated"),
     (lambda b: b"ML\xefR\rStableHLO_v1.0.0", "bare MLIR module"),
     (lambda b: b"<\0\0\0" + bytes(40) + b"ML\xefR\rStableHLO_v1.0.0", "file of jax is truncated, damaged or newer"),
     (lambda b: b.replace(b"\r\n", b"\n"), "damaged at its beginning"),
-    (lambda b: b"PK\x03\x04 and so on", "no exported function"),
+    (lambda b: b"PK\x03\x04 and so on", "not an exported function"),
 ])
-def test_what_cannot_be_read(blob, change, words):
+def test_deserialize_errors(blob, change, words):
     with pytest.raises(ValueError, match=words):
         export.deserialize(change(blob))
 
 
-def test_what_is_no_bytes():
+def test_deserialize_takes_bytes():
     with pytest.raises(TypeError, match=r"open\(path, 'rb'\)"):
         export.deserialize("f.exported")
 
 
-def test_stablehlo_of_the_future(blob):
-    """A module in a version that this jaxlib does not know is an error when it is needed."""
+def test_newer_stablehlo_version_raises_on_use(blob):
+    """A module of a version that this jaxlib does not support raises an error when it is used."""
     read = export.deserialize(blob)
     module = read.mlir_module_serialized
     start = module.index(b"StableHLO_v") + len(b"StableHLO_v")
@@ -156,7 +156,7 @@ def test_fields_of_named_tuples_are_compared(blob):
 
 @pytest.mark.parametrize("version", ["0.10.2", "0.11.2", "0.12.0.1"])
 def test_files_of_other_versions(version):
-    """Files of the first format, by an older and by newer jaxlibs: they can be read for as long as the format is."""
+    """Files of the first format, by an older and by newer jaxlibs, remain readable."""
     read = export.deserialize((FOLDER / f"by_jaxlib_{version}.exported").read_bytes())
     key, x = xf.random.key(5), np.array([[1, 0.5, 0], [0.25, 2, 1], [0, 1, 3]], np.float32)
     arguments = key, {"x": x, "scale": xnp.bfloat16(2)}

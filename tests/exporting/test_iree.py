@@ -42,7 +42,7 @@ def test_from_python(compiled):
         np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5)
 
 
-def test_sizes_that_are_left_open():
+def test_symbolic_dimensions():
     exported = export.export(xf.jit(lambda x: xnp.tanh(x).sum(1)), platforms=("cpu",))(
         xf.ShapeDtypeStruct(export.symbolic_shape("2*b, 3"), "float32"))
     program = compiled_by_iree(exported)

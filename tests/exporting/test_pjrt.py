@@ -43,7 +43,7 @@ def run(folder, *words):
 
 
 @pytest.mark.parametrize("module", ["model.mlirbc", "model.mlir"])
-def test_results(folder, module):
+def test_results_without_python(folder, module):
     done = run(folder, PLUGIN / "xla_cpu_pjrt.so", module, "2x3:x.bin", "3x4:w.bin")
     assert done.returncode == 0, done.stderr
     for i, (line, type, expected) in enumerate(zip(done.stdout.splitlines(), TYPES, EXPECTED, strict=True)):
@@ -57,6 +57,6 @@ def test_results(folder, module):
     (["model.mlirbc", "2x4:x.bin", "3x4:w.bin"], "2x4:x.bin has 24 bytes, not 32"),
     (["x.bin", "2x3:x.bin"], "error"),
 ])
-def test_errors_are_said(folder, words, error):
+def test_errors_are_reported(folder, words, error):
     done = run(folder, PLUGIN / "xla_cpu_pjrt.so", *words)
     assert done.returncode == 1 and done.stderr.startswith("run: ") and error in done.stderr

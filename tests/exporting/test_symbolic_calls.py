@@ -11,7 +11,7 @@ from exporting import symbolic_calls, symbolic_compositions
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront.core.dimensions import is_symbolic
+from xlafront.symbolic.dimensions import is_symbolic
 
 CASES = symbolic_calls.CASES | symbolic_compositions.CASES
 SIZES = {"b": 4, "c": 3, "h": 3}
@@ -26,7 +26,8 @@ QUICK = {
 
 
 # Primitives that no case has on arrays of sizes that are not known, and why.
-ELSEWHERE = {
+TESTED_IN_OTHER_FILES = {
+    "they call jaxprs as others do; test_program_order and test_recomputation_rules": "program_order recomputed saved",
     "they are in kernels, of which pallas_call is a case": "num_programs program_id",
     "they take no array": "dim_as_value platform_index axis_index create_token after_all empty_ref eq_to le_to lt_to",
     "they are between devices; test_export_over_devices has some": """all_gather all_gather_invariant all_to_all pmax pmin ppermute precv
@@ -70,7 +71,7 @@ def programs(program):
 
 @functools.cache
 def covering() -> dict[str, str]:
-    """For each primitive on arrays of symbolic shapes the case with the shortest program."""
+    """Return for each primitive on arrays of symbolic shapes the case with the shortest program."""
     found: dict[str, tuple[int, str]] = {}
     for name, (function, text) in CASES.items():
         types, _ = zip(*arguments(text))
@@ -93,9 +94,9 @@ print(*[x.name for x in gc.get_objects() if isinstance(x, Primitive)])
 """  # where no test has made others
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=True)
     primitives = set(done.stdout.split())
-    elsewhere = {name for names in ELSEWHERE.values() for name in names.split()}
-    assert primitives >= elsewhere and not covering().keys() & elsewhere
-    assert sorted(primitives - elsewhere - covering().keys()) == []
+    in_other_files = {name for names in TESTED_IN_OTHER_FILES.values() for name in names.split()}
+    assert primitives >= in_other_files and not covering().keys() & in_other_files
+    assert sorted(primitives - in_other_files - covering().keys()) == []
 
 
 @pytest.mark.cpu_only
@@ -108,7 +109,7 @@ def test_every_primitive_over_batch_sizes(part):
 
 @pytest.mark.cpu_only
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.soak) for n in CASES])
-def test_a_function_of_symbolic_shapes_is_that_of_known_ones(name):
+def test_symbolic_shapes_give_the_results_of_static_ones(name):
     compare(name, [SIZES])
 
 

@@ -1,4 +1,4 @@
-"""Programs that define operations and interpreters of their own, in the way that JAX documents it."""
+"""Programs that define primitives and interpreters, in the way that JAX documents."""
 
 import importlib
 import subprocess
@@ -30,7 +30,7 @@ def scalar(dtype="float32"):
 # Registries
 
 
-def test_registries_are_views_of_the_records():
+def test_registries_are_views_of_primitive_fields():
     result, tangent = ad.primitive_jvps[lax.sin_p]((1.0,), (2.0,))
     np.testing.assert_allclose([result, tangent], [np.sin(1), 2 * np.cos(1)], rtol=1e-6)
     cotangent, other = ad.primitive_transposes[lax.mul_p](2.0, ad.UndefinedPrimal(scalar()), 3.0)
@@ -51,8 +51,8 @@ def test_registries_are_views_of_the_records():
 
 
 @pytest.mark.parametrize("make", [ad.Zero, ad.UndefinedPrimal])
-def test_what_rules_get_is_a_tree_without_leaves(make):
-    """Rules map, compile and batch functions of their tangents and operands, some of which are no arrays."""
+def test_symbolic_zeros_are_trees_without_leaves(make):
+    """Rules map, compile and batch functions of their tangents and operands, some of which are not arrays."""
     x = make(scalar())
     assert xf.tree.leaves(x) == [] and xf.tree.structure(x) == xf.tree.structure(make(scalar()))
     assert xf.tree.structure(x) != xf.tree.structure(make(scalar("int32")))
@@ -190,7 +190,7 @@ class RecordingTrace(core.Trace):
         return RecordingTracer(self, results)
 
 
-def test_trace_of_a_user():
+def test_custom_trace():
     def record(x):
         with extend_core.take_current_trace() as parent:
             trace = RecordingTrace(parent)
@@ -206,8 +206,8 @@ def test_trace_of_a_user():
     np.testing.assert_allclose(xf.grad(lambda x: record(x)[0])(2.0), 3 * np.cos(2), rtol=1e-6)
 
 
-def test_operations_that_extensions_get():
-    """Those of ours that no library has a rule for are computed by others, and cases of `select_n` have one shape."""
+def test_primitives_seen_by_extensions():
+    """Internal primitives without rules in libraries are replaced by others, and the cases of `select_n` have one shape."""
     x, positive = xnp.array([-1.0, 0.0, 2.0]), xnp.array([False, False, True])
 
     def of(f, *args):
@@ -235,7 +235,7 @@ def test_operations_that_extensions_get():
 
 
 class OperandsTrace(RecordingTrace):
-    """Records the operands too."""
+    """A trace that also records operands."""
 
     def __init__(self, parent_trace):
         super().__init__(parent_trace)
@@ -247,7 +247,7 @@ class OperandsTrace(RecordingTrace):
 
 
 def operands_of(f, *args):
-    """The operations of a function with what each of them is given, and the function's result."""
+    """Return the primitives of a function with their operands, and the function's result."""
     with extend_core.take_current_trace() as parent:
         trace = OperandsTrace(parent)
         with extend_core.set_current_trace(trace):
@@ -257,8 +257,8 @@ def operands_of(f, *args):
 
 @pytest.mark.parametrize("dtype, number, kind", [("float32", 2.0, float), ("bfloat16", 2.0, float), ("float16", 3, float),
                                                  ("int8", 3, int), ("uint32", 3, int), ("complex64", 2.0, complex)])
-def test_numbers_that_extensions_get(dtype, number, kind):
-    """Rules of libraries ask whether an operand is a number of Python; it has the dtype of the array beside it."""
+def test_python_scalars_seen_by_extensions(dtype, number, kind):
+    """Rules of libraries test for Python scalars; a scalar has the dtype of the array beside it."""
     x = xnp.arange(3).astype(dtype)
     for f in (lambda x: lax.mul(x, x.aval.dtype.type(number)), lambda x: x * number, lambda x: xnp.multiply(number, x)):
         operands, value = operands_of(f, x)
@@ -267,8 +267,8 @@ def test_numbers_that_extensions_get(dtype, number, kind):
         assert value.dtype == dtype and value.tolist() == [0, number, 2 * number]
 
 
-def test_numbers_that_extensions_hand_on():
-    """They are operands of their dtype: at once, in programs, in their derivatives and under vmap."""
+def test_python_scalars_returned_by_extensions():
+    """They are operands of their dtype: eagerly, in jaxprs, in derivatives and under vmap."""
     for dtype in ("float32", "bfloat16", "float16"):
         x = xnp.arange(3).astype(dtype)
 
@@ -289,21 +289,20 @@ def test_numbers_that_extensions_hand_on():
     (lambda x: xnp.repeat(x, x, total_repeat_length=3), np.int32([0, 1, 2])),
     (lambda x: xnp.take(x, x, mode="clip"), np.int32([9, 1, -9])),
     (lambda x: xnp.take(np.arange(3), x, mode="clip"), np.uint32([9, 1, 2]))])
-def test_order_of_operands_that_extensions_get(f, array):
-    """What is not an array of the library comes where libraries have rules for it: it is the second operand of and, or and
-    div, and a number the first of min."""
+def test_operand_order_seen_by_extensions(f, array):
+    """Operands that are no arrays have the positions that rules expect: second of and, or, div; a scalar first of min."""
     operands, value = operands_of(f, xnp.asarray(array))
     for name, given in operands:
         if name in ("and", "or", "div") and any(isinstance(x, RecordingTracer) for x in given):
             assert isinstance(given[0], RecordingTracer), name
         if name == "min":
             assert isinstance(given[1], RecordingTracer)
-    for found, wanted in zip(xf.tree.leaves(value), xf.tree.leaves(f(array))):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    for found, expected in zip(xf.tree.leaves(value), xf.tree.leaves(f(array))):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 class WrappingTrace(RecordingTrace):
-    """Hands on the calls of functions with rules as such, to the trace around it."""
+    """A trace that forwards calls of functions with custom rules to the surrounding trace."""
 
     def hand_on(self, primitive, functions, tracers, options):
         self.names.append(primitive.name)
@@ -325,7 +324,7 @@ def unchanged(f, *args):
 
 
 @pytest.mark.parametrize("symbolic_zeros", [False, True])
-def test_trace_of_a_user_that_hands_on_rules(symbolic_zeros):
+def test_custom_trace_that_forwards_custom_rules(symbolic_zeros):
     by_jvp, by_vjp = xf.custom_jvp(lambda x, y: x * y), xf.custom_vjp(lambda x, y: x * y)
 
     def jvp(primals, tangents):  # 100 times what it would be without the rule
@@ -358,7 +357,7 @@ def test_trace_of_a_user_that_hands_on_rules(symbolic_zeros):
             assert eqn.primitive.name == name
 
 
-def test_where_a_function_is_called():
+def test_source_location_of_a_call():
     seen = []
 
     def look(x):
@@ -459,7 +458,7 @@ def test_inverting_interpreter():
         inverse(xnp.sin)(1.0)
 
 
-def test_programs_made_by_hand():
+def test_jaxprs_built_by_hand():
     new = extend_core.gensym()
     x, y, z = (new(scalar()) for _ in range(3))
     source = xf.make_jaxpr(xnp.sin)(1.0).eqns[0].source_info
@@ -496,7 +495,7 @@ def test_types_of_elements_and_batches():
 # Partial evaluation
 
 
-def test_known_values_are_computed_and_the_rest_is_written_down(rng):
+def test_partial_evaluation_stages_unknown_values(rng):
     x, y = rng.normal(size=3).astype(np.float32), rng.normal(size=3).astype(np.float32)
 
     def f(x, y):
@@ -513,7 +512,7 @@ def test_known_values_are_computed_and_the_rest_is_written_down(rng):
     np.testing.assert_allclose(core.eval_jaxpr(jaxpr, consts)[1], np.cos(x) * y, rtol=1e-5)
 
 
-def test_whole_functions_and_dead_code():
+def test_dce_of_functions():
     fun = lu.wrap_init(lambda x, y: [x * 2, xnp.sin(y), y])
     jaxpr, types, consts = pe.trace_to_jaxpr_dynamic(fun, [scalar(), scalar()])
     assert len(jaxpr.eqns) == 2 and len(types) == 3 and consts == []
@@ -525,10 +524,10 @@ def test_whole_functions_and_dead_code():
     closed = xf.make_jaxpr(lambda x: (x * table, x + 1))(1.0)
     pruned, used_consts, used = pe.dce_jaxpr_consts(closed.jaxpr, [False, True])
     assert not any(used_consts) and not pruned.constvars and used == [True]
-    asked = []
+    requests = []
 
     def rule(used_outputs, eqn):
-        asked.append(used_outputs)
+        requests.append(used_outputs)
         return [True] * len(eqn.invars), eqn
 
     p = extend_core.CallPrimitive("block")
@@ -538,7 +537,7 @@ def test_whole_functions_and_dead_code():
         pruned, used = pe.dce_jaxpr(call, [False, True])
         assert used == [False, True] and len(pruned.eqns[0].invars) == 1
     pe.dce_rules[p] = rule
-    assert pe.dce_jaxpr(call, [False, True])[1] == [True, True] and asked == [[False, True]]
+    assert pe.dce_jaxpr(call, [False, True])[1] == [True, True] and requests == [[False, True]]
 
 
 def test_derivatives_of_wrapped_functions():
@@ -553,7 +552,7 @@ def test_derivatives_of_wrapped_functions():
 # Generators, backends, places
 
 
-def test_random_generator_of_a_user():
+def test_custom_random_generator():
     impl = extend_random.define_prng_impl(
         key_shape=(1,), seed=lambda number: xnp.asarray(number, "uint32").reshape(1),
         split=lambda key, shape: xnp.broadcast_to(key, (*shape, 1)) + xnp.arange(np.prod(shape), dtype="uint32").reshape(*shape, 1),
@@ -577,6 +576,7 @@ def test_threefry_known_answers():
     assert extend_random.threefry_2x32(np.array([1, 2], np.uint32), np.arange(3, dtype=np.uint32)).shape == (3,)
 
 
+@pytest.mark.cpu_only
 def test_backends():
     assert backend.backends()["cpu"] is backend.get_backend("cpu")
     assert backend.get_default_device() in xf.devices()
@@ -594,7 +594,8 @@ def test_backends():
     assert float(double(2.0)) == 4.0 and float(counted(2.0)) == 6.0 and traces == [1]
 
 
-def test_places_and_scopes():
+@pytest.mark.cpu_only
+def test_source_locations_and_scopes():
     def f(x):
         with siu.extend_name_stack("encoder"), siu.extend_name_stack("layer"):
             assert str(siu.current_name_stack()) == "encoder/layer"
@@ -653,10 +654,10 @@ LISTED = {
     "extend.source_info_util": """NameStack SourceInfo current current_name_stack extend_name_stack new_name_stack
         new_source_info register_exclusion reset_name_stack set_name_stack summarize transform_name_stack user_context""",
     "interpreters.ad": """JVPTrace JVPTracer UndefinedPrimal Zero add_jaxvals add_jaxvals_p add_tangents annotations
-        defbilinear defjvp defjvp2 deflinear deflinear2 get_primitive_transpose instantiate_zeros is_undefined_primal jvp
-        linearize primitive_jvps primitive_transposes zeros_like_aval""",
-    "interpreters.batching": """axis_primitive_batchers bdim_at_front broadcast defbroadcasting defreducer defvectorized
-        fancy_primitive_batchers primitive_batchers register_vmappable unregister_vmappable""",
+        backward_pass defbilinear defjvp defjvp2 deflinear deflinear2 get_primitive_transpose instantiate_zeros is_undefined_primal jvp
+        jvp_jaxpr linearize primitive_jvps primitive_transposes zeros_like_aval""",
+    "interpreters.batching": """axis_primitive_batchers batch_jaxpr_axes bdim_at_front broadcast defbroadcasting defreducer defvectorized
+        fancy_primitive_batchers primitive_batchers register_vmappable unregister_vmappable zero_if_mapped""",
     "interpreters.mlir": """ConstantHandler DEVICE_TO_DEVICE_TYPE LoweringParameters LoweringResult LoweringRuleContext Mesh
         ModuleContext RECV_FROM_HOST_TYPE SEND_TO_HOST_TYPE SPMDAxisContext ShapePolyLoweringState ShardingContext Token
         TokenSet Value aval_to_ir_type aval_to_ir_types core_call_lowering dense_int_array dense_int_elements
@@ -664,8 +665,10 @@ LISTED = {
         ir_constants ir_tree_registry jaxpr_subcomp lower_fun lower_jaxpr_to_fun lower_jaxpr_to_module lowerable_effects
         make_ir_context merge_mlir_modules module_to_bytecode module_to_string register_constant_handler
         register_lowering shape_tensor unflatten_ir_values_like_types""",
-    "interpreters.partial_eval": """DynamicJaxprTracer JaxprTracer PartialVal dce_jaxpr dce_jaxpr_call_rule
-        dce_jaxpr_closed_call_rule dce_jaxpr_consts dce_rules trace_to_jaxpr_dynamic trace_to_jaxpr_nounits""",
+    "interpreters.partial_eval": """DynamicJaxprTracer JaxprTracer PartialVal abstract_eval_fun close_jaxpr
+        convert_constvars_jaxpr dce_jaxpr dce_jaxpr_call_rule dce_jaxpr_closed_call_rule dce_jaxpr_consts dce_rules lower_jaxpr
+        lower_jaxpr2 move_binders_to_back new_eqn_recipe partial_eval_jaxpr_nounits prune_closed_jaxpr_outputs
+        trace_to_jaxpr_dynamic trace_to_jaxpr_nounits""",
     "interpreters.pxla": "create_compile_options",
     "interpreters.xla": "Backend apply_primitive",
 }
@@ -685,7 +688,7 @@ def test_import_loads_no_extension_point():
 
 
 def test_equations_as_extensions_make_them():
-    """With the place and the context of another one, as BrainState's passes do."""
+    """With the source location and the context of another equation, as in passes of BrainState."""
     closed = xf.make_jaxpr(lambda x: x + 1.5)(2.0)
     [eqn] = closed.eqns
     product = type(eqn)(eqn.invars, eqn.outvars, xf.lax.mul_p, {"out_dtype": None}, set(), eqn.source_info, eqn.ctx)

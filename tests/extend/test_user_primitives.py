@@ -1,4 +1,4 @@
-"""Primitives of users, defined in the way that JAX documents, under every transformation."""
+"""User-defined primitives, written in the way that JAX documents, under every transformation."""
 
 import functools
 
@@ -16,7 +16,7 @@ from xlafront.interpreters import ad, batching, mlir
 
 
 def make_multiply_add():
-    """`x * y + z` with each rule written out, as the tutorial on primitives has it."""
+    """Return `x * y + z` with each rule defined, as in the tutorial on primitives."""
     multiply_add_p = extend_core.Primitive("multiply_add")
 
     def multiply_add(x, y, z):
@@ -67,6 +67,7 @@ def make_multiply_add():
     return multiply_add
 
 
+@pytest.mark.cpu_only
 def test_multiply_add_of_the_tutorial(rng):
     multiply_add = make_multiply_add()
     assert multiply_add(2.0, 3.0, 4.0) == 10.0 and isinstance(multiply_add(2.0, 3.0, 4.0), np.floating)
@@ -135,7 +136,7 @@ def scaled_primitive():
     lambda p: ad.defjvp(p, lambda g, x, *, by: g * by),
     lambda p: ad.defjvp2(p, lambda g, result, x, *, by: g * by + 0 * result),
 ], ids=["deflinear", "deflinear2", "defjvp", "defjvp2"])
-def test_rules_from_pieces(define, rng):
+def test_rules_from_functions_per_operand(define, rng):
     p = scaled_primitive()
     define(p)
     batching.defvectorized(p)
@@ -234,10 +235,10 @@ def test_operands_of_rules_have_the_dtypes_of_compiled_code_and_are_tuples():
         p.bind([1.0], 2.0)
 
 
-# Reusing and replacing the rules of the library
+# Reusing and replacing internal rules
 
 
-def test_rule_of_the_library_can_be_wrapped():
+def test_internal_rule_can_be_wrapped():
     calls = []
     original = ad.primitive_jvps[lax.tanh_p]
 
@@ -258,7 +259,7 @@ def test_rule_of_the_library_can_be_wrapped():
 
 
 def test_function_of_arrays_as_lowering_within_a_region(rng):
-    """`lower_fun` where the insertion point is inside of a loop that the rule writes itself."""
+    """`lower_fun` with the insertion point in a loop that the rule itself emits."""
     p = extend_core.Primitive("repeated_halving")
     p.def_abstract_eval(lambda x: x)
     half = mlir.lower_fun(lambda x: x * 0.5, multiple_results=False)
@@ -281,7 +282,7 @@ def test_function_of_arrays_as_lowering_within_a_region(rng):
     np.testing.assert_allclose(xf.jit(lambda x: p.bind(x * 0.5))(x), x / 32, rtol=1e-6)
 
 
-def test_outlined_rule_is_written_once():
+def test_outlined_rule_is_emitted_once():
     p = scaled_primitive()
     mlir.register_lowering(p, mlir.lower_fun(lambda x, *, by: x * by, multiple_results=False), inline=False)
     lowered = xf.jit(lambda x: p.bind(p.bind(x, by=2.0), by=2.0) + p.bind(x, by=3.0)).lower(1.0)
@@ -290,7 +291,7 @@ def test_outlined_rule_is_written_once():
     assert float(lowered.compile()(1.0)) == 7.0
 
 
-def test_programs_in_rules():
+def test_jaxprs_in_rules():
     inner = xf.make_jaxpr(lambda x, y: (x * y, x + 2))(1.0, 1.0)
     for rule in (
         lambda ctx, x, y: mlir.core_call_lowering(ctx, x, y, name="inner", call_jaxpr=inner),
@@ -306,6 +307,7 @@ def test_programs_in_rules():
         assert [float(r) for r in xf.jit(p.bind)(3.0, 4.0)] == [12.0, 5.0]
 
 
+@pytest.mark.cpu_only
 def test_python_callback_in_a_rule():
     p = extend_core.Primitive("host_square")
     p.def_abstract_eval(lambda x: x)
@@ -340,6 +342,7 @@ def test_attributes(value, text):
         assert str(mlir.ir_attribute(value)) == text
 
 
+@pytest.mark.cpu_only
 def test_modules_of_programs():
     closed = xf.make_jaxpr(lambda x: xf.jit(xnp.sin)(x) * 2)(1.0)
     result = mlir.lower_jaxpr_to_module(
@@ -360,6 +363,7 @@ def test_modules_of_programs():
 # What is missing is named
 
 
+@pytest.mark.cpu_only
 def test_missing_rules_are_named():
     p = extend_core.Primitive("unruly")
     with pytest.raises(NotImplementedError, match=r"unruly cannot be traced.*unruly.def_abstract_eval"):
@@ -397,7 +401,7 @@ def test_wrong_lowerings(rule, error, words):
         xf.jit(p.bind)(np.ones(3))
 
 
-# Types of users under vmap
+# User-defined types under vmap
 
 
 class Named:
@@ -423,7 +427,7 @@ def named_arrays():
     batching.unregister_vmappable(Named)
 
 
-def test_vmap_over_a_type_of_a_user(named_arrays):
+def test_vmap_over_a_custom_type(named_arrays):
     x = Named(("i", "j"), xnp.arange(6.0).reshape(2, 3))
 
     def f(n, y):
@@ -450,8 +454,8 @@ class Written(extend_core.Effect):
     ordered = True
 
 
-def test_ordered_effect_of_a_user():
-    """Its token goes from one operation to the next, through a function that is called."""
+def test_custom_ordered_effect():
+    """Its token goes from one operation to the next, through a called function."""
     effect = Written()
     mlir.lowerable_effects.add_type(Written)
     written = []
@@ -483,8 +487,8 @@ def test_ordered_effect_of_a_user():
     assert effect in xf.make_jaxpr(f)(1.0).effects
 
 
-def test_no_rule_is_none():
-    """A rule that is None is one that there is not: libraries give it to primitives that they can batch, but not transpose."""
+def test_rule_none_means_no_rule():
+    """Libraries set None for primitives that they can batch, but not transpose."""
     p = extend_core.Primitive("no_transpose")
     p.def_impl(lambda x: x)
     p.def_abstract_eval(lambda x: x)

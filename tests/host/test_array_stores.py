@@ -1,4 +1,4 @@
-"""Arrays over 8 devices in files, which `tensorstore` reads by itself; managers that write in the background."""
+"""Storage of arrays sharded over 8 devices, read back by `tensorstore` itself; managers that write in the background."""
 
 import asyncio
 import json
@@ -11,11 +11,13 @@ import tensorstore
 
 import xlafront as xf
 import xlafront.numpy as xnp
+from xlafront.base.jaxlib_compat import JaxRuntimeError
 from xlafront.experimental.array_serialization import serialization
 from xlafront.experimental.layout import Format, Layout
 from xlafront.runtime import distributed
-from xlafront.runtime.jaxlib_compat import JaxRuntimeError
 from xlafront.sharding import NamedSharding, PartitionSpec as P, SingleDeviceSharding
+
+pytestmark = pytest.mark.cpu_only
 
 X = np.arange(16, dtype=np.float32).reshape(8, 2)
 
@@ -35,7 +37,7 @@ def one():
 
 @pytest.mark.parametrize("options", [{}, {"ocdbt": True}, {"driver": "zarr3"}, {"ocdbt": True, "driver": "zarr3"}],
                          ids=["zarr", "database", "zarr3", "zarr3 in a database"])
-def test_what_is_written_is_read(tmp_path, mesh, options):
+def test_arrays_round_trip(tmp_path, mesh, options):
     split = xf.device_put(X, NamedSharding(mesh, P("i", "j")))
     same = xf.device_put(X[0], NamedSharding(mesh, P()))
     paths = [str(tmp_path / name) for name in "ab"]
@@ -58,7 +60,7 @@ def test_dtypes(tmp_path, dtype):
         assert found[name].dtype == value.dtype and np.array_equal(found[name], value)
 
 
-def test_types_that_are_asked_for(tmp_path, mesh):
+def test_requested_types(tmp_path, mesh):
     spec = spec_of(tmp_path / "x")
     serialization.run_serialization([X], [spec])
     sharding = NamedSharding(mesh, P("i"))
@@ -89,7 +91,7 @@ def test_metadata_and_futures(tmp_path):
     assert np.array_equal(asyncio.run(within_a_loop())[0], X)
 
 
-def test_memory_of_what_is_still_to_be_written_may_be_given_away(tmp_path):
+def test_pending_arrays_may_be_donated(tmp_path):
     manager, x = serialization.GlobalAsyncCheckpointManager(), xnp.asarray(np.arange(1 << 18, dtype=np.float32))
     manager.serialize_with_paths([x], [tmp_path / "x"])
     xf.jit(lambda v: v * 0 - 1, donate_argnums=0)(x).block_until_ready()
@@ -131,10 +133,10 @@ def test_transactions(tmp_path):
 
 
 class _Store:
-    """What the processes of a group share, as one of two sees it."""
+    """The state that the processes of a group share, as seen by one of two."""
 
     def __init__(self, late):
-        self.late, self.said, self.waited = late, {}, []
+        self.late, self.stored, self.waited = late, {}, []
 
     def wait_at_barrier(self, key, timeout):
         self.waited.append((key, timeout))
@@ -142,10 +144,10 @@ class _Store:
             raise JaxRuntimeError("DEADLINE_EXCEEDED: Barrier timed out.")
 
     def key_value_set(self, key, value):
-        self.said[key] = value
+        self.stored[key] = value
 
     def blocking_key_value_get(self, key, timeout):
-        return self.said[key]
+        return self.stored[key]
 
 
 def test_processes_wait_for_each_other(monkeypatch):
@@ -180,7 +182,7 @@ def test_specifications():
         True] * 4 + [False] * 4
 
 
-def test_refusals(tmp_path):
+def test_bad_input_raises(tmp_path):
     for path, text in (("relative/w", "an absolute path, got 'relative/w'"), ("s3://bucket/w", "a bucket, a directory and")):
         with pytest.raises(ValueError, match=text):
             spec_of(path, ocdbt=True)

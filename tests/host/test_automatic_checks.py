@@ -1,4 +1,4 @@
-"""What the automatic checks find: values that are not numbers, divisions by zero, indices out of bounds. By NumPy or by hand."""
+"""Automatic checks: NaN results, divisions by zero, out-of-bounds indices. Expected values are by NumPy or by hand."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def found(f, *args, errors=all_checks) -> str | None:
     (lambda x: xnp.linalg.solve(x[:, None], x), [0.0], "custom_linear_solve"),
     (lambda x: lax.scan(lambda c, y: (c, xnp.log(y)), 0, x)[1], [1.0, -1.0], "log"), (xf.jit(xnp.log), -1.0, "log"),
     (xf.vmap(xnp.log), [1.0, -1.0], "log"), (xf.nn.softplus, nan, None)])
-def test_values_that_are_not_numbers(f, x, name):
+def test_nan_results_are_reported(f, x, name):
     x = np.asarray(x, np.float32)
     error, _ = checkify(f, errors=nan_checks)(x)
     if name is not None:
@@ -49,7 +49,7 @@ def test_values_that_are_not_numbers(f, x, name):
 @pytest.mark.parametrize("f", [lambda x: x, lax.neg, xnp.abs, xnp.floor, lambda x: x[None], xnp.isnan, lambda x: xnp.stack([x, x]),
                                lambda x: x.astype("float16"), lambda x: xnp.where(x > 0, x, 1), lambda x: xnp.max(x[None]),
                                xnp.nan_to_num, lambda x: xnp.nansum(x[None])])
-def test_values_that_are_passed_on(f):
+def test_copied_nans_are_not_reported(f):
     assert found(f, nan) is None
 
 
@@ -64,8 +64,8 @@ def test_divisions(f, x, y, expected):
     assert found(f, x, y, errors=index_checks | user_checks) is None
 
 
-def test_first_operation_comes_first():
-    """0/0 is both; of two operations the earlier one counts, in the order of the program."""
+def test_first_error_in_program_order_is_reported():
+    """0/0 is both errors; of two operations the earlier one in the program counts."""
     both = np.zeros(2, np.float32)
     assert found(lambda x, y: x / y, *both, errors=float_checks) == "DivisionByZeroError"
     assert found(lambda x, y: x / y, *both, errors=nan_checks) == "NaNError"
@@ -95,12 +95,12 @@ def row_of(_):
 
 @pytest.mark.parametrize("name", INDEXING)
 def test_indices(name):
-    """Of an array of size 5: negative indices count from the end."""
+    """For an array of size 5: negative indices count from the end."""
     inside = {i: found(INDEXING[name], np.int32(i), errors=index_checks) is None for i in (0, 4, 5, -5, -6)}
     assert inside == {i: -5 <= i < 5 for i in inside}
 
 
-def test_parts_are_in_bounds():
+def test_slices_out_of_bounds_are_reported():
     def part(i):
         return lax.dynamic_slice(xnp.asarray(row), (i,), (2,))
 
@@ -117,7 +117,7 @@ def test_clipped_and_static_indices():
     assert found(lambda x: x[7], row) == "OOBError" and found(lambda x: x[-5], row) is None
 
 
-def test_indices_that_are_mapped():
+def test_batched_indices():
     def part(i):
         return lax.dynamic_slice(xnp.asarray(row), (i,), (2,))
 
@@ -138,7 +138,7 @@ def test_message_of_an_index():
 
 
 def test_derivatives():
-    """Of the square root at zero there is a division by zero in the derivative alone."""
+    """The square root at zero has a division by zero only in its derivative."""
     assert found(xnp.sqrt, np.float32(0)) is None
     assert checkify(xf.grad(xnp.sqrt), errors=all_checks)(np.float32(0))[0].get().startswith("division by zero")
 
@@ -150,5 +150,5 @@ def test_derivatives():
     lambda x: xnp.repeat(x, xnp.array([1, 0, 2, 0, 1]), total_repeat_length=9),
     lambda x: xnp.put(x, xnp.array([9, -9]), 1, inplace=False)], ids=(
     "nonzero unique union1d setdiff1d extract searchsorted searchsorted-right interp histogram repeat put".split()))
-def test_what_functions_do_with_what_is_missing_is_no_error_of_the_user(f):
+def test_internal_fill_values_are_not_reported(f):
     assert found(f, row, errors=index_checks) is None

@@ -1,4 +1,4 @@
-"""Python functions that write into the memory of programs."""
+"""Python callbacks that write into buffers of compiled programs."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,8 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.errors import JaxRuntimeError
 from xlafront.experimental.buffer_callback import Buffer, ExecutionContext, ExecutionStage, buffer_callback
+
+pytestmark = pytest.mark.cpu_only
 
 X = np.arange(3, dtype=np.int32)
 NUMBER = xf.ShapeDtypeStruct((), "int32")
@@ -52,13 +54,13 @@ def test_batches(method):
 
 def test_side_effects():
     calls = []
-    for kept in (False, True):
-        f = buffer_callback(lambda context, result: calls.append(kept), (), has_side_effect=kept)
+    for is_live in (False, True):
+        f = buffer_callback(lambda context, result: calls.append(is_live), (), has_side_effect=is_live)
         assert xf.jit(lambda: (f(), 3)[1])() == 3
     assert calls == [True]
 
 
-def test_memory_of_an_argument():
+def test_input_output_aliases():
     f = buffer_callback(lambda context, result, x: None, xf.ShapeDtypeStruct((3,), "int32"), input_output_aliases={0: 0})
     assert np.array_equal(f(X), X)  # nothing was written
     assert "output_operand_alias<" in xf.jit(f).lower(X).as_text()
@@ -75,7 +77,7 @@ def test_for_gpus():
         f.trace(NUMBER).lower(lowering_platforms=("tpu",))
 
 
-def test_refusals():
+def test_bad_input_raises():
     f = buffer_callback(add_one, NUMBER)
     with pytest.raises(NotImplementedError, match="vmap_method"):
         xf.vmap(f)(X)

@@ -1,4 +1,4 @@
-"""Python called from programs: what arrives, how often, in which order, and what errors look like."""
+"""Python callbacks of compiled programs: arguments, number and order of calls, and errors."""
 
 import functools
 import gc
@@ -53,15 +53,15 @@ def test_arrays_arrive_and_return(way, dtype, shape, rng):
     assert (np.asarray(got["sum"]) == np.asarray(x) + np.asarray(x)).all()
 
 
-def test_elements_of_less_than_a_byte_travel_as_bytes_on_gpus():
-    """Where they lie side by side."""
+def test_sub_byte_elements_are_passed_as_bytes_on_gpus():
+    """In device memory they are packed."""
     x = np.arange(3).astype("int4")
     program = xf.jit(lambda x: xf.pure_callback(lambda x, y: x, x, x, xnp.float32(1)))
     text = program.trace(x).lower(lowering_platforms=("cuda",)).as_text()
     assert "-> tensor<3xi4>" in text and re.search(r"python_gpu_callback.*: \(tensor<3xi8>, tensor<f32>\) -> tensor<3xi8>", text)
 
 
-def test_what_nobody_reads_is_not_computed():
+def test_unused_pure_callback_is_eliminated():
     calls = []
 
     def f(x):
@@ -73,19 +73,19 @@ def test_what_nobody_reads_is_not_computed():
 
 
 def test_arguments_outlive_the_call():
-    kept = []
-    f = xf.jit(lambda x: xf.pure_callback(lambda a: kept.append(a) or np.float32(0), scalar, x))
+    collected = []
+    f = xf.jit(lambda x: xf.pure_callback(lambda a: collected.append(a) or np.float32(0), scalar, x))
     for i in range(5):
         f(xnp.full(100, float(i))).block_until_ready()
-    assert [float(a.sum()) for a in kept] == [100.0 * i for i in range(5)]
+    assert [float(a.sum()) for a in collected] == [100.0 * i for i in range(5)]
 
 
 @both_ways
-def test_arrays_of_the_user_are_copied(way):
-    buffer, argument, kept = np.zeros(64, F32), np.zeros(64, F32), []
+def test_returned_arrays_are_copied(way):
+    buffer, argument, collected = np.zeros(64, F32), np.zeros(64, F32), []
 
     def fill(x):
-        kept.append(x)
+        collected.append(x)
         buffer[:] += 1
         return buffer
 
@@ -94,7 +94,7 @@ def test_arrays_of_the_user_are_copied(way):
     for i in range(3):
         argument[:] = i
         results.append(f(argument).block_until_ready())
-    assert [float(x[0]) for x in results] == [1, 2, 3] and [float(x[0]) for x in kept] == [0, 1, 2]
+    assert [float(x[0]) for x in results] == [1, 2, 3] and [float(x[0]) for x in collected] == [0, 1, 2]
 
 
 VMAP_SHAPES = {"sequential": [((3,), ())] * 4, "sequential_unrolled": [((3,), ())] * 4, "expand_dims": [((4, 3), (1,))],
@@ -157,7 +157,7 @@ BAD_RESULTS = {
 @both_ways
 @pytest.mark.parametrize("kind", BAD_RESULTS)
 @pytest.mark.parametrize("user", [xf.pure_callback, io_callback])
-def test_what_goes_wrong_in_the_function_is_told(way, kind, user):
+def test_errors_of_the_function_are_reported(way, kind, user):
     function, message = BAD_RESULTS[kind]
     f = way(lambda x: user(function, xf.ShapeDtypeStruct((3,), F32), x))
     with pytest.raises(xf.errors.JaxRuntimeError, match=message):
@@ -169,7 +169,7 @@ def test_what_goes_wrong_in_the_function_is_told(way, kind, user):
         pass
 
 
-def test_results_are_converted_as_arrays_are():
+def test_results_are_converted_to_arrays():
     assert xf.pure_callback(lambda x: np.zeros(3, "float64"), xf.ShapeDtypeStruct((3,), F32), 1).dtype == F32
     assert xf.pure_callback(lambda x: 2.5, scalar, 1) == 2.5
     assert xf.pure_callback(lambda x: [x, x], (scalar, scalar), 1.0) == (1.0, 1.0)
@@ -210,8 +210,8 @@ def test_callbacks_are_freed_with_their_functions():
     assert [r() for r in references] == [None] * 3
 
 
-def test_callbacks_may_compute():
-    """On XLA's threads, with programs of their own, while the main thread waits."""
+def test_callbacks_can_run_compiled_functions():
+    """They run on XLA's threads while the main thread waits."""
     product = xf.jit(lambda a: xnp.tanh(a @ a))
 
     def work(a):
@@ -237,7 +237,7 @@ def test_callbacks_may_compute():
 
 
 def test_one_thread_is_enough():
-    """A callback that computes must not wait for the thread that it occupies."""
+    """A callback that computes must not wait for its own thread."""
     code = """
 import os
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -257,7 +257,7 @@ print(round(float(a.sum())))
 # io_callback and order
 
 
-def test_io_happens_though_nobody_reads_it():
+def test_unused_io_callback_is_called():
     calls = []
     f = xf.jit(lambda x: io_callback(lambda v: calls.append(float(v)), None, x))
     for i in range(3):
@@ -281,15 +281,15 @@ def test_order_across_programs():
 
 def test_order_within_each_thread():
     calls = []
-    f = xf.jit(lambda who, i: io_callback(lambda who, i: calls.append((int(who), int(i))), None, who, i, ordered=True))
-    threads = [threading.Thread(target=lambda who=who: [f(who, i) for i in range(100)]) for who in range(4)]
+    f = xf.jit(lambda index, i: io_callback(lambda index, i: calls.append((int(index), int(i))), None, index, i, ordered=True))
+    threads = [threading.Thread(target=lambda index=index: [f(index, i) for i in range(100)]) for index in range(4)]
     for t in threads:
         t.start()
     for t in threads:
         t.join(60)
     xf.effects_barrier()
-    for who in range(4):
-        assert [i for w, i in calls if w == who] == list(range(100))
+    for index in range(4):
+        assert [i for w, i in calls if w == index] == list(range(100))
 
 
 def test_compiled_ahead_of_time(capsys):
@@ -431,7 +431,7 @@ TRANSFORMED = {
 @pytest.mark.parametrize("ordered", [False, True], ids=["", "ordered"])
 @pytest.mark.parametrize("inner", [lambda f: f, xf.jit], ids=["", "of jit"])
 @pytest.mark.parametrize("name", TRANSFORMED)
-def test_transformed(way, inner, name, ordered, capsys):
+def test_prints_under_transformations(way, inner, name, ordered, capsys):
     transform, expected = TRANSFORMED[name]
 
     def square(x):
@@ -488,7 +488,7 @@ def test_failures_in_programs_over_devices(function):
     for _ in range(2):
         with pytest.raises(xf.errors.JaxRuntimeError, match="(?s)in fails.*ZeroDivisionError: of the last part"):
             f(x)
-    xf.effects_barrier()  # told once
+    xf.effects_barrier()  # reported once
     f(x - 10)
 
 
@@ -499,10 +499,10 @@ def test_errors_of_debug_callbacks(caplog):
         xf.jit(lambda x: xf.debug.callback(lambda x: 1 / 0, x))(1.0)
         xf.effects_barrier()
     assert "debug.callback failed" in caplog.text
-    xf.effects_barrier()  # told once
+    xf.effects_barrier()  # reported once
 
 
-def test_prints_of_a_program_that_ends_are_not_lost():
+def test_prints_at_exit_are_flushed():
     code = "import xlafront as xf; xf.jit(lambda x: xf.debug.print('x is {}', x))(1.0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "x is 1.0\n", done.stderr
@@ -511,6 +511,7 @@ def test_prints_of_a_program_that_ends_are_not_lost():
 # Several devices
 
 
+@pytest.mark.cpu_only
 def test_sharded_programs(capsys):
     mesh = xf.make_mesh((2,), ("d",))
     x = xf.device_put(xnp.arange(4.0), xf.NamedSharding(mesh, xf.P("d")))
@@ -549,15 +550,15 @@ def test_ordered_calls_of_sharded_programs():
     assert calls == [(i, [i, i + 1, i + 2, i + 3]) for i in range(3)]
 
     calls.clear()
-    of_parts = xf.jit(xf.shard_map(twice, mesh=mesh, in_specs=xf.P("d"), out_specs=xf.P("d")))
-    np.testing.assert_array_equal(of_parts(x), np.arange(4) + 3)
+    sharded = xf.jit(xf.shard_map(twice, mesh=mesh, in_specs=xf.P("d"), out_specs=xf.P("d")))
+    np.testing.assert_array_equal(sharded(x), np.arange(4) + 3)
     xf.effects_barrier()
     for first in (0.0, 2.0):
         assert [(i, part) for i, part in calls if part[0] - i == first] == [(i, [first + i, first + i + 1]) for i in range(3)]
 
 
 @pytest.mark.cpu_only
-def test_what_devices_print_in_order_in_an_eager_shard_map(capsys):
+def test_ordered_print_in_eager_shard_map(capsys):
     """In program order, and of each line one for each device that has another value, in their order."""
     mesh = xf.sharding.Mesh(np.array(xf.devices()[:4]).reshape(2, 2), ("x", "y"))
 
@@ -576,8 +577,8 @@ def test_what_devices_print_in_order_in_an_eager_shard_map(capsys):
     assert run(lambda v: v + (say("one", 1.0) - 1), x, xf.P("x")) == (x.tolist(), ["one 1.0"])
     assert run(lambda v: say("part", v), x, xf.P("y"), axis_names={"y"})[1] == ["part [[0. 1.]]", "part [[2. 3.]]"]
     assert run(lambda v: say("v", v), x, xf.P("x"), check_vma=False)[1] == ["v [[0. 1.]]"] * 2 + ["v [[2. 3.]]"] * 2
-    whole = xf.shard_map(lambda v: say("v", v), mesh=mesh, in_specs=xf.P("x"), out_specs=xf.P("x"))
-    assert xf.grad(lambda x: whole(x).sum())(x).tolist() == [[1.0, 1.0]] * 2 and lines(capsys) == ["v [[0. 1.]]", "v [[2. 3.]]"]
+    unsharded = xf.shard_map(lambda v: say("v", v), mesh=mesh, in_specs=xf.P("x"), out_specs=xf.P("x"))
+    assert xf.grad(lambda x: unsharded(x).sum())(x).tolist() == [[1.0, 1.0]] * 2 and lines(capsys) == ["v [[0. 1.]]", "v [[2. 3.]]"]
     calls = []
     pair = xf.shard_map(lambda v, w: xf.debug.callback(lambda *a: calls.append([float(b[0]) for b in a]), v, w, ordered=True),
                         mesh=mesh, in_specs=(xf.P("x"), xf.P(("y", "x"))), out_specs=None)
@@ -588,7 +589,8 @@ def test_what_devices_print_in_order_in_an_eager_shard_map(capsys):
             run(inside(lambda v: say("v", v)), x, xf.P("x"))
 
 
-def test_the_device_of_the_results():
+@pytest.mark.cpu_only
+def test_device_of_results():
     x = xf.device_put(xnp.arange(3.0), xf.devices()[1])
     here = xf.sharding.SingleDeviceSharding(xf.devices()[1])
     for f in (lambda x: xf.pure_callback(np.asarray, x, x), lambda x: xf.pure_callback(np.asarray, x, x, sharding=here)):
@@ -633,8 +635,8 @@ def test_debugger(way):
     assert stack.index("return inner_function(stop") < stack.index("stop(**options)")
 
 
-def test_debugger_speaks_as_programs_that_drive_it_expect(tmp_path):
-    """The words were taken down from the reference."""
+def test_debugger_output_matches_jax(tmp_path):
+    """The texts were recorded from JAX."""
     file = tmp_path / "stopped.py"
     file.write_text("""
 def stopped(stop, x):

@@ -25,7 +25,7 @@ from xlafront.experimental.checkify import (
 
 
 def message(error) -> str | None:
-    """What a check said, without the place."""
+    """Return the message of a check, without the location."""
     text = error.get()
     return None if text is None else text.partition(" (check failed")[0]
 
@@ -37,7 +37,7 @@ def positive(x):
 
 
 def steps(x):
-    """Counts from 0 for as long as the array is, and refuses counts above 2."""
+    """Count from 0 to the length of the array, and fail for counts above 2."""
     def step(count, row):
         check(count < 3, "step {} of {row}", count, row=row)
         return count + 1, row * 2
@@ -46,7 +46,7 @@ def steps(x):
 
 
 def down(x):
-    """Halves while above 1; the condition refuses 4, the body 2."""
+    """Halve while above 1; the condition fails for 4, the body for 2."""
     def go_on(v):
         check(v != 4, "condition at {}", v)
         return v > 1
@@ -112,7 +112,7 @@ class TestErrors:
 
 
 class TestNested:
-    def test_errors_come_out_again(self):
+    def test_errors_of_nested_checkify_are_returned(self):
         inner = checkify(positive)
         error, (found, y) = checkify(inner)(-1.0)
         assert error.get() is None and message(found) == "-1.0 is not positive" and float(y) == -2
@@ -238,6 +238,7 @@ class TestBatches:
         error, _ = xf.vmap(xf.vmap(checkify(positive)))(self.x.reshape(2, 2))
         assert [line.partition(":")[0] for line in error.get().splitlines()] == ["at mapped index 0, 1", "at mapped index 1, 0"]
 
+    @pytest.mark.cpu_only
     def test_many_devices(self):
         mesh = xf.make_mesh((2,), ("i",), (xf.sharding.AxisType.Auto,))
         spec = xf.P("i")
@@ -253,6 +254,7 @@ class TestBatches:
             np.testing.assert_array_equal(y, 2 * x)
             assert xf.jit(checkify(f))(np.ones_like(x))[0].get() is None
 
+    @pytest.mark.cpu_only
     def test_devices_and_all(self):
         """Errors of one device and of the whole program have the same place; the first one counts."""
         mesh = xf.make_mesh((2,), ("i",), (xf.sharding.AxisType.Auto,))
@@ -274,6 +276,7 @@ class TestBatches:
                                ([0.0, 3.0], -1.0, "before -1.0"), ([0.0, 0.0], 10.0, "after 10.0")):
             assert message(f(xnp.array(x), y)[0]) == expected
 
+    @pytest.mark.cpu_only
     def test_devices_in_a_loop(self):
         mesh = xf.make_mesh((2,), ("i",), (xf.sharding.AxisType.Auto,))
 
@@ -335,7 +338,7 @@ class TestDerivatives:
         error, slope = xf.jit(checkify(xf.grad(f)))(0.5)
         assert message(error) == "rule at 0.5" and float(slope) == 3
 
-    def test_rules_stay_rules(self):
+    def test_custom_rules_are_preserved(self):
         """Differentiated outside, the rule is used, and the function is checked."""
         @xf.custom_jvp
         def f(x):
@@ -395,7 +398,7 @@ class TestDerivatives:
 
 class TestCompiled:
     def test_programs_are_the_same_each_time(self):
-        """Nothing in them depends on what was traced before, so that compiled ones are found again."""
+        """Nothing in the jaxprs depends on earlier traces, so that executables are found in the cache."""
         def program():
             return xf.jit(checkify(lambda x: positive(x), errors=all_checks)).lower(1.0).as_text()
 
@@ -423,8 +426,8 @@ class TestCompiled:
         assert message(checkify(f)(-1.0)[0]) == "not positive"
 
 
-def test_arguments_have_values():
-    """What Python asks of arguments it gets, unless a transformation around has none."""
+def test_arguments_are_concrete_in_python():
+    """Python code gets concrete arguments, unless a surrounding transformation has only tracers."""
     @functools.partial(xf.jit, static_argnums=1)
     def logs(x, n):
         return [xnp.log(x - i) for i in range(n)]
@@ -447,8 +450,8 @@ def test_arguments_have_values():
     assert checkify(Positive())(1.5)[1] == 1.5
 
 
-def test_checks_of_what_is_pulled_back():
-    """The cotangent that begins is a number of a dtype, which a message can hold as an array."""
+def test_checks_in_backward_rules():
+    """The initial cotangent is a number with a dtype, which a message can hold as an array."""
     @xf.custom_vjp
     def f(x):
         return x * 2

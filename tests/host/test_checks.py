@@ -1,4 +1,4 @@
-"""`check` where nothing looks for it: it raises at once, and is refused in what is compiled. What messages can format."""
+"""`check` without `checkify`: eager checks raise, compiled ones are rejected. Formatting of messages."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def positive(x):
 class TestOutsideOfCheckify:
     @pytest.mark.parametrize("way", [lambda f: f, xf.vmap, lambda f: xf.grad(lambda x: f(x).sum()), xf.checkpoint,
                                      lambda f: lambda x: xf.jvp(f, (x,), (x,))])
-    def test_raises_where_values_are_known(self, way):
+    def test_eager_check_raises(self, way):
         with pytest.raises(JaxRuntimeError, match="is not positive .*test_checks.py:13"):
             way(positive)(xnp.array([1.0, -1.0]))
         way(positive)(xnp.array([1.0, 2.0]))
@@ -25,7 +25,7 @@ class TestOutsideOfCheckify:
     @pytest.mark.parametrize("way", [xf.jit, lambda f: lambda x: lax.map(f, x), lambda f: xf.jit(xf.grad(lambda x: f(x).sum())),
                                      lambda f: lambda x: lax.cond(x[0] > 0, f, lambda x: x, x), xf.pmap,
                                      lambda f: xf.jit(f).lower], ids=["jit", "map", "grad", "cond", "pmap", "lower"])
-    def test_is_refused_where_a_program_is_compiled(self, way):
+    def test_compiled_check_without_checkify_raises(self, way):
         with pytest.raises(ValueError, match=r"test_checks.py:13 \(positive\).*jit\(checkify\(f\)\)"):
             way(positive)(xnp.array([1.0]))
 
@@ -55,7 +55,7 @@ class TestMessages:
             f(args, kwargs)
         assert str(raised.value).startswith(f"{expected} (check failed")
 
-    def test_what_they_format_are_arrays(self):
+    def test_format_arguments_must_be_arrays(self):
         for value in (3.0, "text", object()):
             with pytest.raises(TypeError, match="Formatting arguments .* pytrees of arrays"):
                 check(True, "{}", value)

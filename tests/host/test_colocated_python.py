@@ -8,6 +8,8 @@ import xlafront.numpy as xnp
 from xlafront.experimental.colocated_python import colocated_cpu_devices, colocated_python, colocated_python_class
 from xlafront.sharding import Mesh, NamedSharding, PartitionSpec as P
 
+pytestmark = pytest.mark.cpu_only
+
 
 def sharding():
     return NamedSharding(xf.make_mesh((8,), ("i",)), P("i"))
@@ -37,18 +39,18 @@ def test_functions():
     assert colocated_python(lambda x: None)(x) is None
 
 
-def test_parts_on_devices():
+def test_shards_on_devices():
     x = xf.device_put(np.arange(16.0, dtype=np.float32), sharding())
 
     @colocated_python
     def add_own_number(v):
-        parts = [s.data + s.device.id for s in v.addressable_shards]
-        return xf.make_array_from_single_device_arrays(v.shape, v.sharding, parts)
+        shards = [s.data + s.device.id for s in v.addressable_shards]
+        return xf.make_array_from_single_device_arrays(v.shape, v.sharding, shards)
 
     assert np.array_equal(add_own_number(x), np.arange(16) + np.arange(16) // 2) and add_own_number(x).sharding == x.sharding
 
 
-def test_what_is_specified_before():
+def test_specialized_devices_and_types():
     devices = xf.devices()
     zeros = colocated_python(lambda: xf.device_put(np.zeros(2), devices[3]))
     assert zeros.specialize(devices=devices[3:4])().devices() == {devices[3]}
@@ -61,7 +63,7 @@ def test_what_is_specified_before():
         zeros()
 
 
-def test_objects():
+def test_colocated_classes():
     made = []
 
     @colocated_python_class
@@ -93,7 +95,7 @@ def test_objects():
         Counter().add(x)
 
 
-def test_refusals():
+def test_bad_input_raises():
     def fail(x):
         raise OSError("on the host")
 

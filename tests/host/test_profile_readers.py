@@ -1,4 +1,4 @@
-"""Recordings are read by XProf, which TensorBoard shows them with, and profiles of memory by the messages of pprof."""
+"""Traces are read by XProf, which TensorBoard uses, and memory profiles by pprof's messages."""
 
 import json
 import os

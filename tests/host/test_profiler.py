@@ -1,4 +1,4 @@
-"""Recordings are read back by jaxlib's reader of XSpace and as JSON; profiles of memory by reading the fields of the protobuf."""
+"""Traces are read back by jaxlib's XSpace reader and as JSON; memory profiles by decoding the protobuf."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ from xlafront.errors import JaxRuntimeError
 
 
 def quiet():
-    """Options that record what is annotated, without each of Python's calls."""
+    """Return options that record annotations, without each Python call."""
     options = profiler.ProfileOptions()
     options.python_tracer_level = 0
     return options
@@ -27,7 +27,7 @@ def newest(directory, ending):
 
 
 def events(directory):
-    """What was recorded on the host, by name, with what is written down of it."""
+    """Return the host events of a trace by name, with their metadata."""
     recorded = profiler.ProfileData.from_file(str(newest(directory, ".xplane.pb"))).find_plane_with_name("/host:CPU")
     return {event.name: dict(event.stats) for line in recorded.lines for event in line.events}
 
@@ -70,7 +70,7 @@ def test_python_is_recorded_unless_left_out(tmp_path):
         assert any(["called_in_python" in name for name in events(directory)]) is there
 
 
-def test_folders_of_recordings_have_the_names_that_options_say(tmp_path):
+def test_session_id_names_the_trace_folder(tmp_path):
     options = quiet()
     options.session_id = "mine"
     with pytest.warns(UserWarning, match="device_tracer_level has no effect"):
@@ -88,7 +88,7 @@ def test_process_is_described(tmp_path):
     assert dict(described.stats)["xlafront_version"] == xf.__version__
 
 
-def test_a_function_that_fails_is_recorded(tmp_path):
+def test_failing_function_is_recorded(tmp_path):
     @profiler.trace(tmp_path, profiler_options=quiet())
     def fail():
         with profiler.TraceAnnotation("before"):
@@ -112,6 +112,44 @@ def test_one_recording_at_a_time(tmp_path):
         profiler.stop_trace()
 
 
+def test_session_in_memory_is_exported(tmp_path):
+    session = profiler.ProfileSession(profiler_options=quiet())
+    assert not session.is_running and session.profile_data is None
+    with pytest.raises(RuntimeError, match="No profile data to export"):
+        session.export_profile_data(tmp_path)
+    with session as entered, profiler.TraceAnnotation("inside"):
+        assert entered is session and session.is_running
+        with pytest.raises(RuntimeError, match="already been started"):
+            session.start()
+        with pytest.raises(RuntimeError, match="while it is running"):
+            session.export_profile_data(tmp_path)
+    assert not session.is_running
+    lines = session.profile_data.find_plane_with_name("/host:CPU").lines
+    assert "inside" in {event.name for line in lines for event in line.events}
+    assert isinstance(next(iter(session.profile_data.find_plane_with_name("/host:CPU").lines)), profiler.ProfileLine)
+    profiler.export_profile_data(session.profile_data, tmp_path, session_id="a")
+    profiler.export_profile_data(session, tmp_path, create_perfetto_trace=True, session_id="b")
+    assert {path.name for path in (tmp_path / "plugins" / "profile").iterdir()} == {"a", "b"}
+    assert "inside" in events(tmp_path) and newest(tmp_path, "perfetto_trace.json.gz").parent.name == "b"
+    with pytest.raises(RuntimeError, match="No profile started"):
+        session.stop()
+    first = session.profile_data
+    assert session.start().profile_data is None and session.stop() is not first
+
+
+def test_traces_without_directory(tmp_path):
+    with profiler.trace(profiler_options=quiet()) as session:
+        pass
+    assert session.profile_data.find_plane_with_name("/host:CPU") is not None
+    session = profiler.start_trace(None, profiler_options=quiet())
+    assert profiler.stop_trace() is session.profile_data
+    profiler.export_profile_data(profiler.ProfileData(session.profile_data.serialized), tmp_path)
+    written = profiler.ProfileData.from_file(str(newest(tmp_path, ".xplane.pb")))
+    assert [plane.name for plane in written.planes] == [plane.name for plane in session.profile_data.planes]
+    text = 'planes { id: 3 name: "hello" }'
+    assert [plane.name for plane in profiler.ProfileData.from_text_proto(text).planes] == ["hello"]
+
+
 def test_directories_that_cannot_be_written_to(tmp_path):
     with pytest.raises(JaxRuntimeError, match="cannot be written"):
         profiler.start_trace("/proc/nowhere")
@@ -122,7 +160,7 @@ def test_directories_that_cannot_be_written_to(tmp_path):
         profiler.stop_trace()
 
 
-def test_a_recording_that_cannot_be_written_is_kept(tmp_path):
+def test_unwritable_trace_is_not_lost(tmp_path):
     profiler.start_trace(tmp_path / "later", profiler_options=quiet())
     with profiler.TraceAnnotation("kept"):
         pass
@@ -135,7 +173,7 @@ def test_a_recording_that_cannot_be_written_is_kept(tmp_path):
     assert "kept" in events(tmp_path / "later")
 
 
-@pytest.mark.parametrize("call", ["start_trace(None)", "start_trace('/tmp', profiler_options=3)", "annotate_function(3)",
+@pytest.mark.parametrize("call", ["start_trace(3)", "export_profile_data(3, '/tmp')", "start_trace('/tmp', profiler_options=3)", "annotate_function(3)",
                                   "TraceAnnotation(3)", "start_server('x')"])
 def test_wrong_types(call):
     with pytest.raises(TypeError):
@@ -190,7 +228,7 @@ def test_server():
 
 
 def number_at(message, i):
-    """A number of a protobuf message, and where it ends."""
+    """Return a number of a protobuf message, and the position after it."""
     value = shift = 0
     while message[i] > 127:
         value, shift, i = value | (message[i] & 127) << shift, shift + 7, i + 1
@@ -206,7 +244,7 @@ def numbers(packed):
 
 
 def fields(message):
-    """The fields of a protobuf message: what it is numbered, and a number or the bytes of a text, message or list."""
+    """Yield the fields of a protobuf message: number, and the value or the bytes."""
     i = 0
     while i < len(message):
         key, i = number_at(message, i)
@@ -216,8 +254,9 @@ def fields(message):
         yield key >> 3, value
 
 
+@pytest.mark.cpu_only
 def test_memory_is_profiled_for_pprof(tmp_path):
-    """A profile of pprof: samples (2) of values (2) with labels (3), named by entries of the table of strings (6)."""
+    """A pprof profile: samples (2) of values (2) with labels (3), named by entries of the string table (6)."""
     x = xnp.ones(123_457, "float32") + 1
     profiler.save_device_memory_profile(tmp_path / "memory.prof")
     profile = list(fields(gzip.decompress((tmp_path / "memory.prof").read_bytes())))

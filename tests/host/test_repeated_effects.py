@@ -1,4 +1,4 @@
-"""How often debugging callbacks run where programs are computed again, and what the settings that look for NaNs see."""
+"""The number of runs of debugging callbacks in recomputed programs, and the values that the NaN settings check."""
 
 import numpy as np
 import pytest
@@ -46,8 +46,8 @@ def test_recomputation_in_a_loop(capsys):
     np.testing.assert_allclose(found, [2.0, np.sin(2.0), np.sin(2.0), 2.0], rtol=1e-6)
 
 
-def test_branches_that_change_nothing_are_run(capsys):
-    """What they return is an operand; that one of them prints is seen all the same."""
+def test_debug_effects_in_dead_branches(capsys):
+    """The results are operands; still the print of one branch must be seen."""
     def noisy(x):
         xf.debug.print("{}", x)
         return x
@@ -57,8 +57,8 @@ def test_branches_that_change_nothing_are_run(capsys):
     assert lines(capsys) == ["2.0"]
 
 
-def test_what_must_happen_once_happens_once():
-    """Unlike debugging callbacks, those that do something are not repeated."""
+def test_io_callback_is_not_repeated():
+    """Unlike debugging callbacks, side effects are not repeated."""
     seen = []
 
     def f(x):
@@ -72,7 +72,7 @@ def test_what_must_happen_once_happens_once():
 
 @pytest.mark.parametrize("way", [lambda f: f, xf.jit], ids=["eager", "jit"])
 def test_conditions_that_print_under_vmap(way, capsys):
-    """Each step asks twice: whether any element goes on, and which do."""
+    """Each step evaluates the condition twice: for any element, and for each."""
     stop = np.array([1, 3])
 
     def count(n):
@@ -84,13 +84,13 @@ def test_conditions_that_print_under_vmap(way, capsys):
 
     np.testing.assert_array_equal(way(xf.vmap(count))(stop), stop)
     evaluations = [np.minimum(step, stop) for step in range(4)]
-    asked = evaluations + evaluations[:-1]
-    assert sorted(map(int, lines(capsys))) == sorted(int(i) for values in asked for i in values)
+    expected_counts = evaluations + evaluations[:-1]
+    assert sorted(map(int, lines(capsys))) == sorted(int(i) for values in expected_counts for i in values)
 
 
 @pytest.mark.parametrize("make", [lambda v: xnp.array(v), lambda v: xnp.asarray(np.array([1.0, v]))])
 @pytest.mark.parametrize("setting, value", [("debug_nans", np.nan), ("debug_infs", np.inf)])
-def test_new_arrays_are_looked_at(make, setting, value):
+def test_debug_nans_checks_new_arrays(make, setting, value):
     with getattr(xf, setting)(True):
         make(1.0)
         with pytest.raises(FloatingPointError, match="invalid value"):

@@ -1,4 +1,4 @@
-"""Maps are read by the rules of their format: each line of what a compiler made leads to the user's line that asked for it."""
+"""Source maps are read by the rules of their format: each line of a compiler's output maps to the source line it comes from."""
 
 import inspect
 import json
@@ -27,7 +27,7 @@ LINES = {"sin": START + 1, "cos": START + 4}
 
 
 def lines_of(dump):
-    """The text of each line of a dump that comes from somewhere, and from which line of which file."""
+    """Return the text of each mapped line of a dump, with its source file and line."""
     found, source, line = [], 0, 0
     for text, segments in zip(dump.generated_code.split("\n"), dump.source_map.mappings, strict=True):
         for segment in segments:
@@ -61,7 +61,7 @@ def test_generator_counts_from_the_last_segment():
 @pytest.mark.parametrize(("step", "sine", "cosine"), [
     ("jaxpr", "sin", "cos"), ("hlo:stable-hlo", "stablehlo.sine", "stablehlo.cosine"), ("hlo:original", "sine(", "cosine("),
     ("hlo:optimized", "sine(", "cosine(")])
-def test_each_step_leads_to_the_lines(step, sine, cosine):
+def test_each_pass_maps_to_source_lines(step, sine, cosine):
     [dump] = source_mapper.generate_sourcemaps(double_sine, source_mapper.filter_passes(f"{step}$"))(1.5)
     found = lines_of(dump)
     assert dump.pass_name == step and {file for _, file, _ in found} == {__file__}
@@ -69,7 +69,7 @@ def test_each_step_leads_to_the_lines(step, sine, cosine):
     assert {line for text, _, line in found if f" {sine}" in text} == {LINES["sin"]}
 
 
-def test_optimized_programs_are_not_those_of_others():
+def test_optimized_hlo_bypasses_the_cache():
     def first(x):
         return xnp.sin(x) * 2
 
@@ -87,20 +87,20 @@ def test_text_of_programs_has_no_comments():
     assert dump.generated_code == str(xf.make_jaxpr(double_sine)(1.5))
 
 
-def test_modules_without_places():
+def test_modules_without_locations():
     empty = source_mapper.create_mlir_sourcemap("module {\n}\n")
     assert empty.sources == [] and empty.mappings == [[], [], []]
 
 
-def test_mlir_places_of_calls():
-    """The innermost place of a location that names several, as those of calls do."""
+def test_mlir_call_locations_use_innermost():
+    """Locations of calls name several places; the innermost one counts."""
     text = ('module {\n  func.func @f() {\n    %0 = a.b loc(#loc3)\n  }\n}\n#loc1 = loc("x.py":7:2)\n#loc2 = loc("y.py":9:0)\n'
             '#loc3 = loc(callsite(#loc1 at #loc2))')
     found = source_mapper.create_mlir_sourcemap(text)
     assert found.sources == ["x.py"] and found.mappings[2] == [(4, 0, 6, 2)]
 
 
-def test_steps_of_users():
+def test_register_custom_pass():
     given = []
 
     def make(*args, **kwargs):

@@ -1,4 +1,4 @@
-"""`api_util`: what the reference returns for the same calls, written down."""
+"""`api_util`: results compared with recorded results of JAX."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def triple(x, y, z):
     return x, y, z
 
 
-def test_positions():
+def test_donated_positions():
     assert api_util.rebase_donate_argnums((1, 2), (0,)) == (0, 1) and api_util.rebase_donate_argnums((0, 2), (1,)) == (0, 1)
     in_tree = STRUCTURE((((1, 2), 3), {"a": 1, "b": 2}))
     assert api_util.donation_vector((0,), ("a",), in_tree) == (True, True, False, True, False)
@@ -36,21 +36,21 @@ def test_prefixes():
             api_util.flatten_axes("axes_of_x", pair, wrong, tupled_args=True)
 
 
-def test_functions_of_leaves():
+def test_flatten_fun():
     flat, out_tree = api_util.flatten_fun(wrap_init(lambda x, y: {"a": x + y}), STRUCTURE(((1,), {"y": 2})))
     assert flat.call_wrapped(3, 4) == [7] and out_tree() == STRUCTURE({"a": 0})
     flat, out_tree = api_util.flatten_fun_nokwargs(wrap_init(lambda x: {"a": x}), STRUCTURE(((1, 2),)))
     assert flat.call_wrapped(3, 4) == [3, 4] and out_tree() == STRUCTURE({"a": (0, 0)})
 
 
-def test_functions_of_some_arguments():
-    g, moving = api_util.argnums_partial(wrap_init(triple), (0, 2), (1, 2, 3))
-    assert moving == (1, 3) and g.call_wrapped(7, 8) == (7, 2, 8)
+def test_argnums_partial():
+    g, active = api_util.argnums_partial(wrap_init(triple), (0, 2), (1, 2, 3))
+    assert active == (1, 3) and g.call_wrapped(7, 8) == (7, 2, 8)
     assert api_util.argnums_partial(wrap_init(triple), -1, (1, 2, 3))[1] == (3,)
     with pytest.raises(ValueError, match="hashed"):
         api_util.argnums_partial(wrap_init(triple), 0, (1, [2], 3))
-    g, moving = api_util.argnums_partial(wrap_init(triple), 0, (1, [2], 3), require_static_args_hashable=False)
-    assert moving == (1,) and g.call_wrapped(5) == (5, [2], 3)
+    g, active = api_util.argnums_partial(wrap_init(triple), 0, (1, [2], 3), require_static_args_hashable=False)
+    assert active == (1,) and g.call_wrapped(5) == (5, [2], 3)
     with pytest.raises(ValueError, match="no argument 5"):
         api_util.argnums_partial(wrap_init(triple), 5, (1, 2))
     same = [api_util.argnums_partial(wrap_init(triple), 0, (1, 2, 3))[0] for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Values that consist of others, written as Flax writes its variables."""
+"""Mutable composite values, written as Flax writes its variables."""
 
 import gc
 
@@ -7,7 +7,7 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.experimental import hijax
-from xlafront.staging import composites
+from xlafront.staging import mutable_composites
 
 
 class Box:
@@ -60,7 +60,7 @@ hijax.register_hitype(Box, lambda box: BoxType())
 get, put, make = Get("get"), Set("put"), Make("make")
 
 
-def test_made_and_changed_while_something_is_traced():
+def test_create_and_mutate_during_tracing():
     @xf.jit
     def f(x):
         box = Box(x)
@@ -70,7 +70,7 @@ def test_made_and_changed_while_something_is_traced():
     assert f(3) == 7 and f(4) == 9
 
 
-def test_changed_beside_a_gradient():
+def test_mutation_during_grad():
     box = Box(xnp.float32(0))
 
     def f(x):
@@ -80,7 +80,7 @@ def test_changed_beside_a_gradient():
     assert xf.grad(f)(4.0) == 8 and get.bind(box) == 12
 
 
-def test_compiled_functions_use_and_change_what_isoutside():
+def test_jitted_functions_read_and_mutate_captured_values():
     box, traced = Box(xnp.float32(5)), []
     read = xf.jit(lambda x: get.bind(box) + x)
     assert read(1) == 6
@@ -132,26 +132,26 @@ def test_compiled_functions_use_and_change_what_isoutside():
     assert xf.jit(xf.grad(change))(1.0) == 1 and get.bind(box) == 6
 
 
-def test_what_stands_for_a_value_goes_with_it():
+def test_references_are_freed_with_their_value():
     def use():
         box = Box(xnp.float32(1))
         xf.jit(lambda: put.bind(box, get.bind(box) + 1))()
         return get.bind(box)
 
-    kept = len(composites.outside)
+    count = len(mutable_composites.outside)
     assert [use() for _ in range(3)] == [2, 2, 2]
     xf.clear_caches()  # the programs use it
     gc.collect()
-    assert len(composites.outside) <= kept
+    assert len(mutable_composites.outside) <= count
 
 
-def test_they_have_types_and_convert():
+def test_composite_values_have_types_and_convert():
     box = Box(xnp.arange(3))
     assert isinstance(xf.typeof(box), BoxType)
     assert xnp.zeros_like(box).tolist() == [0, 0, 0] and (xnp.ones(3) + xnp.asarray(box)).tolist() == [1, 2, 3]
 
 
-def test_compiled_functions_change_their_arguments():
+def test_jitted_functions_mutate_arguments():
     traced = []
 
     @xf.jit
@@ -180,7 +180,7 @@ def test_compiled_functions_change_their_arguments():
     assert get.bind(box).tolist() == [1, 2, 3]
 
 
-def test_checkpointed_functions_change_their_arguments():
+def test_checkpointed_functions_mutate_arguments():
     def add(box, x):
         put.bind(box, get.bind(box) + xf.lax.stop_gradient(x))
         return get.bind(box) * x

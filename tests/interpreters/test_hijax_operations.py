@@ -1,4 +1,4 @@
-"""Operations on values that consist of others, written as classes: mantissas with exponents, which are multiplied and added."""
+"""Primitives on composite values, written as classes: mantissas with exponents, which are multiplied and added."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -139,7 +139,7 @@ def test_in_control_flow():
         assert value(run(lambda x, y: lax.cond(True, multiply_p.bind, add_p.bind, x, y))(X, Y)) == 120
 
 
-def test_programs_show_them_whole():
+def test_jaxprs_show_composite_values():
     product = xf.make_jaxpr(multiply_p.bind)(X, Y)
     assert str(product) == "{ lambda ; a:scaled b:scaled. let c:scaled = multiply_scaled a b in (c,) }"
     assert product.in_avals == [ScaledType()] * 2
@@ -164,7 +164,7 @@ def test_derivatives():
     assert xf.linearize(cube, X)[1](Y) == 3 * 12 ** 2 * 10
 
 
-def test_what_does_not_fit():
+def test_type_errors():
     with pytest.raises(TypeError, match=r"tangent of argument \[0\].*ScaledType.*float32"):
         xf.jvp(value_p.bind, (X,), (1.0,))
     with pytest.raises(ValueError, match="cotangent.*ScaledType.*float32"):

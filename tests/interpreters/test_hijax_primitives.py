@@ -1,4 +1,4 @@
-"""Operations of classes: values as NumPy's, derivatives as the rules say (here ten times what is right, to tell them from others)."""
+"""`VJPHiPrimitive`: values compared with NumPy, and derivatives by rules that return ten times the correct value."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ POINTS = np.array([0.1, 0.7, 2.0], "float32")
 
 
 class SineTimes(VJPHiPrimitive):
-    """`scale * sin(x) * y`, whose pullback says ten times, and whose derivative in a direction a hundred times as much."""
+    """`scale * sin(x) * y`, whose pullback is ten times and whose JVP a hundred times the correct one."""
 
     def __init__(self, x, y, scale=1.0):
         self.in_avals, self.out_aval, self.params = (x, y), x, {"scale": scale}
@@ -47,14 +47,14 @@ def test_values():
     assert np.allclose(lax.fori_loop(0, 2, lambda i, x: f(x, Y), X), np.sin(expected) * Y)
 
 
-def test_one_operation_of_a_program():
+def test_one_equation_in_jaxpr():
     [eqn] = xf.make_jaxpr(lambda x: f(x, Y))(X).eqns
     assert str(eqn.primitive) == "call_hi_primitive" and eqn.params["_prim"].scale == 1.0
     assert "stablehlo.sine" in xf.jit(f).lower(X, Y).as_text()
 
 
 @pytest.mark.parametrize("through", [lambda f: f, xf.jit, xf.checkpoint], ids=["eager", "jit", "checkpoint"])
-def test_rules_say_the_derivatives(through):
+def test_derivatives_use_rules(through):
     g = through(f)
     assert np.allclose(xf.grad(g, (0, 1))(X, Y), (10 * np.cos(X) * Y, 10 * np.sin(X)))
     assert np.allclose(xf.grad(g)(X, Y), 10 * np.cos(X) * Y)
@@ -89,7 +89,7 @@ def test_equal_operations_are_traced_once():
 
 
 class Sums(VJPHiPrimitive):
-    """Of pytrees; the first argument has no derivative, and cotangents are given to accumulators."""
+    """Sums of pytrees; the first argument has no derivative, and cotangents are given to accumulators."""
 
     def __init__(self, given):
         self.in_avals, self.out_aval, self.params = (given["a"], given), {"sum": given["a"]}, {}
@@ -124,7 +124,7 @@ def test_pytrees_and_accumulators():
     assert Sums.seen[-2:] == [(True, {"a": True, "b": True}), ["ValAccum"] * 3]
 
 
-def test_accumulators_of_what_is_not_differentiated_hold_nothing():
+def test_null_accumulators_hold_nothing():
     given = {"a": X, "b": Y}
     operation = Sums(xf.tree.map(xf.typeof, given))
     assert xf.grad(lambda factor: operation(factor, given)["sum"])(Y) == 0
@@ -178,7 +178,7 @@ class Linearized(VJPHiPrimitive):
         return 10 * cosine * dx
 
 
-def test_linearized():
+def test_linearize_rule_is_used():
     g = Linearized(xf.typeof(X))
     value, derivative = xf.linearize(g, X)
     assert np.allclose(value, np.sin(X)) and np.allclose(derivative(Y), 10 * np.cos(X) * Y)
@@ -207,6 +207,6 @@ class Unset(VJPHiPrimitive):
     (lambda: Bare(xf.typeof(X), 2)(X), TypeError, "out_aval"), (lambda: xf.jit(Bare(xf.typeof(X), 2))(X), TypeError, "out_aval"),
     (lambda: Bare(xf.typeof(X))(X, X), TypeError, "in_avals"), (Unset, AttributeError, "in_avals")],
     ids=["grad", "jvp", "vmap", "results", "results in jit", "arguments", "no types"])
-def test_errors(call, error, words):
+def test_bad_input_raises(call, error, words):
     with pytest.raises(error, match=words):
         call()

@@ -1,5 +1,4 @@
-"""Values of types of the user's, which consist of arrays: an array of small integers with a scale for each row, whose derivative
-is an array of floats."""
+"""Custom composite types: an array of small integers with a scale for each row, whose derivative is an array of floats."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +60,7 @@ hijax.register_hitype(Quantized, lambda x: QuantizedType(x.elements.shape))
 
 
 class _Straight(hijax.VJPHiPrimitive):
-    """Derivatives pass as they are."""
+    """A straight-through rule: derivatives pass unchanged."""
 
     def __init__(self, given, result):
         self.in_avals, self.out_aval, self.params = (given,), result, {}
@@ -115,7 +114,7 @@ def repeated(q):
     return lax.scan(lambda q, _: (doubled(q), None), q, None, length=2)[0]
 
 
-def test_one_value_in_programs():
+def test_one_variable_in_jaxpr():
     q = quantize(X)
     assert xf.typeof(q) == QuantizedType((2, 3)) and xf.tree.leaves({"a": q}) == [q]
     [first, second] = xf.make_jaxpr(lambda x: restore(quantize(x)))(X).jaxpr.eqns
@@ -146,7 +145,7 @@ def test_gradients(compiled):
     np.testing.assert_array_equal(tangents, X)
 
 
-def test_a_rule_of_the_user():
+def test_custom_vjp_rule():
     @xf.custom_vjp
     def f(q):
         return restore(q)
@@ -155,8 +154,9 @@ def test_a_rule_of_the_user():
     np.testing.assert_array_equal(xf.jit(xf.grad(lambda x: f(quantize(x)).sum()))(X), np.full((2, 3), 5))
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("compiled", [False, True], ids=["eagerly", "compiled"])
-def test_parts_on_devices(compiled):
+def test_shards_on_devices(compiled):
     mesh = xf.make_mesh((2,), ("i",), (xf.sharding.AxisType.Auto,))
     take, give = {"in_specs": ByRows("i")}, {"out_specs": ByRows("i")}
     rows = xf.P("i")
@@ -170,7 +170,7 @@ def test_parts_on_devices(compiled):
     np.testing.assert_allclose(run(xf.grad(lambda x: xnp.sum(apart(x) ** 2)))(X), 2 * RESTORED, rtol=1e-6)
 
 
-def test_what_a_type_does_not_say():
+def test_missing_type_methods_raise():
     with pytest.raises(NotImplementedError, match="`to_tangent_aval`"):
         hijax.HiType.to_tangent_aval(hijax.HiType())
 
@@ -185,8 +185,8 @@ class Pair(hijax.VJPHiPrimitive):
     def expand(self, x, y):
         return 2 * x, 3 * y
 
-    def transpose(self, out_ct, *places):
-        for place, factor, ct in zip(places, (2, 3), out_ct):
+    def transpose(self, out_ct, *indices):
+        for place, factor, ct in zip(indices, (2, 3), out_ct):
             if hasattr(place, "accum"):
                 place.accum(factor * ct)
 
@@ -212,7 +212,7 @@ def test_transposes_by_a_rule():
     np.testing.assert_array_equal(ct, 3 * x)
 
 
-def test_results_that_nobody_reads_are_left_out_by_a_rule():
+def test_dce_rule_eliminates_unused_results():
     x = np.arange(3, dtype=np.float32)
     kind = xf.typeof(xnp.asarray(x))
 
@@ -224,7 +224,7 @@ def test_results_that_nobody_reads_are_left_out_by_a_rule():
     np.testing.assert_array_equal(xf.jit(second)(x, x), 3 * x)
 
 
-def test_lowered_with_arguments_and_results_that_consist_of_arrays():
+def test_lowering_with_composite_arguments_and_results():
     q = Quantized(np.array([[1, -2, 3], [4, 5, -6]], INT8), np.array([2, 0.5], FLOAT))
 
     def doubled(q, x):

@@ -1,4 +1,4 @@
-"""Dimensions of size 1 spread in elementwise operations of arrays of equal rank: values, derivatives, batches, shardings."""
+"""Broadcasting of dimensions of size 1 in elementwise operations of equal rank: values, derivatives, batches, shardings."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def operand(rng, interval, shape):
 
 
 @pytest.mark.parametrize("name, theirs, first, second, _", BINARY, ids=[row[0] for row in BINARY])
-def test_values(name, theirs, first, second, _, rng):
+def test_values_match_numpy(name, theirs, first, second, _, rng):
     f = getattr(lax, name)
     for a, b in SHAPES[:1] if name in ("zeta", "polygamma") else SHAPES:
         x, y = operand(rng, first, a), operand(rng, second, b)
@@ -43,7 +43,7 @@ def test_integers(name, theirs, rng):
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_derivatives(name, rng):
+def test_derivatives_match_differences(name, rng):
     f = getattr(lax, name)
     x, y = rng.uniform(0.5, 2.0, (2, 1)), rng.uniform(0.5, 2.0, (1, 3))
     check_derivatives(f, [x, y], rng)
@@ -51,8 +51,8 @@ def test_derivatives(name, rng):
         check_batching(f, [x.astype(np.float32), y.astype(np.float32)])
 
 
-def test_cases_and_bounds_do_not_spread():
-    """`select` and `clamp` take scalars or equal shapes, and `select`'s cases have one shape."""
+def test_cases_and_bounds_do_not_broadcast():
+    """`select` and `clamp` take scalars or equal shapes; the cases of `select` have one shape."""
     x, row = np.ones((2, 3), np.float32), np.ones((1, 3), np.float32)
     for call in (lambda: lax.select(x > 0, x, row), lambda: lax.select(row > 0, x, x), lambda: lax.clamp(row, x, row),
                  lambda: lax.select(x > 0, x, np.float32(1)), lambda: lax.select(row > 0, np.float32(1), np.float32(2))):
@@ -62,13 +62,13 @@ def test_cases_and_bounds_do_not_spread():
 
 @pytest.mark.cpu_only
 def test_shardings():
-    """A dimension that is spread takes the axes of the operand that has it."""
+    """A dimension that is broadcast takes the mesh axes of the operand that has it."""
     mesh = xf.make_mesh((2,), ("x",), axis_types=(AxisType.Explicit,))
     put = lambda x, *spec: xf.device_put(x, NamedSharding(mesh, P(*spec)))  # noqa: E731
     column, row = put(xnp.ones((4, 1)), "x", None), put(xnp.ones((1, 2)), None, None)
     assert xf.typeof(lax.add(column, row)).sharding.spec == P("x", None)
     assert xf.typeof(lax.mul(put(xnp.ones((1, 1)), None, None), put(xnp.ones((4, 2)), None, "x"))).sharding.spec == P(None, "x")
-    with pytest.raises(TypeError, match="two dimensions split over 'x'"):
+    with pytest.raises(TypeError, match="two dimensions sharded over 'x'"):
         lax.add(column, put(xnp.ones((1, 2)), None, "x"))
     back = xf.grad(lambda c: lax.mul(c, row).sum())(column)
     assert xf.typeof(back).sharding.spec == P("x", None)

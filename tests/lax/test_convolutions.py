@@ -18,21 +18,21 @@ RNG = np.random.default_rng(0)
 def brute(x, w, strides, pads, lhs_dilation, rhs_dilation, features=1, batches=1):
     """Sums of products, place by place, in the order (N, C, ...), (O, I, ...)."""
     (n, c, *sizes), (made, taken, *windows) = x.shape, w.shape
-    spread = np.zeros((n, c, *[(m - 1) * d + 1 for m, d in zip(sizes, lhs_dilation)]), x.dtype)
-    spread[(slice(None), slice(None), *[slice(None, None, d) for d in lhs_dilation])] = x
-    spread = np.pad(spread, [(0, 0), (0, 0), *[(max(a, 0), max(b, 0)) for a, b in pads]])
-    spread = spread[
-        (slice(None), slice(None), *[slice(-min(a, 0), m + min(b, 0)) for m, (a, b) in zip(spread.shape[2:], pads)])
+    dilated = np.zeros((n, c, *[(m - 1) * d + 1 for m, d in zip(sizes, lhs_dilation)]), x.dtype)
+    dilated[(slice(None), slice(None), *[slice(None, None, d) for d in lhs_dilation])] = x
+    dilated = np.pad(dilated, [(0, 0), (0, 0), *[(max(a, 0), max(b, 0)) for a, b in pads]])
+    dilated = dilated[
+        (slice(None), slice(None), *[slice(-min(a, 0), m + min(b, 0)) for m, (a, b) in zip(dilated.shape[2:], pads)])
     ]
     windows = [(k - 1) * d + 1 for k, d in zip(windows, rhs_dilation)]
-    sizes = [(m - k) // s + 1 for m, k, s in zip(spread.shape[2:], windows, strides)]
+    sizes = [(m - k) // s + 1 for m, k, s in zip(dilated.shape[2:], windows, strides)]
     out = np.zeros((n // batches, made, *sizes), x.dtype)
     for i, o in itertools.product(range(n // batches), range(made)):
         row = o // (made // batches) * (n // batches) + i
         first = o // (made // features) * taken
         for place in itertools.product(*map(range, sizes)):
             piece = tuple(slice(p * s, p * s + k, d) for p, s, k, d in zip(place, strides, windows, rhs_dilation))
-            out[(i, o, *place)] = (spread[(row, slice(first, first + taken), *piece)] * w[o]).sum()
+            out[(i, o, *place)] = (dilated[(row, slice(first, first + taken), *piece)] * w[o]).sum()
     return out
 
 
@@ -73,16 +73,16 @@ def test_against_brute_force(case, dtype):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_derivatives(case):
+def test_derivatives_match_differences(case):
     check_derivatives(ours(case), arrays(case), RNG)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_batching(case):
+def test_vmap_equals_a_loop(case):
     check_batching(ours(case), arrays(case))
 
 
-def test_dimension_numbers_permute_what_goes_in_and_comes_out():
+def test_dimension_numbers_permute_operands_and_result():
     x, w = arrays(CASES[1])
     expected = np.asarray(lax.conv_general_dilated(x, w, (1, 2), "SAME"))
     for lhs, rhs, out in (("NHWC", "HWIO", "NHWC"), ("CWNH", "IHOW", "WHCN")):
@@ -97,7 +97,7 @@ def test_dimension_numbers_permute_what_goes_in_and_comes_out():
         assert shape == result.shape
 
 
-def test_the_order_of_the_kernels_letters_is_that_of_the_strides():
+def test_strides_follow_the_order_of_the_kernel_letters():
     numbers = lax.conv_dimension_numbers((2, 3, 8, 9), (4, 3, 3, 3), ("NC01", "OI10", "NC10"))
     assert numbers == lax.ConvDimensionNumbers((0, 1, 3, 2), (0, 1, 2, 3), (0, 1, 2, 3))
 
@@ -110,7 +110,7 @@ def test_same_padding_gives_the_ceiling_of_the_quotient(size, window, stride):
         assert (size + low + high - window) // stride + 1 == -(-size // stride)
 
 
-def test_sizes_of_padding_by_name_stand_for_all_dimensions():
+def test_scalar_sizes_apply_to_all_dimensions():
     same = [(0, 1), (1, 1)]  # for ceil(8 / 2) and ceil(9 / 2) windows of 3
     for window, strides in (((3, 3), (2, 2)), ((3,), (2, 2)), (3, 2), ((3, 3), (2,))):
         assert lax.padtype_to_pads((8, 9), window, strides, "SAME") == same
@@ -124,7 +124,7 @@ def test_sizes_of_padding_by_name_stand_for_all_dimensions():
 
 
 @pytest.mark.parametrize("function", [lax.conv_general_dilated, lax.conv_transpose])
-def test_lists_are_no_arrays(function):
+def test_lists_raise(function):
     with pytest.raises(TypeError, match=f"{function.__name__} got an argument of type list"):
         function([[[1.0]]], np.ones((1, 1, 1), np.float32), (1,), "SAME")
 
@@ -149,7 +149,7 @@ def test_wider_element_types():
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("size,window,stride", [(6, 3, 2), (4, 1, 2), (6, 2, 3), (8, 4, 2), (6, 5, 1)])
 def test_conv_transpose_is_the_transpose_of_a_convolution(padding, size, window, stride):
-    """With the kernel flipped it is the gradient of the convolution whose input it restores."""
+    """With the flipped kernel, it is the gradient of the convolution whose input it restores."""
     kernel = RNG.normal(size=(window, 2, 3)).astype(np.float32)
     numbers = ("NHC", "HIO", "NHC")
     forward = lambda x: lax.conv_general_dilated(x, kernel, (stride,), padding, dimension_numbers=numbers)
@@ -206,7 +206,7 @@ def test_empty_results():
 
 X, W = np.ones((2, 3, 8, 9), np.float32), np.ones((4, 3, 3, 3), np.float32)
 CONV = lax.conv_general_dilated
-# what is asked for: (the call, the class of the reference's error, what the message names)
+# name: (the call, the class of JAX's error, words of the message)
 REFUSED = {
     "ranks": (lambda: CONV(X, W[0], (1, 1), "SAME"), TypeError, r"rank.*\(2, 3, 8, 9\)"),
     "strides": (lambda: CONV(X, W, (1,), "SAME"), ValueError, "window_strides"),
@@ -249,7 +249,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused(name):
+def test_bad_input_raises(name):
     call, error, words = REFUSED[name]
     with pytest.raises(error, match=words):
         call()

@@ -1,4 +1,4 @@
-"""`gather` and `scatter` refuse dimension numbers that say nothing, when they are traced."""
+"""`gather` and `scatter` reject invalid dimension numbers while tracing."""
 
 import numpy as np
 import pytest
@@ -45,9 +45,9 @@ def refused(call, words):
             xf.eval_shape(f)
 
 
-@pytest.mark.parametrize("what", BOTH)
-def test_wrong_numbers(what):
-    indices, window, dropped, indexed, batches, index_batches, words = BOTH[what]
+@pytest.mark.parametrize("case", BOTH)
+def test_invalid_numbers_raise(case):
+    indices, window, dropped, indexed, batches, index_batches, words = BOTH[case]
     gather = lax.GatherDimensionNumbers(window, dropped, indexed, batches, index_batches)
     sizes = [1 if d in (*dropped, *batches) else n for d, n in enumerate(X.shape)]
     refused(lambda: lax.gather(X, indices, gather, sizes), words)
@@ -64,19 +64,19 @@ def test_wrong_numbers(what):
 @pytest.mark.parametrize("sizes, words", [
     ((2, 3, 4), "slice size must be 1"), ((1, 4, 4), "between 0"), ((1, -1, 4), "between 0"), ((1, 3), "one size for each"),
     ((1, 3, 4, 1), "one size for each")])
-def test_wrong_slice_sizes(sizes, words):
+def test_invalid_slice_sizes_raise(sizes, words):
     refused(lambda: lax.gather(X, ROWS, lax.GatherDimensionNumbers((1, 2), (0,), (0,)), sizes), words)
 
 
 @pytest.mark.parametrize("shape, words", [
     ((2, 4, 4), "larger than the array"), ((3, 3, 4), "must be those of the indices"), ((2, 3), "out of bounds"),
     ((2, 3, 4, 1), "must have 3 dimensions")])
-def test_wrong_updates(shape, words):
+def test_invalid_updates_raise(shape, words):
     numbers = lax.ScatterDimensionNumbers((1, 2), (0,), (0,))
     refused(lambda: lax.scatter_add(X, ROWS, np.ones(shape, np.float32), numbers), words)
 
 
-def test_other_mistakes():
+def test_invalid_types_raise():
     numbers = lax.GatherDimensionNumbers((1, 2), (0,), (0,))
     with pytest.raises(ValueError, match="integer type"):
         lax.gather(X, ROWS.astype(np.float32), numbers, (1, 3, 4))
@@ -86,13 +86,14 @@ def test_other_mistakes():
         lax.gather(X, np.array(1), numbers, (1, 3, 4))
 
 
-def test_what_is_right():
-    """Lists are numbers too, indexed dimensions and batches of indices come in any order, and indices outside are clipped."""
+def test_valid_numbers_are_accepted():
+    """Lists are accepted too, indexed dimensions and batches of indices may have any order, and indices out of bounds are
+    clipped."""
     numbers = lax.GatherDimensionNumbers([1], [0, 1], [1, 0])
     np.testing.assert_array_equal(np.asarray(lax.gather(X, np.array([[1, 0], [9, 9]]), numbers, [1, 1, 4])), X[[0, 1], [1, 2]])
     two = lax.GatherDimensionNumbers((), (2,), (2,), (0, 1), (1, 0))
     index = np.array([[[0], [1]], [[2], [3]], [[3], [0]]])  # of dimensions 1 and 0 of the array
-    wanted = [[X[j, i, index[i, j, 0]] for j in range(2)] for i in range(3)]
-    np.testing.assert_array_equal(np.asarray(lax.gather(X, index, two, (1, 1, 1))), wanted)
+    expected = [[X[j, i, index[i, j, 0]] for j in range(2)] for i in range(3)]
+    np.testing.assert_array_equal(np.asarray(lax.gather(X, index, two, (1, 1, 1))), expected)
     fill = lax.gather(X[0, 0], np.array([[7]]), lax.GatherDimensionNumbers((), (0,), (0,)), (1,), mode="fill")
     assert np.isnan(np.asarray(fill)).all()

@@ -1,7 +1,8 @@
-"""Every function of `lax` over all dtypes and kinds of shapes: values, dtypes, weak types, compiled and mapped.
+"""Every function of `lax` over all dtypes and kinds of shapes: values, dtypes, weak types, jit and vmap.
 
-A row says of which kinds of numbers a call is (b: booleans, u: unsigned, i: signed, f: floats, c: complex), which dtype it gives, the call
-and what NumPy or SciPy computes instead, for floats in 64 bits. All calls are one program for each dtype.
+A row lists the accepted kinds (b: booleans, u: unsigned, i: signed, f: floats, c: complex), the dtype of the result, the call,
+and the NumPy or SciPy expression for the expected value, in 64 bits for floats. All calls for a dtype are compiled as one
+module.
 """
 
 import re
@@ -15,16 +16,16 @@ from dtype_tables import REAL, SAME, SETTINGS, TRUTH, agrees, as_numpy_computes,
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
-from xlafront.runtime.jaxlib_compat import jaxlib_version
+from xlafront.base.jaxlib_compat import jaxlib_version
 
 POLE = np.nan if jaxlib_version < (0, 11) else -np.inf  # digamma(0) in XLA, whose later versions give the limit from the right
 I32, COMPLEX = "int32", "complex"
 ONE_OPERAND = [  # kinds, dtype of the result, functions, and NumPy's where it is not np.NAME
-    ("fc", SAME, """acos acosh asin asinh atan atanh cos cosh exp exp2 expm1 log log1p sin sinh sqrt tan tanh reciprocal:1/x
+    ("fc", SAME, """acos acosh asin asinh atan atanh cos cosh exp exp2 expm1 log log1p log2 sin sinh sqrt tan tanh reciprocal:1/x
         rsqrt:1/np.sqrt(x) logistic:1/(1+np.exp(-x))"""),
     ("f", SAME, """cbrt ceil floor round:np.copysign(np.floor(abs(x)+.5),x) erf:special.erf(x) erfc:special.erfc(x) erf_inv:special.erfinv(x)
         lgamma:special.gammaln(x) digamma:np.where(x==0,POLE,special.digamma(x)) bessel_i0e:special.i0e(x) bessel_i1e:special.i1e(x)"""),
-    ("uifc", SAME, "neg:np.negative(x) sign square stop_gradient:x optimization_barrier:x"),
+    ("uifc", SAME, "neg:np.negative(x) sign square one_minus_square:(1+x)*(1-x) stop_gradient:x optimization_barrier:x"),
     ("ifc", REAL, "abs"), ("c", REAL, "real imag"), ("F", COMPLEX, "conj"), ("c", SAME, "conj"),
     ("f", TRUTH, "is_finite:np.isfinite(x)"), ("bui", SAME, "bitwise_not"), ("ui", SAME, "population_count:ones(x) clz:leading_zeros(x)"),
 ]
@@ -99,6 +100,7 @@ CALLS = [
         cumprod(x, 0, reverse=True) = np.cumprod(x[::-1], 0, dtype=x.dtype)[::-1]
         associative_scan(lax.add, v) = np.cumsum(v, dtype=v.dtype)
         integer_pow(x, 3) = x * x * x
+        polynomial(x, [2, 1, 3]) = 2 + x * (1 + x * 3)
         dot(q, x.T) = q @ x.T
         dot_general(x, q, (((1,), (1,)), ((), ()))) = x @ q.T
         batch_matmul(q[None], q[None]) = (q @ q)[None]
@@ -171,10 +173,10 @@ PLAINLY = {  # calls of `lax` that give no arrays
 STRONG = set("""argmax argmin associative_scan bitcast_convert_type broadcasted_iota conv_general_dilated_local
     conv_general_dilated_patches convert_element_type dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim
     empty fft iota ragged_dot ragged_dot_general random_gamma_grad reduce reduce_and reduce_or reduce_xor scaled_dot""".split())
-ELSEWHERE = {
-    """all_gather all_to_all axis_index axis_size pbroadcast pcast pmax pmean pmin ppermute precv psend pshuffle psum psum_scatter pswapaxes
+TESTED_IN = {
+    """all_gather all_to_all axis_index axis_size pbroadcast pcast pmax pmean pmin ppermute precv psend pshuffle psum psum_scatter psum_scatter_start pswapaxes
     ragged_all_to_all""": "tests/parallel",
-    "after_all create_token": "test_transfers.py", "dce_sink stage": "test_parts_and_bits.py", "rng_bit_generator": "test_parts_and_bits.py",
+    "after_all create_token": "test_transfers.py", "dce_sink stage": "test_top_k_and_random_bits.py", "rng_bit_generator": "test_top_k_and_random_bits.py",
 }
 def expected(rule: str, d):
     if rule == COMPLEX:
@@ -251,13 +253,14 @@ ROWS = ("x", "s", "e"), (("x", "y"), ("x", "o"), ("s", "s"), ("e", "e"), ("e", "
 
 
 def is_of(kinds: str, d) -> bool:
-    """Whether a dtype is of the kinds of a row: F are floats that complex numbers are made of, n those of at most 32 bits."""
+    """Return True if a dtype is of the kinds of a row. F: floats that are components of complex dtypes, n: floats of at most 32
+    bits."""
     kind = kind_of(d)
     return kind in kinds or kind == "f" and ("F" in kinds and d.itemsize >= 4 or "n" in kinds and d.itemsize <= 4)
 
 
 def calls_for(d) -> list[tuple[str, str, str]]:
-    """`(call, dtype of the result, what NumPy computes)` for a dtype."""
+    """Return `(call, dtype of the result, NumPy expression)` for each call with a dtype."""
     calls = [(call, rule, theirs) for kinds, rule, lines in CALLS if is_of(kinds, d)
              for call, theirs in (line.strip().rsplit(" = ", 1) for line in lines.strip().split("\n"))]
     for table, operands in ((ONE_OPERAND, ROWS[0]), (TWO_OPERANDS, ROWS[1])):
@@ -289,35 +292,35 @@ def computed(calls, arrays):
     return {call: ours(call, arrays) for call, _, _ in calls}
 
 
-def wrong(calls, found, arrays, d) -> dict[str, str]:
-    """What is wrong with values that were found, by call."""
+def disagreements(calls, found, arrays, d) -> dict[str, str]:
+    """Return a description of each call whose values are wrong."""
     texts = {}
     for call, rule, theirs in calls:
-        wanted = expected(rule, d)
-        texts[call] = agrees(found[call], numpys(theirs, arrays, d, kind_of(wanted) not in "fc"), wanted, ulps=24)
+        expected_dtype = expected(rule, d)
+        texts[call] = agrees(found[call], numpys(theirs, arrays, d, kind_of(expected_dtype) not in "fc"), expected_dtype, ulps=24)
     return {call: text for call, text in texts.items() if text}
 
 
 def check_dtype(name: str, wide: bool, mapped: bool, eager: bool):
-    """Values of one program of all calls, of one mapped over two sets of operands, and of the calls by themselves, which are the same."""
+    """Compare values of all calls in one module, of the module mapped over two sets of operands, and of the separate calls."""
     d = np.dtype(name)
     with xf.enable_x64(wide):
         calls, arrays = calls_for(d), operands(d)
         found = xf.jit(lambda arrays: computed(calls, arrays))(arrays)
-        assert wrong(calls, found, arrays, d) == {}
+        assert disagreements(calls, found, arrays, d) == {}
         if mapped:
             others = operands(d, 2)
             calls = [call for call in calls if call[0].partition("(")[0] not in ("composite", "rng_uniform")]  # refused
             both = {name: np.stack([arrays[name], others[name]]) for name in arrays}
             rows = xf.jit(xf.vmap(lambda arrays: computed(calls, arrays)))(both)
             for k, arrays_of_row in enumerate((arrays, others)):
-                assert wrong(calls, {call: x[k] for call, x in rows.items()}, arrays_of_row, d) == {}
+                assert disagreements(calls, {call: x[k] for call, x in rows.items()}, arrays_of_row, d) == {}
         if eager:
-            assert wrong(calls, computed(calls, {name: xnp.asarray(x) for name, x in arrays.items()}), arrays, d) == {}
+            assert disagreements(calls, computed(calls, {name: xnp.asarray(x) for name, x in arrays.items()}), arrays, d) == {}
 
 
 @pytest.mark.parametrize("name, wide, mapped", [("int32", False, True), ("float32", False, False)])
-def test_values(name, wide, mapped):
+def test_values_match_numpy(name, wide, mapped):
     check_dtype(name, wide, mapped, eager=False)
 
 
@@ -340,12 +343,12 @@ def test_weak_types(name, number):
 def test_no_function_is_missing():
     """Every function of the module is in one of the tables."""
     texts = [lines for _, _, lines in CALLS] + list(PLAINLY)
-    named = {name for text in texts for name in re.findall(r"^\s*(\w+)\(", text, re.M)} | set(" ".join(ELSEWHERE).split())
+    named = {name for text in texts for name in re.findall(r"^\s*(\w+)\(", text, re.M)} | set(" ".join(TESTED_IN).split())
     named |= {function.partition(":")[0] for _, _, row in ONE_OPERAND + TWO_OPERANDS for function in row.split()}
     assert set(FUNCTIONS) - named == set()
     assert named - set(FUNCTIONS) == set()
 
 
 @pytest.mark.parametrize("call", PLAINLY)
-def test_that_gives_no_arrays(call):
+def test_functions_that_return_no_arrays(call):
     assert ours(call, {}) == PLAINLY[call]

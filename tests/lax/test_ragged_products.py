@@ -1,4 +1,4 @@
-"""Products whose rows fall into groups, and of scaled blocks, against loops: values, derivatives, batches, bad input."""
+"""Ragged and block-scaled products against loops: values, derivatives, batching and errors."""
 
 import numpy as np
 import pytest
@@ -13,17 +13,17 @@ A, B, SIZES = R.normal(size=(5, 4)).astype(np.float32), R.normal(size=(2, 4, 3))
 
 
 def rows_of(sizes, n):
-    """For each group the rows in it."""
+    """Return the rows of each group."""
     ends = np.cumsum(sizes)
     return [[i for i in range(n) if end - size <= i < end] for end, size in zip(ends, sizes)]
 
 
 def test_ragged_dot(rng):
     for sizes in ([2, 1], [3, 2], [0, 5], [3, 9], [3, -1], [0, 0]):
-        wanted = np.zeros((5, 3), np.float32)
+        expected = np.zeros((5, 3), np.float32)
         for group, rows in enumerate(rows_of(sizes, 5)):
-            wanted[rows] = A[rows] @ B[group]
-        np.testing.assert_allclose(lax.ragged_dot(A, B, np.array(sizes, np.int32)), wanted, rtol=1e-5, atol=1e-6)
+            expected[rows] = A[rows] @ B[group]
+        np.testing.assert_allclose(lax.ragged_dot(A, B, np.array(sizes, np.int32)), expected, rtol=1e-5, atol=1e-6)
     check_derivatives(lambda a, b: lax.ragged_dot(a, b, SIZES), [A, B], rng)
     check_batching(lambda a, b, s: lax.ragged_dot(a, b, s), [A, B, SIZES])
 
@@ -45,16 +45,16 @@ def test_modes(mode, rng):
     f = lambda x, y: lax.ragged_dot_general(x, y, SIZES, numbers)  # noqa: E731
     ragged, group = numbers.lhs_ragged_dimensions[0], next(iter(numbers.rhs_group_dimensions), None)
     if mode == "batch":
-        wanted = np.einsum(formula, x, y)
+        expected = np.einsum(formula, x, y)
     else:
-        parts = []
+        products = []
         for g, rows in enumerate(rows_of(SIZES, 5)):
             inside = np.zeros(5, np.float32)
             inside[rows] = 1
             masked = np.moveaxis(np.moveaxis(x, ragged, -1) * inside, -1, ragged)
-            parts.append(np.einsum(formula, masked, y if group is None else np.take(y, g, group)))
-        wanted = np.stack(parts) if group is None else sum(parts)
-    np.testing.assert_allclose(f(x, y), wanted, rtol=1e-4, atol=1e-5)
+            products.append(np.einsum(formula, masked, y if group is None else np.take(y, g, group)))
+        expected = np.stack(products) if group is None else sum(products)
+    np.testing.assert_allclose(f(x, y), expected, rtol=1e-4, atol=1e-5)
     check_derivatives(f, [x, y], rng)
     check_batching(f, [x, y])
     check_batching(lambda s: lax.ragged_dot_general(x, y, s, numbers), [SIZES])
@@ -81,11 +81,11 @@ def test_types():
 def test_scaled_dot():
     x, y = (R.integers(-3, 4, s).astype(np.float32) for s in ((2, 3, 8), (2, 8, 5)))
     sx, sy = 2.0 ** R.integers(-2, 3, (2, 3, 4)), 2.0 ** R.integers(-2, 3, (2, 2, 5))
-    wanted = (x * np.repeat(sx, 2, 2)) @ (y * np.repeat(sy, 4, 1))
+    expected = (x * np.repeat(sx, 2, 2)) @ (y * np.repeat(sy, 4, 1))
     f = lambda *v: lax.scaled_dot(v[0], v[1], lhs_scale=v[2], rhs_scale=v[3], preferred_element_type="float32")  # noqa: E731
     args = [x, y, sx.astype(np.float32), sy.astype(np.float32)]
-    np.testing.assert_array_equal(f(*args), wanted)
-    np.testing.assert_array_equal(xf.vmap(f)(*args), wanted)
+    np.testing.assert_array_equal(f(*args), expected)
+    np.testing.assert_array_equal(xf.vmap(f)(*args), expected)
     np.testing.assert_array_equal(lax.scaled_dot(x, y, lhs_scale=args[2], preferred_element_type="float32"), (x * np.repeat(sx, 2, 2)) @ y)
     assert lax.scaled_dot(x, y).dtype == "bfloat16"
     with pytest.raises(NotImplementedError, match="scaled_dot"):
@@ -125,6 +125,6 @@ def test_bad_input(call, kind, words):
 
 
 def test_dimension_numbers_are_tuples():
-    given, wanted = lax.RaggedDotDimensionNumbers([[[1], [1]], [[], []]], [0], [0]), ((((1,), (1,)), ((), ())), (0,), (0,))
-    assert (given.dot_dimension_numbers, given.lhs_ragged_dimensions, given.rhs_group_dimensions) == wanted
-    assert given == lax.RaggedDotDimensionNumbers(*wanted) and len({given, lax.RaggedDotDimensionNumbers(*wanted)}) == 1
+    numbers, expected = lax.RaggedDotDimensionNumbers([[[1], [1]], [[], []]], [0], [0]), ((((1,), (1,)), ((), ())), (0,), (0,))
+    assert (numbers.dot_dimension_numbers, numbers.lhs_ragged_dimensions, numbers.rhs_group_dimensions) == expected
+    assert numbers == lax.RaggedDotDimensionNumbers(*expected) and len({numbers, lax.RaggedDotDimensionNumbers(*expected)}) == 1

@@ -55,8 +55,8 @@ def test_the_ends_of_the_range(dtype):
     np.testing.assert_array_equal(np.asarray(lax.sort((x, np.arange(7)), num_keys=1)[0]), np.sort(x))
 
 
-def test_what_counts_along_another_dimension_moves(rng):
-    """Positions along the sorted dimension are the order itself; those along another one are operands like any."""
+def test_iota_along_another_dimension_is_permuted(rng):
+    """Positions along the sorted dimension give the permutation; those along another dimension are permuted like any operand."""
     x = rng.integers(0, 4, (5, 6)).astype(np.float32)
     order = np.argsort(x, axis=1, kind="stable")
     for dtype in ("int32", "uint8"):
@@ -68,29 +68,47 @@ def test_what_counts_along_another_dimension_moves(rng):
         np.testing.assert_array_equal(np.asarray(lax.sort((x, columns), dimension=1, num_keys=1)[1]), order)
 
 
-def test_several_keys_and_complex_ones(rng):
+def test_multiple_and_complex_keys(rng):
     a, b = rng.integers(0, 3, 50).astype(np.float32), rng.integers(0, 3, 50)
     np.testing.assert_array_equal(np.asarray(xnp.lexsort((b, a))), np.lexsort((b, a)))
     z = (rng.integers(0, 3, 50) + 1j * rng.integers(0, 3, 50)).astype(np.complex64)
     np.testing.assert_array_equal(np.asarray(xnp.argsort(z)), np.argsort(z, kind="stable"))
 
 
-def test_derivatives_batches_and_parts_on_devices(rng):
+def test_batches_of_keys(rng):
+    """More keys than batch_size are sorted in batches, in a loop."""
+    for keys in (rng.integers(0, 2, (40, 9)), rng.integers(0, 2, (5, 60)).astype(np.float32), list(rng.integers(0, 2, (17, 30)) > 0)):
+        for batch_size in (1, 2, 3, 16, len(keys), 100):
+            np.testing.assert_array_equal(xnp.lexsort(keys, batch_size=batch_size), np.lexsort(keys))
+    keys = rng.integers(0, 2, (20, 3, 4))
+    for axis in (0, 1, -1):
+        np.testing.assert_array_equal(xnp.lexsort(keys, axis=axis), np.lexsort(keys, axis=axis))
+    mixed = [keys[0].astype(np.float32), *keys]
+    np.testing.assert_array_equal(xf.jit(lambda ks: xnp.lexsort(ks, batch_size=2))(mixed), np.lexsort(mixed))
+    assert str(xf.make_jaxpr(xnp.lexsort)(keys)).count("= sort[") == 1
+    assert xnp.lexsort(np.zeros((20, 0))).shape == (0,)
+    for batch_size, error, words in ((0, ValueError, "batch_size .*must be positive"), (-1, ValueError, "positive"), (2.5, TypeError, "integer")):
+        with pytest.raises(error, match=words):
+            xnp.lexsort(keys, batch_size=batch_size)
+
+
+@pytest.mark.cpu_only
+def test_derivatives_batching_and_sharding(rng):
     x, t = rng.standard_normal((8, 6)).astype(np.float32), rng.standard_normal((8, 6)).astype(np.float32)
     order = np.argsort(x, axis=1)
-    y, moved = xf.jvp(xf.vmap(xnp.sort), (x,), (t,))
+    y, tangent_out = xf.jvp(xf.vmap(xnp.sort), (x,), (t,))
     np.testing.assert_array_equal(np.asarray(y), np.sort(x, axis=1))
-    np.testing.assert_array_equal(np.asarray(moved), np.take_along_axis(t, order, 1))
+    np.testing.assert_array_equal(np.asarray(tangent_out), np.take_along_axis(t, order, 1))
     mesh = xf.make_mesh((2, 2), ("a", "b"), (xf.sharding.AxisType.Auto,) * 2)
-    split = xf.device_put(x, NamedSharding(mesh, P("a", "b")))
+    sharded = xf.device_put(x, NamedSharding(mesh, P("a", "b")))
     for axis in (0, 1):
-        np.testing.assert_array_equal(np.asarray(xf.jit(lambda v: xnp.argsort(v, axis=axis))(split)),
+        np.testing.assert_array_equal(np.asarray(xf.jit(lambda v: xnp.argsort(v, axis=axis))(sharded)),
                                       np.argsort(x, axis=axis, kind="stable"))
-        np.testing.assert_array_equal(np.asarray(xf.jit(lambda v: xnp.sort(v, axis=axis))(split)), np.sort(x, axis=axis))
+        np.testing.assert_array_equal(np.asarray(xf.jit(lambda v: xnp.sort(v, axis=axis))(sharded)), np.sort(x, axis=axis))
 
 
-def test_floats_are_compared_as_the_compiler_for_gpus_knows_it():
-    """It sorts by its library's kernels where the order is that of keys whose zeros, then whose NaNs are made one."""
+def test_float_keys_have_the_pattern_that_the_gpu_compiler_recognizes():
+    """The GPU compiler sorts with its library kernels if zeros, then NaNs of the keys are made equal."""
     text = xf.jit(xnp.sort).trace(np.ones(9, np.float32)).lower(lowering_platforms=("cuda",)).as_text()
     for key in ("%arg1", "%arg2"):
         [is_nan] = re.findall(rf"(%\d+) = stablehlo.compare NE, {key}, {key},", text)

@@ -1,4 +1,4 @@
-"""Primitives that move, join, cut, reduce and multiply: values, derivatives, batching, bad input."""
+"""Structural primitives, reductions and products: values, derivatives, batching, bad input."""
 
 import math
 
@@ -86,9 +86,9 @@ ROWS = {
 def test_operation(name, rng):
     ours, theirs, args = ROWS[name]
     with np.errstate(all="ignore"):
-        wanted = theirs(*args)
+        expected = theirs(*args)
     got = ours(*args)
-    for a, b in zip(xf.tree.leaves(got), xf.tree.leaves(wanted)):
+    for a, b in zip(xf.tree.leaves(got), xf.tree.leaves(expected)):
         np.testing.assert_allclose(np.asarray(a), b, rtol=1e-5, atol=1e-6)
     for a, b in zip(xf.tree.leaves(xf.jit(ours)(*args)), xf.tree.leaves(got)):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
@@ -133,16 +133,16 @@ def test_scatter(name, combine, rng):
     def f(x, updates):
         return getattr(lax, name)(x, index, updates, numbers, unique_indices=True)
 
-    wanted = x.copy()
+    expected = x.copy()
     for row, update in zip((4, 1), updates):
-        wanted[row] = update if combine is None else combine(wanted[row], update)
-    np.testing.assert_allclose(np.asarray(f(x, updates)), wanted, rtol=1e-6)
+        expected[row] = update if combine is None else combine(expected[row], update)
+    np.testing.assert_allclose(np.asarray(f(x, updates)), expected, rtol=1e-6)
     check_derivatives(f, [x, updates], rng)
     check_batching(f, [x, updates])
     check_batching(lambda x, i, u: getattr(lax, name)(x, i, u, numbers), [x, index, updates])
 
 
-def test_dynamic_positions(rng):
+def test_dynamic_slice_positions(rng):
     for start in (-1, 0, 2, 9):  # negative ones count from the end, all are moved inside
         inside = min(max(start + 3 if start < 0 else start, 0), 1)
         np.testing.assert_array_equal(np.asarray(lax.dynamic_slice_in_dim(M, start, 2)), M[inside : inside + 2])
@@ -150,7 +150,7 @@ def test_dynamic_positions(rng):
     check_batching(lambda x, u, i: lax.dynamic_update_slice(x, u, (i, 0)), [M, M[:1], np.ones((), np.int32)])
 
 
-def test_positions_are_of_one_type():
+def test_start_indices_must_have_one_type():
     for mixed in ((np.int32(1), np.int16(0)), (xnp.uint8(1), 0), (0, xnp.int16(1))):
         with pytest.raises(TypeError, match="one integer type, got .*int"):
             lax.dynamic_slice(M, mixed, (1, 1))
@@ -161,7 +161,7 @@ def test_positions_are_of_one_type():
     np.testing.assert_array_equal(lax.dynamic_index_in_dim(M, np.uint8(1)), M[1:2])
 
 
-def test_argmax_of_short_and_whole_rows(rng):
+def test_argmax_of_short_and_long_rows(rng):
     for dtype in ("f4", "f2", "i4", "u1", "bool"):
         x = rng.integers(-3, 3, (50, 3, 4)).astype(dtype)
         if x.dtype.kind == "f":
@@ -185,18 +185,18 @@ def test_reduce():
     assert lax.reduce(x, np.float32(0), lax.add, (1,)).tolist() == [6, 15]
     assert lax.reduce(x, np.float32(1), lambda a, b: a * b, (0, 1)) == math.factorial(6)
     assert lax.reduce(x, np.float32(-1), lambda a, b: lax.max(lax.abs(a), lax.abs(b)), (0,)).tolist() == [4, 5, 6]
-    values, places = lax.reduce(
+    values, indices = lax.reduce(
         (x, np.tile(np.arange(3, dtype=np.int32), (2, 1))),
         (np.float32(-9), np.int32(-1)),
         lambda a, b: (lax.max(a[0], b[0]), lax.select(a[0] >= b[0], a[1], b[1])),
         (1,),
     )
-    assert values.tolist() == [3, 6] and places.tolist() == [2, 2]
+    assert values.tolist() == [3, 6] and indices.tolist() == [2, 2]
 
 
 @pytest.mark.parametrize("dimensions", [(), (0,), (0, 1)])
 @pytest.mark.parametrize("wrap", [lambda x: x, lambda x: (x,), lambda x: [x], lambda x: {"a": x}, lambda x: ([x], None)])
-def test_reduce_gives_what_its_function_returns(wrap, dimensions):
+def test_reduce_returns_the_pytree_of_its_function(wrap, dimensions):
     x = np.arange(1.0, 7.0, dtype=np.float32).reshape(2, 3)
     for combine in (lambda a, b: wrap(a[0] + b[0]), lambda a, b: wrap(a[0] * 0 + a[0] + b[0])):
         found = lax.reduce([x], [np.float32(0)], combine, dimensions)
@@ -205,7 +205,7 @@ def test_reduce_gives_what_its_function_returns(wrap, dimensions):
 
 
 def test_reductions_by_functions_that_loop_call_or_capture():
-    """XLA's own reductions take functions of elements alone; others end its process."""
+    """XLA's reductions support elementwise functions only; others crash the process."""
     x = np.arange(1.0, 5.0, dtype=np.float32)
 
     def windows(f):
@@ -226,11 +226,11 @@ def test_reductions_by_functions_that_loop_call_or_capture():
     assert xf.jit(scaled)(2.0) == 384 and xf.grad(scaled)(2.0) == 768
     assert xf.vmap(scaled)(xnp.array([1.0, 2.0])).tolist() == [24, 384]
     assert xf.jit(lambda y: windows(lambda a, b: xnp.maximum(a, b) + 0 * y))(2.0).tolist() == [2, 3, 4]
-    kept = xf.make_jaxpr(lambda x: lax.reduce(x, -np.inf, xnp.logaddexp, (0,)))(x)
-    assert [eqn.primitive.name for eqn in kept.eqns] == ["reduce"]  # what is of elements alone goes the short way
+    jaxpr = xf.make_jaxpr(lambda x: lax.reduce(x, -np.inf, xnp.logaddexp, (0,)))(x)
+    assert [eqn.primitive.name for eqn in jaxpr.eqns] == ["reduce"]  # what is of elements alone goes the short way
 
 
-def test_empty_and_single():
+def test_empty_and_single_elements():
     empty = np.zeros((0, 3), np.float32)
     assert lax.reduce_sum(empty, (0,)).tolist() == [0, 0, 0]
     assert lax.concatenate([empty, empty], 0).shape == (0, 3)
@@ -291,13 +291,13 @@ BAD = [
 
 
 @pytest.mark.parametrize("call, words", BAD, ids=[str(i) for i in range(len(BAD))])
-def test_bad_input(call, words):
+def test_bad_input_raises(call, words):
     with pytest.raises((TypeError, ValueError), match=words):
         call()
 
 
-def test_small_forms(rng):
-    """Functions that are another one with less to say."""
+def test_convenience_functions(rng):
+    """Functions that are special cases of other functions."""
     a, b = rng.normal(size=(2, 3, 4)).astype(np.float32), rng.normal(size=(2, 4, 2)).astype(np.float32)
     assert np.allclose(lax.batch_matmul(a, b), a @ b, atol=1e-5)
     row = rng.normal(size=(1, 1, 6)).astype(np.float32)
@@ -311,20 +311,20 @@ def test_small_forms(rng):
     assert np.allclose(lax.fft(np.ones(4, np.complex64), "fft", (4,)), [4, 0, 0, 0])
 
 
-def test_what_changes_no_shape_gives_an_array():
-    """Also of NumPy's arrays and Python's numbers, whose dtypes become those that arrays have."""
+def test_operations_without_effect_return_arrays():
+    """Also for NumPy arrays and Python scalars, whose dtypes become canonical."""
     for found in (lax.reshape(np.ones(2), (2,)), lax.reshape(np.float64(2), ()), lax.reshape(2.0, ()), lax.collapse(np.ones((2, 3)), 0, 1)):
         assert isinstance(found, xf.Array) and found.dtype == np.float32
     assert xnp.flatnonzero(np.array([0, 3])).tolist() == [1]
 
 
-def test_long_running_sums(rng):
-    """Long rows are blocks, whose number and whose size need not divide the row."""
+def test_long_cumulative_sums(rng):
+    """Long rows are split into blocks, whose number and size need not divide the size of the row."""
     for shape, axis in (((5000,), 0), ((2, 1100), 1), ((1025, 3), 0)):
         x = rng.integers(-9, 9, shape).astype(np.int32)
         for reverse in (False, True):
             turned = np.flip(x, axis) if reverse else x
             for name, numpys in (("cumsum", np.cumsum), ("cummax", np.maximum.accumulate)):
-                wanted = numpys(turned, axis=axis)
+                expected = numpys(turned, axis=axis)
                 found = getattr(lax, name)(x, axis=axis, reverse=reverse)
-                assert np.array_equal(found, np.flip(wanted, axis) if reverse else wanted), (name, shape, reverse)
+                assert np.array_equal(found, np.flip(expected, axis) if reverse else expected), (name, shape, reverse)

@@ -52,15 +52,15 @@ COMPUTATIONS = {
 def test_windows(name, window, rng):
     start, ours, theirs = COMPUTATIONS[name]
     f = lambda x: lax.reduce_window(x, np.asarray(start, x.dtype)[()], ours, *window)  # noqa: E731
-    wanted = brute(X, start, theirs, *window)
-    np.testing.assert_allclose(np.asarray(f(X)), wanted, rtol=1e-5)
-    assert lax.reduce_window_shape_tuple(X.shape, *window) == wanted.shape
+    expected = brute(X, start, theirs, *window)
+    np.testing.assert_allclose(np.asarray(f(X)), expected, rtol=1e-5)
+    assert lax.reduce_window_shape_tuple(X.shape, *window) == expected.shape
     check_batching(f, [X])
     if name in ("max", "min"):
         tangent = rng.normal(size=X.shape).astype(np.float32)
         place = dict(zip(X.ravel().tolist(), tangent.ravel().tolist()))
-        values, moved = xf.jvp(f, (X,), (tangent,))
-        np.testing.assert_allclose(moved, np.vectorize(lambda v: place.get(v, 0.0))(values), rtol=1e-6)
+        values, tangents_out = xf.jvp(f, (X,), (tangent,))
+        np.testing.assert_allclose(tangents_out, np.vectorize(lambda v: place.get(v, 0.0))(values), rtol=1e-6)
         if window[4] != (1, 1):
             with pytest.raises(NotImplementedError, match="dilation"):
                 xf.grad(lambda x: f(x).sum())(X)
@@ -92,9 +92,9 @@ def test_dtypes(dtype):
     least = np.iinfo(dtype).min if dtype in ("int32", "uint8") else False if dtype == "bool" else -np.inf
     for start, ours in ((0, lax.add), (least, lax.max))[dtype == "bool":]:  # booleans have no sum
         got = lax.reduce_window(x, np.asarray(start).astype(x.dtype)[()], ours, (2, 2), (2, 2), "VALID")
-        wanted = brute(x.astype(np.float64), start, np.add if ours is lax.add else np.maximum, (2, 2), (2, 2), ((0, 0), (0, 0)))
+        expected = brute(x.astype(np.float64), start, np.add if ours is lax.add else np.maximum, (2, 2), (2, 2), ((0, 0), (0, 0)))
         assert got.dtype == x.dtype
-        np.testing.assert_array_equal(np.asarray(got).astype(np.float64), wanted.astype(bool) if dtype == "bool" else wanted)
+        np.testing.assert_array_equal(np.asarray(got).astype(np.float64), expected.astype(bool) if dtype == "bool" else expected)
 
 
 def test_padding_by_name():
@@ -111,15 +111,15 @@ def test_padding_by_name():
 
 
 def test_several_operands(rng):
-    """The places of the extremes with them."""
-    places = np.arange(24, dtype=np.int32).reshape(4, 6)
+    """Reduce values together with their positions."""
+    positions = np.arange(24, dtype=np.int32).reshape(4, 6)
 
     def first(a, b):
         better = (a[0] > b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
         return tuple(xf.numpy.where(better, x, y) for x, y in zip(a, b))
 
     def f(x):
-        return lax.reduce_window((x, places), (np.asarray(-np.inf, x.dtype), np.int32(99)), first, (2, 2), (2, 2))
+        return lax.reduce_window((x, positions), (np.asarray(-np.inf, x.dtype), np.int32(99)), first, (2, 2), (2, 2))
 
     values, found = f(X)
     np.testing.assert_array_equal(X.ravel()[np.asarray(found)], values)

@@ -59,7 +59,7 @@ SAME = {
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SAME)
-def test_as_numpy_does(name, dtype, rng):
+def test_functions_match_numpy(name, dtype, rng):
     a = random(rng, (2, 2, 4, 4), dtype) + np.asarray(2, dtype) * np.eye(4, dtype=dtype)
     for call in SAME[name]:
         near(call(linalg, a), call(theirs, a), dtype, 10)
@@ -125,7 +125,7 @@ def test_singular_matrices(rng):
         assert sign == -1 and sign.dtype == size.dtype == dtype and abs(float(size) - np.log(0.02)) < 0.05
         assert [float(v) for v in linalg.slogdet(small[:1, :1] * 0)] == [0.0, -np.inf]
     assert not np.isfinite(linalg.inv(np.zeros((2, 2)))).any()
-    assert linalg.cond(np.array([[1.0, 1.0], [1.0, 1.0]]), 1) == np.inf
+    assert linalg.cond(np.array([[1.0, 1.0], [1.0, 1.0]]), 1) == linalg.cond(np.zeros((2, 2))) == np.inf
     assert np.isnan(linalg.cond(np.array([[1.0, np.nan], [1.0, 1.0]]), 1))
     ranks = [linalg.matrix_rank(x) for x in (np.ones((3, 3)), np.eye(3), np.zeros((2, 3)), np.ones(3), np.float64(0))]
     assert [int(r) for r in ranks] == [1, 3, 0, 1, 0]
@@ -133,7 +133,7 @@ def test_singular_matrices(rng):
     assert linalg.matrix_rank(np.diag([1.0, -1.0, 0.0]), hermitian=True) == 2
 
 
-def test_integers_and_narrow_results():
+def test_integer_and_small_dtypes():
     assert linalg.solve(np.array([[2, 0], [0, 4]]), np.array([2, 8])).dtype == np.float64
     assert linalg.matrix_power(np.array([[1, 1], [0, 1]]), 5).dtype == np.int64
     with xf.enable_x64(False):
@@ -160,12 +160,12 @@ DERIVATIVES = {
 
 
 @pytest.mark.parametrize("name", DERIVATIVES)
-def test_derivatives(name, rng):
+def test_derivatives_match_differences(name, rng):
     f, shapes = DERIVATIVES[name]
     check_derivatives(f, [rng.normal(size=s) for s in shapes], rng, 1e-4)
 
 
-def test_second_derivatives(rng):
+def test_second_derivatives_match_differences(rng):
     a = rng.normal(size=(4, 4))
     for f in (linalg.det, lambda x: linalg.slogdet(x)[1], lambda x: xnp.sum(linalg.inv(shifted(x)) ** 2)):
         check_derivatives(xf.grad(f), [a], rng, 1e-3)
@@ -176,13 +176,13 @@ def test_second_derivatives(rng):
 
 
 @pytest.mark.parametrize("name", ["solve", "inv", "det", "pinv"])
-def test_mapped(name, rng):
+def test_vmap_equals_a_loop(name, rng):
     a = rng.normal(size=(3, 3)) + 3 * np.eye(3)
     args = (a, rng.normal(size=3)) if name == "solve" else (a,)
     check_batching(getattr(linalg, name), args)
 
 
-def test_one_factorization_for_a_solution_and_its_derivatives(rng):
+def test_solve_and_derivatives_share_one_factorization(rng):
     a, b = rng.normal(size=(4, 4)), rng.normal(size=4)
     text = xf.jit(xf.value_and_grad(lambda a, b: xnp.sum(linalg.solve(a, b) ** 2), argnums=(0, 1))).lower(a, b).as_text()
     assert text.count("getrf_ffi") == 1
@@ -191,7 +191,7 @@ def test_one_factorization_for_a_solution_and_its_derivatives(rng):
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 4, 4)])
-def test_without_elements(shape):
+def test_empty_matrices(shape):
     x = np.zeros(shape, np.float32)
     for name in ("inv", "det", "diagonal", "trace"):
         near(getattr(linalg, name)(x), getattr(theirs, name)(x), "float32")
@@ -215,7 +215,7 @@ def test_without_elements(shape):
     (lambda: linalg.eigh(np.eye(3), "x"), ValueError, "UPLO"),
     (lambda: linalg.slogdet(np.eye(3), method="x"), ValueError, "'x'"),
     (lambda: linalg.cond(np.ones((0, 0))), ValueError, r"cond.*\(0, 0\).*no condition number"),
-    (lambda: linalg.eigh(np.ones((3, 2))), TypeError, r"eigh takes square matrices.*\(3, 2\)"),
+    (lambda: linalg.eigh(np.ones((3, 2))), ValueError, r"eigh takes square matrices.*\(3, 2\)"),
     (lambda: linalg.cond(np.ones((3, 2)), 1), ValueError, r"p=1.*\(3, 2\)"),
     (lambda: linalg.matrix_power(np.eye(3), 2.0), TypeError, "integer.*2.0"),
     (lambda: linalg.multi_dot([np.eye(3)]), ValueError, "two or more"),
@@ -226,7 +226,7 @@ def test_without_elements(shape):
     (lambda: linalg.tensorinv(np.ones((2, 3, 4)), 2), ValueError, "6 rows and 4 columns"),
     (lambda: linalg.tensorsolve(np.ones((2, 3, 6)), np.ones((3, 2))), ValueError, r"\(2, 3\).*\(3, 2\)"),
 ])
-def test_errors(call, error, words):
+def test_bad_input_raises(call, error, words):
     with pytest.raises(error, match=words):
         call()
 
@@ -252,7 +252,7 @@ STRICT = {
 
 
 @pytest.mark.parametrize("name", STRICT)
-def test_nothing_depends_on_implicit_promotion(name):
+def test_strict_promotion(name):
     def total(x):
         return xnp.sum(xnp.abs(STRICT[name](x)))
 
@@ -276,22 +276,22 @@ def test_qdwh_of_any_size(entry):
     np.testing.assert_allclose(np.asarray(h), abs(x), rtol=1e-6)
 
 
-def test_ranks_and_integers():
+def test_matrix_rank_and_integers():
     for f in (xnp.linalg.svd, xnp.linalg.svdvals, xnp.linalg.qr, xnp.linalg.eig, xnp.linalg.eigvals):
         with pytest.raises(TypeError, match="matrix"):
             f(np.ones(3))
-    whole = np.array([[2, -1], [1, 3]])
+    integers = np.array([[2, -1], [1, 3]])
     for order, expected in ((1, 7), (np.inf, 3), (-np.inf, 1)):
-        found = xnp.linalg.vector_norm(whole, ord=order)
-        assert found.dtype == xnp.asarray(whole).dtype and found == expected
+        found = xnp.linalg.vector_norm(integers, ord=order)
+        assert found.dtype == xnp.asarray(integers).dtype and found == expected
     tall = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]])
     limits = (0.3, 1.0, 11.0)
     expected = [int(np.sum(np.linalg.svd(tall)[1] > limit)) for limit in limits]
     assert [int(xnp.linalg.matrix_rank(tall, rtol=limit)) for limit in limits] == expected == [2, 1, 0]
 
 
-def test_logarithms_of_small_determinants():
-    """Of matrices of one or two rows without the library that factors: no product of their elements is made."""
+def test_slogdet_of_small_matrices():
+    """Matrices of size 1 and 2 are factored without a kernel, and without overflow in products of elements."""
     rng = np.random.default_rng(3)
     for n in (1, 2):
         for dtype in (np.float32, np.complex64):
@@ -306,7 +306,7 @@ def test_logarithms_of_small_determinants():
     np.testing.assert_allclose(xf.grad(lambda a: xnp.linalg.slogdet(a).logabsdet)(a), np.linalg.inv(a).T, rtol=1e-5)
 
 
-def test_powers_of_zero_have_slopes():
+def test_vander_derivative_at_zero():
     slopes = xf.jacfwd(lambda x: xnp.vander(x, 3, increasing=True))(np.zeros(1, np.float32))
     assert slopes[0, :, 0].tolist() == [0, 1, 0]
     with pytest.raises(TypeError, match="booleans"):

@@ -1,4 +1,4 @@
-"""Attention by cuDNN beside the same by XLA. On a GPU the kernels run; elsewhere their operations, in formulas, stand for them."""
+"""Attention by cuDNN compared with XLA. On a GPU the kernels run; on other devices their formulas replace them."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def arrays(rng, dtype, *shapes):
 
 
 def both(bias=None, mask=None, queries=None, keys=None, causal=False, window=None):
-    """By cuDNN and by XLA, as functions of what has derivatives."""
+    """Return the attention by cuDNN and by XLA as functions of the differentiable operands."""
     def fused(q, k, v, bias=bias):
         return attention(q, k, v, bias, mask, queries, keys, .3, causal, window, False)
 
@@ -29,7 +29,7 @@ def both(bias=None, mask=None, queries=None, keys=None, causal=False, window=Non
 
 
 def far(x, y):
-    """How far apart two arrays are, as a part of the largest element."""
+    """Return the largest difference of two arrays relative to the largest element."""
     x, y = (np.asarray(v, np.float32) for v in (x, y))
     return np.abs(x - y).max() / np.abs(y).max()
 
@@ -49,17 +49,17 @@ CASES = {
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_gradients(rng, case, dtype):
-    told = dict(CASES[case])
-    if "mask" in told:
-        told["mask"] = xnp.asarray(rng.random(told["mask"]) > .3).at[..., 0].set(True)
-    if "bias" in told:
-        [told["bias"]] = arrays(rng, dtype, told["bias"])
+    options = dict(CASES[case])
+    if "mask" in options:
+        options["mask"] = xnp.asarray(rng.random(options["mask"]) > .3).at[..., 0].set(True)
+    if "bias" in options:
+        [options["bias"]] = arrays(rng, dtype, options["bias"])
     for name in ("queries", "keys"):
-        if name in told:
-            told[name] = xnp.array(told[name], np.int32)
-    fused, plain = both(**told)
-    shapes = [(B, T, *SHAPES["key"][2:]) if "window" in told and name != "query" else s for name, s in SHAPES.items()]
-    operands = arrays(rng, dtype, *shapes) + ([told["bias"]] if "bias" in told else [])
+        if name in options:
+            options[name] = xnp.array(options[name], np.int32)
+    fused, plain = both(**options)
+    shapes = [(B, T, *SHAPES["key"][2:]) if "window" in options and name != "query" else s for name, s in SHAPES.items()]
+    operands = arrays(rng, dtype, *shapes) + ([options["bias"]] if "bias" in options else [])
     [ct] = arrays(rng, np.float32, SHAPES["query"])
 
     def loss(f):
@@ -68,15 +68,15 @@ def test_values_and_gradients(rng, case, dtype):
 
     tolerance = {"float16": 4e-3, "bfloat16": 3e-2}[dtype]
     assert far(fused(*operands), plain(*operands)) < tolerance
-    (_, found), (_, wanted) = loss(fused)(*operands), loss(plain)(*operands)
-    for x, y in zip(found, wanted, strict=True):
+    (_, found), (_, correct) = loss(fused)(*operands), loss(plain)(*operands)
+    for x, y in zip(found, correct, strict=True):
         assert x.shape == y.shape and x.dtype == y.dtype and far(x, y) < 2 * tolerance
 
 
 @pytest.mark.parametrize("bias", [None, (N, T, S), (1, T, S)])
 @pytest.mark.parametrize("over", ["all", "queries", "bias"])
-def test_batches(rng, bias, over):
-    """One more dimension is one with that of the batch."""
+def test_vmap_merges_batch_dimensions(rng, bias, over):
+    """The mapped axis is merged with the batch dimension."""
     if over == "bias" and bias is None:
         over = "keys"
     shapes = [(3, *SHAPES["query"]), (3, *SHAPES["key"]), (3, *SHAPES["key"]), *([(3, 1, *bias)] if bias else [])]
@@ -92,18 +92,18 @@ def test_batches(rng, bias, over):
         assert x.shape == y.shape and far(x, y) < 1e-2
 
 
-def test_the_sums_of_the_softmax(rng):
+def test_residual_is_the_log_sum_exp(rng):
     q, k, v = arrays(rng, np.float16, *SHAPES.values())
-    (x, sums), (y, wanted) = (attention(q, k, v, None, None, None, None, .3, False, None, True),
+    (x, sums), (y, correct) = (attention(q, k, v, None, None, None, None, .3, False, None, True),
                               nn.dot_product_attention(q, k, v, scale=.3, return_residual=True))
-    assert far(x, y) < 4e-3 and far(sums, wanted) < 4e-3 and (sums.shape, sums.dtype) == (wanted.shape, wanted.dtype)
+    assert far(x, y) < 4e-3 and far(sums, correct) < 4e-3 and (sums.shape, sums.dtype) == (correct.shape, correct.dtype)
     found = xf.grad(lambda q: sum([y.astype(np.float32).sum() for y in attention(
         q, k, v, None, None, None, None, .3, False, None, True)]))(q)
-    wanted = xf.grad(lambda q: attention(q, k, v, None, None, None, None, .3, False, None, False).astype(np.float32).sum())(q)
-    assert far(found, wanted) < 1e-2  # they have no derivative
+    correct = xf.grad(lambda q: attention(q, k, v, None, None, None, None, .3, False, None, False).astype(np.float32).sum())(q)
+    assert far(found, correct) < 1e-2  # they have no derivative
 
 
-def test_what_modules_for_gpus_call(rng):
+def test_gpu_lowering_calls_the_kernels(rng):
     operands = arrays(rng, np.float16, *SHAPES.values(), (1, N, T, S))
     for causal, biased, name in ((True, False, "fmhaSoftmax"), (False, True, "fmhaScaleBiasSoftmax")):
         fused, _ = both(causal=causal)
@@ -113,7 +113,7 @@ def test_what_modules_for_gpus_call(rng):
         assert text.count('mask_type\\22: \\22CAUSAL' if causal else 'mask_type\\22: \\22NO_MASK') == 2
 
 
-def test_what_there_are_no_kernels_for_is_refused():
+def test_unsupported_arguments_raise():
     def run(shape, dtype=np.float16, derivative=False, **options):
         x = xnp.zeros(shape, dtype)
         f = both(**options)[0]
@@ -137,29 +137,29 @@ def test_what_there_are_no_kernels_for_is_refused():
 @pytest.mark.cpu_only
 @pytest.mark.parametrize("case", ["plain", "bias", "shared bias", "mask", "causal lengths", "lengths and bias"])
 @pytest.mark.parametrize("heads", [2, 4])
-def test_devices_have_batches_and_heads_of_their_own(rng, case, heads):
-    told = dict(CASES[case])
-    if "mask" in told:
-        told["mask"] = xnp.asarray(rng.random(told["mask"]) > .3).at[..., 0].set(True)
-    bias = [told.pop("bias")] if "bias" in told else []
+def test_batches_and_heads_are_sharded(rng, case, heads):
+    options = dict(CASES[case])
+    if "mask" in options:
+        options["mask"] = xnp.asarray(rng.random(options["mask"]) > .3).at[..., 0].set(True)
+    bias = [options.pop("bias")] if "bias" in options else []
     for name in ("queries", "keys"):
-        if name in told:
-            told[name] = xnp.array(told[name], np.int32)
+        if name in options:
+            options[name] = xnp.array(options[name], np.int32)
     shapes = [SHAPES["query"], (B, S, heads, H), (B, S, heads, H)]
     operands = arrays(rng, np.float16, *shapes, *bias)
     mesh = xf.sharding.Mesh(np.array(xf.devices()[:4]).reshape(2, 2), ("data", "model"))
     split = xf.sharding.NamedSharding(mesh, xf.P("data", None, "model"))
-    whole = xf.sharding.NamedSharding(mesh, xf.P())
-    fused, plain = both(**told)
+    replicated = xf.sharding.NamedSharding(mesh, xf.P())
+    fused, plain = both(**options)
 
     def gradients(f):
         return xf.value_and_grad(lambda *xs: (f(*xs).astype(np.float32) ** 2).sum(), tuple(range(len(operands))))
 
-    placed = [xf.device_put(x, split) for x in operands[:3]] + [xf.device_put(x, whole) for x in operands[3:]]
+    placed = [xf.device_put(x, split) for x in operands[:3]] + [xf.device_put(x, replicated) for x in operands[3:]]
     run = xf.jit(gradients(fused))
-    (value, found), (expected, wanted) = run(*placed), gradients(plain)(*operands)
+    (value, found), (expected, correct) = run(*placed), gradients(plain)(*operands)
     assert far(value, expected) < 1e-2
-    for x, y in zip(found, wanted, strict=True):
+    for x, y in zip(found, correct, strict=True):
         assert far(x, y) < 1e-2
     assert found[0].sharding.spec[:3] == ("data", None, "model")
     assert "all-gather" not in run.lower(*placed).compile().as_text()

@@ -57,7 +57,7 @@ def test_gelu():
     )
 
 
-def test_wide_numbers_are_computed_to_their_precision():
+def test_float64_is_computed_in_full_precision():
     formulas = FORMULAS | {"gelu": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))}
     with xf.enable_x64(True):
         for name, formula in formulas.items():
@@ -86,9 +86,9 @@ def test_lists_of_axes(rng):
     by_arrays = [xnp.array(0), np.array(2)]
     np.testing.assert_array_equal(nn.softmax(x, by_arrays, where), nn.softmax(x, (0, 2), where))
     np.testing.assert_array_equal(nn.logsumexp(x, xnp.array(1)), nn.logsumexp(x, 1))
-    whole = nn.standardize(x, (0, 2))
-    np.testing.assert_allclose(np.asarray(whole.mean((0, 2))), 0, atol=1e-6)
-    np.testing.assert_allclose(np.asarray(whole.std((0, 2))), 1, rtol=1e-4)
+    all_axes = nn.standardize(x, (0, 2))
+    np.testing.assert_allclose(np.asarray(all_axes.mean((0, 2))), 0, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(all_axes.std((0, 2))), 1, rtol=1e-4)
 
 
 @pytest.mark.parametrize("function", [lambda x, axis: nn.one_hot(x.astype(int), 3, axis=axis), nn.glu])
@@ -191,12 +191,12 @@ def test_attention(rng):
 
 
 @pytest.mark.cpu_only
-def test_attention_by_cudnn_is_refused_where_there_is_none():
+def test_cudnn_attention_without_gpu_raises():
     with pytest.raises(RuntimeError, match="cuDNN"):
         nn.dot_product_attention(*[np.ones((1, 4, 2, 8), np.float32)] * 3, implementation="cudnn")
 
 
-def test_attention_with_nothing_to_look_at(rng):
+def test_attention_with_all_keys_masked(rng):
     q, k, v = (xnp.asarray(rng.normal(size=(1, 3, 2, 4)), "float32") for _ in range(3))
     mask = np.ones((1, 2, 3, 3), bool)
     mask[:, :, 1] = False
@@ -209,7 +209,7 @@ def test_attention_with_nothing_to_look_at(rng):
 
 
 def test_initializers():
-    """As the reference gives them for the same key, and with the variance they promise."""
+    """Values equal JAX's for the same key and have the documented variance."""
     key = xf.random.key(3)
     np.testing.assert_allclose(
         np.asarray(nn.initializers.glorot_uniform()(key, (2, 3))),
@@ -250,7 +250,7 @@ MASK = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1]], bool)
 @pytest.mark.parametrize("value", [1.0, 1e4, np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("axis", [-1, 0, None])
 def test_masked_softmax(value, axis):
-    """What is masked is absent, whatever it is; without anything to look at all is 0, and so is every derivative."""
+    """Masked elements are absent regardless of their values. If all are masked, results and derivatives are 0."""
     x = np.array([[36.0, 0.5, 1.0], [-2.0, 3.0, 0.25], [1.0, 2.0, -1.0]], np.float32)
     masked = np.where(MASK, x, value).astype(np.float32)
     raised = np.where(MASK, np.exp(x - x.max()), 0)
@@ -311,13 +311,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("call, dtype, weak", TYPES, ids=map(str, range(len(TYPES))))
-def test_types(call, dtype, weak):
+def test_result_types(call, dtype, weak):
     result = call()
     assert (result.dtype, result.weak_type) == (dtype, weak)
 
 
 @pytest.mark.parametrize("call, error", REFUSED, ids=map(str, range(len(REFUSED))))
-def test_refused(call, error):
+def test_bad_dtypes_raise(call, error):
     with pytest.raises(error):
         call()
 
@@ -328,7 +328,7 @@ def test_log1mexp_has_its_derivative_everywhere():
         np.testing.assert_allclose(np.asarray(xf.vmap(xf.grad(nn.log1mexp))(x)), 1 / np.expm1(x), rtol=1e-6)
 
 
-def test_complex_uniform_values_are_those_of_the_reference():
+def test_complex_uniform_values_equal_those_of_jax():
     found = nn.initializers.variance_scaling(2.5, "fan_in", "uniform", dtype="complex64")(xf.random.key(3), (3, 5))
     expected = [0.11878171563148499 + 0.019574902951717377j, -0.2615077495574951 - 0.07019837945699692j,
                 -0.7154994606971741 + 0.0857260674238205j]  # observed, to the last bit

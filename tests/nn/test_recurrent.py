@@ -1,4 +1,4 @@
-"""LSTM against a loop in NumPy over sequences one by one, the reference's numbers, and derivatives."""
+"""LSTM compared with a NumPy loop over single sequences and with numbers of JAX; derivatives."""
 
 import numpy as np
 import pytest
@@ -13,8 +13,8 @@ KEY = xf.random.key(0)
 LENGTHS = np.array([5, 3, 1])
 
 
-def by_hand(x, h, c, parts, layers, directions):
-    """Sequence by sequence, each of its own length."""
+def by_hand(x, h, c, weights_by_gate, layers, directions):
+    """Run the LSTM sequence by sequence, each with its own length."""
     ys, hs, cs = np.zeros((3, 5, directions * 4)), np.zeros(h.shape), np.zeros(h.shape)
     for b, n in enumerate(LENGTHS):
         rows = x[b, :n]
@@ -22,7 +22,7 @@ def by_hand(x, h, c, parts, layers, directions):
             out = []
             for d in range(directions):
                 k = layer * directions + d
-                w_ih, w_hh, b_ih, b_hh = (np.asarray(p[k], float) for p in parts)
+                w_ih, w_hh, b_ih, b_hh = (np.asarray(p[k], float) for p in weights_by_gate)
                 state, cell, found = h[k, b], c[k, b], []
                 for row in rows[::-1] if d else rows:
                     i, f, g, o = np.split(w_ih @ row + b_ih + w_hh @ state + b_hh, 4)
@@ -46,14 +46,14 @@ def arguments(rng, layers, directions):
 def test_lstm(rng, layers, directions):
     x, h, c, weights = arguments(rng, layers, directions)
     settings = (3, 4, layers, 0.0, directions == 2)
-    parts = rnn.unpack_lstm_weights(weights, 3, 4, layers, directions == 2)
-    expected = by_hand(x, h, c, parts, layers, directions)
+    weights_by_gate = rnn.unpack_lstm_weights(weights, 3, 4, layers, directions == 2)
+    expected = by_hand(x, h, c, weights_by_gate, layers, directions)
     compiled = xf.jit(lambda x, h, c, w: rnn.lstm(x, h, c, w, LENGTHS, *settings, precision="highest"))
-    for found in (compiled(x, h, c, weights), rnn.lstm_ref(x, h, c, *parts, xnp.array(LENGTHS), *settings)):
+    for found in (compiled(x, h, c, weights), rnn.lstm_ref(x, h, c, *weights_by_gate, xnp.array(LENGTHS), *settings)):
         for a, b in zip(found, expected):
             np.testing.assert_allclose(np.asarray(a), b, rtol=1e-4, atol=1e-5)
-    kept = rnn.lstm_fwd(x, h, c, weights, xnp.array(LENGTHS), *settings, None)[1]
-    gradients = rnn.lstm_bwd(*settings, None, kept, tuple(map(xnp.asarray, found)))
+    residuals = rnn.lstm_fwd(x, h, c, weights, xnp.array(LENGTHS), *settings, None)[1]
+    gradients = rnn.lstm_bwd(*settings, None, residuals, tuple(map(xnp.asarray, found)))
     pulled = xf.vjp(compiled, x, h, c, weights)[1](tuple(found))
     for a, b in zip(gradients, (*pulled, None), strict=True):
         assert (a is None and b is None) or np.allclose(a, b, rtol=1e-3, atol=1e-4)
@@ -61,13 +61,13 @@ def test_lstm(rng, layers, directions):
     assert [t.shape for t in types[:3]] == [np.shape(v) for v in found]
 
 
-def test_derivatives(rng):
+def test_derivatives_match_differences(rng):
     x, h, c, weights = arguments(rng, 1, 1)
     check_derivatives(lambda x, h, c, w: rnn.lstm(x, h, c, w, LENGTHS, 3, 4, 1, 0.0, False), [x, h, c, weights], rng)
 
 
 def test_weights():
-    """The order of the reference: cuDNN's."""
+    """The weights are in cuDNN's order, as in JAX."""
     assert rnn.get_num_params_in_lstm(3, 4, 2, True) == 736
     np.testing.assert_allclose(rnn.init_lstm_weight(KEY, 3, 4, 1, False)[:3], [0.447667, 0.4785799, -0.1677085], rtol=1e-5)
     w_ih, w_hh, b_ih, b_hh = rnn.unpack_lstm_weights(xnp.arange(float(rnn.get_num_params_in_lstm(1, 2, 1, True))), 1, 2, 1, True)
@@ -78,10 +78,10 @@ def test_weights():
 
 
 def test_dropout(rng):
-    """Between layers, so that one layer has none; the mean over many units stays."""
+    """Dropout applies between layers, so one layer has none; the mean over many units is preserved."""
     x, h, c, weights = arguments(rng, 2, 1)
-    whole, dropped = (rnn.lstm(x, h, c, weights, LENGTHS, 3, 4, 2, p, False) for p in (0.0, 0.5))
-    assert not np.allclose(whole[0], dropped[0]) and np.allclose(whole[1][0], dropped[1][0])
+    full, dropped = (rnn.lstm(x, h, c, weights, LENGTHS, 3, 4, 2, p, False) for p in (0.0, 0.5))
+    assert not np.allclose(full[0], dropped[0]) and np.allclose(full[1][0], dropped[1][0])
     with pytest.raises(NotImplementedError, match="dropout"):
         rnn.lstm_ref(x, h, c, *rnn.unpack_lstm_weights(weights, 3, 4, 2, False), LENGTHS, 3, 4, 2, 0.5, False)
 

@@ -1,4 +1,4 @@
-"""Products of blocks with factors: exact where numbers fit, near where they are rounded, with the gradients of the product."""
+"""Block-scaled products: exact where values are representable, close where they are rounded; gradients of the product."""
 
 import ml_dtypes
 import numpy as np
@@ -7,7 +7,7 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import nn
-from xlafront.nn.scaled_products import _in_blocks
+from xlafront.nn.scaled_products import _quantize
 
 RNG = np.random.default_rng(0)
 PLAIN = (((1,), (0,)), ((), ()))
@@ -44,7 +44,7 @@ def test_scaled_dot_general(mode, error):
     np.testing.assert_allclose(np.asarray(mapped), np.asarray(found), rtol=1e-5)
 
 
-def test_exact_where_numbers_fit():
+def test_representable_values_are_exact():
     x, y = RNG.integers(-8, 9, size=(4, 64)).astype("bfloat16"), RNG.integers(-8, 9, size=(64, 5)).astype("bfloat16")
     configs = [nn.get_scaled_dot_general_config("mxfp8")] * 3
     np.testing.assert_array_equal(np.asarray(nn.scaled_dot_general(x, y, PLAIN, configs=configs)), x.astype(float) @ y.astype(float))
@@ -78,8 +78,8 @@ def test_configs_and_bad_input():
 
 
 @pytest.mark.parametrize("preferred, name", [("float32", "F32"), ("bfloat16", "BF16"), ("float16", "F16")])
-def test_on_gpus_it_is_an_operation_of_the_compiler(preferred, name):
-    """Which makes a call of cuDNN of it, or a product of floats."""
+def test_gpu_lowering_is_a_custom_call(preferred, name):
+    """XLA replaces the custom call by cuDNN or by a product of floats."""
     configs = [nn.get_scaled_dot_general_config("mxfp8")] * 3
 
     def f(x, y):
@@ -87,25 +87,25 @@ def test_on_gpus_it_is_an_operation_of_the_compiler(preferred, name):
 
     x, y = xnp.ones((4, 64), "bfloat16"), xnp.ones((64, 5), "bfloat16")
     text = xf.jit(xf.grad(f)).trace(x, y).lower(lowering_platforms=("cuda",)).as_text()
-    assert text.count("@__op$block_scaled_dot") == 1  # the operand's gradient; nobody asks for the product itself
+    assert text.count("@__op$block_scaled_dot") == 1  # The gradient of the operand; the product itself is dead code.
     assert f'lhs_batch_dimensions\\22: [0], \\22rhs_batch_dimensions\\22: [0], \\22dequantize_type\\22: \\22{name}\\22' in text
     assert all(g.dtype == preferred for g in xf.grad(f, (0, 1))(x, y))  # as the reference gives
 
 
-def test_factors_are_the_next_powers_of_two():
-    """Rounded up from the largest element over 448, in the precision of the operand."""
+def test_scales_are_rounded_up_to_powers_of_two():
+    """Scales are rounded up from the largest element over 448, in the precision of the operand."""
     for dtype in ("float32", "bfloat16", "float16"):
         for largest, factor in ((448, 1), (449 if dtype != "bfloat16" else 450, 2), (447, 1), (224, .5), (3.5, 2.0 ** -7), (56000, 128)):
             x = np.zeros((1, 1, 32), dtype)
             x[0, 0, 5] = largest
-            [scale] = np.asarray(_in_blocks(xnp.asarray(x), nn.get_scaled_dot_general_config("mxfp8"))[1]).astype(float).ravel()
+            [scale] = np.asarray(_quantize(xnp.asarray(x), nn.get_scaled_dot_general_config("mxfp8"))[1]).astype(float).ravel()
             assert scale == factor, (dtype, largest)
-    tiny = _in_blocks(xnp.zeros((1, 1, 32)), nn.get_scaled_dot_general_config("mxfp8"))
+    tiny = _quantize(xnp.zeros((1, 1, 32)), nn.get_scaled_dot_general_config("mxfp8"))
     assert np.asarray(tiny[1]).astype(float) == 2.0 ** -127 and not np.asarray(tiny[0]).astype(float).any()
 
 
-def test_gradients_of_four_bits_are_those_of_the_product():
-    """But 0 where an operand is beyond 6 * 448, the largest that its blocks can hold."""
+def test_nvfp4_gradients_use_unquantized_operands():
+    """The gradients are 0 where an operand exceeds 6 * 448, the largest value of its blocks."""
     configs = [nn.get_scaled_dot_general_config("nvfp4")] * 3
     x, y = RNG.normal(size=(4, 32)).astype("float32"), RNG.normal(size=(32, 5)).astype("float32")
     x[0, 0], x[1, 1], y[3, 2] = 2688, 2689, -3000

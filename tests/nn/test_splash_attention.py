@@ -1,4 +1,4 @@
-"""Attention under masks that are computed: values against attention written with NumPy."""
+"""Splash attention with lazily computed masks, compared with attention in NumPy."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def operands(heads_of_keys=HEADS):
 
 
 def expected(mask, q, k, v, cap=None, sinks=None):
-    """Attention, and the logarithm of the sum of the exponentials."""
+    """Return the attention and the log-sum-exp in NumPy."""
     k, v = (np.repeat(x, HEADS // len(x), 0) for x in (k, v))
     logits = np.einsum("htd,hsd->hts", q, k).astype(np.float64)
     if cap is not None:
@@ -30,12 +30,12 @@ def expected(mask, q, k, v, cap=None, sinks=None):
     return np.einsum("hts,hsd->htd", weights, v) / total[..., None], np.log(total)
 
 
-def close(got, wanted):
-    np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
+def close(got, correct):
+    np.testing.assert_allclose(got, correct, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("heads_of_keys", [HEADS, 2, 1])
-def test_heads_share_keys(heads_of_keys):
+def test_query_heads_share_keys(heads_of_keys):
     q, k, v = operands(heads_of_keys)
     mask = masks.MultiHeadMask([masks.CausalMask((QUERIES, KEYS), offset=i // 2) for i in range(HEADS)])
     by_head = np.stack([ROWS + i // 2 >= COLUMNS for i in range(HEADS)])
@@ -44,7 +44,7 @@ def test_heads_share_keys(heads_of_keys):
         close(kernels.make_splash_mqa_single_device(mask)(q, k[0], v[0]), expected(by_head, q, k, v)[0])
 
 
-def test_all_that_changes_the_logits():
+def test_options_of_the_logits():
     q, k, v = operands()
     ids, key_ids = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 0, 0, 1, 1, 2, 2])
     sinks = np.array([0.5, -1.0, 0.0, 2.0], np.float32)
@@ -52,12 +52,12 @@ def test_all_that_changes_the_logits():
     mask = masks.MultiHeadMask([masks.CausalMask((QUERIES, KEYS), 2)] * HEADS)
     attention = kernels.make_splash_mha(mask, save_residuals=True, attn_logits_soft_cap=0.7, residual_checkpoint_name="out", **SETTINGS)
     out, (total,) = xf.jit(attention)(q, k, v, kernels.SegmentIds(ids, key_ids), sinks)
-    wanted, wanted_total = expected(allowed, q, k, v, 0.7, sinks)
-    close(out, wanted)
-    close(total, wanted_total)
+    correct, correct_total = expected(allowed, q, k, v, 0.7, sinks)
+    close(out, correct)
+    close(total, correct_total)
 
 
-def test_a_query_that_sees_nothing_sees_the_mean():
+def test_fully_masked_query_returns_the_mean():
     q, k, v = operands()
     mask = np.ones((HEADS, QUERIES, KEYS), bool)
     mask[:, 3] = False
@@ -75,23 +75,24 @@ def test_derivatives_and_batches():
 def test_one_head():
     q, k, v = operands()
     mask = COLUMNS <= ROWS
-    wanted, totals = expected(mask, q, k, v)
+    correct, totals = expected(mask, q, k, v)
     out, (total,) = kernels.attention_reference(mask, q[0], k[0], v[0], None, save_residuals=True)
-    close(out, wanted[0])
+    close(out, correct[0])
     close(total, totals[0])
-    close(kernels.make_masked_mha_reference(np.stack([mask] * HEADS))(q, k, v), wanted)
+    close(kernels.make_masked_mha_reference(np.stack([mask] * HEADS))(q, k, v), correct)
 
 
-def test_halves_stay_halves():
+def test_float16_is_preserved():
     q, k, v = (x.astype(xnp.bfloat16) for x in operands())
     out = kernels.make_splash_mha(np.ones((HEADS, QUERIES, KEYS), bool), **SETTINGS)(q, k, v)
     assert out.dtype == xnp.bfloat16
-    wanted, _ = expected(True, *(np.asarray(x, np.float32) for x in (q, k, v)))
-    np.testing.assert_allclose(np.asarray(out, np.float32), wanted, rtol=2e-2, atol=2e-2)
+    correct, _ = expected(True, *(np.asarray(x, np.float32) for x in (q, k, v)))
+    np.testing.assert_allclose(np.asarray(out, np.float32), correct, rtol=2e-2, atol=2e-2)
 
 
-def test_split_over_devices():
-    """The mask goes to devices as the queries do."""
+@pytest.mark.cpu_only
+def test_sharding_over_devices():
+    """The mask is sharded like the queries."""
     q, k, v = operands(HEADS)
     mask = masks.MultiHeadMask([masks.LocalMask((QUERIES, KEYS), (i, None), 1) for i in range(HEADS)])
     by_head = np.stack([ROWS + 1 - i <= COLUMNS for i in range(HEADS)])
@@ -104,7 +105,7 @@ def test_split_over_devices():
 
 def test_masks():
     shape = (QUERIES, KEYS)
-    for mask, wanted in [
+    for mask, correct in [
         (masks.CausalMask(shape, -1), COLUMNS < ROWS),
         (masks.LocalMask(shape, (2, 1), 0), (COLUMNS >= ROWS - 2) & (COLUMNS <= ROWS + 1)),
         (masks.LocalMask(shape, (None, None), 0), np.ones(shape)),
@@ -112,8 +113,8 @@ def test_masks():
         (masks.NumpyMask(COLUMNS == 1) | masks.CausalMask(shape), (COLUMNS == 1) | (COLUMNS <= ROWS)),
         (masks.CausalMask(shape, 2) & masks.LocalMask(shape, (0, None), 0), (COLUMNS >= ROWS) & (COLUMNS <= ROWS + 2)),
     ]:
-        np.testing.assert_array_equal(mask[:, :], wanted)
-        np.testing.assert_array_equal(mask[1:3, 2:], wanted[1:3, 2:])
+        np.testing.assert_array_equal(mask[:, :], correct)
+        np.testing.assert_array_equal(mask[1:3, 2:], correct[1:3, 2:])
         assert mask.shape == shape and mask != masks.FullMask(shape)
     assert masks.CausalMask(shape, 1) == masks.CausalMask(shape, 1) != masks.CausalMask(shape)
     assert len({masks.FullMask(shape), masks.FullMask(shape)}) == 1
@@ -129,10 +130,10 @@ def test_masks():
     (ValueError, "one shape", lambda: masks.MultiHeadMask([masks.CausalMask((2, 2)), masks.FullMask((2, 3))])),
     (ValueError, "each head", lambda: masks.MultiHeadMask([])),
     (ValueError, "single heads", lambda: masks.MultiHeadMask([masks.MultiHeadMask([masks.FullMask((2, 3))])])),
-    (ValueError, "booleans", lambda: masks.NumpyMask(np.eye(2))),
+    (ValueError, "boolean array", lambda: masks.NumpyMask(np.eye(2))),
     (ValueError, "positive", lambda: masks.ChunkedCausalMask((2, 2), 0)),
     (ValueError, "shard_count", lambda: masks.CausalMask((4, 4), shard_count=3)),
-    (NotImplementedError, "neither true nor false", lambda: bool(masks.FullMask((2, 2)))),
+    (NotImplementedError, "no truth value", lambda: bool(masks.FullMask((2, 2)))),
     (NotImplementedError, "two slices", lambda: masks.FullMask((2, 2))[1]),
     (ValueError, "MultiHeadMask", lambda: kernels.make_splash_mha(masks.FullMask((2, 2)), **SETTINGS)),
     (ValueError, "head_shards=3", lambda: kernels.make_splash_mha(np.ones((2, 2, 2), bool), head_shards=3, q_seq_shards=1)),
@@ -141,12 +142,12 @@ def test_masks():
     (ValueError, "as wide", lambda: kernels.make_splash_mha(np.ones((1, 2, 2), bool), **SETTINGS)(
         np.ones((1, 2, 3)), np.ones((1, 2, 4)), np.ones((1, 2, 4)))),
 ])
-def test_errors(error, words, attempt):
+def test_bad_input_raises(error, words, attempt):
     with pytest.raises(error, match=words):
         attempt()
 
 
-def test_sizes_of_blocks():
+def test_block_sizes():
     sizes = kernels.BlockSizes(128, 256)
     assert (sizes.block_kv_compute, sizes.has_backward_blocks) == (256, False)
     assert kernels.BlockSizes.get_default().has_backward_blocks

@@ -1,7 +1,7 @@
-"""Functions of NumPy's namespace over all dtypes and kinds of shapes: scalars, nothing, one element, broadcast pairs, every axis.
+"""Functions of `xlafront.numpy` over all dtypes and kinds of shapes: scalars, empty arrays, broadcast pairs, every axis.
 
-A row says of which kinds of numbers a function is (b: booleans, u: unsigned, i: signed, f: floats, c: complex) and which dtype it
-gives; the values are NumPy's, for floats in float64. All functions of a group are one program for each dtype.
+A row has the kinds of numbers that a function supports (b: booleans, u: unsigned, i: signed, f: floats, c: complex) and its result
+dtype. Values are compared with NumPy's, for floats in float64. All functions of a group are jitted together for each dtype.
 """
 
 import re
@@ -135,7 +135,8 @@ PLAINLY = """
     n.can_cast("int8", "int16") | n.result_type("int8", "int16") | n.promote_types("int8", "int16") | n.isdtype(n.dtype(d), "numeric")
     n.einsum_path("ij,jk", q, q)[0][-1] | n.issubdtype(n.float32, n.floating) | n.shape(x) | len(n.array_repr(x)) > 0 | len(n.array_str(x)) > 0
 """
-ELSEWHERE = {
+TESTED_IN_OTHER_FILES = {
+    "minmax top_k": "test_extremes.py",
     "save savez load fromfile": "test_numpy_functions.py, files", "set_printoptions get_printoptions printoptions": "of NumPy itself",
     "fill_diagonal place put put_along_axis": "test_numpy_library.py: NumPy's change their argument",
     "__array_namespace_info__": "test_numpy_library.py",
@@ -144,15 +145,15 @@ ELSEWHERE = {
 
 
 def compare(calls, arrays, d):
-    """`calls`: name -> (function of a namespace and arrays, rule). One program computes them all; NumPy one by one."""
+    """Compare `calls`, name -> (function of a namespace and arrays, rule), with NumPy. One jitted function computes them all."""
     found = xf.jit(lambda arrays: {name: call(xnp, arrays) for name, (call, _) in calls.items()})(arrays)
     wrong = {}
     for name, (call, rule) in calls.items():
-        wanted = result_dtype(rule, d)
-        exact = kind_of(wanted) not in "fc"
+        expected = result_dtype(rule, d)
+        exact = kind_of(expected) not in "fc"
         with np.errstate(all="ignore"):
             numpys = call(np, [as_numpy_computes(x, exact) for x in arrays])
-        wrong[name] = agrees(found[name], numpys, wanted)
+        wrong[name] = agrees(found[name], numpys, expected)
     assert not {name: text for name, text in wrong.items() if text}
 
 
@@ -163,7 +164,7 @@ def dtype(request):
         yield np.dtype(name)
 
 
-def test_of_one_array(dtype):
+def test_unary_functions(dtype):
     arrays = [numbers(dtype, shape) for shape in ((), (0, 3), (2, 3))]
     calls = {}
     for name, rule in rows_for(UNARY, dtype):
@@ -172,7 +173,7 @@ def test_of_one_array(dtype):
     compare(calls, arrays, dtype)
 
 
-def test_of_two_arrays(dtype):
+def test_binary_functions(dtype):
     arrays = [numbers(dtype, (2, 3)), numbers(dtype, (3,), 1), numbers(dtype, (2, 1), 4), numbers(dtype, (), 2),
               numbers(dtype, (0, 3)), numbers(dtype, (1,), 1), numbers(dtype, (1, 3), 2)]
     pairs = {"row": (0, 1), "column": (0, 2), "scalar": (3, 0), "nothing": (4, 1), "nothing and one": (4, 5), "both": (2, 6)}
@@ -183,7 +184,8 @@ def test_of_two_arrays(dtype):
     compare(calls, arrays, dtype)
 
 
-def test_over_axes(dtype):
+@pytest.mark.cpu_only
+def test_reductions(dtype):
     arrays = [numbers(dtype, (2, 3)), numbers(dtype, ()), numbers(dtype, (1, 1)), numbers(dtype, (2, 2, 3), 1)]
     ways = {"all": (0, {}), "rows": (0, {"axis": 0}), "last, kept": (0, {"axis": -1, "keepdims": True}),
             "both": (3, {"axis": (0, 2)}), "scalar": (1, {}), "one": (2, {"axis": 1}), "all, kept": (3, {"keepdims": True})}
@@ -194,7 +196,7 @@ def test_over_axes(dtype):
     compare(calls, arrays, dtype)
 
 
-def test_along_one_axis(dtype):
+def test_functions_along_an_axis(dtype):
     arrays = [numbers(dtype, (2, 3)), numbers(dtype, (5,), 1), numbers(dtype, (1, 1))]
     ways = {"rows": (0, {"axis": 0}), "last": (0, {"axis": -1}), "vector": (1, {"axis": 0}), "one": (2, {"axis": 1})}
     calls = {}
@@ -206,7 +208,7 @@ def test_along_one_axis(dtype):
     compare(calls, arrays, dtype)
 
 
-def test_elements_that_only_move(dtype):
+def test_functions_that_rearrange_elements(dtype):
     names = dict(zip("xyseo", (numbers(dtype, shape, 1) for shape in ((2, 3), (3,), (), (0, 3), (1,)))))
     mask = np.array([[True, False, True], [False, True, True]])
     known = xnp.array(mask[0])  # also while a call is traced: how many are chosen is in the shape of the result
@@ -219,7 +221,7 @@ ARRAYS = dict(zip("xyseovq", ((2, 3), (3,), (), (0, 3), (1,), (5,), (3, 3))))
 POSITIONS, MASK = np.array([2, 0, 1]), np.array([[True, False, True], [False, True, True]])
 
 
-def test_of_whole_arrays(dtype):
+def test_functions_of_all_elements(dtype):
     arrays = [numbers(dtype, shape, 1) for shape in ARRAYS.values()]
     names = {"i": POSITIONS, "m": MASK, "xnp": xnp}
     calls = {text: (lambda n, a, text=text: eval(text, {"n": n, **names, **dict(zip(ARRAYS, a))}), rule)
@@ -228,7 +230,7 @@ def test_of_whole_arrays(dtype):
 
 
 @pytest.mark.parametrize("name", ["int32", "float32"])
-def test_eagerly(name):
+def test_eager_calls(name):
     d = np.dtype(name)
     wrong = {}
     for text in calls_of(EAGERLY):
@@ -242,19 +244,19 @@ def test_eagerly(name):
         kind = {"i": np.int32, "f": np.float32, "c": np.complex64}.get(ours.dtype.kind, ours.dtype.type)
         wrong[text] = "" if kind_of(ours.dtype) == kind_of(numpys.dtype) and ours.dtype == kind else f"{ours.dtype} {numpys.dtype}"
         wrong[text] = wrong[text] or agrees(ours, numpys, ours.dtype, ulps=100)
-    assert not {text: says for text, says in wrong.items() if says}
+    assert not {text: problem for text, problem in wrong.items() if problem}
 
 
-def test_that_gives_no_arrays():
+def test_functions_without_array_results():
     for text in calls_of(PLAINLY):
         ours, numpys = (eval(text, {"n": n, "d": "float32", **{k: n.ones(shape) for k, shape in ARRAYS.items()}}) for n in (xnp, np))
         assert ours == numpys, text
 
 
 def test_no_function_is_missing():
-    """Every function of the namespace is in one of the tables."""
+    """Every function of the namespace is in a table."""
     tabled = {name for table in (UNARY, BINARY, REDUCTIONS, ALONG_ONE_AXIS) for _, _, names in table for name in names.split()}
     texts = [*SHAPES.values(), *[table for _, _, table in ROWS], EAGERLY, PLAINLY]
-    tabled |= {name for text in texts for name in re.findall(r"\bn\.(\w+)", text)} | {n for names in ELSEWHERE for n in names.split()}
+    tabled |= {name for text in texts for name in re.findall(r"\bn\.(\w+)", text)} | {n for names in TESTED_IN_OTHER_FILES for n in names.split()}
     functions = {name for name in xnp.__all__ if callable(getattr(xnp, name)) and not isinstance(getattr(xnp, name), type)}
     assert functions - tabled == set()

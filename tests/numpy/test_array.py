@@ -1,4 +1,4 @@
-"""Arrays as users meet them: attributes, operators, conversions, printing, copying, exchange."""
+"""Public behavior of arrays: attributes, operators, conversions, printing, copying, DLPack."""
 
 import copy
 import pickle
@@ -85,8 +85,8 @@ def kinds_of_tracers(kind=tracing.Tracer):
         yield from kinds_of_tracers(other)
 
 
-def test_tracers_hide_no_attribute_of_arrays():
-    """A tracer's own fields have names that no array has: `x.var()` is the variance under `jit` too."""
+def test_tracers_shadow_no_array_attribute():
+    """Fields of tracers have names that no array attribute has: `x.var()` is the variance under `jit` too."""
     hidden = {f"{kind.__name__}.{name}" for kind in kinds_of_tracers() for name in vars(kind)
               if not name.startswith("_") and name != "aval" and hasattr(xf.Array, name)}
     assert not hidden
@@ -136,7 +136,7 @@ def test_other_operators():
     assert (np.float32(2) * x).tolist() == (2 * A).tolist() and isinstance(A * x, xf.Array)
 
 
-def test_to_python():
+def test_conversions_to_python():
     s = xnp.float32(2.5)
     assert (float(s), int(s), complex(s), bool(s), s.item(), s.tolist()) == (2.5, 2, 2.5 + 0j, True, 2.5, 2.5)
     assert (
@@ -201,10 +201,10 @@ def test_printing():
         )
     with np.printoptions(precision=2):
         assert repr(xnp.float32([1 / 3])) == "Array([0.33], dtype=float32)"
-    gone = xnp.ones(2)
-    gone.delete()
+    deleted = xnp.ones(2)
+    deleted.delete()
     with pytest.raises(RuntimeError, match="deleted"):
-        repr(gone)
+        repr(deleted)
 
 
 def test_copies():
@@ -222,6 +222,7 @@ def test_copies():
     assert mine.tolist() == [1, 1, 1]  # later changes to the host array do not show
 
 
+@pytest.mark.cpu_only
 def test_exchange_by_dlpack():
     taken = np.from_dlpack(x)
     assert taken.tolist() == A.tolist() and taken.ctypes.data == x.unsafe_buffer_pointer()
@@ -239,6 +240,7 @@ def test_exchange_by_dlpack():
         xf.jit(lambda v: np.from_dlpack(v))(x)
 
 
+@pytest.mark.cpu_only
 def test_namespace_and_kinds():
     assert (
         x.__array_namespace__() is xnp
@@ -264,7 +266,7 @@ def test_namespace_and_kinds():
 
 
 @pytest.mark.parametrize("other", [[1.0, 2.0, 3.0], "a", None, {}])
-def test_operands_that_are_no_arrays(other):
+def test_operators_with_unsupported_operands(other):
     with pytest.raises(TypeError, match="unsupported operand"):
         x + other
     with pytest.raises(TypeError):
@@ -287,7 +289,7 @@ def test_views(old, new, shape, rng):
     assert xnp.asarray(source).view(new).tolist() == source.view(new).tolist()
 
 
-def test_creation_from_all_sorts():
+def test_array_from_supported_objects():
     assert xnp.array([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]] and xnp.array([x[0], x[1]]).tolist() == A.tolist()
     assert (
         xnp.array((1, 2.5)).dtype == np.float32
@@ -315,8 +317,8 @@ NEW_ONES = ["asarray(3.0)", "array(2)", "float32(1)", "bool_(True)", "asarray(1,
 
 
 @pytest.mark.parametrize("call", NEW_ONES)
-def test_new_arrays_of_traced_functions_are_traced(call):
-    """As all that such functions compute; to the program they are constants."""
+def test_new_arrays_in_traced_functions_are_tracers(call):
+    """They are tracers of constants of the jaxpr."""
     kinds = []
 
     def make(a):
@@ -345,7 +347,7 @@ def in_compile_time(make):
     (lambda: xnp.ones(2)[xnp.array([True, False])], "NonConcreteBooleanIndexError"),
     (lambda: float(xnp.float32(1)), "ConcretizationTypeError"),
 ])
-def test_new_arrays_of_traced_functions_have_no_values(take, error):
+def test_new_arrays_in_traced_functions_are_not_concrete(take, error):
     take()
     with pytest.raises(getattr(xf.errors, error)):
         xf.jit(take)()
@@ -359,8 +361,8 @@ def test_new_arrays_of_traced_functions_have_no_values(take, error):
     "xf.random.key_data(xf.random.key(0))[1]",
     "xf.make_array_from_callback((), xf.sharding.SingleDeviceSharding(xf.devices()[0]), lambda i: __import__('numpy').ones(()))",
 ])
-def test_operators_from_the_first_array(first):
-    """Whichever name brings the first array of a process, it has its operators and methods."""
+def test_first_array_of_a_process_has_operators(first):
+    """Operators and methods are attached whichever function creates the first array of a process."""
     code = f"import xlafront as xf\nx = {first}\nprint(float((x + 1) * 2 - 2 * x), x.sum().shape, -x == 0 - x)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["2.0", "()", "True"], done.stderr
@@ -373,12 +375,12 @@ UNCHANGED = [(array, text.strip()) for array, texts in (
 
 
 @pytest.mark.parametrize("array, text", UNCHANGED, ids=[f"{text} of {array.shape}" for array, text in UNCHANGED])
-def test_what_changes_nothing_gives_the_array_itself(array, text):
+def test_operations_without_effect_return_the_same_array(array, text):
     assert eval(text, {"v": array, "xnp": xnp, "xf": xf, "np": np}) is array
 
 
-def test_an_array_in_place_of_a_dtype():
-    """NumPy takes one for its dtype, with a warning; a dtype that is given as such warns of nothing."""
+def test_array_as_dtype_warns():
+    """NumPy uses the dtype of the array, with a warning; a dtype itself does not warn."""
     x = xnp.ones(2)
     for ask in (np.dtype, lambda x: np.zeros(2, x).dtype, lambda x: np.result_type(x, np.int8)):
         with pytest.warns(DeprecationWarning, match="in place of a dtype"):
@@ -389,8 +391,8 @@ def test_an_array_in_place_of_a_dtype():
 
 
 @pytest.mark.parametrize("protocol", ["__array_interface__", "__array_struct__"])
-def test_objects_with_numpys_other_protocols(protocol):
-    """As the images of Pillow."""
+def test_array_from_objects_with_array_interfaces(protocol):
+    """Images of Pillow are such objects."""
     values = np.arange(6, dtype=np.uint8).reshape(2, 3)
     image = type("Image", (), {protocol: property(lambda self: getattr(values, protocol))})()
     for found in (xnp.array(image), xnp.asarray(image), xf.jit(lambda: xnp.asarray(image))()):

@@ -1,6 +1,6 @@
-"""The names of the array-API standard 2024.12: each with the signature that the standard gives it, and called, with 64 bits.
+"""Functions of the array API standard 2024.12: signatures, and calls with 64-bit types enabled.
 
-NumPy's functions are those of the standard, so a call means the same there: values and dtypes are compared.
+NumPy implements the standard too, so values and dtypes are compared with NumPy's.
 """
 
 import inspect
@@ -97,7 +97,7 @@ def found(name):
 
 
 def test_signatures():
-    """Every function takes the arguments of the standard, positional ones by position and keywords by name."""
+    """Every function has the positional and keyword parameters of the standard."""
     wrong = {}
     for name, (positional, keywords) in SIGNATURES.items():
         if inspect.isclass(found(name)):
@@ -109,14 +109,14 @@ def test_signatures():
     assert wrong == {}
 
 
-def test_names():
+def test_names_exist():
     assert all(hasattr(xnp, name) for name in DTYPES)
     assert all(getattr(xnp, name) is value or getattr(xnp, name) == value for name, value in CONSTANTS.items() if name != "nan")
     assert np.isnan(xnp.nan) and xnp.__array_api_version__ == "2024.12"
     assert [name for name in ATTRIBUTES.split() if not hasattr(xnp.ones((2, 2)), name)] == []
 
 
-def test_what_namespaces_say():
+def test_namespace_info():
     with xf.enable_x64(True):
         info = xnp.__array_namespace_info__()
         assert set(info.dtypes()) == set(DTYPES) and set(info.dtypes(kind="signed integer")) == {"int8", "int16", "int32", "int64"}
@@ -151,7 +151,7 @@ SMALLER = {"n.argmax", "n.argmin", "n.argsort", "n.searchsorted"}
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_calls(call, results):
+def test_calls_equal_numpy(call, results):
     with np.errstate(all="ignore"):
         ours, numpys = results[call], np.asarray(eval(call, {"n": np, **arrays(np)}))
     assert ours.shape == numpys.shape

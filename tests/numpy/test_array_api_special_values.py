@@ -1,5 +1,7 @@
-"""The lists of special values in the array-API standard 2024.12: what each elementwise function gives of infinities, NaN, zeros
-with signs, and the ends of its domain. A row is a case of the standard; both float types, with 64 bits."""
+"""Special values of elementwise functions in the array API standard 2024.12: infinities, NaN, signed zeros, ends of domains.
+
+A row is a case of the standard, tested in float32 and float64.
+"""
 
 import numpy as np
 import pytest
@@ -10,21 +12,21 @@ import xlafront.numpy as xnp
 inf, nan, pi = np.inf, np.nan, np.pi
 ODD = [(0.0, 0.0), (-0.0, -0.0)]  # zeros keep their signs
 EVERY = [(inf, inf), (-inf, -inf)]  # and infinities theirs
-WHOLE = [*ODD, *EVERY, (3.0, 3.0), (-2.0, -2.0)]
+ALL_VALUES = [*ODD, *EVERY, (3.0, 3.0), (-2.0, -2.0)]
 
 ONE = {  # function: (argument, result), besides NaN of NaN
     "abs": [(-0.0, 0.0), (-inf, inf), (-2.5, 2.5)],
     "acos": [(1.5, nan), (-1.5, nan), (1.0, 0.0), (-1.0, pi)], "acosh": [(0.5, nan), (-inf, nan), (1.0, 0.0), (inf, inf)],
     "asin": [(1.5, nan), (-1.5, nan), *ODD], "asinh": [*ODD, *EVERY],
     "atan": [*ODD, (inf, pi / 2), (-inf, -pi / 2)], "atanh": [(-1.5, nan), (1.5, nan), (-1.0, -inf), (1.0, inf), *ODD],
-    "ceil": [*WHOLE, (-0.5, -0.0), (1.25, 2.0)], "floor": [*WHOLE, (0.5, 0.0), (-0.5, -1.0)],
-    "trunc": [*WHOLE, (-0.5, -0.0), (0.5, 0.0), (-2.5, -2.0)],
-    "round": [*WHOLE, (0.5, 0.0), (-0.5, -0.0), (1.5, 2.0), (2.5, 2.0), (-2.5, -2.0)],
+    "ceil": [*ALL_VALUES, (-0.5, -0.0), (1.25, 2.0)], "floor": [*ALL_VALUES, (0.5, 0.0), (-0.5, -1.0)],
+    "trunc": [*ALL_VALUES, (-0.5, -0.0), (0.5, 0.0), (-2.5, -2.0)],
+    "round": [*ALL_VALUES, (0.5, 0.0), (-0.5, -0.0), (1.5, 2.0), (2.5, 2.0), (-2.5, -2.0)],
     "cos": [(0.0, 1.0), (-0.0, 1.0), (inf, nan), (-inf, nan)], "cosh": [(0.0, 1.0), (-0.0, 1.0), (inf, inf), (-inf, inf)],
     "exp": [(0.0, 1.0), (-0.0, 1.0), (inf, inf), (-inf, 0.0)], "expm1": [*ODD, (inf, inf), (-inf, -1.0)],
     **{name: [(-1.0, nan), (-inf, nan), (0.0, -inf), (-0.0, -inf), (1.0, 0.0), (inf, inf)] for name in ("log", "log2", "log10")},
     "log1p": [(-1.5, nan), (-1.0, -inf), *ODD, (inf, inf)], "negative": [(0.0, -0.0), (-0.0, 0.0), (inf, -inf)],
-    "positive": WHOLE, "reciprocal": [(0.0, inf), (-0.0, -inf), (inf, 0.0), (-inf, -0.0)],
+    "positive": ALL_VALUES, "reciprocal": [(0.0, inf), (-0.0, -inf), (inf, 0.0), (-inf, -0.0)],
     "sign": [(0.0, 0.0), (-inf, -1.0), (inf, 1.0), (1e-3, 1.0)], "sin": [*ODD, (inf, nan), (-inf, nan)], "sinh": [*ODD, *EVERY],
     "sqrt": [(-1.0, nan), (-inf, nan), *ODD, (inf, inf)], "square": [(-0.0, 0.0), (-inf, inf)],
     "tan": [*ODD, (inf, nan), (-inf, nan)], "tanh": [*ODD, (inf, 1.0), (-inf, -1.0)],

@@ -1,5 +1,8 @@
-"""Objects that offer `__jax_array__` and are nodes of pytrees, as parameters of libraries are: functions take them as their array,
-also where C++ repeats a call that it knows, of the leaves of the object. What does not take them refuses them."""
+"""Objects that have `__jax_array__` and are nodes of pytrees, such as parameters of libraries.
+
+Functions take them as their array, also where C++ repeats a call with the leaves of the object; functions that do not take
+them raise.
+"""
 
 import re
 import warnings
@@ -15,16 +18,16 @@ from tests.test_independence_of_settings import NAMES, SECTIONS, expanded, opera
 
 
 class Scaled:
-    """An array that is kept as another one, of more dimensions, and a scale."""
+    """An array that is stored as another one, of more dimensions, and a scale."""
 
-    def __init__(self, kept, scale):
-        self.kept, self.scale = kept, scale
+    def __init__(self, stored, scale):
+        self.stored, self.scale = stored, scale
 
     def __jax_array__(self):
-        return self.kept[0] * self.scale
+        return self.stored[0] * self.scale
 
 
-xf.tree_util.register_pytree_node(Scaled, lambda x: ((x.kept, x.scale), None), lambda _, children: Scaled(*children))
+xf.tree_util.register_pytree_node(Scaled, lambda x: ((x.stored, x.scale), None), lambda _, children: Scaled(*children))
 
 
 class Unregistered:
@@ -45,7 +48,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_array_counts_and_not_what_is_kept(name):
+def test_functions_use_the_array_and_not_the_stored_children(name):
     function = xnp
     for part in name.split("."):
         function = getattr(function, part)
@@ -74,7 +77,7 @@ def test_of_two_arguments():
     np.testing.assert_allclose(xsp.linalg.expm_frechet(square, square)[0], scipy.linalg.expm(X[:, :2]), 1e-3)
 
 
-def test_pictures_show_what_the_node_holds(capsys):
+def test_visualization_shows_the_array_of_the_node(capsys):
     x = Scaled(xnp.ones((4, 4)), np.float32(1))
     x.shape = (4, 4)
     xf.debug.visualize_array_sharding(x)
@@ -82,7 +85,7 @@ def test_pictures_show_what_the_node_holds(capsys):
 
 
 @pytest.mark.parametrize("section", [s for s in SECTIONS if s != "control"])
-def test_every_function_takes_them_or_refuses_them(section):
+def test_every_function_accepts_or_rejects_nodes(section):
     floats, others = operands()
     arrays = floats | others
 
@@ -95,9 +98,9 @@ def test_every_function_takes_them_or_refuses_them(section):
     for call in expanded(SECTIONS[section]):
         for name in set(re.findall(r"\b[vscijbuhtxnq]\b", call)):
             x = arrays[name]
-            kept = Scaled(xnp.stack([x, x]), np.ones((), x.dtype))
+            stored = Scaled(xnp.stack([x, x]), np.ones((), x.dtype))
             try:
-                found = types(call, {name: kept})
+                found = types(call, {name: stored})
             except (TypeError, ValueError, IndexError, AttributeError):  # refused
                 continue
             assert found == types(call, {name: x}), (call, name)
@@ -105,7 +108,7 @@ def test_every_function_takes_them_or_refuses_them(section):
     assert taken > 5
 
 
-def test_what_is_no_node_is_refused_in_programs_as_it_is_by_calls():
+def test_objects_that_are_no_nodes_raise():
     x = Unregistered(xnp.ones(3))
     for function in (xnp.sum, xnp.mean, xnp.max, xnp.sort, xnp.cumsum):
         for call in (lambda: function(x), xf.jit(lambda: function(x))):

@@ -1,4 +1,4 @@
-"""Values at the edge of what functions are for, beside NumPy's."""
+"""Edge cases of arguments, compared with NumPy."""
 
 import io
 
@@ -13,24 +13,24 @@ from xlafront import lax
 NAN = np.nan
 
 
-def test_unique_takes_every_complex_nan_for_one():
+def test_unique_merges_complex_nans():
     x = np.array([1, complex(NAN, 0), complex(0, NAN), complex(NAN, NAN), 1], np.complex64)
     values, inverse, counts = xnp.unique(x, return_inverse=True, return_counts=True)
-    wanted = np.unique(x, return_inverse=True, return_counts=True)
-    np.testing.assert_array_equal(np.isnan(values), np.isnan(wanted[0]))
-    np.testing.assert_array_equal(inverse, wanted[1])
-    np.testing.assert_array_equal(counts, wanted[2])
+    expected = np.unique(x, return_inverse=True, return_counts=True)
+    np.testing.assert_array_equal(np.isnan(values), np.isnan(expected[0]))
+    np.testing.assert_array_equal(inverse, expected[1])
+    np.testing.assert_array_equal(counts, expected[2])
     assert xnp.unique(x, equal_nan=False).shape == np.unique(x, equal_nan=False).shape
 
 
 def test_spacing_of_float16():
     x = np.array([-1, 1, 65504, -65504, 0, -0., 6e-8, 2e-5, np.inf, -2, NAN], np.float16)
     with np.errstate(over="ignore"):
-        wanted = np.spacing(x)
-    np.testing.assert_array_equal(xnp.spacing(x), wanted)
+        expected = np.spacing(x)
+    np.testing.assert_array_equal(xnp.spacing(x), expected)
 
 
-def test_linear_algebra_of_nothing():
+def test_linear_algebra_of_empty_matrices():
     zeros = np.zeros((2, 2), np.float32)
     with np.errstate(invalid="ignore"):
         assert xnp.linalg.cond(zeros, -2) == np.linalg.cond(zeros, -2) == np.inf
@@ -38,23 +38,23 @@ def test_linear_algebra_of_nothing():
     x = np.diag([4., 2.]).astype(np.float32)
     np.testing.assert_allclose(xnp.linalg.cond(x, -2), np.linalg.cond(x, -2))
     for y in (np.arange(6.).reshape(3, 2), np.arange(3.)):
-        found, wanted = (m.linalg.lstsq(np.zeros((3, 0), np.float32), y.astype(np.float32)) for m in (xnp, np))
-        np.testing.assert_allclose(found[1], wanted[1])
-        assert found[0].shape == wanted[0].shape
+        found, expected = (m.linalg.lstsq(np.zeros((3, 0), np.float32), y.astype(np.float32)) for m in (xnp, np))
+        np.testing.assert_allclose(found[1], expected[1])
+        assert found[0].shape == expected[0].shape
     for degree in (0, 1):
         y = np.arange(10.).reshape(5, 2) ** 2
         for how in ("unscaled", True):
             for values in (y, y[:, 0]):
-                found, wanted = (m.polyfit(np.arange(5.), values, degree, cov=how) for m in (xnp, np))
-                np.testing.assert_allclose(found[1], wanted[1], 1e-4)
+                found, expected = (m.polyfit(np.arange(5.), values, degree, cov=how) for m in (xnp, np))
+                np.testing.assert_allclose(found[1], expected[1], 1e-4)
 
 
-def test_one_key_without_dimensions_is_in_order():
+def test_lexsort_of_a_scalar_key():
     assert xnp.lexsort(np.array([3, 1, 2])) == np.lexsort(np.array([3, 1, 2])) == 0
     np.testing.assert_array_equal(xnp.lexsort([np.array([3, 1, 2])]), [1, 2, 0])
 
 
-def test_nothing_is_put_in_at_no_place():
+def test_insert_at_no_position():
     x = np.arange(3, dtype=np.float32)
     np.testing.assert_array_equal(xnp.insert(x, np.zeros(0, np.float32), 5), x)
     with pytest.raises(ValueError, match="integer"):
@@ -62,28 +62,28 @@ def test_nothing_is_put_in_at_no_place():
 
 
 @pytest.mark.parametrize("decimals", [39, 40, 308, 400, 10**6])
-def test_more_decimals_than_numbers_have(decimals):
+def test_round_to_more_decimals_than_the_dtype_has(decimals):
     x = np.array([1.5, -2.25, NAN, np.inf, 1e-30], np.float32)
     np.testing.assert_array_equal(xnp.round(x, decimals), x)
 
 
 @pytest.mark.parametrize("shift, axis", [(2**40 + 1, None), (-2**70, None), ((2**40, 2**33 + 1), (0, 1)), (2**31, 1), (-2**31 - 1, 0)])
-def test_rolls_by_numbers_that_no_int32_holds(shift, axis):
+def test_roll_by_shifts_beyond_int32(shift, axis):
     x = np.arange(12).reshape(4, 3)
     small = tuple(s % 12 for s in shift) if isinstance(shift, tuple) else shift % 12
-    wanted = np.roll(x, small, axis)  # 12 is a multiple of every size
-    np.testing.assert_array_equal(xnp.roll(x, shift, axis), wanted)
-    np.testing.assert_array_equal(xf.jit(lambda x: xnp.roll(x, shift, axis))(x), wanted)
+    expected = np.roll(x, small, axis)  # 12 is a multiple of every size
+    np.testing.assert_array_equal(xnp.roll(x, shift, axis), expected)
+    np.testing.assert_array_equal(xf.jit(lambda x: xnp.roll(x, shift, axis))(x), expected)
 
 
-def test_files_may_be_told_to_hold_no_objects():
+def test_savez_accepts_allow_pickle_false():
     file = io.BytesIO()
     xnp.savez(file, a=np.arange(3), allow_pickle=False)
     file.seek(0)
     assert list(xnp.load(file)) == ["a"]
 
 
-def test_starts_that_may_not_be_negative():
+def test_negative_start_indices():
     x = np.arange(5)
     for f in (lambda s: lax.dynamic_slice(x, s, (2,), allow_negative_indices=False),
               lambda s: lax.dynamic_update_slice(x, x[:1], s, allow_negative_indices=[False])):
@@ -100,3 +100,33 @@ def test_batches_of_schur_forms(rng):
     found, vectors = linalg.rsf2csf(t, z)
     assert found.shape == a.shape and np.abs(np.tril(found, -1)).max() == 0
     np.testing.assert_allclose(vectors @ found @ np.conj(np.swapaxes(vectors, -1, -2)), a, atol=2e-5)
+
+
+def test_functions_that_return_several_arrays_return_tuples():
+    for found in (xnp.broadcast_arrays(1, xnp.ones(2)), xnp.meshgrid(xnp.ones(2), xnp.ones(3)), xnp.atleast_1d(1, 2),
+                  xnp.atleast_2d(1, 2), xnp.atleast_3d(1, 2), xnp.broadcast_arrays(), xnp.atleast_1d()):
+        assert type(found) is tuple
+
+
+def test_cross_takes_vectors_of_three_components():
+    for a, b in ((2, 2), (2, 3), (3, 4)):
+        with pytest.raises(ValueError, match="(?i)dimension must be 3"):
+            xnp.cross(np.ones(a), np.ones(b))
+
+
+def test_histograms_of_no_values():
+    for found, expected in zip(xnp.histogram(np.zeros(0)), np.histogram(np.zeros(0))):
+        np.testing.assert_allclose(found, expected)
+    np.testing.assert_allclose(xnp.histogram_bin_edges(np.zeros(0), 4), np.histogram_bin_edges(np.zeros(0), 4))
+    assert xnp.histogram2d(np.zeros(0), np.zeros(0))[0].shape == (10, 10)
+
+
+@pytest.mark.parametrize("positions", [[-9, 2], [-2], [9, 12], [-2, -4], [4, 2], [-7, -6, 1]])
+def test_split_at_positions_outside_of_the_array(positions):
+    for found, expected in zip(xnp.split(np.arange(6), positions), np.split(np.arange(6), positions), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_struct_with_a_size_of_none():
+    with pytest.raises(ValueError, match="None in it"):
+        xf.ShapeDtypeStruct((None, 2), np.float32)

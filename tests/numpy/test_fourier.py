@@ -48,7 +48,7 @@ KINDS = [(kind, lengths) for kind in ("FFT", "IFFT", "RFFT", "IRFFT") for length
 
 @pytest.mark.parametrize("kind, lengths", KINDS)
 def test_derivatives_and_batches(kind, lengths, rng):
-    """In pairs of real numbers, so that differences can be taken of each."""
+    """Check derivatives with complex numbers as pairs of reals, since differences are taken of each."""
     half = (*lengths[:-1], lengths[-1] // 2 + 1)
     shape = half if kind == "IRFFT" else lengths
 
@@ -62,7 +62,7 @@ def test_derivatives_and_batches(kind, lengths, rng):
         check_batching(f, [x.astype(np.float32), y.astype(np.float32)], tolerance=1e-4)
 
 
-def test_double_precision_and_programs():
+def test_double_precision_and_jaxprs():
     with xf.enable_x64(True):
         x = R.normal(size=(7, 12))
         np.testing.assert_allclose(xnp.fft.rfft(x), np.fft.rfft(x), rtol=1e-13, atol=1e-13)
@@ -74,7 +74,7 @@ def test_double_precision_and_programs():
     assert equation.primitive is lax.fft_p and equation.params == {"fft_type": lax.FftType.RFFT, "fft_lengths": (5,)}
 
 
-def test_axes_without_elements():
+def test_empty_axes():
     empty = np.zeros((2, 0), np.float32)
     assert xnp.fft.fft(empty).shape == (2, 0) and xnp.fft.fft(empty, 3, 0).shape == (3, 0)
     assert xnp.fft.fftn(X, axes=()).dtype == xnp.fft.irfftn(X, axes=()).dtype == np.complex64
@@ -85,7 +85,7 @@ def test_axes_without_elements():
             getattr(xnp.fft, name)(empty)
 
 
-REFUSED = [
+INVALID = [
     (ValueError, "invalid number of data points", "fft.fft(X, 0) | fft.rfft(X, -2)"),
     (ValueError, "real", "fft.rfft(Y) | fft.ihfft(Y) | fft.rfft2(Y)"),
     (ValueError, "norm", "fft.fft(X, norm='foo') | fft.hfft(X, norm='foo')"),
@@ -102,7 +102,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("error, word, call", [(error, word, call.strip()) for error, word, calls in REFUSED for call in calls.split("|")])
-def test_refused(error, word, call):
+@pytest.mark.parametrize("error, word, call", [(error, word, call.strip()) for error, word, calls in INVALID for call in calls.split("|")])
+def test_invalid_arguments_raise(error, word, call):
     with pytest.raises(error, match=word):
         eval(call, {"fft": xnp.fft, "lax": lax, "np": np, "X": X, "Y": Y, "FOUR": FOUR})

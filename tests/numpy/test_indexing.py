@@ -1,4 +1,4 @@
-"""Reading and updating by everything that NumPy allows in brackets, against NumPy."""
+"""Reads and updates by every kind of key that NumPy allows in brackets, against NumPy."""
 
 import itertools
 import re
@@ -73,58 +73,58 @@ UPDATES = {
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_reading(name):
+def test_reads(name):
     key = KEYS[name]
-    wanted = A[key]
+    expected = A[key]
     x = xnp.asarray(A)
     for ours in (x[key], xf.jit(lambda x: x[key])(x), x.at[key].get()):
-        np.testing.assert_array_equal(np.asarray(ours), wanted)
+        np.testing.assert_array_equal(np.asarray(ours), expected)
 
 
-def test_scalar_booleans_with_all_else():
-    """Together with arrays, integers and each other they are index arrays of length 1 or 0."""
+def test_scalar_booleans_beside_other_indices():
+    """Scalar booleans beside arrays, integers and each other are index arrays of length 1 or 0."""
     items = [True, False, 0, slice(None), None, Ellipsis, np.array([0, 1]), np.array([True, False, True]), np.array([1])]
     for key in itertools.product(items, repeat=2):
         try:
-            wanted = A[key]
+            expected = A[key]
         except IndexError:
             with pytest.raises((IndexError, ValueError)):
                 xf.eval_shape(lambda x: x[key], A)
         else:
-            assert xf.eval_shape(lambda x: x[key], A).shape == wanted.shape, key
+            assert xf.eval_shape(lambda x: x[key], A).shape == expected.shape, key
 
 
-@pytest.mark.parametrize("name", [  # of two writes to one element any may win but on CPUs
+@pytest.mark.parametrize("name", [  # which of two writes to one element wins is defined only on CPUs
     pytest.param(name, marks=pytest.mark.cpu_only) if name in ("array 2d", "repeated array") else name for name in KEYS])
-def test_updating(name, rng):
+def test_updates(name, rng):
     key = KEYS[name]
     x = xnp.asarray(A)
     values = np.asarray(rng.integers(1, 9, A[key].shape), np.float32)
     for method in ("set", "add", "min"):
-        wanted = A.copy()
+        expected = A.copy()
         if method == "set":
-            wanted[key] = values
+            expected[key] = values
         else:
-            UPDATES[method].at(wanted, key, values)
-        np.testing.assert_array_equal(np.asarray(getattr(x.at[key], method)(values)), wanted)
-        np.testing.assert_array_equal(np.asarray(xf.jit(lambda x, v: getattr(x.at[key], method)(v))(x, values)), wanted)
-    wanted = A.copy()
-    wanted[key] = 7
-    np.testing.assert_array_equal(np.asarray(x.at[key].set(7)), wanted)
+            UPDATES[method].at(expected, key, values)
+        np.testing.assert_array_equal(np.asarray(getattr(x.at[key], method)(values)), expected)
+        np.testing.assert_array_equal(np.asarray(xf.jit(lambda x, v: getattr(x.at[key], method)(v))(x, values)), expected)
+    expected = A.copy()
+    expected[key] = 7
+    np.testing.assert_array_equal(np.asarray(x.at[key].set(7)), expected)
 
 
 @pytest.mark.parametrize("method", [m for m in UPDATES if m != "set"])
 def test_repeated_positions(method):
     x = np.array([2.0, 3.0, 4.0], np.float32)
-    wanted = x.copy()
-    UPDATES[method].at(wanted, [0, 0, 2], np.float32(2))
+    expected = x.copy()
+    UPDATES[method].at(expected, [0, 0, 2], np.float32(2))
     np.testing.assert_allclose(
-        np.asarray(getattr(xnp.asarray(x).at[xnp.array([0, 0, 2])], method)(2)), wanted, rtol=1e-6
+        np.asarray(getattr(xnp.asarray(x).at[xnp.array([0, 0, 2])], method)(2)), expected, rtol=1e-6
     )
 
 
-def test_positions_outside():
-    """As the reference does by default: reads take the nearest element, writes are dropped."""
+def test_positions_out_of_bounds():
+    """By default, reads clamp positions out of bounds and updates drop them, as in JAX."""
     x = xnp.arange(5.0)
     for get in (
         lambda k: x[k],
@@ -147,8 +147,9 @@ def test_positions_outside():
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])
-def test_index_arrays_that_are_known_when_tracing(dtype):
-    """They are worked out then: the program has one gather of a constant, and gives what it gives for any other array."""
+def test_constant_index_arrays_are_folded_while_tracing(dtype):
+    """NumPy index arrays are processed while tracing: the jaxpr has one gather, with the same result as for traced
+    indices."""
     rows, columns = np.array([2, 0, 1]).astype(dtype), np.array([1, 3, 0]).astype(dtype)
     if rows.dtype.kind == "i":
         rows, columns = rows - 3, columns - 4
@@ -160,8 +161,8 @@ def test_index_arrays_that_are_known_when_tracing(dtype):
     np.testing.assert_array_equal(xf.jit(lambda x: x[far])(A), xnp.asarray(A)[xnp.asarray(far)])
 
 
-def test_reads_outside_of_an_array_in_transformed_functions():
-    """Where an index is outside, the value is constant: derivatives drop it."""
+def test_transformed_reads_out_of_bounds():
+    """The fill value of a position out of bounds is constant, so its derivative is 0."""
     x, i = np.arange(1.0, 6.0, dtype=np.float32), np.array([[1, 9], [-2, -20]])
     inside, clipped = (i < 5) & (i >= -5), np.where(i < 0, i + 5, i).clip(0, 4)
 
@@ -178,15 +179,15 @@ def test_reads_outside_of_an_array_in_transformed_functions():
     np.testing.assert_array_equal(xf.jacfwd(read)(xnp.asarray(x), i), jacobian)
 
 
-def test_apply():
+def test_apply_calls_the_function_once_for_each_repetition():
     x = xnp.arange(4.0)
     assert x.at[1:3].apply(xnp.square).tolist() == [0, 1, 4, 3]
-    # a repeated position is transformed again, as by ufunc.at
+    # the function is applied once for each repetition, as by ufunc.at
     assert xnp.zeros(3).at[xnp.array([0, 0])].apply(lambda v: v + 1).tolist() == [2, 0, 0]
     assert x.at[7].apply(lambda v: v + 1).tolist() == x.tolist()
 
 
-def test_integer_arrays_keep_their_dtype():
+def test_updates_preserve_integer_dtype():
     x = xnp.arange(3)
     assert x.at[1].divide(2).tolist() == [0, 0.5, 2] and x.at[0].power(2).dtype == x.dtype
     with pytest.warns(FutureWarning, match="cannot safely cast .* float32"):
@@ -197,7 +198,7 @@ def test_integer_arrays_keep_their_dtype():
 @pytest.mark.parametrize("replace", [
     lambda x: xnp.put(x, xnp.array([0]), 1.5, inplace=False), lambda x: xnp.place(x, x > 8, 1.5, inplace=False),
     lambda x: xnp.put_along_axis(x, xnp.array([[0]]), 1.5, 1, inplace=False), lambda x: xnp.fill_diagonal(x, 1.5, inplace=False)])
-def test_what_replaces_elements_says_when_they_lose_something(replace):
+def test_replacements_warn_of_unsafe_casts(replace):
     matrix = xnp.array([[9]])
     with pytest.warns(FutureWarning, match="xnp.* cannot safely cast .* float32"):
         assert replace(matrix).tolist() == [[1]]
@@ -205,7 +206,7 @@ def test_what_replaces_elements_says_when_they_lose_something(replace):
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::numpy.exceptions.ComplexWarning")
-def test_of_complex_values_the_real_part_is_written():
+def test_updates_of_real_arrays_discard_imaginary_components():
     mask, n = xnp.array([True, False, False]), xnp.zeros(3, int)
     assert mask.at[:].set(1j).tolist() == [False] * 3
     assert mask.at[xnp.array([0, 1])].set(xnp.array([1j, 2 + 1j])).tolist() == [False, True, False]
@@ -214,7 +215,7 @@ def test_of_complex_values_the_real_part_is_written():
 
 
 @pytest.mark.parametrize("key", [slice(2, 2), np.zeros(0, int), False, np.zeros((3, 4), bool), (slice(None), slice(3, 0))])
-def test_where_nothing_is_selected_values_may_have_any_shape(key):
+def test_updates_of_empty_selections_ignore_value_shapes(key):
     x = xnp.arange(12.0).reshape(3, 4)
     for method in ("set", "add", "multiply", "divide", "power", "min", "max"):
         assert (getattr(x.at[key], method)(xnp.ones((5, 7))) == x).all()
@@ -222,8 +223,8 @@ def test_where_nothing_is_selected_values_may_have_any_shape(key):
     assert xf.grad(lambda x: x.at[key].multiply(xnp.ones(9)).sum())(x).tolist() == [[1.0] * 4] * 3
 
 
-def test_positions_and_slices_hit_no_element_twice():
-    """So that products have derivatives in the factors."""
+def test_basic_keys_imply_unique_indices():
+    """Products have derivatives in the factors, since no element is selected twice."""
     x = xnp.arange(12.0).reshape(3, 4)
     steps = (slice(None, None, 2), 1), slice(None, None, -1), (1, slice(None, None, -2))
     for key in (1, np.uint8(1), xnp.uint32(1), xnp.array(1), *steps):
@@ -238,7 +239,7 @@ def _known(index):
     return index if type(index) is slice else int(index)
 
 
-def test_one_hot_is_a_mode_of_updates():
+def test_one_hot_mode_of_updates():
     x = xnp.arange(3.0)
     assert xf.lax.GatherScatterMode.from_any("one_hot") is xf.lax.GatherScatterMode.ONE_HOT
     assert x.at[xnp.array([1, 1, 7])].add(9.0, mode="one_hot").tolist() == [0, 19, 2]
@@ -247,7 +248,7 @@ def test_one_hot_is_a_mode_of_updates():
         x.at[xnp.array([1])].get(mode="one_hot")
 
 
-def test_masks_of_run_time_values():
+def test_traced_masks_raise():
     x = xnp.arange(4.0)
     assert x.at[x > 1].set(0.0).tolist() == [0, 1, 0, 0]
     for f in (lambda x: x[x > 1], lambda x: x.at[x > 1].set(0.0), lambda x: x.at[x > 1].add(x[:2]), lambda x: x.at[x > 1].get()):
@@ -257,13 +258,13 @@ def test_masks_of_run_time_values():
 
 @pytest.mark.parametrize("size", [3, 40, 70])
 def test_sized_nonzero_of_a_long_vector(size):
-    """Few positions are searched for, many are written."""
+    """Few positions are found by search, many by scatter."""
     x = np.random.default_rng(0).random((2, 50)) < 0.3
-    wanted = np.full((2, size), 99)
-    for row, mask in zip(wanted, x):
+    expected = np.full((2, size), 99)
+    for row, mask in zip(expected, x):
         found = np.flatnonzero(mask)[:size]
         row[:len(found)] = found
-    assert (xf.jit(xf.vmap(lambda x: xnp.nonzero(x, size=size, fill_value=99)[0]))(x) == wanted).all()
+    assert (xf.jit(xf.vmap(lambda x: xnp.nonzero(x, size=size, fill_value=99)[0]))(x) == expected).all()
 
 
 def test_sized_nonzero():
@@ -292,7 +293,7 @@ def test_sized_nonzero():
         (slice(1.5, 2), TypeError, "integer|index"),
     ],
 )
-def test_bad_keys(key, error, words):
+def test_bad_keys_raise(key, error, words):
     x = xnp.asarray(A)
     with pytest.raises(error, match=words):
         x[key]
@@ -300,7 +301,7 @@ def test_bad_keys(key, error, words):
         x.at[key].set(0)
 
 
-def test_other_mistakes():
+def test_invalid_operations_raise():
     x = xnp.arange(4.0)
     with pytest.raises(TypeError, match=r"x\.at\[0\]\.set"):
         x[0] = 1
@@ -320,7 +321,7 @@ def test_other_mistakes():
         xf.jit(xnp.nonzero)(x)
 
 
-def test_one_kernel_for_all_positions():
+def test_integer_positions_share_one_kernel():
     """Integers are run-time values: a second position compiles nothing."""
     x = xnp.arange(50.0)
     x[3]
@@ -341,7 +342,7 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("shape, key", EMPTY.values(), ids=EMPTY)
-def test_nothing_is_read_from_empty_arrays(shape, key):
+def test_empty_reads_of_empty_arrays(shape, key):
     x = np.zeros(shape, np.float32)
     want = x[key].shape
     assert xnp.asarray(x)[key].shape == want
@@ -351,7 +352,7 @@ def test_nothing_is_read_from_empty_arrays(shape, key):
     assert xnp.asarray(x).at[key].get(mode="fill").shape == want
 
 
-def test_functions_that_read_nothing():
+def test_functions_of_empty_arrays():
     x = np.zeros((0, 3), np.float32)
     assert xnp.take(x, NOTHING, axis=0).shape == (0, 3)
     assert xnp.take_along_axis(x, np.zeros((0, 3), np.int32), 0).shape == (0, 3)
@@ -368,11 +369,11 @@ def test_gradients_flow_through_indexing():
     assert xf.grad(lambda x: (x.at[2].set(7.0) ** 2).sum())(x).tolist() == [2, 4, 0, 8, 10]
     assert xf.grad(lambda v: (x.at[xnp.array([0, 4])].add(v) * x).sum())(xnp.ones(2)).tolist() == [1, 5]
     assert xf.grad(lambda x: x[::-2][0] * 3)(x).tolist() == [0, 0, 0, 0, 3]
-    # a position outside reads the nearest element, but has no gradient there
+    # a position out of bounds is clamped and has no gradient
     assert xf.grad(lambda x: x[xnp.array([9, 0])].sum())(x).tolist() == [1, 0, 0, 0, 0]
 
 
-def test_indices_made_in_x64_mode_outside_of_it():
+def test_64_bit_indices_while_x64_is_disabled():
     with xf.enable_x64(True):
         wide = xnp.array([2, 0, 7])
     x = np.array([3.0, 4.0, 5.0], np.float32)
@@ -381,13 +382,13 @@ def test_indices_made_in_x64_mode_outside_of_it():
 
 
 @pytest.mark.parametrize("mode", ["clip", "promise_in_bounds"])
-def test_take_refuses_masks_where_positions_are_not_checked(mode):
+def test_take_raises_for_masks_in_unchecked_modes(mode):
     for mask in (True, np.array([True, False])):
         with pytest.raises(ValueError, match="booleans.*compress"):
             xnp.take(xnp.arange(4.0), mask, mode=mode)
 
 
-def test_keys_and_numbers_do_not_mix_in_updates():
+def test_updates_raise_for_mixed_keys_and_numbers():
     keys = xf.random.split(xf.random.key(0), 2)
     with pytest.raises(ValueError, match="same dtypes.*key"):
         xnp.zeros(2).at[0].set(keys[0])
@@ -406,16 +407,27 @@ def test_windows_of_large_arrays_are_added_to_in_place(method, rng):
     def f(x, v):
         return getattr(xnp.asarray(x).at[4:7, 5:45], method)(v)
 
-    wanted = x.copy()
-    wanted[4:7, 5:45] += sign * v
+    expected = x.copy()
+    expected[4:7, 5:45] += sign * v
     for found in (f(x, v), xf.jit(f)(x, v), xf.jit(xf.vmap(f, (0, None)))(x[None], v)[0], xf.vmap(f)(x[None], v[None])[0]):
-        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
     compiled = xf.jit(f, donate_argnums=0).lower(x, v).compile()
     assert re.search(r"call\(.*to_apply=%updated", compiled.as_text()) and compiled.memory_analysis().temp_size_in_bytes < 4 * 1000
     ct = rng.normal(size=x.shape).astype(np.float32)
     of_x, of_v = xf.vjp(f, x, v)[1](ct)
     np.testing.assert_array_equal(of_x, ct)
     np.testing.assert_array_equal(of_v, sign * ct[4:7, 5:45])
-    np.testing.assert_allclose(xf.jvp(f, (x, v), (ct, v))[1] - ct, wanted - x, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(xf.jvp(f, (x, v), (ct, v))[1] - ct, expected - x, rtol=1e-5, atol=1e-5)
     reading = xf.jit(xf.grad(lambda x, v: (f(x, v) * ct).sum(), (0, 1))).lower(x, v).as_text()
     assert "dynamic_update_slice" not in reading and "scatter" not in reading
+
+
+@pytest.mark.parametrize("mode, outside", [(None, np.nan), ("fill", np.nan), ("clip", 0), ("promise_in_bounds", 0), ("one_hot", 0)])
+def test_negative_positions_of_take_along_axis(mode, outside):
+    """They count from the end, also where the mode promises bounds, or are out of bounds."""
+    x = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
+    i = np.array([[-1, -4], [0, 1], [3, -2]])
+    np.testing.assert_array_equal(xnp.take_along_axis(x, i, 1, mode=mode), np.take_along_axis(x, i, 1))
+    first = x[:, :1] if mode in ("clip", "promise_in_bounds") else np.full((3, 1), outside)
+    expected = np.where(i < 0, first, np.take_along_axis(x, i, 1))
+    np.testing.assert_array_equal(xnp.take_along_axis(x, i, 1, mode=mode, wrap_negative_indices=False), expected)

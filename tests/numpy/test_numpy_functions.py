@@ -1,4 +1,4 @@
-"""Every function of `xlafront.numpy` against NumPy on the same arguments: `(call, arguments)` a row, `n` is the module."""
+"""Every function of `xlafront.numpy`, compared with NumPy: a row of the table is `(call, arguments)`, `n` is the module."""
 
 import io
 import warnings
@@ -18,7 +18,7 @@ I = R.integers(-5, 5, (3, 4)).astype(np.int32)  # noqa: E741
 U = R.integers(0, 9, 6).astype(np.int32)
 B = R.random((3, 4)) > 0.5
 C = (R.normal(size=(3, 4)) + 1j * R.normal(size=(3, 4))).astype(np.complex64)
-EQUAL_REAL_PARTS = np.array([2, 2 + 1j, 2 - 3j, 1 + 9j], np.complex64)
+EQUAL_REALS = np.array([2, 2 + 1j, 2 - 3j, 1 + 9j], np.complex64)
 Z = np.zeros((0, 3), np.float32)
 N = np.where(B, np.nan, M).astype(np.float32)
 P = np.abs(M) + 0.1
@@ -150,8 +150,8 @@ CALLS = [
     *[(f"n.{name}", (I,)) for name in "sum prod max mean any".split()],
     *[(f"n.{name}", (B,)) for name in "sum all any mean".split()],
     *[(f"n.{name}", (C,)) for name in "sum prod mean var std".split()],
-    *[(f"n.{name}", (x,)) for name in "max min ptp".split() for x in (EQUAL_REAL_PARTS, EQUAL_REAL_PARTS[::-1])],
-    ("lambda x: n.max(x.reshape(2, 2), axis=0)", (EQUAL_REAL_PARTS,)),
+    *[(f"n.{name}", (x,)) for name in "max min ptp".split() for x in (EQUAL_REALS, EQUAL_REALS[::-1])],
+    ("lambda x: n.max(x.reshape(2, 2), axis=0)", (EQUAL_REALS,)),
     *[(f"n.{name}", (N,)) for name in "nansum nanprod nanmax nanmin nanmean nanvar nanstd".split()],
     *[(f"lambda x: n.{name}(x, axis=1)", (N,)) for name in "nansum nanmean nanstd".split()],
     ("lambda x, w: n.sum(x, where=w)", (M, B)),
@@ -357,6 +357,22 @@ def test_traced_as_eager(text, args):
         assert a.dtype == b.dtype
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sinc_of_large_arguments(dtype):
+    """The argument is reduced: results are accurate near the zeros too, and exactly 0 at integers."""
+    from fractions import Fraction
+
+    with xf.enable_x64(True):
+        x = np.concatenate([np.linspace(0.5, 30, 200), [2 + 1e-4, 1e3 + 0.25, -1e5 - 0.5]]).astype(dtype)
+        rest = np.array([float(Fraction(float(v)) - round(Fraction(float(v)))) for v in x])
+        expected = np.sin(np.pi * rest) * (-1.0) ** np.round(x.astype(float)) / (np.pi * x.astype(float))
+        np.testing.assert_allclose(xnp.sinc(x), expected, rtol=4 * np.finfo(dtype).eps)
+        assert (np.asarray(xnp.sinc(np.array([1, -3, 1e4, 1e30, np.inf], dtype))) == 0).all()
+        assert xnp.sinc(np.array(0, dtype)) == 1 and np.isnan(xnp.sinc(np.array(np.nan, dtype)))
+        slopes = xf.vmap(xf.grad(xnp.sinc))(np.array([3, 4, 0.5, np.inf], dtype))
+        np.testing.assert_allclose(slopes, [-1 / 3, 1 / 4, -4 / np.pi, 0], rtol=1e-6)
+
+
 def test_derivatives_of_sinc_and_cbrt_at_zero():
     """The series of sinc is 1 - (pi x)^2 / 6 + (pi x)^4 / 120 - ..."""
     second = xf.grad(xf.grad(xnp.sinc))
@@ -370,7 +386,7 @@ def test_derivatives_of_sinc_and_cbrt_at_zero():
     assert xf.grad(xnp.cbrt)(0.0) == np.inf and xf.grad(xnp.cbrt)(np.inf) == 0
 
 
-def test_logaddexp2_of_numbers_far_from_each_other_is_the_greater_one():
+def test_logaddexp2_of_distant_numbers_is_the_maximum():
     x, y = np.float32([1000, 0, 700, np.inf, -np.inf, -np.inf]), np.float32([0, 1000, -700, 3, 3, -np.inf])
     np.testing.assert_array_equal(xnp.logaddexp2(x, y), np.maximum(x, y))
     slopes = xf.vmap(xf.grad(xnp.logaddexp2, (0, 1)))(*np.float32([[3, 2, 0], [4, 2, 1000]]))
@@ -379,7 +395,7 @@ def test_logaddexp2_of_numbers_far_from_each_other_is_the_greater_one():
 
 @pytest.mark.parametrize("x, y, result", [("ik", "kj", "ij"), ("ik", "kj", "ji"), ("ghik", "hgkj", "hgij"), ("gkih", "jhkg", "hgji"),
                                           ("ak", "bkc", "bca"), ("gi", "g", "gi"), ("k", "kij", "ij"), ("ki", "kj", "ij")])
-def test_a_product_whose_result_one_order_of_operands_gives_needs_no_transpose(x, y, result):
+def test_einsum_orders_operands_to_avoid_a_transpose(x, y, result):
     sizes = dict(zip("abcghijk", range(2, 10)))
     a, b = (R.normal(size=[sizes[c] for c in term]).astype(np.float32) for term in (x, y))
     text = f"{x},{y}->{result}"
@@ -388,8 +404,8 @@ def test_a_product_whose_result_one_order_of_operands_gives_needs_no_transpose(x
     assert [e.primitive.name for e in program.eqns] == ["dot_general"]
 
 
-def test_any_sign_but_those_of_the_notation_is_a_subscript():
-    """Libraries name dimensions of size 1 so."""
+def test_einsum_accepts_other_characters_as_subscripts():
+    """Libraries use them for dimensions of size 1."""
     a, b = R.normal(size=(2, 3, 4)).astype(np.float32), R.normal(size=(2, 1, 4)).astype(np.float32)
     np.testing.assert_allclose(xnp.einsum("...k1,...#1->...k#", a, b), a @ b.swapaxes(1, 2), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(xnp.einsum("1ab,1cb,ad->1dc", a, b, a[0]), np.einsum("iab,icb,ad->idc", a, b, a[0]),
@@ -398,8 +414,8 @@ def test_any_sign_but_those_of_the_notation_is_a_subscript():
         xnp.einsum("a.b->ab", a[0])
 
 
-def test_a_product_in_place_of_dot_general_is_told_the_dtype_of_the_result():
-    """It may multiply in another, as those of 8 bits do."""
+def test_einsum_passes_the_result_dtype_to_a_custom_dot_general():
+    """It may multiply in another dtype, as 8-bit products do."""
     seen = []
 
     def product(x, y, numbers, precision=None, preferred_element_type=None):
@@ -423,7 +439,7 @@ def test_a_product_in_place_of_dot_general_is_told_the_dtype_of_the_result():
     ("xnp.vecdot(x, x)", 1), ("xnp.vecdot(m, x)", 1), ("xnp.vecmat(x, m)", 1), ("xnp.linalg.norm(x, 3)", 4), ("xf.nn.logmeanexp(x)", 15),
     ("xf.nn.logsumexp(x, b=x)", 20), ("xf.nn.logsumexp(m, 1, return_sign=True)", 14), ("xnp.take(m, i, 1, mode='wrap')", 12),
     ("xf.lax.random_gamma_grad(x, x)", 75)])
-def test_programs_have_no_more_operations_than_the_reference(call, most):
+def test_modules_have_no_more_operations_than_those_of_jax(call, most):
     names = {"xf": xf, "xnp": xnp, "np": np}
     program = xf.make_jaxpr(lambda x, m, i: eval(call, {**names, "x": x, "m": m, "i": i}))(
         np.ones(3, np.float32), np.ones((3, 3), np.float32), np.array([2, 0, 1], np.int32))
@@ -442,7 +458,7 @@ def test_three_operands_contracted_at_once():
     (0, (0, 1), 0, (0, 1), ()), (1, (2, 1, 0), 0, (2, 1), (1, 0)),
 ], ids=str)
 def test_einsum_with_numbers_for_letters(operands):
-    """Their order, not that in which they occur, is the order of the result where none is given."""
+    """Without an output the result has its axes in increasing order of the numbers."""
     arrays = R.integers(-5, 5, size=(2, 3)), R.integers(-5, 5, size=(2, 3, 2)), R.integers(-5, 5, size=3)
     given = [arrays[x] if isinstance(x, int) else x for x in operands]
     np.testing.assert_array_equal(xnp.einsum(*given), np.einsum(*given))
@@ -450,8 +466,8 @@ def test_einsum_with_numbers_for_letters(operands):
         xnp.einsum(arrays[0], (0, 1), (7,))
 
 
-def test_fromfunction_is_told_of_one_element():
-    """The function is mapped: it may return an array for each element."""
+def test_fromfunction_maps_a_function_of_scalar_indices():
+    """The function may return an array for each element."""
     def f(i, j):
         assert np.shape(i) == np.shape(j) == ()
         return i * xnp.arange(2) + 10 * j
@@ -473,7 +489,7 @@ def test_files_of_bfloat16():
         assert found.dtype == expected and np.asarray(found).tobytes() == np.asarray(x).tobytes()
 
 
-def test_joining_with_the_direction_of_a_matrix():
+def test_r_and_c_with_matrix_directives():
     """"r" and "c" say what becomes of a vector; as in the reference, arrays are joined as without them."""
     m = np.arange(6).reshape(2, 3)
     assert xnp.c_["r", [1, 2], [3, 4]].tolist() == [[1, 3], [2, 4]] and xnp.r_["r", [1, 2], [3]].tolist() == [[1, 2, 3]]
@@ -485,8 +501,8 @@ def test_joining_with_the_direction_of_a_matrix():
     (np.arange(3), (), ("float32", False)), (np.arange(3), (2,), ("float32", False)), (np.arange(3), (2.0,), ("float32", True)),
     (np.arange(3), (xnp.bfloat16(2),), ("bfloat16", False)), (np.array([True, False, True]), (2,), ("float32", True)),
     (np.arange(3), (xnp.array([0, 1, 2], "float16"),), ("float16", False))])
-def test_types_of_slopes(f, distances, expected):
-    """Integers have the type that they are given by the distances."""
+def test_dtypes_of_gradients(f, distances, expected):
+    """Integers are promoted with the distances."""
     found = xnp.gradient(f, *distances)
     assert (found.dtype, found.weak_type) == expected
     np.testing.assert_array_equal(found, np.gradient(f.astype(float), *[np.asarray(h, float) for h in distances]))
@@ -504,12 +520,12 @@ def test_sums_of_several_polynomials():
         xnp.polyadd(np.arange(3), many)
 
 
-@pytest.mark.parametrize("mode, places", [  # where 9 goes, of each place in a vector of 4
+@pytest.mark.parametrize("mode, indices", [  # where 9 goes, of each place in a vector of 4
     (None, {-9: 0, -5: 0, -4: 0, -1: 3, 0: 0, 3: 3, 4: 3, 9: 3}), ("clip", {-9: 0, -4: 0, -1: 0, 0: 0, 3: 3, 4: 3, 9: 3}),
     ("wrap", {-9: 3, -4: 0, -1: 3, 0: 0, 3: 3, 4: 0, 9: 1})])
-def test_put_outside(mode, places):
+def test_put_out_of_bounds(mode, indices):
     """By default the nearest place, where negative ones count from the end, as NumPy's ones inside do."""
-    for given, place in places.items():
+    for given, place in indices.items():
         expected = [9.0 if i == place else 0.0 for i in range(4)]
         assert xnp.put(xnp.zeros(4), xnp.array([given]), 9, mode=mode, inplace=False).tolist() == expected
         if mode is not None:
@@ -522,6 +538,6 @@ def test_put_outside(mode, places):
 @pytest.mark.parametrize("method", ["scan", "scan_unrolled"])
 def test_searchsorted_by_halves(n, side, method):
     values = np.sort(np.random.default_rng(n).integers(0, n, n)).astype(np.float32)
-    wanted = np.arange(-1, n + 1.5, 0.5, dtype=np.float32)
-    found = xnp.searchsorted(values, wanted, side=side, method=method)
-    np.testing.assert_array_equal(found, np.searchsorted(values, wanted, side=side))
+    expected = np.arange(-1, n + 1.5, 0.5, dtype=np.float32)
+    found = xnp.searchsorted(values, expected, side=side, method=method)
+    np.testing.assert_array_equal(found, np.searchsorted(values, expected, side=side))

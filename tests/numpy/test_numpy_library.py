@@ -233,7 +233,7 @@ ONE_KIND = [  # of operands of one dtype and rank: what happens inside must prom
 
 
 @pytest.mark.parametrize("call", ONE_KIND)
-def test_nothing_is_promoted_inside(call):
+def test_functions_do_not_promote_internally(call):
     names = {name: x for name, x in globals().items() if isinstance(x, np.ndarray)}
     with xf.numpy_dtype_promotion("strict"), xf.numpy_rank_promotion("raise"):
         strict = eval(call, {"n": xnp, **names})
@@ -290,7 +290,7 @@ def test_derivatives_and_batches(name, rng):
 
 
 def test_sizes_given_in_advance():
-    """What is missing of a given size is the least element, or what is said; what is too much is left out."""
+    """Results are padded to the size by the least element or the fill value, and truncated to it."""
     found = xf.jit(lambda x: xnp.unique(x, return_index=True, return_inverse=True, return_counts=True, size=6))(U)
     assert [x.tolist() for x in found] == [[1, 2, 3, 7, 1, 1], [1, 3, 0, 5, 1, 1], [2, 0, 2, 1, 0, 3], [2, 1, 2, 1, 0, 0]]
     found = xnp.unique(U, return_counts=True, size=2)
@@ -311,13 +311,13 @@ NEEDS_VALUES = """n.unique(x) | n.union1d(x, x) | n.setdiff1d(x, x) | n.setxor1d
 
 
 @pytest.mark.parametrize("call", [" ".join(call.split()) for call in NEEDS_VALUES.split("|")])
-def test_what_needs_values_says_what_to_do(call):
+def test_errors_for_traced_values_have_a_remedy(call):
     with pytest.raises(xf.errors.ConcretizationTypeError, match="size|shape|strip_zeros|trim_leading_zeros|mode"):
         xf.jit(lambda x, i: eval(call, {"n": xnp, "x": x, "i": i}))(V, U[:2])
 
 
 def test_polynomials_of_scalars():
-    """What does not ask how many coefficients there are takes a scalar."""
+    """Functions that do not use the number of coefficients take a scalar."""
     assert xnp.roots(2.0).shape == (0,) and xnp.roots(2.0).dtype == np.complex64
     assert xnp.polyder(2.0, 0) == 2 and xnp.polyint(np.float32(2), 0).shape == ()
 
@@ -356,7 +356,7 @@ REFUSED = [  # (error, a word of its text, calls)
 
 @pytest.mark.parametrize("error, word, call", [(error, word, " ".join(call.split())) for error, word, calls in REFUSED
                                                for call in calls.split("|")])  # fmt: skip
-def test_refused(error, word, call):
+def test_bad_input_raises(error, word, call):
     names = {name: x for name, x in globals().items() if isinstance(x, np.ndarray)}
     with pytest.raises(error, match=word):
         eval(call, {"n": xnp, "np": np, **names})
@@ -388,7 +388,7 @@ def test_roots_are_roots():
     assert np.isnan(traced[2])
 
 
-def test_float_parts_at_the_ends():
+def test_float_decomposition_of_extreme_values():
     """In float64, with the least and the greatest numbers: `mantissa * 2 ** exponent` is the number."""
     with xf.enable_x64(True):
         x = np.array([5e-324, 2.2e-308, 1.7e308, -1e-310, 0.1])
@@ -415,7 +415,7 @@ def test_functions_of_users_with_the_methods_of_ufuncs():
     assert xnp.frompyfunc(lambda x: -x, 1, 1).at(V, np.array([0, 1]), inplace=False).tolist() == [-V[0], -V[1], *V[2:].tolist()]
 
 
-def test_arguments_that_are_left_out_of_vectorizing():
+def test_excluded_arguments_of_vectorize():
     power = xnp.vectorize(lambda x, n: x**n, excluded={1})
     np.testing.assert_allclose(power(V, 3), V**3, rtol=1e-5)
     scaled = xnp.vectorize(lambda x, *, by: x * by.sum(), excluded={"by"})
@@ -424,7 +424,7 @@ def test_arguments_that_are_left_out_of_vectorizing():
     assert [x.shape for x in two(T, V[:3])] == [(2, 3, 4), (2, 3, 4)]
 
 
-def test_what_the_array_api_standard_asks_for():
+def test_array_api_requirements():
     info = xnp.__array_namespace_info__()
     assert xnp.__array_api_version__ == "2024.12" and xnp.ones(2).__array_namespace__(api_version="2024.12") is xnp
     assert info.capabilities() == {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
@@ -457,7 +457,7 @@ def test_bins_of_histograms_of_planes(bins):
 
 
 @pytest.mark.parametrize("axes", [1.5, "a", None, {}, np.float32(1)], ids=repr)
-def test_tensordot_says_what_axes_are(axes):
+def test_bad_axes_of_tensordot_raise(axes):
     with pytest.raises(TypeError, match="axes"):
         xnp.tensordot(np.ones((2, 2)), np.ones((2, 2)), axes)
 
@@ -467,7 +467,7 @@ def test_rules_for_numbers_of_bins_are_numpys():
         xnp.histogram_bin_edges(np.ones(3), "auto")
 
 
-def test_places_that_are_no_integers():
+def test_indices_that_are_no_integers_raise():
     """`unravel_index` leaves what is not whole in the last index; of booleans it makes integers of weak type."""
     for dtype in (np.float32, np.float16):
         rows, columns = xnp.unravel_index(xnp.array([22, 41.25, 0.5, -1, 99, -99], dtype), (7, 6))

@@ -1,5 +1,4 @@
-"""Arguments that few give: numbers of the host's wider than arrays, arrays where a number is usual, lists where nothing but a
-Python value counts, arrays and positions of none."""
+"""Unusual arguments: scalars wider than any dtype, arrays in place of scalars, lists in place of Python scalars, empty arrays."""
 
 import decimal
 import fractions
@@ -24,7 +23,7 @@ FILLS = {"full": lambda v, d: xnp.full(2, v, d), "full_like": lambda v, d: xnp.f
 
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("wide", WIDE)
-def test_what_no_array_holds_fills_an_array_as_numpy_casts_it(wide, fill):
+def test_fill_values_out_of_range_are_cast_as_in_numpy(wide, fill):
     value = WIDE[wide]
     for dtype in ("int8", "uint32", "int32", "bool", "float32", "bfloat16", "complex64"):
         if np.ndim(value) and fill.startswith("lax"):  # which takes scalars
@@ -34,7 +33,7 @@ def test_what_no_array_holds_fills_an_array_as_numpy_casts_it(wide, fill):
         np.testing.assert_array_equal(np.asarray(got), np.full(2, value).astype(xnp.dtype(dtype)), err_msg=dtype)
 
 
-def test_without_a_dtype_a_wide_number_keeps_its_low_bits():
+def test_wide_fill_value_without_dtype_is_truncated():
     assert [int(xnp.full((), v)) for v in (2**40 + 3, 10**10)] == [3, 10**10 - 2**33]  # what is left of them in int32
     assert xnp.full((), 2**40).weak_type and xnp.full((), 2**40).dtype == "int32"
     with pytest.raises(OverflowError):
@@ -44,7 +43,7 @@ def test_without_a_dtype_a_wide_number_keeps_its_low_bits():
 
 
 @pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
-def test_degrees_of_freedom_may_be_an_array_or_traced(name):
+def test_ddof_may_be_an_array_or_traced(name):
     function, there = getattr(xnp, name), getattr(np, name)
     want = [there(X[:, i], ddof=d) for i, d in enumerate([1, 0, 0.5])]
     for ddof in (np.array([1, 0, 0.5]), xnp.array([1, 0, 0.5])):
@@ -56,7 +55,7 @@ def test_degrees_of_freedom_may_be_an_array_or_traced(name):
         function(X, axis=0, ddof=np.ones(2))
 
 
-def test_the_variance_has_a_derivative_by_its_degrees_of_freedom():
+def test_variance_is_differentiable_in_ddof():
     sum_of_squares = np.sum((X - X.mean()) ** 2)
     np.testing.assert_allclose(xf.grad(lambda d: xnp.var(X, ddof=d))(1.0), sum_of_squares / 25, rtol=1e-6)
     np.testing.assert_allclose(xf.grad(lambda d: xnp.var(X, correction=d))(1.0), sum_of_squares / 25, rtol=1e-6)
@@ -73,7 +72,7 @@ PYTHON_VALUES = """average(X, returned={0}) average(X, keepdims={0}) cov(X, rowv
 
 
 @pytest.mark.parametrize("call", [line.strip() for line in PYTHON_VALUES.splitlines()])
-def test_python_values_are_no_lists_and_no_arrays(call):
+def test_static_arguments_must_not_be_lists_or_arrays(call):
     names = {"xnp": xnp, "np": np, "lax": lax, "nn": nn, "X": X}
     for value in ("[1]", "[0, 1]", "np.array(1)", "xnp.array(1)"):
         with pytest.raises(ValueError, match="[Nn]on-hashable static"):
@@ -100,13 +99,13 @@ LOSES = {"full": lambda v: xnp.full(2, v, "float32"), "full_like": lambda v: xnp
 
 
 @pytest.mark.parametrize("name,value", list(itertools.product(LOSES, [np.complex64(1j), "array"])))
-def test_imaginary_parts_are_lost_with_a_warning(name, value):
+def test_discarded_imaginary_components_warn(name, value):
     value = xnp.array(1j) if value == "array" else value
     assert warned(lambda: LOSES[name](value)) == ["ComplexWarning"]
     assert warned(lambda: LOSES[name](value.real)) == []
 
 
-def test_positions_among_none_are_zero_whatever_would_fill():
+def test_nonzero_of_an_empty_array_ignores_fill_value():
     for empty in (np.zeros(0), np.zeros((2, 0)), np.zeros((0, 3, 1))):
         for call in (xnp.nonzero, xf.jit(xnp.nonzero, static_argnames=("size", "fill_value"))):
             found = call(empty, size=4, fill_value=7)
@@ -116,7 +115,7 @@ def test_positions_among_none_are_zero_whatever_would_fill():
 
 
 @pytest.mark.parametrize("name", ["median", "nanmedian", "quantile", "nanquantile", "percentile"])
-def test_a_number_is_a_vector_of_one_to_quantiles_that_keep_dimensions(name):
+def test_quantile_of_a_scalar_with_keepdims_is_a_vector(name):
     of = getattr(xnp, name)
     q = () if "median" in name else (0.5,)
     assert of(2.0, *q, keepdims=True).tolist() == [2.0] and of(2.0, *q).shape == ()
@@ -124,7 +123,7 @@ def test_a_number_is_a_vector_of_one_to_quantiles_that_keep_dimensions(name):
         assert of(2.0, xnp.array([0.1, 0.2]), keepdims=True).shape == (2, 1)
 
 
-def test_dtypes_are_asked_for_by_dtypes_and_distances_are_numbers():
+def test_isdtype_takes_dtypes_and_fftfreq_takes_a_number():
     for value in (1, 1.5, True, 1j, X):
         with pytest.raises(TypeError, match="dtype"):
             xnp.isdtype(value, "bool")
@@ -148,13 +147,13 @@ def test_comparisons_with_containers():
         for compare in (lambda x, y: x == y, lambda x, y: x != y, lambda x, y: y == x):
             with pytest.raises(TypeError):
                 compare(x, container)
-    for other in (Pair(1.0, 1.0), None, "a", frozenset((1,))):  # which are no arrays that somebody forgot to make
+    for other in (Pair(1.0, 1.0), None, "a", frozenset((1,))):  # objects that cannot become arrays
         assert (x == other, x != other, x in [other]) == (False, True, False)
     with pytest.raises(TypeError, match="not supported between"):
         assert x < Pair(1.0, 1.0)
 
 
-def test_numbers_of_a_dtype_that_is_asked_for():
+def test_scalars_of_a_requested_dtype():
     for number, value in ((fractions.Fraction(1, 2), 0.5), (decimal.Decimal("1.5"), 1.5)):
         assert xnp.asarray(number, dtype=xnp.float32) == value and xnp.array(number, float).dtype == np.float32
         with pytest.raises(TypeError, match="cannot become an array"):
@@ -163,7 +162,7 @@ def test_numbers_of_a_dtype_that_is_asked_for():
         xnp.asarray(object(), dtype=float)
 
 
-def test_objects_that_are_integers_for_python():
+def test_objects_with_index_are_integers():
     class Count:
         def __index__(self):
             return 2
@@ -176,7 +175,7 @@ def test_objects_that_are_integers_for_python():
         xf.jit(xnp.zeros)(2)
 
 
-def test_scalars_of_numpy_lose_bits_as_its_arrays_do():
+def test_numpy_scalars_are_truncated_as_arrays():
     wide = 2**40 + 3
     assert xnp.asarray(np.int64(wide)) == xnp.asarray(np.array([wide]))[0] == 3
     with pytest.raises(OverflowError):

@@ -1,4 +1,4 @@
-"""Images of other sizes against loops over weights, values at coordinates against SciPy."""
+"""Image resizing against loops over weights, interpolation at coordinates against SciPy."""
 
 import numpy as np
 import pytest
@@ -21,8 +21,9 @@ KERNELS = {
     "lanczos5": lambda d: np.sinc(d) * np.sinc(d / 5) if d <= 5 else 0.0}
 
 
-def brute(x, new, scale, shift, kernel, antialias):
-    """One dimension: each new element is a mean of the old ones, weighted by how far they are from where it comes from."""
+def resize_by_loops(x, new, scale, shift, kernel, antialias):
+    """Resize the first dimension: each new element is a mean of the old ones, weighted by their distance from its
+    source position."""
     result = np.zeros((new, *x.shape[1:]))
     for i in range(new):
         at = (i + 0.5 - shift) / scale - 0.5
@@ -36,38 +37,38 @@ def brute(x, new, scale, shift, kernel, antialias):
 @pytest.mark.parametrize("method", KERNELS)
 def test_resize(method, antialias, rng):
     for shape in ((5, 3), (2, 2), (3, 9)):
-        wanted = X
+        expected = X
         for d in (0, 1):
             if shape[d] != X.shape[d]:
-                rows = brute(np.moveaxis(wanted, d, 0), shape[d], shape[d] / X.shape[d], 0.0, KERNELS[method], antialias)
-                wanted = np.moveaxis(rows, 0, d)
-        np.testing.assert_allclose(image.resize(X, shape, method, antialias), wanted, rtol=1e-4, atol=1e-4)
+                rows = resize_by_loops(np.moveaxis(expected, d, 0), shape[d], shape[d] / X.shape[d], 0.0, KERNELS[method], antialias)
+                expected = np.moveaxis(rows, 0, d)
+        np.testing.assert_allclose(image.resize(X, shape, method, antialias), expected, rtol=1e-4, atol=1e-4)
     scale, shift = np.array([0.8], np.float32), np.array([-0.5], np.float32)
     got = image.scale_and_translate(X, (3, 5), (1,), scale, shift, method, antialias)
-    np.testing.assert_allclose(got, brute(X.T, 5, 0.8, -0.5, KERNELS[method], antialias).T, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(got, resize_by_loops(X.T, 5, 0.8, -0.5, KERNELS[method], antialias).T, rtol=1e-4, atol=1e-4)
     if antialias and method == "cubic":
         check_derivatives(lambda x, s, t: image.scale_and_translate(x, (3, 5), (1,), s, t, method), [X, scale, shift], rng)
         check_batching(lambda x: image.resize(x, (2, 5), method), [X])
 
 
 @pytest.mark.parametrize("size, new", [(4, 8), (4, 11), (7, 3), (1, 3), (2, 5)])
-def test_cubic_interpolation_of_pytorch(size, new, rng):
-    """Without smoothing it reads the elements at the ends again for those beyond."""
+def test_cubic_pytorch_without_antialiasing(size, new, rng):
+    """Positions beyond the ends read the border elements."""
     x, at = rng.normal(size=size), (np.arange(new) + 0.5) * size / new - 0.5
     taps = np.floor(at).astype(int)[:, None] + np.arange(-1, 3)
     weights = np.vectorize(cubic(-0.75))(np.abs(at[:, None] - taps))
-    wanted = (x[np.clip(taps, 0, size - 1)] * weights).sum(1)
-    np.testing.assert_allclose(image.resize(x, (new,), "cubic-pytorch", antialias=False), wanted, rtol=1e-4, atol=1e-5)
+    expected = (x[np.clip(taps, 0, size - 1)] * weights).sum(1)
+    np.testing.assert_allclose(image.resize(x, (new,), "cubic-pytorch", antialias=False), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_lanczos_at_the_place_of_an_element():
-    """Where the distance is 0 but for rounding, the weight is 1."""
-    for size, new, old, places in ((5, 11, 2, 5), (3, 9, range(3), range(1, 9, 3)), (32, 96, range(2, 30), range(7, 91, 3))):
+def test_lanczos_weight_at_element_centers():
+    """The weight is 1 where the distance is 0 up to rounding."""
+    for size, new, old, positions in ((5, 11, 2, 5), (3, 9, range(3), range(1, 9, 3)), (32, 96, range(2, 30), range(7, 91, 3))):
         weights = np.asarray(image.resize(np.eye(size, dtype=np.float32), (size, new), "lanczos3"))
-        np.testing.assert_allclose(weights[old, places], 1, atol=1e-6)
+        np.testing.assert_allclose(weights[old, positions], 1, atol=1e-6)
 
 
-def test_other_methods():
+def test_nearest_area_and_method_names():
     np.testing.assert_array_equal(image.resize(X, (6, 2), "nearest"), X[np.repeat(range(3), 2)][:, [1, 3]])
     np.testing.assert_array_equal(image.resize(X.astype(np.int8), (6, 2), "nearest").dtype, np.int8)
     np.testing.assert_allclose(image.resize(X, (3, 2), "area"), X.reshape(3, 2, 2).mean(-1), rtol=1e-6)
@@ -80,17 +81,17 @@ def test_other_methods():
 
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("mode, theirs", [("constant", "constant"), ("nearest", "nearest"), ("wrap", "grid-wrap"), ("mirror", "mirror"), ("reflect", "reflect")])
-def test_coordinates(mode, theirs, order, rng):
+def test_map_coordinates(mode, theirs, order, rng):
     at = [np.array([-0.7, 0.3, 1.5, 2.4, 3.9, -4.6, 1.0], np.float32), np.array([0.2, -1.6, 2.4, 3.7, 4.2, 9.3, 2.0], np.float32)]
-    wanted = scipy.ndimage.map_coordinates(X, at, order=order, mode="grid-constant" if mode == "constant" else theirs, cval=-1.0)
-    np.testing.assert_allclose(ndimage.map_coordinates(X, at, order, mode, -1.0), wanted, rtol=1e-4, atol=1e-4)
+    expected = scipy.ndimage.map_coordinates(X, at, order=order, mode="grid-constant" if mode == "constant" else theirs, cval=-1.0)
+    np.testing.assert_allclose(ndimage.map_coordinates(X, at, order, mode, -1.0), expected, rtol=1e-4, atol=1e-4)
     if order:
         check_derivatives(lambda x, a, b: ndimage.map_coordinates(x, [a, b], 1, mode, -1.0), [X, at[0] + 0.01, at[1] + 0.01], rng)
         check_batching(lambda x, a: ndimage.map_coordinates(x, [a, at[1]], 1, mode), [X, at[0]])
     assert ndimage.map_coordinates(X.astype(int), at, order, mode).dtype == np.int32
     with pytest.raises(TypeError, match="bool"):
         ndimage.map_coordinates(X, [at[0] > 1, at[1]], order, mode)
-    halves = np.array([[0, 1], [0, -1]]), np.array([[0.0, 1.0], [0.5, 0.5]])  # of whole numbers they go away from 0, as SciPy's
+    halves = np.array([[0, 1], [0, -1]]), np.array([[0.0, 1.0], [0.5, 0.5]])  # integers round halves away from 0, as in SciPy
     assert ndimage.map_coordinates(*halves, 1, mode).tolist() == [1, -1]
 
 
@@ -104,7 +105,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("call, kind, words", BAD)
-def test_bad_input(call, kind, words):
+def test_bad_input_raises(call, kind, words):
     with pytest.raises(kind, match=words):
         call()
 
@@ -116,7 +117,7 @@ def test_orthogonal_initializers():
         w = np.moveaxis(np.asarray(make.orthogonal(2.0, axis)(key, shape)), axis, 0).reshape(shape[axis], -1) / 2
         product = w @ w.T if w.shape[0] <= w.shape[1] else w.T @ w
         np.testing.assert_allclose(product, np.eye(len(product)), atol=1e-5)
-    # a fact of the reference
+    # values of JAX
     np.testing.assert_allclose(make.orthogonal()(key, (2, 2)), [[-0.7505308, 0.6608353], [-0.6608353, -0.7505309]], rtol=1e-5)
     w = np.asarray(make.delta_orthogonal()(key, (3, 2, 2, 3)))
     np.testing.assert_allclose(w[1, 0] @ w[1, 0].T, np.eye(2), atol=1e-5)
@@ -126,12 +127,12 @@ def test_orthogonal_initializers():
             init(key, shape)
 
 
-def test_values_of_truth_values_at_coordinates():
-    """Any part of a true element counts; truth values are no coordinates."""
-    values, places = np.array([False, True, True, False]), np.array([-1.2, -0.4, 0, 0.3, 0.7, 1.5, 2.5, 3.4])
+def test_map_coordinates_of_booleans():
+    """An interpolated boolean is true unless it is 0; booleans as coordinates raise."""
+    values, positions = np.array([False, True, True, False]), np.array([-1.2, -0.4, 0, 0.3, 0.7, 1.5, 2.5, 3.4])
     for mode in ("nearest", "mirror"):
-        wanted = scipy.ndimage.map_coordinates(values.astype(float), [places], order=1, mode=mode) != 0
-        np.testing.assert_array_equal(ndimage.map_coordinates(values, [places], 1, mode), wanted)
+        expected = scipy.ndimage.map_coordinates(values.astype(float), [positions], order=1, mode=mode) != 0
+        np.testing.assert_array_equal(ndimage.map_coordinates(values, [positions], 1, mode), expected)
     assert ndimage.map_coordinates([1.0, 2.0], [[0.5]], 1).tolist() == [1.5]
     for bad in (lambda: ndimage.map_coordinates([1.0, 2.0], [[True]], 1), lambda: ndimage.map_coordinates([1.0, 2.0], [[0.5]], 1, cval=1j)):
         with pytest.raises(TypeError, match="map_coordinates"):

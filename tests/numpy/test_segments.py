@@ -1,4 +1,4 @@
-"""Reductions of segments against loops."""
+"""Segment reductions against loops."""
 
 import numpy as np
 import pytest
@@ -12,23 +12,23 @@ IDS = np.array([0, 0, 1, 5, -1, 1])
 KINDS = {"segment_sum": (np.sum, 0.0), "segment_prod": (np.prod, 1.0), "segment_max": (np.max, -np.inf), "segment_min": (np.min, np.inf)}
 
 
-def brute(name, data, ids, count):
+def reduce_by_loops(name, data, ids, count):
     reduction, start = KINDS[name]
     rows = [data[ids == i] for i in range(count)]
     return np.stack([reduction(r, 0) if len(r) else np.full(data.shape[1:], start) for r in rows]) if count else np.zeros((0, *data.shape[1:]))
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_segments(name, rng):
+def test_segment_reductions(name, rng):
     f = getattr(ops, name)
     for count in (None, 0, 3, 8):
-        wanted = brute(name, DATA, IDS, 6 if count is None else count)
-        np.testing.assert_array_equal(f(DATA, IDS, count), wanted)
+        expected = reduce_by_loops(name, DATA, IDS, 6 if count is None else count)
+        np.testing.assert_array_equal(f(DATA, IDS, count), expected)
         for bucket in (1, 4, 6, 9):
-            np.testing.assert_array_equal(f(DATA, IDS, count, bucket_size=bucket), wanted)
+            np.testing.assert_array_equal(f(DATA, IDS, count, bucket_size=bucket), expected)
     rows = np.stack([DATA, DATA[::-1]], 1)
-    np.testing.assert_array_equal(f(rows, IDS, 3), brute(name, rows, IDS, 3))
-    np.testing.assert_array_equal(f(DATA, IDS, 3, mode="clip"), brute(name, DATA, np.clip(IDS, 0, 2), 3))
+    np.testing.assert_array_equal(f(rows, IDS, 3), reduce_by_loops(name, rows, IDS, 3))
+    np.testing.assert_array_equal(f(DATA, IDS, 3, mode="clip"), reduce_by_loops(name, DATA, np.clip(IDS, 0, 2), 3))
     ordered = np.arange(6)
     np.testing.assert_array_equal(f(DATA, ordered, 6, indices_are_sorted=True, unique_indices=True), DATA)
     check_batching(lambda d: f(d, IDS, 3), [DATA])
@@ -36,7 +36,7 @@ def test_segments(name, rng):
     if name != "segment_prod":
         check_derivatives(lambda d: f(d, np.maximum(IDS, 0), 6)[:2], [DATA], rng)
     for dtype in ("int32", "uint8", "bfloat16"):
-        assert f(DATA.astype(dtype), IDS, 2).tolist() == brute(name, DATA, IDS, 2).tolist()
+        assert f(DATA.astype(dtype), IDS, 2).tolist() == reduce_by_loops(name, DATA, IDS, 2).tolist()
         assert f(DATA.astype(dtype), IDS, 2, bucket_size=2).dtype == dtype
 
 
@@ -46,12 +46,12 @@ BAD = [((DATA, IDS, -1), {}, ValueError, "non-negative"), ((DATA, IDS, 2.0), {},
 
 
 @pytest.mark.parametrize("args, options, kind, words", BAD)
-def test_bad_input(args, options, kind, words):
+def test_bad_input_raises(args, options, kind, words):
     with pytest.raises(kind, match=words):
         ops.segment_sum(*args, **options)
 
 
-def test_under_jit():
+def test_jit_requires_num_segments():
     with pytest.raises(xf.errors.ConcretizationTypeError, match="num_segments"):
         xf.jit(ops.segment_sum)(DATA, IDS)
-    np.testing.assert_array_equal(xf.jit(ops.segment_sum, static_argnums=2)(DATA, IDS, 3), brute("segment_sum", DATA, IDS, 3))
+    np.testing.assert_array_equal(xf.jit(ops.segment_sum, static_argnums=2)(DATA, IDS, 3), reduce_by_loops("segment_sum", DATA, IDS, 3))

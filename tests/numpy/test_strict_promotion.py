@@ -31,7 +31,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_the_library_combines_what_it_needs(name):
+def test_internal_promotion_is_allowed(name):
     expected = CALLS[name]()
     with xf.numpy_rank_promotion("raise"), xf.numpy_dtype_promotion("strict"):
         np.testing.assert_array_equal(CALLS[name](), expected)

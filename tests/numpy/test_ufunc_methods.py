@@ -1,4 +1,4 @@
-"""The methods of ufuncs against those of NumPy's."""
+"""Methods of ufuncs, compared with NumPy."""
 
 import warnings
 
@@ -60,7 +60,7 @@ def test_negative():
             getattr(xnp.negative, method)(X)
 
 
-def test_what_ufuncs_take():
+def test_unsupported_arguments_raise():
     np.testing.assert_array_equal(xnp.add(X, X, out=None, where=None), X + X)
     with pytest.raises(NotImplementedError, match="out"):
         xnp.add(X, X, out=X)
@@ -76,7 +76,7 @@ def test_what_ufuncs_take():
 
 
 def test_logaddexp2_in_16_bits():
-    """The derivative is a share, between 0 and 1 and exact to the precision of the type."""
+    """The derivative is between 0 and 1, and accurate to the precision of the dtype."""
     for x, y in ((1.0, 1.0), (2.5, -1.0), (-3.0, 4.0), (30.0, 2.0)):
         share = 1 / (1 + 2.0 ** (y - x))
         found = xf.grad(lambda a, b: xnp.logaddexp2(a, b).astype("float32"))(xnp.bfloat16(x), xnp.bfloat16(y))
@@ -95,7 +95,7 @@ def test_integer_powers_use_six_bits_of_the_exponent():
     assert xnp.power(np.int8([3]), np.int32(2)).dtype == np.int8
 
 
-def test_updates_are_done_in_the_wider_type():
+def test_at_computes_in_the_promoted_dtype():
     x = xnp.array([5, 6])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)

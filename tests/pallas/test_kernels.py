@@ -1,4 +1,4 @@
-"""Kernels on blocks: what they compute, against NumPy on the same blocks."""
+"""Kernels on blocks, compared with NumPy on the same blocks."""
 
 import functools
 
@@ -23,7 +23,7 @@ def copy(x_ref, o_ref):
     o_ref[...] = x_ref[...]
 
 
-def test_a_kernel_without_a_grid_sees_all():
+def test_kernel_without_grid():
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] * 2 + y_ref[...]
 
@@ -40,7 +40,7 @@ def test_program_ids_and_sizes(grid):
     np.testing.assert_array_equal(found, np.repeat(10 * np.arange(4) + 4, 2))
 
 
-def test_the_last_axis_of_the_grid_moves_first():
+def test_last_grid_axis_varies_fastest():
     def kernel(o_ref, count_ref):
         @pl.when((pl.program_id(0) == 0) & (pl.program_id(1) == 0))
         def _():
@@ -54,7 +54,7 @@ def test_the_last_axis_of_the_grid_moves_first():
     np.testing.assert_array_equal(found, np.arange(6).reshape(2, 3))
 
 
-def test_a_block_of_the_transpose():
+def test_transposed_blocks():
     def kernel(x_ref, o_ref):
         o_ref[...] = x_ref[...].T
 
@@ -64,7 +64,7 @@ def test_a_block_of_the_transpose():
 
 
 @pytest.mark.parametrize("dropped", [None, pl.squeezed, pl.Squeezed()])
-def test_dropped_dimensions(dropped):
+def test_squeezed_dimensions(dropped):
     def kernel(x_ref, o_ref):
         assert x_ref.shape == o_ref.shape == (6,)
         o_ref[...] = 2 * x_ref[...]
@@ -73,7 +73,7 @@ def test_dropped_dimensions(dropped):
     np.testing.assert_array_equal(interpreted(kernel, out_shape=like(M), grid=4, in_specs=[spec], out_specs=spec)(M), 2 * M)
 
 
-def test_blocks_at_the_edge_have_elements_that_nobody_wrote():
+def test_edge_blocks_are_padded_with_uninitialized_values():
     def kernel(x_ref, o_ref):
         o_ref[...] = x_ref[...].sum(keepdims=True)
 
@@ -86,12 +86,12 @@ def test_blocks_at_the_edge_have_elements_that_nobody_wrote():
 
 @pytest.mark.parametrize(("dtype", "value"), [
     ("float32", np.nan), ("bfloat16", np.nan), ("int32", -2**31), ("int8", -128), ("uint8", 0), ("bool", False)])
-def test_what_nobody_wrote(dtype, value):
+def test_uninitialized_values(dtype, value):
     found = interpreted(lambda o_ref: None, out_shape=xf.ShapeDtypeStruct((2,), dtype))()
     np.testing.assert_array_equal(np.asarray(found).astype("float64"), [float(value)] * 2)
 
 
-def test_parts_that_begin_at_any_element():
+def test_element_indexed_blocks():
     def out(i):
         return i, 0
 
@@ -106,7 +106,7 @@ def test_parts_that_begin_at_any_element():
     np.testing.assert_array_equal(found, np.concatenate([M[2:], M[:2]]))
 
 
-def test_sizes_of_the_grid_that_only_the_program_knows():
+def test_dynamic_grid():
     @xf.jit
     def first(n, x):
         def kernel(x_ref, o_ref):
@@ -123,7 +123,7 @@ def test_an_empty_grid_writes_nothing():
     np.testing.assert_array_equal(interpreted(copy, out_shape=like(X), grid=(2, 0))(X), np.full(8, np.nan))
 
 
-def test_results_that_begin_as_arguments():
+def test_input_output_aliases():
     def kernel(x_ref, o_ref):
         o_ref[0] = xnp.float32(5)
 
@@ -131,7 +131,7 @@ def test_results_that_begin_as_arguments():
     assert X[0] == 0
 
 
-def test_pytrees_of_arguments_results_and_scratch_space():
+def test_pytrees_of_arguments_results_and_scratch():
     def kernel(d, o, *, held):
         held["a"][...] = d["x"][...] + 1
         o["first"][...] = held["a"][...]
@@ -159,7 +159,7 @@ def test_numbers_and_scalars():
     assert interpreted(copy, out_shape=xf.ShapeDtypeStruct((), "int32"))(3) == 3
 
 
-def test_loops_branches_and_functions_ask_where_they_are():
+def test_program_id_in_loops_branches_and_functions():
     def kernel(x_ref, o_ref):
         def body(i, total):
             o_ref[i] = x_ref[i] + total + pl.program_id(0)
@@ -176,8 +176,8 @@ def test_loops_branches_and_functions_ask_where_they_are():
     np.testing.assert_array_equal(found, [4, 4, 6, 8, -6, -7, -8, -9])
 
 
-def test_the_functions_of_a_kernel_are_not_those_of_another():
-    """A jitted function that asks where it is is traced in each kernel."""
+def test_traces_of_inner_functions_are_not_shared_by_kernels():
+    """A jitted function that calls program_id is retraced in each kernel."""
     where = xf.jit(lambda x: x + pl.program_id(0))
 
     def kernel(x_ref, o_ref):
@@ -189,7 +189,7 @@ def test_the_functions_of_a_kernel_are_not_those_of_another():
         np.testing.assert_array_equal(found, X[:2 * n] + np.repeat(np.arange(n), 2))
 
 
-def test_what_a_kernel_writes_to_an_argument_stays_in_the_kernel():
+def test_writes_to_inputs_are_local():
     def kernel(x_ref, o_ref):
         x_ref[...] += 1
         o_ref[...] = x_ref[...]
@@ -198,7 +198,7 @@ def test_what_a_kernel_writes_to_an_argument_stays_in_the_kernel():
     assert X[0] == 0
 
 
-def test_slices_with_starts_of_the_program():
+def test_dynamic_slices():
     def kernel(x_ref, o_ref):
         i = pl.multiple_of(2 * pl.program_id(0), 2)
         o_ref[pl.ds(i, 2)] = x_ref[pl.ds(6 - i, 2)]
@@ -213,8 +213,8 @@ def test_a_grid_spec():
     np.testing.assert_array_equal(interpreted(copy, out_shape=like(X), grid_spec=grid_spec)(X), [*X[4:], *X[:4]])
 
 
-def test_starts_beyond_the_array():
-    """Negative ones count from the end of the array with its padding, those behind the end are moved before it."""
+def test_block_starts_out_of_bounds():
+    """Negative starts count from the end of the padded array; starts beyond the end are clamped."""
     def read(first, size=2, **options):
         return interpreted(copy, out_shape=xf.ShapeDtypeStruct((4 * size,), "float32"), grid=4, in_specs=[
             pl.BlockSpec((size,), lambda i: i + first)], out_specs=pl.BlockSpec((size,), lambda i: i), **options)(X)
@@ -228,7 +228,7 @@ def test_starts_beyond_the_array():
     np.testing.assert_array_equal(found, [np.nan, np.nan, *X, np.nan, np.nan])
 
 
-def test_index_maps_with_scalars_of_their_own():
+def test_index_maps_with_scalar_constants():
     spec = pl.BlockSpec((4,), lambda i: (xnp.int32(1) - i) * xnp.asarray(1))
     out = pl.BlockSpec((4,), lambda i: i)
     np.testing.assert_array_equal(interpreted(copy, out_shape=like(X), grid=2, in_specs=[spec], out_specs=out)(X), [*X[4:], *X[:4]])
@@ -243,7 +243,7 @@ def test_64_bit_types():
         np.testing.assert_array_equal(xf.jit(xf.vmap(call))(np.stack([x, -x])), [x, -x])
 
 
-def test_sizes_that_the_program_knows_and_results_that_begin_as_arguments():
+def test_dynamic_grid_with_aliases():
     spec = pl.BlockSpec((2,), lambda i: i)
 
     def first(n, x, y):
@@ -253,7 +253,7 @@ def test_sizes_that_the_program_knows_and_results_that_begin_as_arguments():
     np.testing.assert_array_equal(xf.jit(first)(2, X, -X), X)
 
 
-def test_arrays_that_functions_of_the_library_make():
+def test_constants_of_internal_functions():
     x = M[:, :4] + 1
 
     def kernel(x_ref, o_ref, p_ref):
@@ -270,7 +270,7 @@ def test_arrays_that_functions_of_the_library_make():
     np.testing.assert_array_equal(xf.jvp(lambda x: call(x)[0], (x,), (x,))[1], x + np.diag(np.diag(x)))
 
 
-def test_integers_that_are_written_become_those_of_the_reference():
+def test_written_integers_are_cast_to_ref_dtype():
     def kernel(o_ref):
         o_ref[...] = xnp.arange(300, 304)
         o_ref[0] += xnp.int32(1)
@@ -304,7 +304,7 @@ RNG = np.random.default_rng(0)
 A, B = RNG.normal(size=(8, 12)).astype(np.float32), RNG.normal(size=(12, 4)).astype(np.float32)
 
 
-def test_a_product_of_matrices_and_its_derivatives():
+def test_matmul_kernel_and_derivatives():
     np.testing.assert_allclose(matmul(A, B), A @ B, rtol=1e-5, atol=1e-5)
     value, tangent = xf.jvp(matmul, (A, B), (A, 2 * B))
     np.testing.assert_allclose(tangent, 3 * A @ B, rtol=1e-5, atol=1e-5)
@@ -313,7 +313,7 @@ def test_a_product_of_matrices_and_its_derivatives():
     np.testing.assert_allclose(of_b, A.T @ A @ B, rtol=1e-4, atol=1e-4)
 
 
-def test_batches():
+def test_vmap():
     many = np.stack([A, 2 * A, -A])
     np.testing.assert_allclose(xf.vmap(matmul, (0, None))(many, B), many @ B, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(xf.vmap(matmul, (2, None), 1)(np.moveaxis(many, 0, 2), B), np.moveaxis(many @ B, 0, 1),
@@ -322,7 +322,7 @@ def test_batches():
     np.testing.assert_allclose(xf.jit(xf.vmap(gradient))(many), many @ B @ B.T, rtol=1e-4, atol=1e-4)
 
 
-def test_batches_of_programs_with_sizes_of_their_own():
+def test_vmap_of_dynamic_grid():
     def first(n, x):
         spec = pl.BlockSpec((2,), lambda i: i)
         return interpreted(copy, out_shape=like(X), grid=(n,), in_specs=[spec], out_specs=spec)(x)
@@ -331,7 +331,7 @@ def test_batches_of_programs_with_sizes_of_their_own():
     np.testing.assert_array_equal(found, [[0, 1, *[np.nan] * 6], [*range(6), np.nan, np.nan]])
 
 
-def test_batches_of_results_that_begin_as_arguments():
+def test_vmap_of_aliases():
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] += y_ref[...]
 
@@ -342,7 +342,7 @@ def test_batches_of_results_that_begin_as_arguments():
     np.testing.assert_array_equal(tangent, 3 * X)
 
 
-def test_the_derivative_of_an_integer_is_none():
+def test_integer_inputs_have_no_tangent():
     def kernel(x_ref, n_ref, o_ref, p_ref):
         o_ref[...], p_ref[...] = x_ref[...] * n_ref[...], n_ref[...] + 1
 
@@ -354,7 +354,7 @@ def test_the_derivative_of_an_integer_is_none():
     np.testing.assert_array_equal(plus, n + 1)
 
 
-def test_a_kernel_in_a_scan_and_in_a_shard_map():
+def test_kernel_in_scan_and_shard_map():
     double = interpreted(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * 2), out_shape=like(X))
     np.testing.assert_array_equal(lax.scan(lambda x, _: (double(x), None), X, length=3)[0], 8 * X)
     mesh = xf.make_mesh((2,), ("i",))
@@ -364,7 +364,7 @@ def test_a_kernel_in_a_scan_and_in_a_shard_map():
     np.testing.assert_array_equal(mapped(xf.device_put(X, xf.NamedSharding(mesh, spec))), 2 * X)
 
 
-def test_kernels_that_compute_the_same_are_compiled_once(monkeypatch):
+def test_equal_kernels_are_compiled_once(monkeypatch):
     names, compile_module = [], compiling.compile_module
 
     def counting(request, cache=None):

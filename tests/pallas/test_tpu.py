@@ -1,4 +1,4 @@
-"""The words of TPUs, in kernels that are interpreted."""
+"""Functions for TPU kernels, in interpreted kernels."""
 
 import functools
 
@@ -49,7 +49,7 @@ def test_batches_and_derivatives_with_scalars():
     np.testing.assert_array_equal(xf.grad(lambda x: (add(ORDER, x) * X).sum())(X), [*X[4:], *X[:4]])
 
 
-def test_scalars_that_have_tangents_and_that_results_begin_as():
+def test_active_and_aliased_scalars():
     def kernel(r_ref, x_ref, o_ref):
         o_ref[...] = x_ref[...] * r_ref[pl.program_id(0)]
 
@@ -63,9 +63,9 @@ def test_scalars_that_have_tangents_and_that_results_begin_as():
         o_ref[1] = x_ref[pl.program_id(0)] + r_ref[0]
 
     spec = pltpu.PrefetchScalarGridSpec(1, 2, [pl.no_block_spec], pl.no_block_spec)
-    kept = interpreted(keep, out_shape=LIKE, grid_spec=spec, input_output_aliases={0: 0})
-    np.testing.assert_array_equal(kept(X, 10 * X), [0, 11, *X[2:]])
-    np.testing.assert_array_equal(xf.vmap(kept, (None, 0))(X, np.stack([10 * X, X])), [[0, 11, *X[2:]], [0, 2, *X[2:]]])
+    unchanged = interpreted(keep, out_shape=LIKE, grid_spec=spec, input_output_aliases={0: 0})
+    np.testing.assert_array_equal(unchanged(X, 10 * X), [0, 11, *X[2:]])
+    np.testing.assert_array_equal(xf.vmap(unchanged, (None, 0))(X, np.stack([10 * X, X])), [[0, 11, *X[2:]], [0, 2, *X[2:]]])
 
 
 def test_memories_and_options():
@@ -81,7 +81,7 @@ def test_memories_and_options():
     np.testing.assert_array_equal(found, X)
 
 
-def test_rolled_vectors():
+def test_roll():
     np.testing.assert_array_equal(pltpu.roll(M, 2, 1), np.roll(M, 2, 1))
     np.testing.assert_array_equal(xf.jit(lambda x, s: pltpu.roll(x, s, 0))(M, 3), np.roll(M, 3, 0))
     rows = [np.roll(row, 1 + 2 * i) for i, row in enumerate(M)]
@@ -90,7 +90,7 @@ def test_rolled_vectors():
         pltpu.roll(M, -1, 0)
 
 
-def test_dimensions_split_and_joined():
+def test_einshape():
     x = M.reshape(2, 2, 6)
     np.testing.assert_array_equal(pltpu.einshape("(ab)c->a(bc)", M, a=2), x.reshape(2, 12))
     np.testing.assert_array_equal(pltpu.einshape("(ab)(cd)->ca(bd)", M, a=2, c=3),
@@ -132,7 +132,7 @@ def test_semaphores_count():
     np.testing.assert_array_equal(found, [0, 3, 1, 1])
 
 
-def test_copies():
+def test_async_and_sync_copies():
     def kernel(x_ref, o_ref, row_ref, sem_ref):
         @pl.loop(0, 4)
         def _(i):
@@ -149,7 +149,7 @@ def test_copies():
     np.testing.assert_array_equal(found, M + np.roll(M[::-1], 3, 1))
 
 
-def test_mistakes_with_semaphores():
+def test_invalid_semaphores_raise():
     def run(body, *scratch):
         interpreted(lambda x, o, *refs: body(x, o, *refs), out_shape=LIKE, scratch_shapes=scratch)(X)
 

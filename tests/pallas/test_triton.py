@@ -1,4 +1,4 @@
-"""The words of Triton, in kernels that are interpreted."""
+"""Functions for GPU kernels, in interpreted kernels."""
 
 import functools
 
@@ -27,7 +27,7 @@ def test_masked_reads():
     np.testing.assert_array_equal(run(lambda x, o: triton.store(o, triton.load(x)), X), X)
 
 
-def test_parts_may_go_beyond_the_end():
+def test_masked_slices_beyond_the_end():
     def read(x_ref, o_ref):
         i = pl.program_id(0) + 4
         o_ref[...] = triton.load(x_ref.at[pl.ds(i, 8)], mask=xnp.arange(8) < 4, other=9.0)
@@ -61,7 +61,7 @@ def test_masked_writes():
     ("add", np.add), ("max", np.maximum), ("min", np.minimum), ("and", np.bitwise_and), ("or", np.bitwise_or),
     ("xor", np.bitwise_xor), ("xchg", lambda x, y: y)])
 @pytest.mark.parametrize("masked", [False, True])
-def test_changes_return_what_was_there(name, function, masked):
+def test_atomics_return_old_values(name, function, masked):
     x, mask = np.arange(8, dtype=np.int32), np.array([True, False, True, False])
 
     def kernel(x_ref, m_ref, o_ref, p_ref):
@@ -77,7 +77,7 @@ def test_changes_return_what_was_there(name, function, masked):
 
 
 @pytest.mark.parametrize("name", ["add", "max"])
-def test_positions_that_occur_twice_are_changed_twice(name):
+def test_atomics_update_duplicate_positions_twice(name):
     def kernel(x_ref, i_ref, o_ref):
         o_ref[...] = x_ref[...]
         getattr(triton, f"atomic_{name}")(o_ref, i_ref[...], 2.5 + i_ref[...])
@@ -87,7 +87,7 @@ def test_positions_that_occur_twice_are_changed_twice(name):
     np.testing.assert_array_equal(run(kernel, X, i), expected)
 
 
-def test_writes_where_it_is_as_expected():
+def test_atomic_cas():
     def kernel(x_ref, o_ref, p_ref):
         o_ref[...] = x_ref[...]
         p_ref[0] = triton.atomic_cas(o_ref, 0, 5)
@@ -99,7 +99,7 @@ def test_writes_where_it_is_as_expected():
     np.testing.assert_array_equal(before, [0, 5])
 
 
-def test_products_are_of_32_bits():
+def test_dot_accumulates_in_32_bits():
     np.testing.assert_array_equal(triton.dot(xnp.asarray(M), xnp.asarray(M), trans_b=True), M @ M.T)
     half = triton.dot(xnp.asarray(M, "float16"), xnp.asarray(M, "float16"), trans_a=True, allow_tf32=False)
     assert half.dtype == np.float32
@@ -107,7 +107,7 @@ def test_products_are_of_32_bits():
     assert triton.dot(xnp.ones((2, 3), "int8"), xnp.ones((3, 2), "int8")).dtype == np.int32
 
 
-def test_words_without_effect():
+def test_hints_without_effect():
     def kernel(x_ref, o_ref):
         triton.debug_barrier()
         o_ref[...] = triton.approx_tanh(triton.max_contiguous(x_ref[...], 8))

@@ -19,10 +19,10 @@ def _share(result, n):
 def _all_to_all(x, split, concat, tiled):
     n = len(x)
     if tiled:
-        parts = [np.split(e, n, axis=split) for e in x]
-        return np.stack([np.concatenate([parts[s][r] for s in range(n)], axis=concat) for r in range(n)])
-    parts = [[np.take(e, k, axis=split) for k in range(n)] for e in x]
-    return np.stack([np.stack([parts[s][r] for s in range(n)], axis=concat) for r in range(n)])
+        pieces = [np.split(e, n, axis=split) for e in x]
+        return np.stack([np.concatenate([pieces[s][r] for s in range(n)], axis=concat) for r in range(n)])
+    pieces = [[np.take(e, k, axis=split) for k in range(n)] for e in x]
+    return np.stack([np.stack([pieces[s][r] for s in range(n)], axis=concat) for r in range(n)])
 
 
 def _permute(x, pairs):
@@ -48,6 +48,9 @@ LINEAR = {
                            lambda x: _share(np.concatenate(x, 1), len(x))),
     "psum_scatter": (lambda x, i: lax.psum_scatter(x, i), lambda x: x.sum(0)),
     "psum_scatter tiled": (lambda x, i: lax.psum_scatter(x, i, tiled=True), lambda x: x.sum(0)[:, None]),
+    "psum_scatter_start": (lambda x, i: lax.psum_scatter_start(x, i).done(), lambda x: x.sum(0)),
+    "psum_scatter_start tiled": (lambda x, i: xf.jit(lambda x: lax.psum_scatter_start(x, i, tiled=True))(x).done(),
+                                 lambda x: x.sum(0)[:, None]),
     "psum_scatter tiled 1": (lambda x, i: lax.psum_scatter(xnp.repeat(x, lax.axis_size(i), 1), i, scatter_dimension=1,
                                                            tiled=True),
                              lambda x: np.stack(np.split(np.repeat(x.sum(0), len(x), 1), len(x), 1))),
@@ -121,7 +124,7 @@ def test_over_two_axes_together(name, order):
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_of_a_value_that_is_the_same_for_all(name):
+def test_collectives_of_unbatched_values(name):
     function, oracle = TABLE[name]
     x = elements(N, 2)
     mapped = xf.vmap(lambda _: function(xnp.asarray(x), "i"), axis_name="i")
@@ -191,7 +194,7 @@ def in_groups(oracle, x):
 
 
 @pytest.mark.parametrize("name", GROUPED)
-def test_groups(name):
+def test_collectives_in_groups(name):
     x = elements(4, 2, 3)
     result = xf.vmap(lambda x: GROUPED[name](x, "i", axis_index_groups=GROUPS), axis_name="i")(x)
     np.testing.assert_allclose(result, in_groups(TABLE[name][1], x), rtol=1e-5)
@@ -227,7 +230,7 @@ def test_pytrees_and_dtypes():
 
 
 def test_weak_types():
-    """As in the reference: kept over mapped axes, booleans counted in integers."""
+    """As in JAX: weak types are preserved over mapped axes; booleans are counted in integers."""
     scalar = xnp.asarray(2.0)
     same = xf.vmap(lambda _: [lax.psum(scalar, "i"), lax.psum(True, "i"), lax.psum(3, "i")], axis_name="i")(np.zeros(3))
     assert [x.tolist() for x in same] == [[6.0] * 3, [3] * 3, [9] * 3]
@@ -275,7 +278,7 @@ def test_an_inner_axis_hides_an_outer_one_of_its_name():
     np.testing.assert_allclose(result, np.broadcast_to(x.sum(1, keepdims=True), (2, 3)), rtol=1e-5)
 
 
-def test_traces_are_kept_for_each_size_of_the_axis():
+def test_traces_are_cached_for_each_size_of_the_axis():
     scaled = xf.jit(lambda x: x * lax.axis_size("i"))
     for n in (2, 5):
         assert xf.vmap(scaled, axis_name="i")(np.ones(n)).tolist() == [n] * n

@@ -9,7 +9,7 @@ from test_collectives import GROUPED, GROUPS, LINEAR, TABLE, in_groups
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import P, lax
-from xlafront.core import backends
+from xlafront.runtime import backends
 
 pytestmark = pytest.mark.cpu_only  # several devices
 
@@ -45,7 +45,7 @@ def test_groups(mesh, check):
 
 @pytest.mark.parametrize("check", [True, False])
 def test_derivatives_in_groups(mesh, check):
-    """Those of linear functions, whose matrices the oracles give."""
+    """Derivatives of linear functions, whose matrices the oracles give."""
     x, names = elements(4, 2, 3), [name for name in GROUPED if name in LINEAR]
     oracles = {name: lambda x, name=name: in_groups(TABLE[name][1], x) for name in names}
     weights = {name: elements(*oracles[name](x).shape, seed=1) for name in names}
@@ -167,8 +167,8 @@ def test_ragged_all_to_all_in_groups(mesh):
     expected = output.copy()
     for group in groups:
         expected[group] = exchange(operand[group], output[group], *plan)
-        for whole, part in zip(args, arguments(*plan)):
-            whole[group] = part
+        for full, part in zip(args, arguments(*plan)):
+            full[group] = part
     call = ragged("j", axis_index_groups=groups)
     np.testing.assert_array_equal(mapped(of_one_each(call), mesh, check=False)(operand, output, *args), expected)
     np.testing.assert_array_equal(xf.vmap(call, axis_name="j")(operand, output, *args), expected)
@@ -185,17 +185,17 @@ def test_ragged_all_to_all_over_another_axis(mesh, axes, dtype):
     for b in range(size):
         operand, output, *plan = [x[0 if a is None else b] for x, a in zip(values, axes)]
         expected.append(exchange(operand, output, *(x.reshape(n, n, 1).astype(int) for x in plan[:3])))
-    parts = [x[0] if a is None else np.moveaxis(x, 0, a + 1) for x, a in zip(values, axes)]  # the first dimension: of devices
-    result = mapped(of_one_each(xf.vmap(ragged("j"), in_axes=axes)), mesh)(*parts)
+    shards = [x[0] if a is None else np.moveaxis(x, 0, a + 1) for x, a in zip(values, axes)]  # the first dimension: of devices
+    result = mapped(of_one_each(xf.vmap(ragged("j"), in_axes=axes)), mesh)(*shards)
     np.testing.assert_array_equal(np.moveaxis(result, 1, 0), np.stack(expected))
 
 
 def test_ragged_all_to_all_over_a_mapped_axis_and_one_of_the_mesh(mesh):
     plan = runs(8)
     operand, output, args = elements(8, 27), elements(8, 27, seed=1), arguments(*plan)
-    parts = [x.reshape(2, 4, -1) for x in (operand, output, *args)]
+    shards = [x.reshape(2, 4, -1) for x in (operand, output, *args)]
     call = mapped(xf.vmap(of_one_each(ragged(("k", "j"))), axis_name="k"), mesh, P(None, "j"))
-    np.testing.assert_array_equal(call(*parts).reshape(8, -1), exchange(operand, output, *plan))
+    np.testing.assert_array_equal(call(*shards).reshape(8, -1), exchange(operand, output, *plan))
 
 
 def test_ragged_all_to_all_is_one_operation_where_there_is_one(mesh, monkeypatch):
@@ -234,7 +234,7 @@ def halves(x, axis, perm):
 
 
 @pytest.mark.parametrize("axis, perm, n", [("j", RING, 4), ("j", [(2, 0)], 4), (("i", "j"), [(0, 7), (7, 1)], 8)])
-def test_what_is_sent_is_received(mesh, axis, perm, n):
+def test_send_and_receive(mesh, axis, perm, n):
     x = elements(n, 3)
     expected = np.zeros_like(x)
     for source, target in perm:
@@ -260,8 +260,8 @@ def test_several_sends_before_their_receives(mesh):
         return x + sum(lax.precv(t, x, "j", RING) for t in tokens) + lax.precv(other, x, "j", back)
 
     x = elements(8)
-    parts = x.reshape(4, 2)
-    expected = parts + np.roll(parts + parts[:, ::-1], 1, 0) + np.roll(parts, -1, 0)
+    shards = x.reshape(4, 2)
+    expected = shards + np.roll(shards + shards[:, ::-1], 1, 0) + np.roll(shards, -1, 0)
     np.testing.assert_allclose(mapped(local, mesh)(x), expected.reshape(-1), rtol=1e-6)
 
 
@@ -269,7 +269,7 @@ def test_halves_are_two_operations_on_gpus(mesh, monkeypatch):
     monkeypatch.setattr(backends, "lowering_platform", lambda client: "cuda")
 
     def local(x):
-        lax.psend(x, "i", [(0, 1)])  # happens, though nobody here receives it
+        lax.psend(x, "i", [(0, 1)])  # runs, although no device here receives it
         return lax.precv(lax.after_all(lax.psend(x, "j", RING), lax.create_token()), x, "j", RING)
 
     text = mapped(local, mesh).lower(elements(4, 2)).as_text()
@@ -300,7 +300,7 @@ def test_bad_halves(mesh, local, error, words):
         assert word in str(found.value)
 
 
-def test_what_is_received_varies(mesh):
+def test_received_values_vary(mesh):
     with pytest.raises(ValueError, match="varies"):
         xf.shard_map(lambda x: halves(x, "j", RING), mesh=mesh, in_specs=P("j"), out_specs=P())(elements(4))
 
@@ -328,6 +328,6 @@ def test_equal_and_combined_collectives_of_one_device(rng):
 
     x = rng.normal(size=4).astype(np.float32)
     one = xf.make_mesh((1,), ("i",), axis_types=(xf.sharding.AxisType.Auto,))
-    spread = xf.shard_map(local, mesh=one, in_specs=xf.P("i"), out_specs=xf.P("i"), check_vma=False)
-    for found in (xf.jit(spread)(x), xf.pmap(local, axis_name="i")(x[None])[0]):
+    sharded = xf.shard_map(local, mesh=one, in_specs=xf.P("i"), out_specs=xf.P("i"), check_vma=False)
+    for found in (xf.jit(sharded)(x), xf.pmap(local, axis_name="i")(x[None])[0]):
         np.testing.assert_allclose(found, np.sin(x) + 4 * x, rtol=1e-5, atol=1e-6)

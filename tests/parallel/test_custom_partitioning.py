@@ -17,6 +17,8 @@ from xlafront.experimental.custom_partitioning import (
 )
 from xlafront.sharding import AxisType, NamedSharding, PartitionSpec as P
 
+pytestmark = pytest.mark.cpu_only
+
 MATRIX = np.arange(8 * 16, dtype=np.float32).reshape(8, 16) / 64
 
 
@@ -33,8 +35,8 @@ def shardings(structs):
     return tree.map(lambda s: s.sharding, structs)
 
 
-def partitioned(fun, rule, *, on_parts=None, seen=None, static_argnums=(), **options):
-    """`fun` with a partition that takes the shardings that are proposed and runs `on_parts`, or `fun` itself, on parts."""
+def partitioned(fun, rule, *, on_components=None, seen=None, static_argnums=(), **options):
+    """`fun` with a partition that takes the shardings that are proposed and runs `on_components`, or `fun` itself, on parts."""
     made = custom_partitioning(fun, static_argnums)
 
     def partition(*args):
@@ -43,7 +45,7 @@ def partitioned(fun, rule, *, on_parts=None, seen=None, static_argnums=(), **opt
         def part(*xs):
             if seen is not None:
                 seen.append([tuple(x.shape) for x in tree.leaves(xs)])
-            return (on_parts or fun)(*xs, *statics)
+            return (on_components or fun)(*xs, *statics)
 
         return mesh, part, shardings(result), shardings(given)
 
@@ -63,21 +65,21 @@ def centred(x):
 # What runs
 
 
-@pytest.mark.parametrize("spec, part, wanted", [
+@pytest.mark.parametrize("spec, part, expected", [
     (P("x", "y"), (2, 8), P("x", "y")), (P("x"), (2, 16), P("x")), (P(None, "y"), (8, 8), P(None, "y")),
     (P(("x", "y")), (1, 16), P(("x", "y"))), (P(), (8, 16), P())])
-def test_parts_of_an_elementwise_function(mesh, spec, part, wanted):
+def test_shards_of_an_elementwise_function(mesh, spec, part, expected):
     seen: list = []
     f = partitioned(xnp.sin, "i j -> i j", seen=seen)
     x = split(mesh, spec)
     y = xf.jit(f)(x)
     np.testing.assert_allclose(y, np.sin(MATRIX), rtol=1e-6)
     assert seen[-1] == [part]
-    assert y.sharding.is_equivalent_to(NamedSharding(mesh, wanted), 2)
+    assert y.sharding.is_equivalent_to(NamedSharding(mesh, expected), 2)
     assert collectives(f, x) == []
 
 
-def test_what_the_partition_sees(mesh):
+def test_partition_gets_global_types_and_shardings(mesh):
     calls = []
 
     @custom_partitioning
@@ -101,7 +103,7 @@ def test_what_the_partition_sees(mesh):
 
 
 def test_other_shardings_than_proposed(mesh):
-    """The compiler brings operands to what the partition asks for, and no further than that."""
+    """The compiler reshards operands to the shardings that the partition requests, and no further."""
     @custom_partitioning
     def fft(x):
         return xnp.cumsum(x, axis=1)
@@ -111,13 +113,13 @@ def test_other_shardings_than_proposed(mesh):
         return mesh, lambda x: xnp.cumsum(x, axis=1), rows, (rows,)
 
     fft.def_partition(partition, sharding_rule="...i -> ...i", need_replication_factors=("i",))
-    for spec, wanted in ((P("x"), []), (P("x", "y"), ["all-gather"])):
+    for spec, expected in ((P("x"), []), (P("x", "y"), ["all-gather"])):
         x = split(mesh, spec)
         np.testing.assert_allclose(xf.jit(fft)(x), np.cumsum(MATRIX, axis=1), rtol=1e-5)
-        assert collectives(fft, x) == wanted
+        assert collectives(fft, x) == expected
 
 
-def test_products_with_a_sum_over_parts(mesh):
+def test_products_with_a_sum_over_shards(mesh):
     def matmul(a, b):
         return a @ b
 
@@ -143,11 +145,11 @@ def test_products_with_a_sum_over_parts(mesh):
     assert collectives(product, a, b) == ["all-reduce"]
 
 
-def test_axes_of_the_mesh_in_parts(mesh):
+def test_axes_of_the_mesh_in_partitions(mesh):
     def part(x):
         return x * 0 + 10 * lax.axis_index("x") + lax.axis_index("y")
 
-    y = xf.jit(partitioned(lambda x: x, "i j -> i j", on_parts=part))(split(mesh, P("x", "y")))
+    y = xf.jit(partitioned(lambda x: x, "i j -> i j", on_components=part))(split(mesh, P("x", "y")))
     np.testing.assert_array_equal(np.asarray(y)[::2, ::8], 10 * np.arange(4)[:, None] + np.arange(2))
 
 
@@ -169,7 +171,7 @@ def test_closed_over_constants_and_library_functions(mesh):
     np.testing.assert_allclose(xf.jit(f)(split(mesh, P("x"))), MATRIX * np.linspace(0, 1, 16, dtype=np.float32), rtol=1e-6)
 
 
-def test_settings_of_the_call_hold_in_parts(mesh):
+def test_partitions_have_the_settings_of_the_call(mesh):
     with xf.enable_x64(True):
         y = xf.jit(partitioned(lambda x: x + xnp.arange(8.0).sum(), "i j -> i j"))(split(mesh, P("x"), MATRIX.astype(np.float64)))
     assert y.dtype == np.float64
@@ -252,7 +254,7 @@ def test_vmap_over_a_split_dimension(mesh):
     assert collectives(mapped, x, MATRIX[0]) == []
 
 
-def test_vmap_where_the_partition_takes_the_axis_of_the_batch(mesh):
+def test_vmap_if_the_partition_uses_the_axis_of_the_batch(mesh):
     @custom_partitioning
     def f(v):
         return v - v.sum()
@@ -269,7 +271,7 @@ def test_vmap_without_decoded_shardings(mesh, spec):
     np.testing.assert_allclose(xf.jit(xf.vmap(f))(split(mesh, spec)), np.sin(MATRIX), rtol=1e-6)
 
 
-def test_derivatives_of_what_is_around_it_and_of_the_function(mesh):
+def test_derivatives_of_partitioned_function_and_its_caller(mesh):
     f = partitioned(lambda x: xnp.sin(x) * x, "i j -> i j")
     x = split(mesh, P("x", "y"))
     np.testing.assert_allclose(xf.jit(xf.grad(lambda x: (f(lax.stop_gradient(x)) * x).sum()))(x), np.sin(MATRIX) * MATRIX,
@@ -309,7 +311,7 @@ def test_static_arguments(mesh):
         xf.jit(made)(x, 3)
 
 
-def test_calls_that_cannot_be(mesh):
+def test_invalid_calls_raise(mesh):
     f = custom_partitioning(lambda x, *, scale=1: x)
     with pytest.raises(AttributeError, match="def_partition"):
         f(MATRIX)
@@ -370,9 +372,9 @@ def test_rules_in_programs(mesh, rule, options, text):
     ("... i j l, j k -> i j, i k", {}, ValueError, "operand 0 has at least 3"),
     ("... j, ... i k -> ... j, ... k", {}, ValueError, r"has \.\.\. for 0 dimension\(s\).* it was for 1 before"),
     ("(i m) j, j k -> (i m) j, (i m) k", {"i": 3, "m": 2}, ValueError, "sizes 3 x 2 = 6, .* has size 8"),
-    (lambda *_: 3, {}, ValueError, "is to return text or an SdyShardingRule, got 3"),
+    (lambda *_: 3, {}, ValueError, "must return text or an SdyShardingRule, got 3"),
 ])
-def test_rules_that_do_not_fit_the_arrays(mesh, rule, options, error, words):
+def test_rules_of_wrong_shape_raise(mesh, rule, options, error, words):
     f = partitioned(matrices, rule, **options)
     f(MATRIX, np.ones((16, 4), np.float32))  # one device needs no rule
     with pytest.raises(error, match=words):
@@ -381,30 +383,30 @@ def test_rules_that_do_not_fit_the_arrays(mesh, rule, options, error, words):
 
 @pytest.mark.parametrize("rule, options, error, words", [
     ("", {}, ValueError, "one ->"), ("i -> j -> k", {}, ValueError, "one ->"), (3, {}, TypeError, "of type int"),
-    ("i-j -> i", {}, ValueError, "the character '-'"), ("1 -> 1", {}, ValueError, "'1' is no name"),
-    ("_i -> _i", {}, ValueError, "'_i' is no name"), ("(i j -> i j", {}, ValueError, r"a \( without"),
-    ("i j) -> i j", {}, ValueError, r"a \) without"), ("(i) -> i", {}, ValueError, "at least two"),
+    ("i-j -> i", {}, ValueError, "the character '-'"), ("1 -> 1", {}, ValueError, "'1' is not a valid factor name"),
+    ("_i -> _i", {}, ValueError, "'_i' is not a valid factor name"), ("(i j -> i j", {}, ValueError, r"an unbalanced \("),
+    ("i j) -> i j", {}, ValueError, r"an unbalanced \)"), ("(i) -> i", {}, ValueError, "at least two"),
     ("i ... -> i", {}, ValueError, "after other dimensions"), ("i i -> i", {}, ValueError, "'i' twice in its operand 0"),
-    ("(i j) -> i", {}, ValueError, "'j' .* its size is unknown"), ("i -> i", {"i": 8}, ValueError, "is a whole dimension"),
-    ("i -> i", {"z": 8}, ValueError, "does not have"), ("(i j) -> (i j)", {"i": "a", "j": 2}, TypeError, "int, got 'a'"),
+    ("(i j) -> i", {}, ValueError, "'j' .* its size is unknown"), ("i -> i", {"i": 8}, ValueError, "is that of a dimension"),
+    ("i -> i", {"z": 8}, ValueError, "is not in"), ("(i j) -> (i j)", {"i": "a", "j": 2}, TypeError, "int, got 'a'"),
     ("i j -> i j", {"reduction_factors": ("j",)}, ValueError, "dimension of a result"),
-    ("i j -> i", {"reduction_factors": "j"}, ValueError, "tuple of names"),
+    ("i j -> i", {"reduction_factors": "j"}, ValueError, "tuple of factor names"),
     ("i j -> i", {"reduction_factors": ("z",)}, ValueError, "'z'"),
     ("i j -> i", {"reduction_factors": ("j",), "need_replication_factors": ("j",)}, ValueError, "'j' is named twice"),
-    (SdyShardingRule((("i",),), (("i",),)), {"i": 2}, ValueError, "An SdyShardingRule takes them itself"),
+    (SdyShardingRule((("i",),), (("i",),)), {"i": 2}, ValueError, "Pass them to the SdyShardingRule"),
 ])
-def test_rules_that_are_none(rule, options, error, words):
+def test_invalid_rules_raise(rule, options, error, words):
     with pytest.raises(error, match=words):
         custom_partitioning(lambda x: x).def_partition(lambda *_: None, sharding_rule=rule, **options)
 
 
 @pytest.mark.parametrize("make, words", [
-    (lambda: ArrayMapping("a", 3), "got 3"), (lambda: ArrayMapping("a b"), "'a b' is no name"), (lambda: ArrayMapping(""), "no name"),
-    (lambda: ArrayMapping("a", BATCHING), "come first"), (lambda: ArrayMapping(BATCHING + "x"), "may have a number"),
+    (lambda: ArrayMapping("a", 3), "got 3"), (lambda: ArrayMapping("a b"), "'a b' is not a valid factor name"), (lambda: ArrayMapping(""), "not a valid factor name"),
+    (lambda: ArrayMapping("a", BATCHING), "come first"), (lambda: ArrayMapping(BATCHING + "x"), "may be followed by a number"),
     (lambda: CompoundFactor("a"), "at least two"), (lambda: CompoundFactor("a", 3), "got 3"),
     (lambda: CompoundFactor("a", BATCHING), "stands for several"), (lambda: SdyShardingRule(("i",), ("i",)), "got 'i'"),
 ])
-def test_mappings_that_are_none(make, words):
+def test_invalid_mappings_raise(make, words):
     with pytest.raises(ValueError, match=words):
         make()
 
@@ -415,8 +417,8 @@ def test_no_rule(mesh):
     def f(x):
         return x + 1
 
-    whole = NamedSharding(mesh, P())
-    f.def_partition(lambda mesh, args, result: (mesh, lambda x: x + 1, result.sharding, (whole,)))
+    replicated = NamedSharding(mesh, P())
+    f.def_partition(lambda mesh, args, result: (mesh, lambda x: x + 1, result.sharding, (replicated,)))
     np.testing.assert_allclose(xf.jit(f)(split(mesh, P("x"))), MATRIX + 1)
     f.def_partition(f.partition, infer_sharding_from_operands=lambda mesh, args, result: args[0].sharding)
     with pytest.raises(NotImplementedError, match="no sharding_rule"):
@@ -427,25 +429,25 @@ def test_no_rule(mesh):
 
 
 def wrong_partitions(mesh):
-    whole = NamedSharding(mesh, P())
+    replicated = NamedSharding(mesh, P())
     other = NamedSharding(xf.sharding.Mesh(mesh.devices[::-1], mesh.axis_names), P())
     return {
         "mine": (KeyError, lambda mesh, a, r: {}["mine"]),
         "got NoneType": (ValueError, lambda mesh, a, r: None),
         "got 3 values": (ValueError, lambda mesh, a, r: (mesh, xnp.sin, r.sharding)),
         "must return a Mesh first": (ValueError, lambda mesh, a, r: (3, xnp.sin, r.sharding, shardings(a))),
-        "parts second": (TypeError, lambda mesh, a, r: (mesh, None, r.sharding, shardings(a))),
-        r"arguments of f, .*got NamedSharding": (ValueError, lambda mesh, a, r: (mesh, xnp.sin, r.sharding, whole)),
+        "shards second": (TypeError, lambda mesh, a, r: (mesh, None, r.sharding, shardings(a))),
+        r"arguments of f, .*got NamedSharding": (ValueError, lambda mesh, a, r: (mesh, xnp.sin, r.sharding, replicated)),
         r"results of f, .*got None": (ValueError, lambda mesh, a, r: (mesh, xnp.sin, None, shardings(a))),
-        r"arguments of f, .*got 3 among": (ValueError, lambda mesh, a, r: (mesh, xnp.sin, whole, (3,))),
+        r"arguments of f, .*got 3 among": (ValueError, lambda mesh, a, r: (mesh, xnp.sin, replicated, (3,))),
         "same order": (ValueError, lambda mesh, a, r: (mesh, xnp.sin, other, shardings(a))),
-        r"part of one device, float32\[2,8\] .* returned float32\[1,8\]": (
+        r"shard of one device, float32\[2,8\] .* returned float32\[1,8\]": (
             ValueError, lambda mesh, a, r: (mesh, lambda x: x[:1], r.sharding, shardings(a))),
         r"returned int32\[2,8\]": (ValueError, lambda mesh, a, r: (mesh, lambda x: x.astype(int), r.sharding, shardings(a))),
-        "of the structure": (ValueError, lambda mesh, a, r: (mesh, lambda x: (x, x), r.sharding, shardings(a))),
+        "with structure": (ValueError, lambda mesh, a, r: (mesh, lambda x: (x, x), r.sharding, shardings(a))),
         "division": (ZeroDivisionError, lambda mesh, a, r: (mesh, lambda x: 1 / 0, r.sharding, shardings(a))),
         "unbound": (NameError, lambda mesh, a, r: (mesh, lambda x: lax.psum(x, "z"), r.sharding, shardings(a))),
-        "callbacks into Python": (NotImplementedError, lambda mesh, a, r: (
+        "Python callbacks": (NotImplementedError, lambda mesh, a, r: (
             mesh, lambda x: xf.pure_callback(lambda v: v, x, x), r.sharding, shardings(a))),
     }
 

@@ -26,7 +26,10 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.experimental import multihost_utils
+from xlafront.parallel import distributed as module
 from xlafront.runtime import clients, clusters, distributed as runtime, rendezvous
+
+pytestmark = pytest.mark.cpu_only
 
 ROOT = pathlib.Path(__file__).parents[2]
 LIMIT = 60  # seconds that a script may take
@@ -59,7 +62,7 @@ def error(call):
 
 
 def free_port() -> int:
-    """Below the ports that the system gives to connections, so that nobody takes it before the group does."""
+    """Return a port below those that the system assigns to connections, so that no other process takes it first."""
     while True:
         port = random.randrange(15000, 32000)
         try:
@@ -83,7 +86,7 @@ class Processes:
                                          text=True, env=base | {"ME": str(i)}) for i in (range(count) if ids is None else ids)]
 
     def finish(self):
-        """Of each process: exit status, what it told, all its output, seconds until all that were waited for had ended."""
+        """Return for each process: exit status, reported facts, output, seconds until all awaited processes had ended."""
         try:
             done = [(p, *p.communicate(timeout=max(1, LIMIT - (time.monotonic() - self.started)))) for p in self.running]
         finally:
@@ -138,20 +141,20 @@ class Crew(Processes):
         super().__init__(tmp_path, STAYING, count, devices, stdin=subprocess.PIPE)
 
     def run(self, script, **environ):
-        """What each process told."""
+        """Return the facts that each process reported."""
         watch = threading.Timer(LIMIT, self.kill)
         watch.start()
         for p in self.running:
             p.stdin.write(f"{json.dumps(textwrap.dedent(script))}\n{json.dumps(environ)}\n")
             p.stdin.flush()
         with ThreadPoolExecutor(len(self.running)) as threads:
-            outputs = list(threads.map(self.told, self.running))
+            outputs = list(threads.map(self.received, self.running))
         watch.cancel()
         assert all(out.endswith("DONE\n") for out in outputs), "".join(p.stderr.read()[-3000:] for p in self.running)
         return [Done(0, facts_in(out), out) for out in outputs]
 
     @staticmethod
-    def told(process):
+    def received(process):
         lines = []
         while not lines or lines[-1] not in ("", "DONE\n"):
             lines.append(process.stdout.readline())
@@ -159,6 +162,7 @@ class Crew(Processes):
 
     def leave(self):
         """They end together, without a word."""
+        self.started = time.monotonic()
         for p in self.running:
             p.stdin.close()
             p.stdin = None
@@ -299,11 +303,11 @@ def test_pmap_over_processes(crews):
         lambda: xf.jit(lambda a: lax.fori_loop(0, 2, lambda i, a: pmap(lambda a: a)(a), a))(np.ones(2)))])
     """
     for me, done in enumerate(crews(2, 2).run(script)):
-        parts = [np.arange(4).reshape(2, 2) + 10 * i for i in range(2)]
-        facts, x = done.facts, parts[me]
+        shards = [np.arange(4).reshape(2, 2) + 10 * i for i in range(2)]
+        facts, x = done.facts, shards[me]
         assert facts["first"] == (x * 3 + 1).tolist() and facts["again"] == ((x * 3 + 1) * 3 + 1).tolist()
-        assert facts["second"] == sum(part.sum(1) for part in parts).tolist()
-        assert facts["index"] == [2 * me, 2 * me + 1] and facts["ring"] == [parts[1 - me][1].tolist(), x[0].tolist()]
+        assert facts["second"] == sum(part.sum(1) for part in shards).tolist()
+        assert facts["index"] == [2 * me, 2 * me + 1] and facts["ring"] == [shards[1 - me][1].tolist(), x[0].tolist()]
         assert facts["keys"] == [float(xf.random.uniform(k)) for k in xf.random.split(xf.random.key(me), 2)]
         assert facts["own"] == [x.sum(0).tolist()] * 2
         for text, words in zip(facts["errors"], (
@@ -419,8 +423,8 @@ def test_arrays_over_processes(crews):
         assert facts["ids"] == [me, 2, 4, 2, 4, 2, me, 2] and facts["group"] and facts["local_mesh"] == [True, True]
         mine = [table[4 * me:4 * me + 2].tolist(), table[4 * me + 2:4 * me + 4].tolist()]
         for name in ("put", "callback", "parts", "local", "sized", "full"):
-            places = [[4 * me, 4 * me + 2], [4 * me + 2, 4 * me + 4]]
-            assert facts[name] == [[8, 2], False, False, mine, places, 4, 2], name
+            ranges = [[4 * me, 4 * me + 2], [4 * me + 2, 4 * me + 4]]
+            assert facts[name] == [[8, 2], False, False, mine, ranges, 4, 2], name
         assert facts["batch"] == [facts["put"]] * 2 and facts["shape"] == [3] and facts["keys"] == [[4], "key<fry>"]
         assert facts["columns"] == [[4, 4], [(table[:4, i:i + 1] + 10 * me).tolist() for i in range(2)]]
         assert all("shape=(8, 2)" in text and "'x'" in text for text in facts["text"])
@@ -474,8 +478,8 @@ tell(losses=losses, written=written, **multihost_utils.process_allgather(params,
 """
 
 
-def test_what_two_processes_save_four_can_load(crews, tmp_path):
-    """Each writes the parts that it holds, once; training goes on with other processes as it would have without."""
+def test_arrays_saved_by_two_processes_load_in_four(crews, tmp_path):
+    """Each process writes the shards that it holds, once; training continues with other processes as without the change."""
     folder = tmp_path / "saved"
     folder.mkdir()
     first = crews(2, 2).run(SAVING, STEPS="[0, 2]", FOLDER=str(folder))
@@ -555,7 +559,7 @@ def test_the_guard_of_threads(crews):
         assert [done.facts[name] for name in ("free", "alone", "after")] == ["no error"] * 3
 
 
-def test_functions_of_parts(crews):
+def test_shard_map_over_processes(crews):
     """`shard_map` over the devices of several processes: collectives, and a derivative through them."""
     script = """
     start()
@@ -576,11 +580,11 @@ def test_functions_of_parts(crews):
     tell(gradient=multihost_utils.process_allgather(xf.jit(xf.grad(loss), out_shardings=rows)(x), tiled=True))
     """
     x = np.arange(8, dtype=np.float32)
-    parts = x.reshape(4, 2)
+    shards = x.reshape(4, 2)
     for done in crews(2, 2).run(script):
-        expected = {"psum": parts.sum(0), "pmax": parts.max(0), "ppermute": np.roll(x, 2), "index": x + np.repeat(np.arange(4), 2) * 10,
-                    "gathered": np.tile(x, 4), "scattered": 4 * x, "swapped": 4 * x, "eager": parts.sum(0),
-                    "gradient": (2 * (parts - parts.mean(0))).ravel()}
+        expected = {"psum": shards.sum(0), "pmax": shards.max(0), "ppermute": np.roll(x, 2), "index": x + np.repeat(np.arange(4), 2) * 10,
+                    "gathered": np.tile(x, 4), "scattered": 4 * x, "swapped": 4 * x, "eager": shards.sum(0),
+                    "gradient": (2 * (shards - shards.mean(0))).ravel()}
         for name, value in expected.items():
             np.testing.assert_allclose(done.facts[name], value, rtol=1e-6, err_msg=name)
 
@@ -646,7 +650,7 @@ def test_multihost_utils(crews):
             assert (kind == "E" or text.startswith(kind)) and all(word in text for word in words), text
 
 
-def test_alone():
+def test_multihost_utils_in_one_process():
     """The same calls in a program of one process."""
     m, mesh = multihost_utils, xf.make_mesh((8,), ("x",))
     x = np.arange(8.0)
@@ -654,13 +658,13 @@ def test_alone():
     np.testing.assert_array_equal(m.broadcast_one_to_all(x), x)
     m.sync_global_devices("here")
     m.assert_equal(x)
-    whole = m.host_local_array_to_global_array(x, mesh, xf.P("x"))
-    np.testing.assert_array_equal(m.global_array_to_host_local_array(whole, mesh, xf.P("x")), x)
+    full = m.host_local_array_to_global_array(x, mesh, xf.P("x"))
+    np.testing.assert_array_equal(m.global_array_to_host_local_array(full, mesh, xf.P("x")), x)
     mesh, local = xf.make_mesh((2,), ("x",)), np.arange(16, dtype=np.float32).reshape(2, 4, 2)
     for dim in range(3):
         mapped = xf.vmap(lambda a: m.host_local_array_to_global_array(a, mesh, xf.P("x")), dim, dim)
-        spread = [*mapped(local).sharding.spec, None, None][:3]
-        assert spread == ([None, "x", None] if dim == 0 else ["x", None, None])
+        spec = [*mapped(local).sharding.spec, None, None][:3]
+        assert spec == ([None, "x", None] if dim == 0 else ["x", None, None])
         back = xf.vmap(lambda a: m.global_array_to_host_local_array(a, mesh, xf.P()), dim, dim)
         np.testing.assert_array_equal(back(local), local)
     gradient = xf.grad(lambda a: (m.global_array_to_host_local_array(a, mesh, xf.P("x")) ** 2).sum())
@@ -672,6 +676,8 @@ def test_alone():
         pass
     assert not xf.distributed.is_initialized() and xf.distributed.shutdown() is None
     assert xf.process_indices() == [0]
+    with pytest.warns(UserWarning, match="older name"):
+        assert (xf.host_id(), xf.host_count(), xf.host_ids("cpu")) == (0, 1, [0])
 
 
 def test_all_save_at_the_same_step_after_a_sigterm(group):
@@ -705,28 +711,28 @@ for i in range(10**6):
 """
 
 
-def test_a_process_that_dies_ends_the_others(group):
-    """Killed, frozen, raising; the first process or another: the rest ends with an error that tells why, within seconds."""
+def test_a_dead_process_ends_the_others(group):
+    """Killed, frozen, raising; the first process or another: the others end with an error that names the cause."""
     ways = {"kill": "os.kill(os.getpid(), signal.SIGKILL)", "freeze": "os.kill(os.getpid(), signal.SIGSTOP)",
             "raise": "raise ValueError('my mistake')"}
-    groups = {(how, who): group(FAILING, 2, WHO=str(who), HOW=ways[how]) for how, who in (
+    groups = {(how, member): group(FAILING, 2, WHO=str(member), HOW=ways[how]) for how, member in (
         ("kill", 0), ("kill", 1), ("freeze", 0), ("freeze", 1), ("raise", 1))}
-    for (how, who), g in groups.items():
-        rest = g.running[1 - who]
+    for (how, member), g in groups.items():
+        rest = g.running[1 - member]
         out, err = rest.communicate(timeout=LIMIT)
         text = out + err
         assert rest.returncode not in (0, None), text
         # The start of the processes, 10 steps, 3 s without a heartbeat, and the machine may be busy.
         assert time.monotonic() - g.started < 45
-        if (how, who) == ("kill", 0):  # the runtime's own message may come first, and ends the process
-            assert f"process {who} (" in text or "coordination service" in text, text
+        if (how, member) == ("kill", 0):  # the runtime's own message may come first, and ends the process
+            assert f"process {member} (" in text or "coordination service" in text, text
             continue
-        assert f"process {who} (" in text and f"pid {g.running[who].pid}) of 2" in text, text
+        assert f"process {member} (" in text and f"pid {g.running[member].pid}) of 2" in text, text
         assert ("heartbeat_timeout_seconds=3" in text and "not been heard of" in text if how == "freeze" else
                 "has ended without distributed.shutdown" in text), text
-        g.running[who].kill()
-        out, err = g.running[who].communicate()
-        assert how != "raise" or "my mistake" in err and g.running[who].returncode != 0
+        g.running[member].kill()
+        out, err = g.running[member].communicate()
+        assert how != "raise" or "my mistake" in err and g.running[member].returncode != 0
 
 
 FITTING = """
@@ -747,7 +753,7 @@ with ThreadPoolExecutor(1 if me < 2 else len(cases)) as threads:  # the third pr
 """
 
 
-def test_processes_that_do_not_fit_together(group):
+def test_mismatched_processes_raise(group):
     """Each says so, as an exception, within its timeout; it may then try again."""
     taken = socket.create_server(("127.0.0.1", 0))
     fresh, there = (lambda: f"127.0.0.1:{free_port()}"), f"127.0.0.1:{taken.getsockname()[1]}"
@@ -755,8 +761,8 @@ def test_processes_that_do_not_fit_together(group):
         "twice": (fresh(), 30, [(0, 3), (1, 3), (1, 3)], {}),
         "missing": (fresh(), 2.5, [(0, 3), (1, 3)], {}),
         "two firsts": (fresh(), 6, [(0, 2), (0, 2)], {}),
-        "version": (fresh(), 30, [(0, 2), (1, 2)], {"xlafront.runtime.version.__version__": "0.0.other"}),
-        "jaxlib": (fresh(), 30, [(0, 2), (1, 2)], {"xlafront.runtime.jaxlib_compat.jaxlib_version_text": "0.9.9"}),
+        "version": (fresh(), 30, [(0, 2), (1, 2)], {"xlafront.base.version.__version__": "0.0.other"}),
+        "jaxlib": (fresh(), 30, [(0, 2), (1, 2)], {"xlafront.base.jaxlib_compat.jaxlib_version_text": "0.9.9"}),
         "counts": (fresh(), 30, [(0, 2), (1, 3)], {}),
         "nobody": (fresh(), 1.5, [None, None, (1, 2)], {}),
         "taken": (there, 1, [None, None, (0, 2)], {}),
@@ -765,7 +771,7 @@ def test_processes_that_do_not_fit_together(group):
     }
     with taken:
         done = succeeded(group(FITTING, 3, CASES=json.dumps(cases)))
-    told = {name: [d.facts[name] for d, place in zip(done, places) if place] for name, (_, _, places, _) in cases.items()}
+    received = {name: [d.facts[name] for d, place in zip(done, ranges) if place] for name, (_, _, ranges, _) in cases.items()}
     for name, words in {
             "nobody": ("RuntimeError", "found no coordinator at 127.0.0.1", "within 1.5 s", "refused", "firewall"),
             "missing": ("RuntimeError", "missing process_id 2", "joined: process 0", "process 1"),
@@ -777,7 +783,7 @@ def test_processes_that_do_not_fit_together(group):
             "taken": ("RuntimeError", "port", "is taken"),
             "stranger": ("RuntimeError", "found no coordinator"),
             "name": ("RuntimeError", "found no coordinator at no-such-host.invalid:1234", "name")}.items():
-        for text in told[name]:
+        for text in received[name]:
             assert all(word in text for word in words), (name, text)
 
 
@@ -803,7 +809,7 @@ def test_leaving_and_joining_again(group):
         assert "RuntimeError" in facts["late"] and "after the platform cpu had started" in facts["late"]
 
 
-def test_what_differs_is_told_to_all(group):
+def test_mismatch_is_reported_in_all_processes(group):
     """A program stops with the same error in all processes, and they all end by themselves."""
     script = """
     start()
@@ -838,10 +844,10 @@ def test_what_differs_is_told_to_all(group):
         for text, words in ((facts["pmap"], ("process 0 with b: f32[2,3]", "process 1 with b: f32[2,4]", "same shapes")),
                             (facts["jit"], ("process 0 with batch['x']: f32[2,4]", "process 1 with batch['x']: f32[2,5]"))):
             assert text.startswith("ValueError") and all(word in text for word in words), text
-        [told, said] = facts["late"]
-        assert told == {} and (said == [] if me else "late (a: f32[2])" in said[0] and "process 1 has not come" in said[0])
-        [told, said] = facts["later"]  # who came first has gone on, so nobody stops
-        assert told == {} and ("process 0 has not come" in said[0] if me else said == [])
+        [received, messages] = facts["late"]
+        assert received == {} and (messages == [] if me else "late (a: f32[2])" in messages[0] and "process 1 has not come" in messages[0])
+        [received, messages] = facts["later"]  # the first process has continued, so none stops
+        assert received == {} and ("process 0 has not come" in messages[0] if me else messages == [])
 
 
 # Arguments, and what the environment says
@@ -860,7 +866,7 @@ def nothing_started(monkeypatch):
     return connected
 
 
-def test_arguments(nothing_started, monkeypatch):
+def test_arguments_of_initialize(nothing_started, monkeypatch):
     initialize = xf.distributed.initialize
     initialize("10.0.0.1:1234", 4, 2, heartbeat_timeout_seconds=7, coordinator_bind_address="0.0.0.0:1", partition_index=1)
     assert (nothing_started["address"], nothing_started["count"], nothing_started["me"]) == ("10.0.0.1:1234", 4, 2)
@@ -868,7 +874,7 @@ def test_arguments(nothing_started, monkeypatch):
     assert nothing_started["partition_index"] == 1
     for arguments, words in (
             ({}, "coordinator_address, num_processes, process_id"), ({"coordinator_address": "a:1"}, "num_processes, process_id"),
-            ({"coordinator_address": "a:1", "num_processes": 2}, "does not know process_id.*XLAFRONT_PROCESS_ID"),
+            ({"coordinator_address": "a:1", "num_processes": 2}, "needs process_id.*XLAFRONT_PROCESS_ID"),
             ({"coordinator_address": "a:1", "num_processes": 2, "process_id": 2}, "process_id is 2 with num_processes 2"),
             ({"coordinator_address": "a:1", "num_processes": 0, "process_id": 0}, "num_processes 0"),
             ({"coordinator_address": "a:1", "num_processes": 1, "process_id": 0, "initialization_timeout": 0}, "initialization_timeout"),
@@ -940,14 +946,14 @@ def test_open_mpi():
 @pytest.fixture
 def answers():
     """A web server: `answers[path]` is what it says, `answers["url"]` where it is."""
-    said: dict = {}
+    messages: dict = {}
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            found = said.get(self.path.partition("?")[0])
+            found = messages.get(self.path.partition("?")[0])
             self.send_response(404 if found is None else 200)
             self.end_headers()
-            said.setdefault("asked", []).append((self.path, dict(self.headers)))
+            messages.setdefault("requests", []).append((self.path, dict(self.headers)))
             self.wfile.write(b"" if found is None else found.encode() if isinstance(found, str) else json.dumps(found).encode())
 
         def log_message(self, *_):
@@ -955,8 +961,8 @@ def answers():
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    said["url"] = f"127.0.0.1:{server.server_address[1]}"
-    yield said
+    messages["url"] = f"127.0.0.1:{server.server_address[1]}"
+    yield messages
     server.shutdown()
 
 
@@ -974,7 +980,7 @@ def test_cloud_tpu(answers, monkeypatch):
     assert clusters.cloud_tpu({}) is None  # not a machine with TPUs
     monkeypatch.setattr(clients, "has_tpu_device", lambda: True)
     assert clusters.cloud_tpu({})[:3] == ("10.0.0.5:8476", 2, 1)
-    assert answers["asked"][0][1]["Metadata-Flavor"] == "Google"
+    assert answers["requests"][0][1]["Metadata-Flavor"] == "Google"
     answers[attributes + "tpu-env"] = ("ACCELERATOR_TYPE: 'v4-16'\nMEGASCALE_NUM_SLICES: '2'\nMEGASCALE_SLICE_ID: '1'\n"
                                        "MEGASCALE_COORDINATOR_ADDRESS: '10.0.0.1:8080'\n")
     assert clusters.cloud_tpu({})[:3] == ("10.0.0.1:8476", 4, 3)
@@ -994,7 +1000,7 @@ def test_kubernetes(answers, tmp_path):
     answers[f"{core}/pods"] = {"items": [{"status": {"phase": "Failed", "podIP": "10.1.0.1"}}, {"status": {"phase": "Running", "podIP": "10.1.0.2"}}]}
     found = clusters.kubernetes(environ)
     assert found.coordinator_address.startswith("10.1.0.2:") and found[1:] == (4, 2, None)
-    path, headers = answers["asked"][-1]
+    path, headers = answers["requests"][-1]
     assert "job-completion-index%3D0" in path and "job-name%3Dfit" in path and headers["Authorization"] == "Bearer secret"
     answers[f"{core}/pods/fit-0"] = pod
     assert clusters.kubernetes(environ | {"JOB_COMPLETION_INDEX": "0", "HOSTNAME": "fit-0"})[0].startswith("10.1.0.9:")
@@ -1007,18 +1013,18 @@ def test_kubernetes(answers, tmp_path):
         clusters.kubernetes(environ)
 
 
-def test_mpi4py_is_used_only_when_asked_for(nothing_started, monkeypatch):
+def test_mpi4py_is_used_only_on_request(nothing_started, monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(RuntimeError, match="needs the package mpi4py"):
         xf.distributed.initialize(cluster_detection_method="mpi4py")
-    asked = []
+    requests = []
 
     class World:
         def __init__(self, rank, size):
             self.Get_rank, self.Get_size = lambda: rank, lambda: size
 
         def bcast(self, value, root):
-            asked.append((value, root))
+            requests.append((value, root))
             return "first:61234"
 
         def Split_type(self, kind):
@@ -1026,5 +1032,19 @@ def test_mpi4py_is_used_only_when_asked_for(nothing_started, monkeypatch):
 
     world = types.SimpleNamespace(COMM_WORLD=World(5, 8), COMM_TYPE_SHARED=0)
     monkeypatch.setitem(sys.modules, "mpi4py", types.SimpleNamespace(MPI=world))
-    assert clusters.detect("mpi4py") == clusters.Cluster("first:61234", 8, 5, 1) and asked == [(None, 0)]
+    assert clusters.detect("mpi4py") == clusters.Cluster("first:61234", 8, 5, 1) and requests == [(None, 0)]
     assert clusters.detect(None) == clusters.detect("deactivate") == clusters.Cluster(None, None, None)
+
+
+def test_credentials_of_connections(tmp_path, monkeypatch):
+    (tmp_path / "cert").write_text("x")
+    given = {"mtls_cert_file": str(tmp_path / "cert"), "mtls_key_file": None, "verify_secure_credentials": None}
+    monkeypatch.setattr(module, "HAS_MTLS", True)
+    assert module._credentials(given) == {"mtls_cert_file": str(tmp_path / "cert")}
+    monkeypatch.setattr(module, "HAS_MTLS", False)
+    with pytest.warns(UserWarning, match="no encrypted connections"):
+        assert module._credentials(given) == {}
+    with pytest.raises(RuntimeError, match="insecure"):
+        module._credentials(given | {"verify_secure_credentials": True})
+    with pytest.raises(xf.errors.JaxRuntimeError, match="cannot read mtls_key_file"):
+        module._credentials({"mtls_key_file": str(tmp_path / "nowhere")})

@@ -11,6 +11,8 @@ from xlafront.core.errors import ShardingTypeError
 from xlafront.ref import addupdate
 from xlafront.sharding import AbstractMesh, AxisType, auto_axes, explicit_axes, get_abstract_mesh
 
+pytestmark = pytest.mark.cpu_only
+
 A = np.arange(32, dtype=np.float32).reshape(8, 4)
 MESH = None
 
@@ -106,7 +108,7 @@ def test_types_of_results(function, specs, text):
     (lambda x, y: x @ y.T, [("x", "y"), ("x", "y")], "out_sharding"),
     (lambda x, y: x @ y.T, [("x",), ("x",)], "'x'.*out_sharding"),
     (lambda x: x[0], [("x",)], "out_sharding"),
-    (lambda x: x[1:3], [("x",)], "(about 2 of the 8 indices|part of size 2).*out_sharding"),
+    (lambda x: x[1:3], [("x",)], "(covers 2 of the 8 indices|part of size 2).*out_sharding"),
     (lambda x: x[np.array([0, 1])], [("x",)], "out_sharding"),
     (lambda x: x.reshape(2, 4, 4), [("x",)], "out_sharding"),
     (lambda x: x.reshape(32), [(None, "y")], "out_sharding"),
@@ -119,14 +121,14 @@ def test_types_of_results(function, specs, text):
     (lambda x, y: y.at[x[:, 0].astype("int32")].add(1.0), [("x",), ()], "positions.*'x'.*out_sharding"),
     (lambda x, y: y.at[np.arange(8)].set(x), [("x",), ()], "positions.*'x'.*out_sharding"),
 ])  # fmt: skip
-def test_what_types_leave_open_is_asked(function, specs, words):
+def test_ambiguous_shardings_require_out_sharding(function, specs, words):
     arrays = [put(*spec) for spec in specs]
     for call in (function, xf.jit(function)):
         with pytest.raises(ShardingTypeError, match=words):
             call(*arrays)
 
 
-TOLD = pytest.mark.parametrize("function, plain", [
+CALLS = pytest.mark.parametrize("function, plain", [
     (lambda x, s: xnp.dot(x, x.T, out_sharding=s), lambda x: x @ x.T),
     (lambda x, s: xnp.matmul(x, x.T, out_sharding=s), lambda x: x @ x.T),
     (lambda x, s: xnp.einsum("ij,kj->ik", x, x, out_sharding=s), lambda x: x @ x.T),
@@ -145,24 +147,27 @@ TOLD = pytest.mark.parametrize("function, plain", [
     (lambda x, s: xnp.repeat(x, np.array([1, 2, 1, 0]), axis=1, out_sharding=s), lambda x: np.repeat(x, [1, 2, 1, 0], 1)),
     (lambda x, s: xnp.percentile(x, 50.0, axis=1, keepdims=True, out_sharding=s), lambda x: np.percentile(x, 50, 1, keepdims=True)),
     (lambda x, s: lax.reduce_sum(x[None], (0,), out_sharding=s), lambda x: x),
+    (lambda x, s: lax.reduce_max(xnp.stack([x, -x]), (0,), out_sharding=s), abs),
+    (lambda x, s: lax.reduce_min(xnp.stack([x, -x]), (0,), out_sharding=s), lambda x: -abs(x)),
+    (lambda x, s: lax.reduce(x[:, None], np.float32(-np.inf), lax.max, (1,), out_sharding=s), lambda x: x),
     (lambda x, s: lax.reduce(x[:, None], np.float32(0), lax.add, (1,), out_sharding=s), lambda x: x),
     (lambda x, s: xf.random.permutation(xf.random.key(0), xnp.ones_like(x), out_sharding=s), np.ones_like),
 ])  # fmt: skip
 
 
-@TOLD
+@CALLS
 def test_out_sharding(function, plain):
     x = put("x", "y")
-    told = on("x", None)
-    for result in (function(x, told), xf.jit(lambda x: function(x, told))(x)):
+    sharding = on("x", None)
+    for result in (function(x, sharding), xf.jit(lambda x: function(x, sharding))(x)):
         assert result.sharding.spec == P("x", None) and xf.typeof(result).sharding.spec == P("x", None)
         np.testing.assert_allclose(np.asarray(result), plain(A))
     with xf.set_mesh(MESH):
-        assert function(x, P("x")).sharding.is_equivalent_to(told, 2)
+        assert function(x, P("x")).sharding.is_equivalent_to(sharding, 2)
 
 
-@TOLD
-def test_out_sharding_of_a_type_that_knows_of_no_mesh(function, plain):
+@CALLS
+def test_out_sharding_of_type_without_mesh(function, plain):
     """As `like.aval.sharding` of an array on one device."""
     nothing = xf.typeof(A).sharding
     for result in (function(xnp.asarray(A), nothing), xf.jit(lambda x: function(x, nothing))(A)):
@@ -175,25 +180,25 @@ def test_out_sharding_of_a_type_that_knows_of_no_mesh(function, plain):
     (lambda key, keys, x: xf.vmap(lambda k: xf.random.gamma(k, 2.0, (3,)))(keys), "8@x,3"),
     (lambda key, keys, x: xf.vmap(lambda k, a: xf.random.gamma(k, a))(keys, x), "8@x,4@y"),
 ])  # fmt: skip
-def test_samples_are_split_as_their_parameters(function, text):
+def test_samples_are_sharded_like_parameters(function, text):
     keys = xf.device_put(xf.random.split(xf.random.key(0), 8), on("x"))
     program = xf.jit(function).trace(xf.random.key(1), keys, put("x", "y")).jaxpr
     assert str(program.out_avals[0]).partition("[")[2] == f"{text}]"
 
 
 def test_derivative_of_elements_at_positions_that_are_split():
-    places = xf.device_put(np.array([0, 2, 2, 7, 1, 0, 0, 3]), on("x"))
+    indices = xf.device_put(np.array([0, 2, 2, 7, 1, 0, 0, 3]), on("x"))
 
     def total(w):
-        return w.at[places].get(out_sharding=on("x", None)).sum()
+        return w.at[indices].get(out_sharding=on("x", None)).sum()
 
-    expected = np.tile(np.bincount(np.asarray(places), minlength=8)[:, None], 4)
+    expected = np.tile(np.bincount(np.asarray(indices), minlength=8)[:, None], 4)
     with xf.set_mesh(MESH):
         for g in (xf.grad(total)(put(None, "y")), xf.jit(xf.grad(total))(put(None, "y"))):
             assert str(xf.typeof(g)) == "float32[8,4@y]" and g.tolist() == expected.tolist()
 
 
-def test_what_is_not_mapped_is_whole_on_each_device():
+def test_vmap_of_sharded_unmapped_dimension_raises():
     with pytest.raises(ValueError, match="unmapped.*8@x.*reshard"):
         xf.vmap(lambda a, b: a * b, (0, None))(put("x"), put("x"))
 
@@ -279,7 +284,7 @@ def test_meshes_of_which_some_axes_are_explicit():
     assert out.sharding.is_equivalent_to(NamedSharding(mixed, P("x", "y")), 2)
 
 
-def test_specs_of_functions_of_parts_follow_types():
+def test_shard_map_specs_follow_types():
     x = put("x", "y")
     doubled = xf.shard_map(lambda v: v * 2, mesh=MESH, out_specs=P("x", "y"))
     assert str(xf.typeof(doubled(x))) == "float32[8@x,4@y]" and doubled(x).tolist() == (2 * A).tolist()
@@ -304,7 +309,7 @@ def test_tracing_with_shapes_only():
 
 @pytest.mark.parametrize("specs", [(("x",), (), ()), (("x",), (None, "y"), ("y",))], ids=["data", "data and model"])
 def test_training_equals_training_on_one_device(specs):
-    """Data-parallel, and with the hidden layer split too; the sums over split dimensions are told by out_sharding."""
+    """Data-parallel, and with the hidden layer sharded too; out_sharding specifies the sums over sharded dimensions."""
     rng = np.random.default_rng(0)
     x, w, v, y = (rng.normal(size=s).astype(np.float32) for s in ((16, 4), (4, 8), (8, 3), (16, 3)))
 
@@ -374,10 +379,10 @@ def test_types_of_keys():
     assert str(xf.typeof(xf.random.key_data(keys))) == "uint32[8@x,2]"
     assert str(xf.typeof(xf.random.wrap_key_data(xf.random.key_data(keys)))) == "key<fry>[8@x]"
     assert str(xf.typeof(xf.vmap(lambda k: xf.random.split(k, 3))(keys))) == "key<fry>[8@x,3]"
-    drawn = xf.vmap(lambda k: xf.random.normal(k, (4,)))(keys)
-    assert str(xf.typeof(drawn)) == "float32[8@x,4]"
+    samples = xf.vmap(lambda k: xf.random.normal(k, (4,)))(keys)
+    assert str(xf.typeof(samples)) == "float32[8@x,4]"
     plain = xf.vmap(lambda k: xf.random.normal(k, (4,)))(xf.random.split(xf.random.key(0), 8))
-    np.testing.assert_allclose(np.asarray(drawn), np.asarray(plain), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(samples), np.asarray(plain), rtol=1e-6)
     inside = xf.jit(lambda k: xf.reshard(xf.random.split(k, 8), on("x")))(xf.random.key(0))
     assert str(xf.typeof(inside)) == "key<fry>[8@x]" and inside.sharding.spec == P("x")
 
@@ -391,12 +396,12 @@ def test_loops_and_branches_keep_types():
         lax.fori_loop(0, 3, lambda i, c: xf.reshard(c, on("y", "x")), put("x", "y"))
     with pytest.raises(TypeError, match="8,4.*8@x,4@y.*reshard"):
         lax.cond(True, lambda a: a, lambda a: xf.reshard(a, on()), put("x", "y"))
-    with pytest.raises(ValueError, match="'x'.*first.*reshard"):
+    with pytest.raises(ValueError, match="first.*'x'.*reshard"):
         lax.scan(lambda c, a: (c, a), 0.0, put("x"))
     assert [row.tolist() for row in put("x", "y")] == A.tolist()
 
 
-# Reshapes deal axes out and join them; the rest asks
+# Reshapes split and join axes; other ones raise
 
 
 CUTS = [
@@ -411,17 +416,17 @@ CUTS = [
 
 
 @pytest.mark.parametrize("shape, spec, targets", CUTS, ids=lambda x: str(x) if isinstance(x, (tuple, P)) else "")
-def test_reshapes_move_nothing(shape, spec, targets):
+def test_reshapes_transfer_nothing(shape, spec, targets):
     """Each device has after it what it had before: the split of the result is that of the elements."""
     mesh = xf.make_mesh((2, 2), ("x", "y"))
     x = xf.device_put(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), NamedSharding(mesh, spec))
-    parts = {s.device: np.asarray(s.data).ravel() for s in x.addressable_shards}
+    shards = {s.device: np.asarray(s.data).ravel() for s in x.addressable_shards}
     for target in targets:
         result = xnp.reshape(x, target)
         assert {a for p in xf.typeof(result).sharding.spec for a in ((p,) if isinstance(p, str) else p or ())} == {
             a for p in spec for a in ((p,) if isinstance(p, str) else p or ())}, target
         for shard in result.addressable_shards:
-            np.testing.assert_array_equal(np.asarray(shard.data).ravel(), parts[shard.device])
+            np.testing.assert_array_equal(np.asarray(shard.data).ravel(), shards[shard.device])
 
 
 @pytest.mark.parametrize("shape, spec, target", [
@@ -447,7 +452,7 @@ def test_other_reshapes_ask(shape, spec, target):
     (lambda x: xf.vmap(xf.grad(lambda v: v[np.array([0, 1])].sum()))(x), "8@x,4"),
     (lambda x: xf.vmap(lambda v: xnp.ones(3))(x), "8@x,3"), (lambda x: xf.vmap(lambda v: 2.0, out_axes=0)(x), "8@x"),
 ])
-def test_whole_dimensions_stay_split(function, text):
+def test_full_dimensions_stay_sharded(function, text):
     with xf.set_mesh(MESH):
         result = function(put("x"))
     assert xf.typeof(result).str_short(True) == f"f32[{text}]"
@@ -458,13 +463,13 @@ def test_whole_dimensions_stay_split(function, text):
     lambda x: x[:4], lambda x: x[2:], lambda x: x[::2], lambda x: x[-4:], lambda x: x.at[0].set(1), lambda x: x.at[2:4].add(1),
     lambda x: xnp.roll(x, 1, 0), lambda x: xnp.tile(x, (2, 1)), lambda x: lax.dynamic_update_slice(x, xnp.ones((8, 2)), (0, 0)),
 ])
-def test_parts_of_split_dimensions_ask(function):
+def test_slices_of_sharded_dimensions_raise(function):
     with xf.set_mesh(MESH), pytest.raises(ShardingTypeError, match="reshard"):
         function(put("x"))
 
 
 @pytest.mark.parametrize("key", [np.s_[:4], np.s_[4:], np.s_[::2], np.s_[-4:, ::-1], np.s_[None, :4], np.s_[..., :4, 1:]])
-def test_programs_take_parts_that_all_devices_have(key):
+def test_slices_that_divide_evenly_stay_sharded(key):
     with xf.set_mesh(MESH):
         found = xf.jit(lambda x: x[key])(put("x"))
         assert xf.typeof(found).sharding.spec == (P(None, "x", None) if found.ndim == 3 else P("x", None))
@@ -498,18 +503,18 @@ def test_transforms_of_split_rows():
         lax.top_k(put("x", "y"), 2)
 
 
-def test_tangents_and_cotangents_are_split_as_the_values_are():
+def test_tangents_and_cotangents_are_sharded_like_values():
     with xf.set_mesh(MESH):
         pullback, derivative = xf.vjp(xnp.sin, put("x"))[1], xf.linearize(xnp.sin, put("x"))[1]
         for linear in (pullback, derivative):
             linear(put("x")), linear(put()), linear(A)
-            with pytest.raises(ValueError, match="unexpected type.*split differently.*reshard"):
+            with pytest.raises(ValueError, match="unexpected type.*sharded differently.*reshard"):
                 linear(put("y"))
 
 
-def test_carries_are_split_as_they_come():
+def test_carries_retain_their_sharding():
     rows = put(None, "y")
-    with xf.set_mesh(MESH), pytest.raises(TypeError, match="split differently.*reshard"):
+    with xf.set_mesh(MESH), pytest.raises(TypeError, match="sharded differently.*reshard"):
         lax.scan(lambda c, row: (c + row, None), xnp.zeros(4), rows)
     start = xf.device_put(np.zeros(4, np.float32), on("y"))
     total, _ = lax.scan(lambda c, row: (c + row, None), start, rows)
@@ -517,7 +522,7 @@ def test_carries_are_split_as_they_come():
     np.testing.assert_array_equal(total, A.sum(0))
 
 
-def test_arrays_like_others_are_whole_where_that_is_asked():
+def test_like_functions_replicate_on_request():
     with xf.set_mesh(MESH):
         for make in (xnp.zeros_like, xnp.ones_like, lambda a, **options: xnp.full_like(a, 2.0, **options)):
             assert make(put("x", "y")).sharding.spec == P("x", "y")
@@ -547,7 +552,7 @@ def test_windows_over_split_dimensions(start, combine, direct):
     np.testing.assert_allclose(total, twin)
 
 
-def test_reductions_by_functions_keep_what_is_not_reduced():
+def test_reductions_by_functions_preserve_other_dimensions():
     for axis, text in ((0, "float32[4@y]"), (1, "float32[8@x]")):
         found = lax.reduce(put("x", "y"), np.float32(0), lambda a, b: a + b * 1.0, (axis,))
         assert str(xf.typeof(found)) == text
@@ -604,7 +609,7 @@ def test_vmap_of_a_program_with_shardings_over_explicit_axes(options, axis):
     np.testing.assert_array_equal(np.asarray(xf.vmap(f, axis, axis)(np.ones((8, 8), np.float32))), np.full((8, 8), 2))
 
 
-def test_additions_to_references_are_split_as_they_are():
+def test_additions_to_references_are_sharded_like_them():
     with xf.set_mesh(MESH):
         ref = xf.new_ref(xf.device_put(xnp.zeros((4, 4)), NamedSharding(MESH, P("x", None))))
         for spec in (P(None, "x"), P(None, None), P("x", "y")):
@@ -630,7 +635,7 @@ def test_constants_of_programs_are_split(function):
 @pytest.mark.parametrize("options, text", [
     ({}, "float32[8@x,2]"), ({"dtype": "int32"}, "int32[8@x,2]"), ({"shape": (8, 2)}, "float32[8,2]"),
 ], ids=["alike", "dtype", "shape"])
-def test_full_like_is_split_as_its_example(options, text):
+def test_full_like_is_sharded_like_its_type(options, text):
     mesh = xf.make_mesh((8,), ("x",), axis_types=(AxisType.Explicit,))
     with xf.set_mesh(mesh):
         x = xf.device_put(np.ones((8, 2), np.float32), P("x"))
@@ -650,7 +655,67 @@ def test_arrays_that_become_larger_are_split_alike(specs, shapes, texts):
             assert [str(xf.typeof(y)) for y in function(*arrays)] == texts
 
 
-def test_full_like_of_an_array_is_split_as_that():
+def test_full_like_is_sharded_like_its_array():
     with xf.set_mesh(MESH):
         x, v = put("x", "y", array=np.ones((8, 4), np.float32)), put("y", array=np.ones(4, np.float32))
         assert str(xf.typeof(xnp.full_like(x, v))) == "float32[8,4@y]"
+
+
+@pytest.mark.parametrize("name", ["reduce_max", "reduce_min"])
+def test_extremes_with_out_sharding(name):
+    """The derivative is shared among equal elements, whatever the sharding of the result."""
+    x, reduce, plain = put("x", "y", array=A % 7), getattr(lax, name), {"reduce_max": np.max, "reduce_min": np.min}[name]
+    with xf.set_mesh(MESH):
+        for spec, text in (((), "4"), (("y",), "4@y"), (("x",), "4@x")):
+            result = reduce(x, (0,), out_sharding=P(*spec))
+            assert str(xf.typeof(result)) == f"float32[{text}]"
+            np.testing.assert_array_equal(result, plain(A % 7, 0))
+            slopes = xf.grad(lambda v, spec=spec: (reduce(v, (0,), out_sharding=P(*spec)) * xnp.arange(1.0, 5)).sum())(x)
+            hits = A % 7 == plain(A % 7, 0)
+            np.testing.assert_allclose(slopes, hits / hits.sum(0) * np.arange(1, 5), rtol=1e-6)
+        batches = xf.vmap(lambda v: reduce(v, (0,), out_sharding=P("y")))(put("x", None, "y", array=(A % 7).reshape(4, 2, 4)))
+        assert str(xf.typeof(batches)) == "float32[4@x,4@y]"
+        np.testing.assert_array_equal(batches, plain((A % 7).reshape(4, 2, 4), 1))
+        for spec, error, words in ((P(unreduced={"x"}), ShardingTypeError, "unreduced"), (P(reduced={"x"}), ValueError, "cannot be reduced"),
+                                   ("x", TypeError, "NamedSharding"), (P("x", "y"), ValueError, "entries")):
+            with pytest.raises(error, match=words):
+                reduce(x, (0,), out_sharding=spec)
+    assert str(xf.make_jaxpr(lambda v: reduce(v, (0,)))(A)).count(f"{name}[axes=(0,) out_sharding=None]") == 1
+
+
+def test_one_hot_with_out_sharding():
+    i = put("x", array=np.arange(8) % 4)
+    expected = np.eye(4)[np.arange(8) % 4]
+    with xf.set_mesh(MESH):
+        for spec, text in ((P("x", "y"), "8@x,4@y"), (P("x"), "8@x,4"), (on("x", None), "8@x,4")):
+            result = xf.nn.one_hot(i, 4, out_sharding=spec)
+            assert str(xf.typeof(result)) == f"float32[{text}]"
+            np.testing.assert_array_equal(result, expected)
+        first = xf.jit(lambda v: xf.nn.one_hot(v, 4, axis=0, out_sharding=P("y", "x")))(i)
+        assert str(xf.typeof(first)) == "float32[4@y,8@x]"
+        np.testing.assert_array_equal(first, expected.T)
+        mapped = xf.vmap(lambda v: xf.nn.one_hot(v, 4, out_sharding=P("y")))(i)
+        assert str(xf.typeof(mapped)) == "float32[8@x,4@y]"
+        for spec, error, words in ((P("y", "x"), ShardingTypeError, "match the sharding of x"), (P(None, "y"), ShardingTypeError, "match"),
+                                   (P("x", "y", None), ValueError, "dimensions"), ("x", TypeError, "NamedSharding"), (P("z"), ValueError, "'z'")):
+            with pytest.raises(error, match=words):
+                xf.nn.one_hot(i, 4, out_sharding=spec)
+    with pytest.raises(ValueError, match="mesh"):
+        xf.nn.one_hot(np.arange(3), 4, out_sharding=P("x"))
+
+
+def test_histogram_with_out_sharding():
+    values = np.sin(np.arange(16, dtype=np.float32))
+    with xf.set_mesh(MESH):
+        x = put("x", array=values)
+        for options in ({}, {"weights": put("x", array=values**2)}, {"density": True}, {"range": (-1.0, 0.5)}):
+            plain = {k: np.asarray(v) if k == "weights" else v for k, v in options.items()}
+            for result, expected in zip(xnp.histogram(x, 7, **options, out_sharding=P()), np.histogram(values, 7, **plain)):
+                assert result.sharding.spec == P(None)
+                np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+        counts, edges = xf.jit(lambda v: xnp.histogram(v, np.linspace(-1, 1, 4), out_sharding=P(None)))(x)
+        np.testing.assert_array_equal(counts, np.histogram(values, np.linspace(-1, 1, 4))[0])
+        with pytest.raises(ValueError, match="divi"):
+            xnp.histogram(x, 4, out_sharding=P("x"))
+        with pytest.raises(TypeError, match="NamedSharding"):
+            xnp.histogram(x, 4, out_sharding="x")

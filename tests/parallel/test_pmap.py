@@ -11,12 +11,14 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import P, lax
 
+pytestmark = pytest.mark.cpu_only
+
 
 def elements(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def spread(x):
+def sharded(x):
     """The devices that hold parts of an array, and the shape of those."""
     return len(x.sharding.device_set), {s.data.shape for s in x.addressable_shards}
 
@@ -31,7 +33,7 @@ def test_is_vmap_over_devices():
     for name in expected:
         np.testing.assert_allclose(mapped[name], expected[name], rtol=1e-5)
         assert mapped[name].dtype == expected[name].dtype
-    assert spread(mapped["scaled"]) == (8, {(1, 3)})
+    assert sharded(mapped["scaled"]) == (8, {(1, 3)})
 
 
 @pytest.mark.parametrize("in_axes, out_axes, shapes", [
@@ -70,7 +72,7 @@ def test_keywords_static_arguments_and_results_for_all():
 def test_size_and_devices():
     assert xf.pmap(lambda: lax.axis_index("i"), axis_name="i", axis_size=3)().tolist() == [0, 1, 2]
     x = elements(4, 2)
-    assert spread(xf.pmap(lambda x: x + 1)(x)) == (4, {(1, 2)})
+    assert sharded(xf.pmap(lambda x: x + 1)(x)) == (4, {(1, 2)})
     assert {d.id for d in xf.pmap(lambda x: x, devices=xf.devices()[4:])(x[:2]).devices()} == {4, 5}
     assert xf.pmap(lambda x: x)(np.ones((1, 2))).sharding.spec == xf.pmap(lambda x: x)(x).sharding.spec
     assert xf.pmap(lambda x: x + 1)(np.ones((8, 0))).shape == (8, 0)
@@ -80,7 +82,7 @@ def test_size_and_devices():
     assert [s.device for s in sorted(found.addressable_shards, key=lambda s: s.index[0].start)] == chosen
 
 
-def test_results_feed_the_next_step_where_they_are():
+def test_results_are_passed_to_the_next_step_without_transfers():
     def step(w, x):
         return w - 0.1 * lax.pmean(w * x.sum(), "i")
 
@@ -157,9 +159,9 @@ def test_results_are_read_as_other_arrays():
 def test_no_copies_between_steps():
     identity = xf.pmap(lambda x: (x, x * 2), donate_argnums=0)
     x, _ = identity(elements(8, 3))
-    places = [s.data.unsafe_buffer_pointer() for s in x.addressable_shards]
+    pointers = [s.data.unsafe_buffer_pointer() for s in x.addressable_shards]
     again, _ = identity(x)
-    assert [s.data.unsafe_buffer_pointer() for s in again.addressable_shards] == places
+    assert [s.data.unsafe_buffer_pointer() for s in again.addressable_shards] == pointers
 
 
 def test_gradients_inside():
@@ -199,11 +201,11 @@ def test_training_data_parallel_equals_training_on_everything():
 
     mapped = xf.pmap(step, axis_name="data", donate_argnums=0)
     on_devices = xf.pmap(lambda _: w)(np.zeros(8))
-    whole = w
+    full = w
     for _ in range(5):
         on_devices = mapped(on_devices, x.reshape(8, 2, 4), y.reshape(8, 2, 1))
-        whole = whole - 0.5 * xf.grad(loss)(whole, x, y)
-    np.testing.assert_allclose(on_devices, np.broadcast_to(whole, (8, 4, 1)), rtol=1e-4, atol=1e-6)
+        full = full - 0.5 * xf.grad(loss)(full, x, y)
+    np.testing.assert_allclose(on_devices, np.broadcast_to(full, (8, 4, 1)), rtol=1e-4, atol=1e-6)
 
 
 LOOP = """
@@ -230,7 +232,7 @@ print("finished")
 
 
 @pytest.mark.parametrize("kind", ["pmap", "jit"])
-def test_a_loop_that_never_waits_finishes_on_two_cores(kind):
+def test_asynchronous_loop_finishes_on_two_cores(kind):
     """Steps that depend on each other and steps that do not; ten thousand take ten seconds by hand."""
     script = LOOP.replace("{steps}", "400").replace("{kind}", kind)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)

@@ -10,6 +10,8 @@ import xlafront.numpy as xnp
 from xlafront import P, lax
 from xlafront.sharding import AxisType
 
+pytestmark = pytest.mark.cpu_only
+
 SIZES = {"i": 4, "j": 2}
 
 
@@ -22,7 +24,7 @@ def elements(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def on_parts(mesh, function, in_specs=P("i", "j"), out_specs=P("i", "j"), **options):
+def on_components(mesh, function, in_specs=P("i", "j"), out_specs=P("i", "j"), **options):
     return xf.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, **options)
 
 
@@ -32,7 +34,7 @@ def on_parts(mesh, function, in_specs=P("i", "j"), out_specs=P("i", "j"), **opti
 @pytest.mark.parametrize("axes", ["i", ("i", "j"), ("j", "i")], ids=str)
 @pytest.mark.parametrize("check", [True, False])
 def test_collectives(mesh, axes, check):
-    """What vmap over an axis does, devices along it do."""
+    """Devices along an axis compute the same as vmap over it."""
     names = axes if isinstance(axes, tuple) else (axes,)
     n = int(np.prod([SIZES[a] for a in names]))
     x = elements(n, n, 2)
@@ -42,7 +44,7 @@ def test_collectives(mesh, axes, check):
         return {name: lax.pcast(y, names, to="varying")[None] if check and not y.aval.vma else y[None]
                 for name, (function, _) in table.items() for y in [xnp.asarray(function(x[0], axes))]}
 
-    mapped = on_parts(mesh, of_element, P(names), P(names), check_vma=check)
+    mapped = on_components(mesh, of_element, P(names), P(names), check_vma=check)
     found = xf.jit(mapped)(x)
     for name, (_, oracle) in table.items():
         np.testing.assert_allclose(found[name], oracle(x), rtol=1e-4, atol=1e-6, err_msg=name)
@@ -62,13 +64,13 @@ def test_derivatives_of_collectives(mesh, check):
             mine = of_element(x[0], xf.tree.map(lambda w: w[0], w))
             return lax.psum(mine, "i") if check else mine[None]
 
-        parts = on_parts(mesh, part, (P("i"), P("i")), P() if check else P("i"), check_vma=check)
-        return parts(x, weights).sum()
+        shards = on_components(mesh, part, (P("i"), P("i")), P() if check else P("i"), check_vma=check)
+        return shards(x, weights).sum()
 
-    def whole(x):
+    def full(x):
         return xf.vmap(of_element, axis_name="i")(x, weights).sum()
 
-    expected = xf.grad(whole)(x)
+    expected = xf.grad(full)(x)
     np.testing.assert_allclose(xf.jit(xf.grad(on_devices))(x), expected, rtol=1e-4, atol=1e-4)
     t = elements(4, 4, 2, seed=3)
     np.testing.assert_allclose(xf.jit(lambda x: xf.jvp(on_devices, (x,), (t,))[1])(x), (expected * t).sum(), rtol=1e-3)
@@ -78,11 +80,11 @@ def test_groups_of_devices(mesh):
     x = elements(8)
     groups = [[0, 3], [2, 1]]
     options = {"check_vma": False}
-    summed = on_parts(mesh, lambda x: lax.psum(x, "i", axis_index_groups=groups), P(("i", "j")), P(("i", "j")), **options)(x)
+    summed = on_components(mesh, lambda x: lax.psum(x, "i", axis_index_groups=groups), P(("i", "j")), P(("i", "j")), **options)(x)
     grid = x.reshape(4, 2)
     expected = np.stack([grid[[0, 3]].sum(0), grid[[2, 1]].sum(0), grid[[2, 1]].sum(0), grid[[0, 3]].sum(0)])
     np.testing.assert_allclose(np.reshape(summed, (4, 2)), expected, rtol=1e-6)
-    gathered = on_parts(mesh, lambda x: lax.all_gather(x, "i", axis_index_groups=groups)[None, None], P(("i", "j")),
+    gathered = on_components(mesh, lambda x: lax.all_gather(x, "i", axis_index_groups=groups)[None, None], P(("i", "j")),
                         P("i", "j"), **options)(x)
     np.testing.assert_array_equal(np.asarray(gathered)[1, :, :, 0], grid[[2, 1]].T)
 
@@ -102,7 +104,7 @@ def test_the_mesh_may_list_devices_in_any_order():
 # Specs and shardings
 
 
-def test_parts_and_results(mesh):
+def test_arguments_are_shards_and_results_are_assembled(mesh):
     x = elements(8, 4)
     seen = []
 
@@ -111,7 +113,7 @@ def test_parts_and_results(mesh):
         return {"x": x * 2, "total": lax.psum(x.sum() + y["a"], ("i", "j"))}
 
     def f(x, y):
-        return on_parts(mesh, part, (P("j", "i"), {"a": P()}), {"x": P("j", "i"), "total": P()})(x, y)
+        return on_components(mesh, part, (P("j", "i"), {"a": P()}), {"x": P("j", "i"), "total": P()})(x, y)
 
     for run in (f, xf.jit(f)):
         found = run(x, {"a": np.float32(1)})
@@ -122,18 +124,18 @@ def test_parts_and_results(mesh):
     assert seen[0] == ((4, 1), ())
 
 
-def test_arguments_go_where_their_specs_say(mesh):
+def test_arguments_are_sharded_by_their_specs(mesh):
     """An array without a place of its own is split at once, and not copied to every device first."""
-    compiled = xf.jit(on_parts(mesh, lambda x: x + 1)).lower(np.ones((8, 4), np.float32)).compile()
+    compiled = xf.jit(on_components(mesh, lambda x: x + 1)).lower(np.ones((8, 4), np.float32)).compile()
     [sharding] = xf.tree.leaves(compiled.input_shardings[0])
     assert sharding == xf.NamedSharding(mesh, P("i", "j"))
 
 
-def test_arguments_that_nothing_reads_before_those_that_are_split(mesh):
+def test_unread_arguments_before_sharded_ones(mesh):
     """The second call is dispatched by C++, which counts only arguments that are read."""
     x, table = elements(8, 4), xnp.arange(4.0)
     split = xf.NamedSharding(mesh, P("i", "j"))
-    for f in (xf.jit(on_parts(mesh, lambda unread, x: x * 2, (P(), P("i", "j")))),
+    for f in (xf.jit(on_components(mesh, lambda unread, x: x * 2, (P(), P("i", "j")))),
               xf.jit(lambda unread, x: x * 2 + 0 * table, in_shardings=(None, split)),
               xf.pmap(lambda unread, x: x * 2, in_axes=(None, 0))):
         for _ in range(3):
@@ -143,7 +145,7 @@ def test_arguments_that_nothing_reads_before_those_that_are_split(mesh):
 def test_constants_of_several_ranks(mesh):
     """Small ones are written in the module, large ones are arguments of it."""
     small, large = elements(4), elements(4, 4, 4, seed=1)
-    found = xf.jit(lambda x: on_parts(mesh, lambda x: x * 2)(x) * small + large.sum() + xnp.sin(large).sum(0))(elements(4, 4))
+    found = xf.jit(lambda x: on_components(mesh, lambda x: x * 2)(x) * small + large.sum() + xnp.sin(large).sum(0))(elements(4, 4))
     np.testing.assert_allclose(found, 2 * elements(4, 4) * small + large.sum() + np.sin(large).sum(0), rtol=1e-4)
 
 
@@ -160,7 +162,7 @@ def test_closed_over_arrays(mesh):
     x, w = elements(8, 4), elements(4, seed=1)
 
     def loss(w):
-        return on_parts(mesh, lambda x: x * xnp.asarray(w)[lax.axis_index("i")], (P("i", "j"),))(x).sum()
+        return on_components(mesh, lambda x: x * xnp.asarray(w)[lax.axis_index("i")], (P("i", "j"),))(x).sum()
 
     np.testing.assert_allclose(loss(w), (x.reshape(4, 2, 4) * w[:, None, None]).sum(), rtol=1e-4)
     np.testing.assert_allclose(xf.grad(loss)(w), x.reshape(4, -1).sum(1), rtol=1e-4, atol=1e-5)
@@ -178,13 +180,13 @@ def test_axes_left_to_the_compiler(mesh):
 
     grid = x.reshape(4, 2, 4)
     expected = (grid * np.arange(4)[:, None, None] + grid.sum(0)).reshape(8, 4)
-    mapped = xf.jit(on_parts(mesh, part, P("i"), P("i"), axis_names={"i"}))
+    mapped = xf.jit(on_components(mesh, part, P("i"), P("i"), axis_names={"i"}))
     np.testing.assert_allclose(mapped(x), expected, rtol=1e-4, atol=1e-5)
-    spread = xf.device_put(x, xf.NamedSharding(mesh, P("i", "j")))
-    np.testing.assert_allclose(mapped(spread), expected, rtol=1e-4, atol=1e-5)
+    sharded = xf.device_put(x, xf.NamedSharding(mesh, P("i", "j")))
+    np.testing.assert_allclose(mapped(sharded), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_nested(mesh):
+def test_nested_shard_map(mesh):
     x = elements(8, 4)
 
     def inner(x):
@@ -193,7 +195,7 @@ def test_nested(mesh):
     def outer(x):
         return xf.shard_map(inner, in_specs=P(None, "j"), out_specs=P(), axis_names={"j"})(x)
 
-    found = xf.jit(on_parts(mesh, outer, P("i"), P("i"), axis_names={"i"}))(x)
+    found = xf.jit(on_components(mesh, outer, P("i"), P("i"), axis_names={"i"}))(x)
     expected = x.reshape(8, 2, 2).sum(1) + np.repeat(np.arange(4), 2)[:, None]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
@@ -201,7 +203,7 @@ def test_nested(mesh):
 # Types
 
 
-def test_types_say_what_varies(mesh):
+def test_types_track_varying_axes(mesh):
     seen = {}
 
     def part(x, w):
@@ -211,27 +213,27 @@ def test_types_say_what_varies(mesh):
                     jit=xf.jit(lambda x: lax.pmax(x, "j"))(x).aval.vma)
         return x
 
-    on_parts(mesh, part, (P("i", "j"), P()))(elements(8, 4), np.float32(1))
+    on_components(mesh, part, (P("i", "j"), P()))(elements(8, 4), np.float32(1))
     assert seen == {name: frozenset(axes) for name, axes in {
         "x": "ij", "w": "", "sum": "ij", "psum": "j", "index": "j", "gathered": "ij", "agreed": "j", "cast": "i",
         "jit": "i"}.items()}
 
 
-def test_gradients_inside_sum_over_what_does_not_vary(mesh):
+def test_gradients_inside_sum_over_invariant_axes(mesh):
     """The derivative of the whole loss, not of a part of it: every device takes the same step."""
     x, w = elements(8, 4), elements(4, seed=1)
 
     def step(w, x):
         return xf.grad(lambda w: ((x @ w) ** 2).sum())(w)
 
-    found = on_parts(mesh, step, (P(), P("i")), P())(w, x)
+    found = on_components(mesh, step, (P(), P("i")), P())(w, x)
     np.testing.assert_allclose(found, 2 * x.T @ (x @ w), rtol=1e-4)
-    own = on_parts(mesh, lambda w, x: step(w, x)[None], (P(), P("i")), P("i"), check_vma=False)(w, x)
+    own = on_components(mesh, lambda w, x: step(w, x)[None], (P(), P("i")), P("i"), check_vma=False)(w, x)
     np.testing.assert_allclose(np.sum(own, 0), 2 * x.T @ (x @ w), rtol=1e-4)
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_derivatives_of_the_whole(mesh, check):
+def test_derivatives_of_the_global_function(mesh, check):
     """A two-layer network with data along one axis and weights along the other."""
     x, w1, w2 = elements(8, 6), elements(6, 4, seed=1), elements(4, 3, seed=2)
 
@@ -240,24 +242,24 @@ def test_derivatives_of_the_whole(mesh, check):
         out = lax.psum(hidden @ w2, "j")
         return lax.pmean((out ** 2).mean(), "i")
 
-    parts = on_parts(mesh, part, (P("i"), P(None, "j"), P("j")), P(), check_vma=check)
+    shards = on_components(mesh, part, (P("i"), P(None, "j"), P("j")), P(), check_vma=check)
 
-    def whole(x, w1, w2):
+    def full(x, w1, w2):
         return ((xnp.tanh(x @ w1) @ w2) ** 2).mean()
 
-    np.testing.assert_allclose(parts(x, w1, w2), whole(x, w1, w2), rtol=1e-5)
-    expected = xf.grad(whole, argnums=(0, 1, 2))(x, w1, w2)
-    for grad in (xf.grad(parts, argnums=(0, 1, 2)), xf.jit(xf.grad(xf.checkpoint(parts), argnums=(0, 1, 2)))):
+    np.testing.assert_allclose(shards(x, w1, w2), full(x, w1, w2), rtol=1e-5)
+    expected = xf.grad(full, argnums=(0, 1, 2))(x, w1, w2)
+    for grad in (xf.grad(shards, argnums=(0, 1, 2)), xf.jit(xf.grad(xf.checkpoint(shards), argnums=(0, 1, 2)))):
         for g, e in zip(grad(x, w1, w2), expected):
             np.testing.assert_allclose(g, e, rtol=1e-4, atol=1e-6)
     tangents = (elements(8, 6, seed=4), elements(6, 4, seed=5), elements(4, 3, seed=6))
     directional = sum((np.asarray(e) * t).sum() for e, t in zip(expected, tangents))
-    np.testing.assert_allclose(xf.jvp(parts, (x, w1, w2), tangents)[1], directional, rtol=1e-4)
-    _, linear = xf.linearize(parts, x, w1, w2)
+    np.testing.assert_allclose(xf.jvp(shards, (x, w1, w2), tangents)[1], directional, rtol=1e-4)
+    _, linear = xf.linearize(shards, x, w1, w2)
     np.testing.assert_allclose(linear(*tangents), directional, rtol=1e-4)
-    curvature = xf.jit(xf.grad(lambda w1: (xf.grad(parts, argnums=1)(x, w1, w2) ** 2).sum()))(w1)
+    curvature = xf.jit(xf.grad(lambda w1: (xf.grad(shards, argnums=1)(x, w1, w2) ** 2).sum()))(w1)
     np.testing.assert_allclose(
-        curvature, xf.grad(lambda w1: (xf.grad(whole, argnums=1)(x, w1, w2) ** 2).sum())(w1), rtol=1e-3, atol=1e-6)
+        curvature, xf.grad(lambda w1: (xf.grad(full, argnums=1)(x, w1, w2) ** 2).sum())(w1), rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -272,17 +274,17 @@ def test_derivatives_through_loops_and_branches(mesh, check):
         total = lax.cond(total > 0, lambda: 2 * total * w[0], lambda: total * w[1])
         return lax.psum(total, "i")
 
-    def whole(x, w):
+    def full(x, w):
         totals = xnp.sin(x * w).reshape(4, -1).sum(1)
         return xnp.where(totals > 0, 2 * totals * w[0], totals * w[1]).sum()
 
-    parts = on_parts(mesh, part, (P("i"), P()), P(), check_vma=check)
-    np.testing.assert_allclose(parts(x, w), whole(x, w), rtol=1e-5)
-    for g, e in zip(xf.jit(xf.grad(parts, argnums=(0, 1)))(x, w), xf.grad(whole, argnums=(0, 1))(x, w)):
+    shards = on_components(mesh, part, (P("i"), P()), P(), check_vma=check)
+    np.testing.assert_allclose(shards(x, w), full(x, w), rtol=1e-5)
+    for g, e in zip(xf.jit(xf.grad(shards, argnums=(0, 1)))(x, w), xf.grad(full, argnums=(0, 1))(x, w)):
         np.testing.assert_allclose(g, e, rtol=1e-4, atol=1e-5)
 
 
-def test_branches_that_devices_choose_differently(mesh):
+def test_branches_with_varying_predicate(mesh):
     """No collective is in a branch, not even in its derivative: devices that do not take it would be waited for."""
     x = elements(8)
     branches = [lambda x, w: x * w, lambda x, w: x * 2, lambda x, w: x * w ** 2, lambda x, w: x * 0 + 1]
@@ -291,26 +293,26 @@ def test_branches_that_devices_choose_differently(mesh):
         return lax.switch(lax.axis_index("i"), branches, x, w)
 
     w = np.float32(3)
-    parts = on_parts(mesh, part, (P("i"), P()), P("i"))
-    np.testing.assert_allclose(parts(x, w), x * np.repeat([3, 2, 9, 0], 2) + np.repeat([0, 0, 0, 1], 2), rtol=1e-5)
-    np.testing.assert_allclose(xf.grad(lambda w: parts(x, w).sum())(w), x[:2].sum() + 6 * x[4:6].sum(), rtol=1e-5)
+    shards = on_components(mesh, part, (P("i"), P()), P("i"))
+    np.testing.assert_allclose(shards(x, w), x * np.repeat([3, 2, 9, 0], 2) + np.repeat([0, 0, 0, 1], 2), rtol=1e-5)
+    np.testing.assert_allclose(xf.grad(lambda w: shards(x, w).sum())(w), x[:2].sum() + 6 * x[4:6].sum(), rtol=1e-5)
 
 
 def test_derivatives_of_agreed_gathers_custom_rules_and_checkpoints(mesh):
     x, w = elements(8), np.float32(2)
     for tiled in (False, True):
-        total = on_parts(mesh, lambda x, t=tiled: (lax.all_gather(x, "i", to="invarying", tiled=t) ** 2).sum(), P("i"), P())
+        total = on_components(mesh, lambda x, t=tiled: (lax.all_gather(x, "i", to="invarying", tiled=t) ** 2).sum(), P("i"), P())
         np.testing.assert_allclose(xf.grad(total)(x), 2 * x, rtol=1e-6)
 
     @xf.custom_vjp
     def times(w, x):
         return w * x
 
-    times.defvjp(lambda w, x: (w * x, (w, x)), lambda kept, ct: ((ct * kept[1]).sum(), ct * kept[0]))
+    times.defvjp(lambda w, x: (w * x, (w, x)), lambda residuals, ct: ((ct * residuals[1]).sum(), ct * residuals[0]))
     for f in (times, xf.checkpoint(lambda w, x: w * x)):
-        inside = on_parts(mesh, lambda w, x, f=f: xf.grad(lambda w: f(w, x).sum())(w), (P(), P("i")), P())
+        inside = on_components(mesh, lambda w, x, f=f: xf.grad(lambda w: f(w, x).sum())(w), (P(), P("i")), P())
         np.testing.assert_allclose(inside(w, x), x.sum(), rtol=1e-5)
-        outside = on_parts(mesh, lambda w, x, f=f: lax.psum(f(w, x).sum(), "i"), (P(), P("i")), P())
+        outside = on_components(mesh, lambda w, x, f=f: lax.psum(f(w, x).sum(), "i"), (P(), P("i")), P())
         np.testing.assert_allclose(xf.grad(outside)(w, x), x.sum(), rtol=1e-5)
 
 
@@ -320,7 +322,7 @@ def test_loops_may_run_different_numbers_of_steps(mesh):
     def part(x):
         return lax.while_loop(lambda s: s[0] < 50, lambda s: (s[0] * 2, s[1] + 1), (x[0], 0))[1][None]
 
-    steps = on_parts(mesh, part, P(("i", "j")), P(("i", "j")))(x)
+    steps = on_components(mesh, part, P(("i", "j")), P(("i", "j")))(x)
     assert np.asarray(steps).tolist() == [int(np.ceil(np.log2(50 / n))) for n in range(1, 9)]
 
 
@@ -329,18 +331,18 @@ def test_loops_may_run_different_numbers_of_steps(mesh):
 
 def saved(f, *args):
     """The types of values that the derivative keeps beside arguments, and where they come from."""
-    from xlafront.transforms.ad.checkpoint import saved_residuals
+    from xlafront.transforms.calls.checkpoint import saved_residuals
 
     lines = [line.replace("@i", "") for line in saved_residuals(f, *args)]
     return sorted(line for line in lines if "from the argument" not in line)
 
 
-@pytest.mark.parametrize("policy, kept", [
+@pytest.mark.parametrize("policy, residuals", [
     (None, []), ("nothing_saveable", []), ("dots_saveable", ["f32[8,6] output of dot_general"]),
     ("h", ["f32[8,6] named 'h'"]), ("s", ["f32[4]"]), ("hs", ["f32[4]", "f32[8,6] named 'h'"]),
     ("everything_saveable", ["f32[4]", "f32[8,6]", "f32[8,6]", "f32[8,6]"])])
 @pytest.mark.parametrize("check", [True, False])
-def test_policies_of_checkpoint_see_inside(mesh, policy, kept, check):
+def test_policies_of_checkpoint_see_inside(mesh, policy, residuals, check):
     from xlafront.ad_checkpoint import checkpoint_name
 
     x, w = elements(8, 4), elements(4, 6, seed=1)
@@ -351,51 +353,51 @@ def test_policies_of_checkpoint_see_inside(mesh, policy, kept, check):
         total = checkpoint_name((out * out).sum(), "s")
         return lax.psum(xnp.sin(total), "i"), out * 2
 
-    def whole(x, w):
+    def full(x, w):
         out = xnp.cos(xnp.sin(x @ w))
         return xnp.sin((out ** 2).reshape(4, -1).sum(1)).sum() + (2 * out).sum()
 
     policies = xf.checkpoint_policies
     rule = policies.save_only_these_names(*policy) if policy in ("h", "s", "hs") else policy and getattr(policies, policy)
-    parts = xf.checkpoint(on_parts(mesh, part, (P("i"), P()), (P(), P("i")), check_vma=check), policy=rule)
+    shards = xf.checkpoint(on_components(mesh, part, (P("i"), P()), (P(), P("i")), check_vma=check), policy=rule)
 
     def loss(x, w):
-        total, out = parts(x, w)
+        total, out = shards(x, w)
         return total + out.sum()
 
     found = saved(loss, x, w)
     if check:  # without types each of eight devices has a scalar of its own, those along "j" the same
-        assert len(found) == len(kept)
-        for line, expected in zip(found, kept):
+        assert len(found) == len(residuals)
+        for line, expected in zip(found, residuals):
             assert line.startswith(expected)
-    expected = xf.grad(whole, argnums=(0, 1))(x, w)
+    expected = xf.grad(full, argnums=(0, 1))(x, w)
     for run in (xf.grad(loss, argnums=(0, 1)), xf.jit(xf.grad(loss, argnums=(0, 1)))):
         for g, e in zip(run(x, w), expected):
             np.testing.assert_allclose(g, e, rtol=1e-3, atol=1e-5)
 
 
-def test_arguments_and_results_are_not_kept_twice(mesh):
+def test_residuals_do_not_duplicate_arguments_and_results(mesh):
     """A weight that all devices share stays one array; what is a result as well is read from there."""
     x, w = elements(8, 4), elements(4, 6, seed=1)
-    parts = on_parts(mesh, lambda x, w: xnp.exp(x @ w), (P("i"), P()), P("i"))
-    program = xf.make_jaxpr(lambda x, w: xf.vjp(parts, x, w)[0])(x, w)
+    shards = on_components(mesh, lambda x, w: xnp.exp(x @ w), (P("i"), P()), P("i"))
+    program = xf.make_jaxpr(lambda x, w: xf.vjp(shards, x, w)[0])(x, w)
     [forward] = [eqn for eqn in program.eqns if eqn.primitive.name == "shard_map"]
     assert [v.aval.shape for v in forward.outvars] == [(8, 6)]
-    y, pull = xf.vjp(parts, x, w)
+    y, pull = xf.vjp(shards, x, w)
     for g, e in zip(pull(xnp.ones_like(y)), (np.exp(x @ w) @ w.T, x.T @ np.exp(x @ w))):
         np.testing.assert_allclose(g, e, rtol=1e-4)
 
 
-def test_what_does_not_depend_on_a_tangent_is_computed_once(mesh):
+def test_inactive_values_are_computed_once(mesh):
     """`linearize` computes values then and there; the linear program and its transpose have none of it."""
     x, w = elements(8, 4), elements(4, seed=1)
-    parts = on_parts(mesh, lambda x, w: (xnp.sin(x) * w, xnp.tanh(x).sum(0)[None]), (P("i"), P()), (P("i"), P("i")))
-    _, linear = xf.linearize(lambda w: parts(x, w), w)
+    shards = on_components(mesh, lambda x, w: (xnp.sin(x) * w, xnp.tanh(x).sum(0)[None]), (P("i"), P()), (P("i"), P("i")))
+    _, linear = xf.linearize(lambda w: shards(x, w), w)
     text = str(xf.make_jaxpr(linear)(w))
     assert "sin" not in text and "tanh" not in text
     np.testing.assert_allclose(linear(w)[0], np.sin(x) * w, rtol=1e-5)
     assert not np.any(linear(w)[1])
-    assert "tanh" not in xf.jit(xf.grad(lambda w: parts(x, w)[0].sum())).lower(w).as_text()
+    assert "tanh" not in xf.jit(xf.grad(lambda w: shards(x, w)[0].sum())).lower(w).as_text()
 
 
 def test_constants_of_linear_programs(mesh):
@@ -408,10 +410,10 @@ def test_constants_of_linear_programs(mesh):
 
     f.defjvp(lambda primals, tangents: (f(*primals), (tangents[0] * table).sum()))
     x = elements(4, 4, 4)
-    parts = on_parts(mesh, lambda x: lax.psum(f(x), "i"), P(), P(), axis_names={"i"})
-    _, linear = xf.linearize(parts, x)
+    shards = on_components(mesh, lambda x: lax.psum(f(x), "i"), P(), P(), axis_names={"i"})
+    _, linear = xf.linearize(shards, x)
     np.testing.assert_allclose(linear(x), 4 * (x * table).sum(), rtol=1e-4)
-    np.testing.assert_allclose(xf.grad(parts)(x), 4 * table, rtol=1e-5)
+    np.testing.assert_allclose(xf.grad(shards)(x), 4 * table, rtol=1e-5)
 
 
 def test_dead_code_inside_is_dropped(mesh):
@@ -421,7 +423,7 @@ def test_dead_code_inside_is_dropped(mesh):
 
     from xlafront.core.ir import dce_jaxpr
 
-    program = xf.make_jaxpr(on_parts(mesh, part, P("i"), P("i")))(elements(8), elements(8))
+    program = xf.make_jaxpr(on_components(mesh, part, P("i"), P("i")))(elements(8), elements(8))
     pruned, used = dce_jaxpr(program.jaxpr, [True])
     assert used == [True, False] and "sin" not in str(pruned)
 
@@ -436,42 +438,42 @@ def test_vmap(mesh, check):
     def part(x, w):
         return x * lax.psum(w.sum(), "i"), lax.pmax(x, ("i", "j")).max()
 
-    parts = on_parts(mesh, part, (P("i", "j"), P("i")), (P("i", "j"), P()), check_vma=check)
-    scaled, top = xf.jit(xf.vmap(parts, in_axes=(1, 0)))(x, w)
+    shards = on_components(mesh, part, (P("i", "j"), P("i")), (P("i", "j"), P()), check_vma=check)
+    scaled, top = xf.jit(xf.vmap(shards, in_axes=(1, 0)))(x, w)
     np.testing.assert_allclose(scaled, np.moveaxis(x, 1, 0) * w.sum(1)[:, None, None], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(top, x.max((0, 2)))
-    grads = xf.grad(lambda w: xf.vmap(parts, in_axes=(1, 0))(x, w)[0].sum())(w)
+    grads = xf.grad(lambda w: xf.vmap(shards, in_axes=(1, 0))(x, w)[0].sum())(w)
     np.testing.assert_allclose(grads, np.broadcast_to(x.sum((0, 2))[:, None], (3, 8)), rtol=1e-4, atol=1e-5)
 
 
-def test_vmap_spread_over_an_axis(mesh):
+def test_vmap_sharded_over_an_axis(mesh):
     x = elements(6, 8)
-    parts = on_parts(mesh, lambda x: x - lax.pmean(x.mean(), "i"), P("i"), P("i"))
-    program = xf.make_jaxpr(xf.vmap(parts, spmd_axis_name="j"))(x)
+    shards = on_components(mesh, lambda x: x - lax.pmean(x.mean(), "i"), P("i"), P("i"))
+    program = xf.make_jaxpr(xf.vmap(shards, spmd_axis_name="j"))(x)
     [eqn] = [e for e in program.eqns if e.primitive.name == "shard_map"]
     assert eqn.params["in_specs"] == (P("j", "i"),)
-    np.testing.assert_allclose(xf.vmap(parts, spmd_axis_name="j")(x), x - x.mean(1, keepdims=True), atol=1e-6)
-    for wrapped in (xf.jit(parts), xf.checkpoint(parts), lambda x: lax.scan(lambda c, _: (parts(c), None), x, None, 2)[0],
-                    lambda x: lax.cond(True, parts, parts, x), lambda x: lax.while_loop(lambda c: False, parts, x)):
+    np.testing.assert_allclose(xf.vmap(shards, spmd_axis_name="j")(x), x - x.mean(1, keepdims=True), atol=1e-6)
+    for wrapped in (xf.jit(shards), xf.checkpoint(shards), lambda x: lax.scan(lambda c, _: (shards(c), None), x, None, 2)[0],
+                    lambda x: lax.cond(True, shards, shards, x), lambda x: lax.while_loop(lambda c: False, shards, x)):
         assert "'j', 'i'" in str(xf.make_jaxpr(xf.vmap(wrapped, spmd_axis_name="j"))(x))
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_derivatives_of_vmap_spread_over_an_axis(mesh, check):
+def test_derivatives_of_vmap_sharded_over_an_axis(mesh, check):
     x = elements(6, 8)
-    parts = on_parts(mesh, lambda x: xnp.sin(x) * lax.pmean(x.sum(), "i"), P("i"), P("i"), check_vma=check)
-    found = xf.vmap(xf.grad(lambda x: parts(x).sum()), spmd_axis_name="j")(x)
+    shards = on_components(mesh, lambda x: xnp.sin(x) * lax.pmean(x.sum(), "i"), P("i"), P("i"), check_vma=check)
+    found = xf.vmap(xf.grad(lambda x: shards(x).sum()), spmd_axis_name="j")(x)
     expected = np.cos(x) * x.sum(1, keepdims=True) / 4 + np.sin(x).sum(1, keepdims=True) / 4
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    total = on_parts(mesh, lambda x: lax.psum(x, "k"), P("i"), P("i"), check_vma=check)
+    total = on_components(mesh, lambda x: lax.psum(x, "k"), P("i"), P("i"), check_vma=check)
     np.testing.assert_allclose(xf.vmap(total, axis_name="k", spmd_axis_name="j")(x), np.broadcast_to(x.sum(0), x.shape), rtol=1e-4,
                                atol=1e-5)
 
 
 def test_collectives_over_devices_and_vmap_together(mesh):
     x = elements(8, 3)
-    parts = on_parts(mesh, lambda x: lax.psum(x, ("i", "k")), P("i"), P())
-    found = xf.vmap(parts, in_axes=1, axis_name="k")(x)
+    shards = on_components(mesh, lambda x: lax.psum(x, ("i", "k")), P("i"), P())
+    found = xf.vmap(shards, in_axes=1, axis_name="k")(x)
     np.testing.assert_allclose(found, np.broadcast_to(x.reshape(4, 2, 3).sum((0, 2)), (3, 2)), rtol=1e-5, atol=1e-6)
 
 
@@ -489,7 +491,7 @@ def test_one_device():
 
 
 def test_specs_over_one_device():
-    """Code that asks for specs goes on working on a laptop, and a step's second call is not a new signature."""
+    """Code with specs also runs on a laptop, and a step's second call is not a new signature."""
     mesh = xf.make_mesh((1,), ("i",), devices=xf.devices()[:1], axis_types=(AxisType.Auto,))
     split = xf.NamedSharding(mesh, P("i"))
     state = xf.device_put(np.ones((4, 2), np.float32), split)
@@ -505,7 +507,7 @@ def test_specs_over_one_device():
 
 def test_random_keys_are_split_over_devices(mesh):
     keys = xf.random.split(xf.random.key(0), 8)
-    found = on_parts(mesh, lambda k: xf.random.normal(k[0], (1, 3)), P(("i", "j")), P(("i", "j")))(keys)
+    found = on_components(mesh, lambda k: xf.random.normal(k[0], (1, 3)), P(("i", "j")), P(("i", "j")))(keys)
     np.testing.assert_allclose(found, xf.vmap(lambda k: xf.random.normal(k, (3,)))(keys), rtol=1e-6)
 
 
@@ -513,7 +515,7 @@ def test_unread_results_and_arguments_are_dropped(mesh):
     def part(x, y):
         return x * 2, xnp.sin(y)
 
-    program = xf.make_jaxpr(xf.jit(lambda x, y: on_parts(mesh, part, P("i"), P("i"))(x, y)[0]))(elements(8), elements(8))
+    program = xf.make_jaxpr(xf.jit(lambda x, y: on_components(mesh, part, P("i"), P("i"))(x, y)[0]))(elements(8), elements(8))
     from xlafront.core.ir import dce_jaxpr
 
     pruned, used = dce_jaxpr(program.jaxpr, [True])
@@ -527,9 +529,9 @@ def test_a_function_is_traced_once_for_its_types(mesh):
         count.append(1)
         return x * 2
 
-    parts = on_parts(mesh, part)
+    shards = on_components(mesh, part)
     for _ in range(3):
-        parts(elements(8, 4))
+        shards(elements(8, 4))
     assert len(count) == 1
 
 
@@ -560,41 +562,41 @@ def test_bad_input(mesh, arguments, options, error, words):
         return x
 
     with pytest.raises(error) as found:
-        on_parts(**{"mesh": mesh, "function": part} | options)(*arguments)
+        on_components(**{"mesh": mesh, "function": part} | options)(*arguments)
     for word in words:
         assert word in str(found.value)
 
 
 def test_bad_input_in_pytrees_and_scopes(mesh):
     with pytest.raises(ValueError, match=r"params\['w'\].*divisible"):
-        on_parts(mesh, lambda params: params["w"], ({"w": P("i")},), P("i"))({"w": np.ones(3)})
+        on_components(mesh, lambda params: params["w"], ({"w": P("i")},), P("i"))({"w": np.ones(3)})
     with pytest.raises(ValueError, match=r"result\['b'\].*varies"):
-        on_parts(mesh, lambda x: {"a": x, "b": x}, P("i"), {"a": P("i"), "b": P()})(np.ones(4))
+        on_components(mesh, lambda x: {"a": x, "b": x}, P("i"), {"a": P("i"), "b": P()})(np.ones(4))
     with pytest.raises(ValueError, match="no mesh"):
         xf.shard_map(lambda x: x, in_specs=P("i"), out_specs=P("i"))(np.ones(4))
     with pytest.raises(NameError, match="'q'.*unbound.*'i', 'j'"):
-        on_parts(mesh, lambda x: lax.psum(x, "q"))(np.ones((8, 4)))
+        on_components(mesh, lambda x: lax.psum(x, "q"))(np.ones((8, 4)))
     with pytest.raises(ValueError, match="'i'.*surrounding"):
-        on_parts(mesh, lambda x: on_parts(None, lambda y: y, P("i"), P("i"), axis_names={"i"})(x), P("i"), P("i"))(np.ones(32))
+        on_components(mesh, lambda x: on_components(None, lambda y: y, P("i"), P("i"), axis_names={"i"})(x), P("i"), P("i"))(np.ones(32))
     with pytest.raises(ValueError, match="varies"):  # the result is another one in each group
-        on_parts(mesh, lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1], [2, 3]]), P("i"), P())(np.ones((8, 4)))
+        on_components(mesh, lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1], [2, 3]]), P("i"), P())(np.ones((8, 4)))
     with pytest.raises(TypeError, match="shard_map of .*by position.*'x' by name"):
-        on_parts(mesh, lambda x: x)(x=np.ones((8, 4)))
+        on_components(mesh, lambda x: x)(x=np.ones((8, 4)))
     other = xf.sharding.Mesh(np.array(xf.devices()), ("q",))
     with pytest.raises(ValueError, match="'q': 8.*context mesh.*'i': 4.*Leave mesh out"):
-        on_parts(mesh, lambda x: on_parts(other, lambda y: y, P(), P(), axis_names={"q"})(x), P("i"), P("i"), axis_names={"i"})(
+        on_components(mesh, lambda x: on_components(other, lambda y: y, P(), P(), axis_names={"q"})(x), P("i"), P("i"), axis_names={"i"})(
             np.ones(8))
-    parts = on_parts(mesh, lambda x: x, P("i"), P("i"))
-    with pytest.raises(ValueError, match="spmd_axis_name='j' spreads 3 elements.*2 does not divide 3"):
-        xf.vmap(parts, spmd_axis_name="j")(np.ones((3, 8)))
+    shards = on_components(mesh, lambda x: x, P("i"), P("i"))
+    with pytest.raises(ValueError, match="spmd_axis_name='j' shards 3 elements.*2 does not divide 3"):
+        xf.vmap(shards, spmd_axis_name="j")(np.ones((3, 8)))
     with pytest.raises(ValueError, match="spmd_axis_name='i'.*uses already"):
-        xf.vmap(parts, spmd_axis_name="i")(np.ones((4, 8)))
+        xf.vmap(shards, spmd_axis_name="i")(np.ones((4, 8)))
     away = xf.device_put(np.ones((8, 4)), xf.devices()[3])
-    for parts in (on_parts(mesh, lambda x: x), xf.jit(lambda x: on_parts(mesh, lambda y: y)(x))):
+    for shards in (on_components(mesh, lambda x: x), xf.jit(lambda x: on_components(mesh, lambda y: y)(x))):
         with pytest.raises(ValueError, match=r"'i': 4.*argument x \(shape \(8, 4\)\).*\[3\].*device_put"):
-            parts(away)
+            shards(away)
     with pytest.raises(ValueError, match="varies along"):
-        on_parts(mesh, lambda x: lax.pcast(x, "i", to="varying"))(np.ones((8, 4)))
+        on_components(mesh, lambda x: lax.pcast(x, "i", to="varying"))(np.ones((8, 4)))
     with pytest.raises(TypeError, match="takes a function"):
         xf.shard_map(3, mesh=mesh, in_specs=P(), out_specs=P())
 
@@ -603,7 +605,7 @@ def test_bad_input_in_pytrees_and_scopes(mesh):
 @pytest.mark.parametrize("specs, names, error", [
     (P("y"), "x", ValueError), ((P("x"), P("x", "y")), "x", ValueError), ([P("q"), P("x")], "xy", ValueError),
     (("x", P("x")), "x", TypeError), ({"a": P("x"), "b": P(("x", "y"))}, "x", ValueError)], ids=str)
-def test_out_specs_are_looked_at_before_the_function_runs(specs, names, error, check):
+def test_out_specs_are_checked_before_tracing(specs, names, error, check):
     mesh = xf.make_mesh((2, 4), ("x", "y"), (xf.sharding.AxisType.Auto,) * 2)
 
     def never(x):
@@ -613,14 +615,27 @@ def test_out_specs_are_looked_at_before_the_function_runs(specs, names, error, c
         xf.shard_map(never, mesh=mesh, in_specs=P("x"), out_specs=specs, axis_names=set(names), check_vma=check)(np.ones(8))
 
 
-def test_what_passes_a_barrier_together_varies_alike(mesh):
+def test_barrier_operands_vary_over_the_same_axes(mesh):
     def part(x, w):
         x, w = lax.optimization_barrier((x, w))
         assert xf.typeof(w).vma == {"i", "j"}
         return lax.psum((x * w).sum(), ("i", "j"))
 
-    f = on_parts(mesh, part, (P("i", "j"), P()), P())
+    f = on_components(mesh, part, (P("i", "j"), P()), P())
     x, w = np.arange(8, dtype=np.float32).reshape(4, 2), np.float32(2)
     assert f(x, w) == 56 and xf.jit(xf.grad(f, 1))(x, w) == xf.grad(f, 1)(x, w) == 28
     with pytest.raises(ValueError, match="out_specs"):
-        on_parts(mesh, lambda x, w: lax.optimization_barrier((x, w))[1], (P("i", "j"), P()), P())(x, w)
+        on_components(mesh, lambda x, w: lax.optimization_barrier((x, w))[1], (P("i", "j"), P()), P())(x, w)
+
+
+def test_decisions_in_a_body_do_not_repeat_callbacks(mesh):
+    """Outside of jit, Python's `if` may read values that are the same on all devices."""
+    seen = []
+
+    def part(x):
+        xf.experimental.io_callback(lambda x: seen.append(float(x[0, 0])) or np.float32(0), xf.ShapeDtypeStruct((), np.float32), x)
+        return x + 1 if lax.psum(x.sum(), ("i", "j")) > 0 else x
+
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    np.testing.assert_array_equal(on_components(mesh, part)(x), x + 1)
+    assert sorted(seen) == [*range(8)]

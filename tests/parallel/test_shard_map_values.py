@@ -1,5 +1,7 @@
-"""What functions of shard_map may know and be given: values that are the same on all devices, objects, groups over several axes,
-types of what is made inside; against NumPy."""
+"""Arguments and known values of functions under shard_map, against NumPy.
+
+Values that are the same on all devices, objects, groups over several axes, types of values that are created inside.
+"""
 
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import NamedSharding, P, lax
 from xlafront.sharding import AxisType
+
+pytestmark = pytest.mark.cpu_only
 
 ROW = np.arange(8, dtype=np.float32)
 ALL = ("x", "y", "z")
@@ -23,11 +27,11 @@ def cube():
     return xf.make_mesh((2, 2, 2), ALL, (AxisType.Auto,) * 3)
 
 
-def on_parts(mesh, function, in_specs=P("i"), out_specs=P("i"), **options):
+def on_components(mesh, function, in_specs=P("i"), out_specs=P("i"), **options):
     return xf.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, **options)
 
 
-# Values that Python asks for
+# Values that Python reads
 
 
 @pytest.mark.parametrize("body, expected", [
@@ -36,32 +40,32 @@ def on_parts(mesh, function, in_specs=P("i"), out_specs=P("i"), **options):
     (lambda x: x * int(lax.pmax(x, "i")[0]), lambda x: x * int(x[::2].max())),
     (lambda x: x + 1 if lax.all_gather(x, "i", to="invarying").sum() > 3 else x, lambda x: x + 1 if x.sum() > 3 else x),
 ], ids=["if", "item", "int", "gather"])
-def test_values_that_are_the_same_on_all_devices_are_known(mesh, body, expected):
-    parts = on_parts(mesh, body)
+def test_replicated_values_are_known(mesh, body, expected):
+    shards = on_components(mesh, body)
     for x in (ROW, -ROW):
-        np.testing.assert_allclose(parts(x), expected(x))
+        np.testing.assert_allclose(shards(x), expected(x))
     with pytest.raises(TypeError, match="traced array"):
-        xf.jit(parts)(ROW)
+        xf.jit(shards)(ROW)
 
 
-def test_values_are_known_beside_effects_and_derivatives(mesh):
+def test_values_are_known_with_effects_and_derivatives(mesh):
     seen = []
 
     def body(x):
         xf.debug.callback(lambda y: seen.append(float(y)), lax.psum(x, "i")[0])
         return x * x if lax.psum(x, "i").sum() > 0 else x
 
-    parts = on_parts(mesh, body)
-    np.testing.assert_allclose(xf.grad(lambda x: parts(x).sum())(ROW), 2 * ROW)
-    np.testing.assert_allclose(parts(-ROW), -ROW)
+    shards = on_components(mesh, body)
+    np.testing.assert_allclose(xf.grad(lambda x: shards(x).sum())(ROW), 2 * ROW)
+    np.testing.assert_allclose(shards(-ROW), -ROW)
     xf.effects_barrier()
-    assert len(seen) == 16  # asking for a value repeats no effect: one for each device and call
+    assert len(seen) == 16  # reading a value repeats no effect: one for each device and call
 
 
 @pytest.mark.parametrize("options", [{}, {"check_vma": False}], ids=["checked", "unchecked"])
-def test_values_of_parts_are_unknown(mesh, options):
+def test_values_of_shards_are_unknown(mesh, options):
     with pytest.raises(xf.errors.TracerBoolConversionError):
-        on_parts(mesh, lambda x: x if x.sum() > 0 else -x, **options)(ROW)
+        on_components(mesh, lambda x: x if x.sum() > 0 else -x, **options)(ROW)
 
 
 # Arguments that are no arrays
@@ -75,14 +79,14 @@ def test_values_of_parts_are_unknown(mesh, options):
     (2, None, lambda o, x: x * range(5)[o], ROW * 2),
     (np.float32([3, 4]), None, lambda o, x: x * o, ROW * np.tile([3, 4], 4)),
 ], ids=["object", "string", "pytree", "mixed", "number", "array"])
-def test_arguments_without_a_spec_come_as_they_are(mesh, given, spec, body, expected):
-    parts = on_parts(mesh, body, (spec, P("i")))
-    np.testing.assert_allclose(parts(given, ROW), expected, rtol=1e-6)
-    np.testing.assert_allclose(xf.jit(lambda x: parts(given, x))(ROW), expected, rtol=1e-6)
+def test_arguments_without_a_spec_are_unchanged(mesh, given, spec, body, expected):
+    shards = on_components(mesh, body, (spec, P("i")))
+    np.testing.assert_allclose(shards(given, ROW), expected, rtol=1e-6)
+    np.testing.assert_allclose(xf.jit(lambda x: shards(given, x))(ROW), expected, rtol=1e-6)
 
 
 def test_no_specs_at_all(mesh):
-    assert on_parts(mesh, lambda x, name: x.sum(), None, P())(ROW, "rows") == ROW.sum()
+    assert on_components(mesh, lambda x, name: x.sum(), None, P())(ROW, "rows") == ROW.sum()
 
 
 # Groups over several axes: the indices count the last axis fastest
@@ -103,8 +107,8 @@ def test_groups_over_several_axes(cube, groups):
                 lax.all_gather(x, ALL, **options)[None, :, 0], lax.psum_scatter(b, ALL, **options),
                 lax.all_to_all(b, ALL, 0, 0, tiled=True, **options))
 
-    parts = on_parts(cube, body, (P(ALL), P(None, ALL)), (P(ALL),) * 5 + (P(None, ALL),), check_vma=False)
-    total, most, mean, gathered, scattered, exchanged = parts(ROW, block)
+    shards = on_components(cube, body, (P(ALL), P(None, ALL)), (P(ALL),) * 5 + (P(None, ALL),), check_vma=False)
+    total, most, mean, gathered, scattered, exchanged = shards(ROW, block)
     np.testing.assert_allclose(total, ROW[own].sum(1))
     np.testing.assert_allclose(most, ROW[own].max(1))
     np.testing.assert_allclose(mean, ROW[own].mean(1))
@@ -128,14 +132,14 @@ def test_groups_over_several_axes_where_vmap_maps_one():
     xnp.zeros_like, xnp.ones_like, xnp.empty_like, lambda x: xnp.full_like(x, 3), lambda x: lax.full_like(x, 1),
     lambda x: xnp.zeros_like(x, shape=(3,)), lambda x: xf.eval_shape(xnp.sin, x),
 ], ids=["zeros", "ones", "empty", "full", "lax", "shape", "eval_shape"])
-def test_what_is_made_like_a_value_varies_as_it_does(mesh, make):
+def test_like_functions_have_the_varying_axes_of_their_argument(mesh, make):
     seen = []
-    xf.eval_shape(on_parts(mesh, lambda x: [seen.append(xf.typeof(make(v)).mat.varying) for v in (x, lax.psum(x, "i"))] and x), ROW)
+    xf.eval_shape(on_components(mesh, lambda x: [seen.append(xf.typeof(make(v)).mat.varying) for v in (x, lax.psum(x, "i"))] and x), ROW)
     assert seen == [{"i"}, set()]
 
 
 @pytest.mark.parametrize("spec, field", [(P(unreduced={"i"}), "unreduced"), (P(reduced={"i"}), "reduced")])
-def test_types_say_sums_apart_from_specs(mesh, spec, field):
+def test_types_have_unreduced_axes_apart_from_specs(mesh, spec, field):
     seen = []
 
     def body(x):
@@ -143,7 +147,7 @@ def test_types_say_sums_apart_from_specs(mesh, spec, field):
         seen.append((getattr(t.mat, field), t.sharding.spec, t.sharding.mesh.are_all_axes_manual))
         return x
 
-    xf.eval_shape(on_parts(mesh, body), ROW)
+    xf.eval_shape(on_components(mesh, body), ROW)
     assert seen == [({"i"}, P(None), True)]
 
 
@@ -161,8 +165,8 @@ LOOPS = {
 def test_carries_and_branches_vary_along_the_same_axes(mesh, name):
     """A value that is the same on all devices in one round and varies in the next has no type."""
     with pytest.raises(TypeError, match=r"vary along different mesh axes: .*pcast\(x, \('i',\), to='varying'\)"):
-        on_parts(mesh, LOOPS[name])(ROW)
-    assert on_parts(mesh, LOOPS[name], check_vma=False)(ROW).shape == (8,)
+        on_components(mesh, LOOPS[name])(ROW)
+    assert on_components(mesh, LOOPS[name], check_vma=False)(ROW).shape == (8,)
 
 
 @pytest.mark.parametrize("specs", [(P(), P("i")), (P("i"), P())], ids=["value", "tangent"])
@@ -171,14 +175,14 @@ def test_carries_and_branches_vary_along_the_same_axes(mesh, name):
     (lambda p, t: xf.vjp(xnp.sin, p)[1](t)[0], ValueError),
     (lambda p, t: xf.linear_transpose(lambda y: 2 * y, p)(t)[0], TypeError),
 ], ids=["linearize", "vjp", "linear_transpose"])
-def test_derivatives_at_a_point_are_for_what_varies_alike(mesh, specs, apply, error):
+def test_linearized_functions_check_varying_axes(mesh, specs, apply, error):
     args = [ROW if s == P("i") else ROW[:2] for s in specs]
     with pytest.raises(error, match="varies along other mesh axes.*pcast"):
-        on_parts(mesh, apply, specs)(*args)
-    result = on_parts(mesh, lambda p, t: apply(*[x if s == P("i") else lax.pcast(x, "i", to="varying") for x, s in zip(
+        on_components(mesh, apply, specs)(*args)
+    result = on_components(mesh, lambda p, t: apply(*[x if s == P("i") else lax.pcast(x, "i", to="varying") for x, s in zip(
         (p, t), specs)]), specs)(*args)
-    whole = [np.tile(x, 8 // x.size) for x in args]
-    np.testing.assert_allclose(result, (2 if error is TypeError else np.cos(whole[0])) * whole[1], rtol=1e-5)
+    full = [np.tile(x, 8 // x.size) for x in args]
+    np.testing.assert_allclose(result, (2 if error is TypeError else np.cos(full[0])) * full[1], rtol=1e-5)
 
 
 @pytest.mark.parametrize("function", [
@@ -187,12 +191,12 @@ def test_derivatives_at_a_point_are_for_what_varies_alike(mesh, specs, apply, er
     lambda x: lax.linalg.cholesky_update(x[0], x[0, 0])[None], lambda x: lax.linalg.householder_product(x, x[..., 0]),
     lambda x: xnp.searchsorted(x[0, 0], xnp.arange(5.0)), lambda x: lax.map(xnp.sin, x), xnp.cumsum, xnp.median,
 ], ids=lambda f: getattr(f, "__name__", "f"))
-def test_loops_of_the_library_work_on_parts(function):
+def test_internal_loops_work_on_shards(function):
     """Their carries start with constants, which vary as the rest does."""
     x = (np.random.default_rng(0).standard_normal((1, 3, 3)) + 3 * np.eye(3)).astype(np.float32)
     x = x + x.swapaxes(1, 2)
     one = xf.make_mesh((1,), ("i",), (AxisType.Auto,), devices=xf.devices()[:1])
-    found = xf.eval_shape(on_parts(one, lambda x: xf.tree.map(
+    found = xf.eval_shape(on_components(one, lambda x: xf.tree.map(
         lambda y: lax.psum(y, "i"), function(x)), P("i"), P()), x)
     assert xf.tree.map(lambda a: (a.shape, a.dtype), found) == xf.tree.map(
         lambda a: (a.shape, a.dtype), xf.eval_shape(function, x))
@@ -201,7 +205,7 @@ def test_loops_of_the_library_work_on_parts(function):
 # Batches over explicit axes
 
 
-def test_elements_stay_on_the_axes_that_types_name():
+def test_batch_dimensions_stay_sharded():
     cube = xf.make_mesh((2, 2, 2), ALL)
     x = np.arange(32, dtype=np.float32).reshape(8, 4)
     double = xf.shard_map(lambda v: v * 2, mesh=cube, in_specs=P("y"), out_specs=P("y"))
@@ -213,14 +217,14 @@ def test_elements_stay_on_the_axes_that_types_name():
             np.testing.assert_array_equal(result, 2 * (x if out_axes == 0 else x.T))
     split = xf.device_put(x, NamedSharding(cube, P("x", "y")))
     for call, error, words in [
-        (lambda: xf.vmap(double, spmd_axis_name="z")(split), ValueError, "only one of the two"),
-        (lambda: xf.vmap(lambda v: v, spmd_axis_name="z")(split), ValueError, "only one of the two"),
+        (lambda: xf.vmap(double, spmd_axis_name="z")(split), ValueError, "Leave spmd_axis_name out"),
+        (lambda: xf.vmap(lambda v: v, spmd_axis_name="z")(split), ValueError, "Leave spmd_axis_name out"),
         (lambda: xf.vmap(double, spmd_axis_name="q")(xf.device_put(x, NamedSharding(cube, P(None, "y")))), KeyError, "axis 'q'"),
         (lambda: xf.vmap(double, spmd_axis_name="x")(xf.device_put(x, NamedSharding(cube, P(None, "y")))), ValueError,
          "does not match"),
         (lambda: xf.vmap(xf.shard_map(lambda v: lax.psum(v, "x"), mesh=cube, in_specs=P("y"), out_specs=P("y")))(split),
          NameError, "'x'.*unbound"),
-        (lambda: xf.vmap(lambda a, b: a + b)(split, x), ValueError, "split in the same way.*inconsistent axis specs"),
+        (lambda: xf.vmap(lambda a, b: a + b)(split, x), ValueError, "sharded in the same way.*inconsistent axis specs"),
     ]:
         with pytest.raises(error, match=words):
             call()
@@ -234,18 +238,18 @@ def test_elements_stay_on_the_axes_that_types_name():
 def test_debug_callbacks_are_called_once_for_each_part(mesh, names, expected):
     seen = []
     axis = "i" if "i" in names else "j"
-    parts = on_parts(mesh, lambda x: [xf.debug.callback(lambda y: seen.append(np.asarray(y).tolist()), x), x][1], P(axis), P(axis),
+    shards = on_components(mesh, lambda x: [xf.debug.callback(lambda y: seen.append(np.asarray(y).tolist()), x), x][1], P(axis), P(axis),
                      axis_names=names)
-    for call in (parts, xf.jit(parts)):
+    for call in (shards, xf.jit(shards)):
         seen.clear()
         np.testing.assert_array_equal(call(ROW), ROW)
         xf.effects_barrier()
         assert sorted(seen) == (ROW.reshape(4, 2).repeat(2, 0) if expected is None else expected).tolist()
 
 
-def test_the_mesh_is_in_force_inside(mesh):
+def test_mesh_is_the_context_mesh_inside(mesh):
     x = np.ones((8, 4), np.float32)
-    constrain = on_parts(mesh, lambda x: lax.with_sharding_constraint(x * 2, P(None, "j")), axis_names={"i"})
+    constrain = on_components(mesh, lambda x: lax.with_sharding_constraint(x * 2, P(None, "j")), axis_names={"i"})
     for call in (constrain, xf.jit(constrain)):
         np.testing.assert_array_equal(call(x), 2 * x)
     assert "j" in xf.jit(constrain).lower(x).as_text().split("sdy.sharding_constraint")[1].split("\n")[0]
@@ -261,7 +265,7 @@ DOUBLE = {"in_specs": P("i"), "out_specs": P("i")}
     (lambda m, x: xf.device_put(1.0, xf.devices()[0]) + x, {}, ValueError, "not allowed within"),
     (lambda m, x: xf.device_put(x, NamedSharding(m, P())), {}, ValueError, "not allowed within"),
     (lambda m, x: xf.shard_map(lambda y: y, mesh=m, **DOUBLE)(x), {}, ValueError, "context mesh.*should match"),
-    (lambda m, x: xf.shard_map(lambda y: y, in_specs=P(), out_specs=P())(x), {}, ValueError, "none is left"),
+    (lambda m, x: xf.shard_map(lambda y: y, in_specs=P(), out_specs=P())(x), {}, ValueError, "no axis is left"),
     (lambda m, x: xf.pure_callback(lambda y: y, x, x), {"axis_names": {"i"}}, NotImplementedError, "axis_names"),
     (lambda m, x: lax.psum(x, ("i", "j")), {}, ValueError, r"varies along \['i'\].*the same along \['j'\].*pcast"),
     (lambda m, x: lax.psum_scatter(x, ("i", "j")), {}, ValueError, "pcast"),
@@ -272,23 +276,23 @@ DOUBLE = {"in_specs": P("i"), "out_specs": P("i")}
 ])
 def test_bad_input_inside(mesh, body, options, error, words):
     with pytest.raises(error, match=words):
-        on_parts(mesh, lambda x: body(mesh, x), **options)(ROW)
+        on_components(mesh, lambda x: body(mesh, x), **options)(ROW)
 
 
 def test_bad_input_outside(mesh):
     explicit = xf.make_mesh((4, 2), ("i", "j"))
     with pytest.raises(ValueError, match="in_specs has .* does not match the spec of the input"):
-        on_parts(explicit, lambda x: x)(ROW)
-    np.testing.assert_array_equal(on_parts(explicit, lambda x: x)(xf.device_put(ROW, NamedSharding(explicit, P("i")))), ROW)
+        on_components(explicit, lambda x: x)(ROW)
+    np.testing.assert_array_equal(on_components(explicit, lambda x: x)(xf.device_put(ROW, NamedSharding(explicit, P("i")))), ROW)
     with xf.set_mesh(mesh), pytest.raises(ValueError, match="context mesh.*should match"):
-        on_parts(xf.make_mesh((4,), ("i",)), lambda x: x)(ROW)
+        on_components(xf.make_mesh((4,), ("i",)), lambda x: x)(ROW)
     with pytest.raises(ValueError, match="called under shard_map"):
         lax.pcast(1.0, "i", to="varying")
     with pytest.raises(TypeError, match="smap is over one axis"):
         xf.smap(lambda x: x, in_axes=0, out_axes=0, axis_name=("i", "j"))
 
 
-def test_of_parts_that_differ_where_they_should_be_equal_the_first_is_read():
+def test_unequal_replicas_read_the_first_shard():
     mesh = xf.make_mesh((4, 2), ("i", "j"), (AxisType.Auto,) * 2)
     x = np.arange(32.0, dtype=np.float32).reshape(4, 8)
     f = xf.shard_map(lambda x: x * 2, mesh=mesh, in_specs=P("j", "i"), out_specs=P("j"), check_vma=False)

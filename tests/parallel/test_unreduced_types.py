@@ -7,7 +7,9 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import NamedSharding, P, lax
 from xlafront.core.errors import ShardingTypeError
-from xlafront.sharding import AxisType
+from xlafront.sharding import AxisType, UnreducedKind
+
+pytestmark = pytest.mark.cpu_only
 
 A = np.arange(32, dtype=np.float32).reshape(8, 4) - 9
 W = np.cos(np.arange(12, dtype=np.float32)).reshape(4, 3)
@@ -31,7 +33,7 @@ def text(x) -> str:
     return str(xf.typeof(x)).partition("[")[2]
 
 
-def whole(x):
+def full(x):
     return np.asarray(xf.reshard(x, P()))
 
 
@@ -87,10 +89,10 @@ def test_values_and_types(make, expected, shown):
     a, r = put(A, None, "y"), put(AAT, None, None, **R)
     for result in (make(a, r), xf.jit(make)(a, r), xf.jit(lambda: make(a, r))()):
         assert text(result) == shown
-        np.testing.assert_allclose(whole(result), expected, rtol=2e-5, atol=1e-4)
-    asked = xf.jit(make, out_shardings=P())(a, r)
-    assert asked.is_fully_replicated
-    np.testing.assert_allclose(np.asarray(asked), expected, rtol=2e-5, atol=1e-4)
+        np.testing.assert_allclose(full(result), expected, rtol=2e-5, atol=1e-4)
+    requested = xf.jit(make, out_shardings=P())(a, r)
+    assert requested.is_fully_replicated
+    np.testing.assert_allclose(np.asarray(requested), expected, rtol=2e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("function, words, error", [
@@ -107,12 +109,12 @@ def test_values_and_types(make, expected, shown):
     (lambda u, r, a: u.astype(int), "astype.*reshard", NotImplementedError),
     (lambda u, r, a: r + a, "reduced={'y'}", ShardingTypeError),
     (lambda u, r, a: r * put(AAT, None, "y"), "reduced", ShardingTypeError),
-    (lambda u, r, a: xnp.dot(a, a, out_sharding=P(None, None, **U)), "xnp.dot.*leave.*split", ShardingTypeError),
-    (lambda u, r, a: lax.dot_general(a, a, (((1,), (0,)), ((), ())), out_sharding=P(None, None, **U)), "leave.*split",
+    (lambda u, r, a: xnp.dot(a, a, out_sharding=P(None, None, **U)), "xnp.dot.*leave.*sharded", ShardingTypeError),
+    (lambda u, r, a: lax.dot_general(a, a, (((1,), (0,)), ((), ())), out_sharding=P(None, None, **U)), "leave.*sharded",
      ShardingTypeError),
-    (lambda u, r, a: lax.reduce_sum(a, (0,), out_sharding=P(None, **U)), "leave.*split", ShardingTypeError),
+    (lambda u, r, a: lax.reduce_sum(a, (0,), out_sharding=P(None, **U)), "leave.*sharded", ShardingTypeError),
 ])  # fmt: skip
-def test_what_needs_the_sum_says_so(function, words, error):
+def test_operations_on_unreduced_values_raise(function, words, error):
     u, r, a = product(put(A, None, "y")), put(AAT, None, None, **R), put(AAT, None, None)
     for call in (function, xf.jit(function)):
         with pytest.raises(error, match=words):
@@ -140,7 +142,7 @@ def test_cotangents_of_reduced_values_are_unreduced(loss):
     w, x = put(W, None, None, reduced={"x"}), put(A / 20, "x", None)
     for gradient in (xf.grad(loss)(w, x), xf.jit(xf.grad(loss))(w, x)):
         assert text(gradient) == "4,3]{U:x}"
-        np.testing.assert_allclose(whole(gradient), np.asarray(expected), rtol=2e-4, atol=1e-5)
+        np.testing.assert_allclose(full(gradient), np.asarray(expected), rtol=2e-4, atol=1e-5)
     inside = xf.grad(lambda w, x: loss(xf.reshard(w, P(None, None, reduced={"x"})), x))(put(W, None, None), x)
     assert text(inside) == "4,3]"
     np.testing.assert_allclose(np.asarray(inside), np.asarray(expected), rtol=2e-4, atol=1e-5)
@@ -156,7 +158,7 @@ def test_derivatives_through_open_sums():
     np.testing.assert_allclose(np.asarray(gradient), 16 * AAT @ A, rtol=1e-5)
     value, tangent = xf.jvp(product, (a,), (a,))
     assert text(tangent) == "8,8]{U:y}"
-    np.testing.assert_allclose(whole(tangent), 2 * AAT, rtol=1e-5)
+    np.testing.assert_allclose(full(tangent), 2 * AAT, rtol=1e-5)
     value, pull = xf.vjp(product, a)
     [ct] = pull(put(AAT, None, None, **R))
     np.testing.assert_allclose(np.asarray(ct), 2 * AAT @ A, rtol=1e-5)
@@ -186,13 +188,13 @@ def test_arrays_with_open_sums():
     assert repr(u).startswith("Array(shape=(8, 8), dtype=float32, sharding=")
     with pytest.raises(NotImplementedError, match="'y'.*reshard"):
         np.asarray(u)
-    parts = {s.device: np.asarray(s.data) for s in u.addressable_shards}
-    np.testing.assert_allclose(sum(parts[d] for d in MESH.devices[0]), AAT, rtol=1e-5)
+    shards = {s.device: np.asarray(s.data) for s in u.addressable_shards}
+    np.testing.assert_allclose(sum(shards[d] for d in MESH.devices[0]), AAT, rtol=1e-5)
     np.testing.assert_allclose(np.asarray(xf.device_put(u, NamedSharding(MESH, P("x")))), AAT, rtol=1e-5)
-    np.testing.assert_allclose(whole(put(A, None, None, **U)), A)
+    np.testing.assert_allclose(full(put(A, None, None, **U)), A)
     made = xf.make_array_from_single_device_arrays(
         A.shape, NamedSharding(MESH, P(None, None, **U)), [xf.device_put(A, d) for d in MESH.devices.flat])
-    np.testing.assert_allclose(whole(made), 2 * A)
+    np.testing.assert_allclose(full(made), 2 * A)
     struct = xf.eval_shape(product, xf.ShapeDtypeStruct((8, 4), np.float32, sharding=NamedSharding(MESH, P(None, "y"))))
     assert struct.sharding.spec == P(None, None, unreduced={"y"})
     assert xf.typeof(u).to_ct_aval().sharding.spec == P(None, None, reduced={"y"})
@@ -206,9 +208,9 @@ PX, UX, RX = P("x", None), P(None, None, unreduced={"x"}), P(None, None, reduced
 def seen_in_shard_map(body, in_specs, out_specs, *args):
     seen = []
 
-    def function(*parts):
-        result = body(*parts)
-        seen.append(([text(x) for x in parts], text(result)))
+    def function(*shards):
+        result = body(*shards)
+        seen.append(([text(x) for x in shards], text(result)))
         return result
 
     result = xf.shard_map(function, in_specs=in_specs, out_specs=out_specs)(*args)
@@ -236,7 +238,7 @@ def test_types_inside_of_shard_map(body, in_specs, out_spec, inside, expected):
         {"unreduced": s.unreduced} if s.unreduced else {"reduced": s.reduced})) for s in specs])
     assert found == inside
     assert result.sharding.spec.unreduced == out_spec.unreduced and result.sharding.spec.reduced == out_spec.reduced
-    np.testing.assert_allclose(whole(result), expected, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(full(result), expected, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("body, in_specs, out_spec, words", [
@@ -246,7 +248,7 @@ def test_types_inside_of_shard_map(body, in_specs, out_spec, inside, expected):
     (lambda a: lax.pcast(a, "x", to="reduced"), UX, RX, "pcast to reduced.*invarying.*U:x"),
     (lambda a: a * lax.axis_index("x"), UX, UX, "U:x.*psum"),
 ])  # fmt: skip
-def test_shard_map_asks_for_sums(body, in_specs, out_spec, words):
+def test_shard_map_checks_unreduced_axes(body, in_specs, out_spec, words):
     with pytest.raises(ValueError, match=words):
         xf.shard_map(body, in_specs=in_specs, out_specs=out_spec)(put(A, None, None, unreduced={"x"}))
 
@@ -278,7 +280,7 @@ def test_derivatives_through_shard_map(body, specs, w_spec, shown):
         expected = np.asarray(xf.grad(plain)(W, A / 20))
     for gradient in (xf.grad(loss)(w, x), xf.jit(xf.grad(loss))(w, x)):
         assert text(gradient) == shown
-        np.testing.assert_allclose(whole(gradient), expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(full(gradient), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("make, expected", [
@@ -287,7 +289,7 @@ def test_derivatives_through_shard_map(body, specs, w_spec, shown):
     (lambda u, a: lax.reduce_sum(u, (0,)), lambda a: a.sum(0)),
     (lambda u, a: xnp.reshape(u, (-1,), out_sharding=P(None, unreduced={"x"})), lambda a: a.ravel()),
 ], ids=["pad", "update", "sum", "reshape"])
-def test_what_is_linear_leaves_sums_open(make, expected):
+def test_linear_operations_preserve_unreduced_types(make, expected):
     """The sum afterwards is that of before, treated alike."""
     mesh = xf.make_mesh((4, 2), ("x", "y"))
     with xf.set_mesh(mesh):
@@ -295,9 +297,9 @@ def test_what_is_linear_leaves_sums_open(make, expected):
         result = make(u, A)
         assert xf.typeof(result).sharding.spec.unreduced == {"x"}
         found = np.asarray(xf.sharding.reshard(result, P()))
-    wanted = A.copy()
-    wanted[2] = wanted[0]
-    np.testing.assert_allclose(found, wanted if expected is None else expected(A), rtol=1e-6)
+    correct = A.copy()
+    correct[2] = correct[0]
+    np.testing.assert_allclose(found, correct if expected is None else expected(A), rtol=1e-6)
 
 
 def test_sums_that_are_made_and_left_open_together():
@@ -318,7 +320,7 @@ def test_sums_that_are_made_and_left_open_together():
                                (lambda: xnp.reshape(x, (-1,), out_sharding=P(reduced={"y"})), "cannot contain reduced")]:
             with pytest.raises(ValueError, match=words):
                 refused()
-        with pytest.raises(ShardingTypeError, match="other values than 0"):
+        with pytest.raises(ShardingTypeError, match="with a value other than 0"):
             xnp.pad(u, 1, constant_values=1.0)
 
 
@@ -326,15 +328,15 @@ def test_stacks_and_rows_leave_sums_open():
     u = xf.jit(product)(put(A, "x", "y"))
     together = xf.jit(lambda u: lax.stack([u, 2 * u], axis=1))(u)
     assert "U:y" in text(together)
-    np.testing.assert_allclose(whole(together), np.stack([AAT, 2 * AAT], 1), rtol=1e-5)
+    np.testing.assert_allclose(full(together), np.stack([AAT, 2 * AAT], 1), rtol=1e-5)
     for axis in (0, 1):
         rows = xf.jit(lambda u: xnp.unstack(u, axis=axis))(u)
         assert all("U:y" in text(row) for row in rows)
-        np.testing.assert_allclose([whole(row) for row in rows], AAT if axis == 0 else AAT.T, rtol=1e-5)
+        np.testing.assert_allclose([full(row) for row in rows], AAT if axis == 0 else AAT.T, rtol=1e-5)
 
 
-def test_cotangents_of_parts_are_summands_where_they_are():
-    """What is pulled back to a reduced value through a split of it: each device has its own part, beside zeros."""
+def test_cotangents_of_slices_are_summands():
+    """The cotangent of a reduced value through a split of it: each device has its own part, beside zeros."""
     mesh = xf.make_mesh((2, 2), ("x", "y"), axis_types=(xf.sharding.AxisType.Explicit,) * 2)
     ct = np.arange(1.0, 9.0, dtype="float32").reshape(4, 2)
     with xf.set_mesh(mesh):
@@ -380,7 +382,7 @@ def test_gradients_whose_sums_are_made_at_the_end(loss, w):
     expected = xf.jit(gradient)(xf.device_put(w, P()))
     summands = xf.jit(gradient)(xf.device_put(w, P(reduced={"x"})))
     assert xf.typeof(summands).sharding.spec.unreduced == {"x"}
-    np.testing.assert_allclose(whole(summands), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(full(summands), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_one_sum_for_all_microbatches():
@@ -414,12 +416,12 @@ def test_one_sum_for_all_microbatches():
 ], ids=["loop", "while", "rows", "constants", "map", "tile", "fill", "select"])
 @pytest.mark.parametrize("x", ["Explicit", "Auto"])
 def test_operations_of_several_steps_keep_summands(f, expected, x):
-    """What is linear in summands makes summands, whatever stands between them in the compiled program."""
+    """Functions that are linear in summands return summands, whatever the compiled program does between them."""
     mesh = xf.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType[x], AxisType.Explicit))
     with xf.set_mesh(mesh):
         found = xf.jit(lambda a: f(product(a)))(xf.device_put(A, P(None, "y")))
         assert xf.typeof(found).sharding.spec.unreduced == {"y"}
-        np.testing.assert_allclose(whole(found), expected(AAT), rtol=1e-5)
+        np.testing.assert_allclose(full(found), expected(AAT), rtol=1e-5)
 
 
 def test_gradients_of_reduced_weights_beside_axes_that_types_do_not_have():
@@ -428,17 +430,17 @@ def test_gradients_of_reduced_weights_beside_axes_that_types_do_not_have():
         w, a = xf.device_put(W, P(reduced={"x"})), xf.device_put(A, P("x", None))
         summands = xf.jit(xf.grad(lambda w: ((a @ w) ** 2).sum()))(w)
         assert xf.typeof(summands).sharding.spec.unreduced == {"x"}
-        np.testing.assert_allclose(whole(summands), 2 * A.T @ (A @ W), rtol=1e-5)
+        np.testing.assert_allclose(full(summands), 2 * A.T @ (A @ W), rtol=1e-5)
         assert xf.typeof(xf.jit(lambda w: xf.reshard(w, P()))(w)).sharding.spec.reduced == frozenset()
         assert xf.typeof(xf.jit(lambda w: 2 * w)(w)).sharding.spec.reduced == {"x"}
 
 
-def test_summands_are_filled_with_zeros_alone():
+def test_nonzero_fill_values_of_summands_raise():
     with pytest.raises(ShardingTypeError, match="fill value 5"):
         xf.jit(lambda a: product(a).at[np.array([1, 99])].get(mode="fill", fill_value=5))(put(A, None, "y"))
 
 
-def test_summands_within_partly_manual_parts_are_refused():
+def test_summands_within_partly_manual_regions_raise():
     """XLA ends the process where it finds them."""
     def inside(a):
         return xf.reshard(product(a), P())
@@ -457,9 +459,22 @@ def test_summands_within_partly_manual_parts_are_refused():
     lambda u: lax.cumsum(xnp.concatenate([u.reshape(64)] * 17), reverse=True),
     lambda u: lax.scan(lambda c, _: (c + u[:, :1], c[0]), u, None, length=3),
 ], ids=["broadcast", "added", "centred", "flat", "blocks", "loop"])
-def test_summands_are_spread_as_summands(f):
-    """XLA makes sums where dimensions of size 1 go, and between operations whose results it is not told the types of."""
+def test_summands_are_broadcast_as_summands(f):
+    """XLA inserts sums where dimensions of size 1 are dropped, and between operations whose results have no annotated type."""
     found = xf.jit(f)(product(put(A, "x", "y")))
     for x, expected in zip(xf.tree.leaves(found), xf.tree.leaves(f(xnp.asarray(AAT)))):
         assert xf.typeof(x).sharding.spec.unreduced == {"y"}
-        np.testing.assert_allclose(whole(x), expected, rtol=1e-5, atol=1e-2)
+        np.testing.assert_allclose(full(x), expected, rtol=1e-5, atol=1e-2)
+
+
+def test_open_maxima_are_refused():
+    largest = P("x", None, unreduced={"y"}, unreduced_kind=UnreducedKind.max)
+    a = put(A, "x", None)
+    for run in (lambda f: f(a), lambda f: xf.jit(f)(a)):
+        with pytest.raises(ValueError, match="more unreduced"):
+            run(lambda a: xf.reshard(a, largest))
+        with pytest.raises(ShardingTypeError, match="UnreducedKind.sum"):
+            run(lambda a: lax.reduce_sum(xf.reshard(a, P("x", "y")), (1,), out_sharding=P(
+                "x", unreduced={"y"}, unreduced_kind=UnreducedKind.max)))
+    with pytest.raises(NotImplementedError, match="kind max"):
+        put(A, "x", None, unreduced={"y"}, unreduced_kind=UnreducedKind.max)

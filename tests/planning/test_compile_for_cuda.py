@@ -9,10 +9,13 @@ import xlafront.numpy as xnp
 from benchmarks.libraries import Library
 from benchmarks.models import sharded_training
 from xlafront import NamedSharding, P, ffi, lax
+from xlafront.base import config
 from xlafront.experimental import topologies
 from xlafront.nn.cudnn_attention import attention
-from xlafront.runtime import config, topologies as runtime
+from xlafront.runtime import topologies as runtime
 from xlafront.sharding import SingleDeviceSharding
+
+pytestmark = pytest.mark.cpu_only
 
 
 @pytest.mark.parametrize("card", runtime.CARDS)
@@ -22,7 +25,7 @@ def test_every_card(card):
     plan = xf.plan(lambda x, w: xnp.tanh(x @ w), xf.ShapeDtypeStruct((512, 256), "float16", sharding=P("data")),
                    xf.ShapeDtypeStruct((256, 128), "float16"), topology=f"{card}:4")
     assert plan.fits and plan.memory.arguments == 2 * (512 // 4 * 256 + 256 * 128) and not plan.collectives
-    # the product, and one tanh (perhaps with conversions, or written out) for each element of the result
+    # the product, and one tanh (perhaps with conversions, or expanded) for each element of the result
     product, elements = 2 * 128 * 256 * 128, 128 * 128
     assert product < plan.flops < product + 100 * elements
 
@@ -98,7 +101,7 @@ def test_random_bits():
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_linear_algebra_by_the_kernels_of_the_plugin(name):
-    """The plugin knows the kernel (else it would not compile), and a batch that is split stays so."""
+    """The plugin has the kernel (without it the program would not compile), and a sharded batch stays sharded."""
     function, kernel = KERNELS[name]
     mesh = topologies.make_mesh(topologies.get_topology_desc("h100:4"), (4,), ("data",))
     matrices = xf.ShapeDtypeStruct((8, 4, 4), np.float32, sharding=NamedSharding(mesh, P("data")))
@@ -113,7 +116,7 @@ def test_each_family_of_operations(name):
 
 
 def test_functions_that_partition_themselves():
-    """The plugin's partitioner asks us too, and errors come back as they were raised."""
+    """The plugin's partitioner calls us too, and errors are raised again as they were."""
     from xlafront.experimental.custom_partitioning import custom_partitioning
 
     mesh = xf.sharding.Mesh(np.array(topologies.get_topology_desc("h100:4", "cuda").devices).reshape(2, 2), ("x", "y"))
@@ -135,7 +138,7 @@ def test_functions_that_partition_themselves():
 
 
 def test_foreign_functions():
-    """What is registered for the plugin is found by its compiler. (This handler is LAPACK's, and never runs.)"""
+    """The plugin's compiler finds targets that are registered for it. (This handler is LAPACK's, and never runs.)"""
     from jaxlib.cpu import _lapack
 
     ffi.register_ffi_target("of_the_test", _lapack.registrations()["lapack_spotrf_ffi"], platform="CUDA")
@@ -148,7 +151,7 @@ def test_foreign_functions():
     assert any("register_ffi_target" in note for note in caught.value.__notes__)
 
 
-def test_short_loops_of_elements_are_written_out():
+def test_short_elementwise_loops_are_unrolled():
     """A turn of a loop is several launches; all of it is a kernel or a few."""
     def compiled(f, *types):
         device = SingleDeviceSharding(topologies.get_topology_desc("h100:1").devices[0])
@@ -164,7 +167,7 @@ def test_short_loops_of_elements_are_written_out():
         assert " while(" in compiled(lambda x, step=step: lax.fori_loop(0, 5, step, x), vector)
 
 
-def test_attention_by_cudnn_is_split_over_cards():
+def test_cudnn_attention_is_sharded_over_gpus():
     """Each computes its batches and heads; only the gradient of a bias that batches share is summed over them."""
     mesh = xf.sharding.Mesh(np.array(topologies.get_topology_desc("h100:4").devices).reshape(2, 2), ("data", "model"))
     split, shared = NamedSharding(mesh, P("data", None, "model")), NamedSharding(mesh, P(None, "model"))
@@ -174,8 +177,8 @@ def test_attention_by_cudnn_is_split_over_cards():
     def loss(q, k, v, bias):
         return attention(q, k, v, bias, None, None, None, .1, True, None, False).astype("float32").sum()
 
-    places = (split, split, split, shared)
-    text = xf.jit(xf.grad(loss, (0, 1, 2, 3)), in_shardings=places, out_shardings=places).lower(
+    shardings = (split, split, split, shared)
+    text = xf.jit(xf.grad(loss, (0, 1, 2, 3)), in_shardings=shardings, out_shardings=shardings).lower(
         query, key, key, bias).compile().as_text()
     assert "all-gather" not in text and "all-reduce" in text
     assert text.count('custom_call_target="__cudnn$fmhaScaleBiasSoftmax"') == 1 and "f16[2,4,256,64]" in text

@@ -14,6 +14,8 @@ from benchmarks.models import sharded_training
 from xlafront import NamedSharding, P
 from xlafront.experimental import topologies
 
+pytestmark = pytest.mark.cpu_only
+
 
 def over(mesh, shape, spec, dtype=np.float32):
     return xf.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec))
@@ -189,7 +191,7 @@ def test_the_step_of_pmap():
 
 
 @pytest.mark.parametrize("rows", [512, 4096])
-def test_parameters_split_over_the_data_axis(rows):
+def test_parameters_sharded_over_the_data_axis(rows):
     """Each device receives the parts of the seven others, and sends seven parts of its gradient; the compiler may do so as a
     whole, or part by part while it computes, in a loop that it unrolls."""
     def step(w, x):
@@ -216,7 +218,7 @@ def test_the_largest_slice():
 
 @pytest.mark.parametrize("name", ["qr", "eigh", "svd", "derivative of svd", "qdwh"])
 def test_linear_algebra(name):
-    """A batch over four devices, by operations that this compiler writes out."""
+    """A batch over four devices, by operations that this compiler expands."""
     linalg = xf.lax.linalg
     f = {"derivative of svd": xf.grad(lambda x: sum(xnp.sum(y) for y in linalg.svd(x, full_matrices=False))),
          "qdwh": xf.vmap(lambda x: linalg.qdwh(x)[:2])}.get(name) or getattr(linalg, name)

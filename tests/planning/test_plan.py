@@ -1,4 +1,4 @@
-"""What `plan` says of programs, against what mathematics says of them; on 8 simulated devices."""
+"""Results of `plan` compared with mathematics, on 8 simulated devices."""
 
 import itertools
 import json
@@ -16,6 +16,8 @@ from xlafront import NamedSharding, P
 from xlafront.__main__ import main
 from xlafront.planning import costs, hlo
 
+pytestmark = pytest.mark.cpu_only
+
 
 def struct(*shape, spec=None, dtype="float32"):
     return xf.ShapeDtypeStruct(shape, dtype, sharding=spec)
@@ -24,10 +26,10 @@ def struct(*shape, spec=None, dtype="float32"):
 # Memory
 
 
-@pytest.mark.parametrize("spec, parts", [(P(), 1), (P("x"), 4), (P("x", "y"), 8), (P(None, ("x", "y")), 8), (None, 1)])
-def test_arguments_and_outputs_are_those_of_one_device(spec, parts):
+@pytest.mark.parametrize("spec, num_shards", [(P(), 1), (P("x"), 4), (P("x", "y"), 8), (P(None, ("x", "y")), 8), (None, 1)])
+def test_arguments_and_outputs_are_those_of_one_device(spec, num_shards):
     found = xf.plan(lambda a, b: (a * 2, b + 1), struct(64, 32, spec=spec), struct(8, 8), mesh={"x": 4, "y": 2})
-    assert found.memory.arguments == 4 * (64 * 32 // parts + 64)
+    assert found.memory.arguments == 4 * (64 * 32 // num_shards + 64)
     assert found.memory.outputs == found.memory.arguments + 2 * 8  # the table of where the two are
     assert found.mesh.shape == {"x": 4, "y": 2} and found.device_count == 8 and found.fits is None
 
@@ -37,10 +39,10 @@ def test_donated_memory_counts_once():
         return w - xnp.sum(x)
 
     w, x = struct(1024, 1024, spec=P("x")), struct(16, spec=P("x"))
-    kept, donated = (xf.plan(xf.jit(step, **how), w, x, mesh={"x": 8}) for how in ({}, {"donate_argnums": 0}))
+    not_donated, donated = (xf.plan(xf.jit(step, **how), w, x, mesh={"x": 8}) for how in ({}, {"donate_argnums": 0}))
     size = 4 * 1024 * 1024 // 8
-    assert donated.memory.donated == size and kept.memory.donated == 0
-    assert abs(kept.memory.total - donated.memory.total - size) < 1000
+    assert donated.memory.donated == size and not_donated.memory.donated == 0
+    assert abs(not_donated.memory.total - donated.memory.total - size) < 1000
 
 
 def test_a_program_that_does_not_fit_names_its_largest_buffers():
@@ -60,9 +62,9 @@ def test_a_result_in_donated_memory_is_no_buffer_of_its_own():
         return {"w": state["w"] * 0.9 + x}, xnp.sum(x)
 
     state, x = {"w": struct(512, 512)}, struct(512, 512)
-    kept, donated = ({b.what for b in xf.plan(xf.jit(step, **how), state, x, mesh={"data": 8}).buffers}
+    not_donated, donated = ({b.what for b in xf.plan(xf.jit(step, **how), state, x, mesh={"data": 8}).buffers}
                      for how in ({}, {"donate_argnums": 0}))
-    assert kept - donated == {"result[0]['w']"} and "argument state['w']" in donated
+    assert not_donated - donated == {"result[0]['w']"} and "argument state['w']" in donated
 
 
 # Work
@@ -80,7 +82,7 @@ def test_flops_of_products():
     assert batched.flops == 2 * 16 * 32 * 64 * 8 / 8
 
 
-def test_loops_count_each_turn():
+def test_loops_count_each_iteration():
     def layers(h, ws):
         return xf.lax.scan(lambda h, w: (h @ w, None), h, ws)[0]
 
@@ -91,7 +93,7 @@ def test_loops_count_each_turn():
     assert weights < found.bytes_accessed < 6 * weights + 12 * 10 * state
 
 
-def test_loops_of_unknown_length_are_said():
+def test_loops_of_unknown_length_are_noted():
     def f(x):
         return xf.lax.while_loop(lambda x: xnp.sum(x) < 100, lambda x: x * 2, x)
 
@@ -129,7 +131,7 @@ AXES = ("a", "b", "c")
 
 @pytest.mark.parametrize("axes", [c for n in (1, 2, 3) for c in itertools.combinations(AXES, n)], ids="+".join)
 def test_sums_over_each_set_of_axes(axes):
-    """Contracting a dimension that is split over some axes sums over exactly these."""
+    """Contracting a dimension that is sharded over some axes sums over exactly these."""
     found = xf.plan(product, struct(4, 64, spec=P(None, axes)), struct(64, 16, spec=P(axes)), mesh=dict.fromkeys(AXES, 2))
     [only] = found.collectives
     assert (only.kind, only.axes, only.group_size, only.times) == ("all-reduce", axes, 2 ** len(axes), 1)
@@ -151,7 +153,7 @@ def test_changes_of_sharding():
     assert not reshard(P("x"), P(("x", "y"))) and not reshard(P("x", "y"), P("x", "y"))
 
 
-def test_collectives_in_loops_count_each_turn():
+def test_collectives_in_loops_count_each_iteration():
     def layers(h, ws):
         return xf.lax.scan(lambda h, w: (xnp.tanh(h @ w[0]) @ w[1], None), h, ws)[0]
 
@@ -205,8 +207,8 @@ ENTRY %main (x: f32[4,8], w: f32[4,8]) -> f32[4,8] {
 """
 
 
-def test_a_collective_that_goes_on_during_other_kernels_counts_once():
-    """TPU compilers repeat it in each of them. What has no name of its own is of the kernel that it is in."""
+def test_overlapped_collective_counts_once():
+    """TPU compilers repeat it in each overlapping kernel. An instruction without name has the origin of its kernel."""
     module = hlo.Module(ASYNC)
     module.argument_names = {0: "argument x", 1: "argument w"}
     scatter, gather = sorted(costs.collectives(module, None, np.arange(8)), key=lambda c: c.kind, reverse=True)
@@ -254,7 +256,7 @@ def test_tiles_pad():
 @pytest.mark.parametrize("start, comparison, step, turns", [
     (0, "LT", 1, 10), (3, "LT", 1, 7), (0, "LE", 1, 11), (12, "LT", 1, 0), (0, "LT", 2, 5), (1, "LT", 2, 5), (0, "LE", 2, 6), (0, "LT", 4, 3)])
 @pytest.mark.parametrize("fused", [False, True])
-def test_turns_of_a_loop_are_read_off_its_condition_and_its_counter(start, comparison, step, turns, fused):
+def test_trip_count_from_condition_and_counter(start, comparison, step, turns, fused):
     assert turns == len(range(start, 10 + (comparison == "LE"), step))
     compare = f"compare(%i, %n), direction={comparison}"
     condition = f"""
@@ -320,7 +322,7 @@ def test_meshes():
             xf.plan(xnp.sin, x, mesh=sizes)
 
 
-def test_arguments_that_cannot_be_placed_are_named():
+def test_arguments_that_cannot_be_sharded_are_named():
     def step(params, batch):
         return params["w"] * batch
 
@@ -352,7 +354,7 @@ def test_one_function_on_two_meshes():
         assert xf.plan(f, struct(8, 16, spec=P("data")), mesh=sizes).memory.outputs == 4 * 16 * part
 
 
-def test_json_holds_everything():
+def test_json_has_all_fields():
     found = xf.plan(product, struct(64, 64, spec=P("x")), struct(64, 64, spec=P("x")), mesh={"x": 8}, memory_limit=2**20)
     read = json.loads(found.to_json())
     assert read["mesh"] == {"x": 8} and read["fits"] is True and read["memory"] == found.memory._asdict()
@@ -502,7 +504,7 @@ def test_modules_of_packages(tmp_path, capsys, monkeypatch):
         assert f"neither a file nor a module {target}" in capsys.readouterr().err
 
 
-def test_a_reader_that_stops_reading_does_not_change_the_status(script):
+def test_closed_pipe_does_not_change_the_exit_status(script):
     command = f'"{sys.executable}" -m xlafront plan "{script}:train_step" --memory 1kB | true; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120,
                           cwd=pathlib.Path(__file__).parents[2])

@@ -1,4 +1,4 @@
-"""`experimental.roofline`: what programs compute and move, against what arithmetic says and facts of the reference."""
+"""`experimental.roofline`: costs compared with arithmetic and with results of JAX."""
 
 import math
 
@@ -29,7 +29,7 @@ def cost(f, *args, **options):
 
 
 def exchanged(f, sizes, local, out, start=None):
-    """Bytes and latency of an exchange over all axes of a mesh, of so many bytes on each device."""
+    """Return bytes and latency of a ring collective over all axes of a mesh, for so many bytes on each device."""
     names = tuple("xyz"[:len(sizes)])
     found = cost(lambda x: f(x, names if len(names) > 1 else names[0]), xf.ShapeDtypeStruct(local, "int8"),
                  mesh=AbstractMesh(sizes, names), in_specs=P() if start is None else P(*start(names)), out_specs=out(names))
@@ -56,7 +56,7 @@ def exchanged(f, sizes, local, out, start=None):
     (lambda x: lax.while_loop(lambda c: c[0, 0] < 3, lambda c: c + 1, x), [F32], 0, 0),
     (xf.checkpoint(lambda x: xnp.sin(xnp.cos(x))), [F32], 48, 4 * 96),
     (xf.jit(xnp.sin), [F32], 24, 2 * 96),
-    (lambda x: (xnp.sin(x), x + 1)[1], [F32], 24, 2 * 96 + 4),  # what nobody reads is not counted
+    (lambda x: (xnp.sin(x), x + 1)[1], [F32], 24, 2 * 96 + 4),  # unread values are not counted
 ])
 def test_operations_of_one_device(f, args, flops, moved):
     found = cost(f, *args)
@@ -76,8 +76,8 @@ def test_products(pins, moved):
     {"padding": [(0, 2), (-1, 1)], "rhs_dilation": (2, 1)}, {"padding": "SAME", "feature_group_count": 3},
     {"padding": "SAME", "batch_group_count": 2}, {"padding": [(1, 1), (0, 2)], "window_strides": (2, 1)},
 ])
-def test_convolutions_count_what_meets_an_element(options):
-    """Sums of ones say how many products each result has."""
+def test_convolutions_skip_padding_and_gaps(options):
+    """Sums of ones count the products of each result."""
     groups = options.get("feature_group_count", 1)
     x, kernel = np.ones((2, 3, 7, 6), np.float32), np.ones((6, 3 // groups, 3, 3), np.float32)
 
@@ -87,7 +87,7 @@ def test_convolutions_count_what_meets_an_element(options):
     assert cost(run, x, kernel).unfused_flops == 2 * float(run(x, kernel).sum())
 
 
-def test_memory_that_is_used_at_a_time():
+def test_peak_memory():
     assert cost(lambda x: xnp.sin(xnp.cos(x)), F32).peak_hbm_bytes == 96
     assert cost(lambda x, y: (x + y, x * y), F32, F32).peak_hbm_bytes == 3 * 96
     assert cost(lambda x: lax.broadcast(x, (7,)).sum(0) + 1, F32).peak_hbm_bytes == 7 * 96
@@ -97,8 +97,8 @@ def test_memory_that_is_used_at_a_time():
 
 
 @pytest.mark.parametrize("sizes", [(4,), (2,), (5,), (4, 2), (3, 2), (2, 2, 2), (3, 2, 5)])
-def test_exchanges_along_rings(sizes):
-    """Each device has the parts of all others go by, which are spread over the axes; a sum is scattered and gathered."""
+def test_ring_collectives(sizes):
+    """All shards pass each device, distributed over the axes; a sum is scattered and gathered."""
     count, axes = math.prod(sizes), len(sizes)
     local = (count * count, 2)
     part = 2 * count // axes * (count - 1)
@@ -113,7 +113,7 @@ def test_exchanges_along_rings(sizes):
 @pytest.mark.parametrize("sizes, share, latency", [
     ((2,), 1, 1), ((3,), .75, 1), ((4,), 1, 2), ((8,), 2, 4), ((3, 2), 1.5, 2), ((4, 4), 1, 4), ((4, 4, 4), 1, 6),
     ((3, 2, 5), 3.75, 5), ((1,), 0, 0)])
-def test_all_to_all_goes_through_the_narrowest_place(sizes, share, latency):
+def test_all_to_all_crosses_the_bisection(sizes, share, latency):
     count = math.prod(sizes)
     assert exchanged(lambda x, n: lax.all_to_all(x, n, 0, 1, tiled=True), sizes, (count * 8, 2), P) == (
         {int(share * count * 16)}, {latency})
@@ -179,7 +179,7 @@ def test_results_and_shapes():
         RooflineShape.from_aval(3)
 
 
-def test_rules_of_users(caplog):
+def test_register_roofline(caplog):
     p = Primitive("twice_for_roofline")
     p.def_abstract_eval(lambda x, *, often: x)
 

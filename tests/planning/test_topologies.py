@@ -3,9 +3,12 @@
 import pytest
 
 import xlafront as xf
+from xlafront.base.jaxlib_compat import JaxRuntimeError
 from xlafront.experimental import topologies
+from xlafront.planning import topologies as module
 from xlafront.runtime import clients, topologies as runtime
-from xlafront.runtime.jaxlib_compat import JaxRuntimeError
+
+pytestmark = pytest.mark.cpu_only
 
 
 def test_attached_devices():
@@ -26,7 +29,7 @@ def test_an_unknown_name_lists_the_known_ones(name):
         topologies.get_topology_desc(name)
 
 
-def test_names_say_their_platform():
+def test_platform_of_topology_name():
     assert {runtime.platform_of(n) for n in ("v5e:2x2", "v5litepod:4x4", "V4:2x2x1", "v7x:2x2x1")} == {"tpu"}
     assert {runtime.platform_of(n) for n in ("h100:8", "H200:4x8", "a100-80gb")} == {"cuda"}
 
@@ -52,18 +55,18 @@ def test_a_plugin_that_is_not_installed_is_named(monkeypatch):
 @pytest.mark.parametrize("text, tool", [("INTERNAL: libdevice not found at ./libdevice.10.bc", "libdevice"), (
     "INTERNAL: no way to compile:\n - ptxas_path: Couldn't find a suitable version of ptxas. The following locations", "ptxas")])
 def test_tools_that_are_not_installed_are_named(text, tool):
-    found = runtime.explained(JaxRuntimeError(text))
+    found = runtime.with_install_hint(JaxRuntimeError(text))
     assert isinstance(found, clients.PlatformError) and f"needs {tool}," in str(found)
     assert "pip install nvidia-cuda-nvcc nvidia-nvvm" in str(found)
 
 
-def test_other_errors_of_the_compiler_stay_themselves():
+def test_other_compiler_errors_are_unchanged():
     error = JaxRuntimeError("INTERNAL: ptxas exited with status 1 for a reason of its own")
-    assert runtime.explained(error) is error
+    assert runtime.with_install_hint(error) is error
 
 
 @pytest.mark.parametrize("card", runtime.CARDS.values(), ids=lambda card: card.name)
-def test_cards(card):
+def test_data_of_cards_are_consistent(card):
     """The data sheets' figures belong together: multiprocessors, clock and width give the float32 rate that bounds the
     tensor cores' from below; memory fits the name."""
     limits = runtime.ARCHITECTURES[card.capability]
@@ -86,11 +89,30 @@ def test_memory_of_chips(monkeypatch):
         monkeypatch.delenv(variable, raising=False)
     v5e, h100 = FakeDevice("tpu", "TPU v5 lite"), FakeDevice("gpu", "NVIDIA H100 80GB HBM3")
     assert runtime.chip_of(v5e).name == "v5e" and 15 << 30 < runtime.chip_of(v5e).memory < 16 << 30
-    whole = runtime.CARDS["h100"].memory
-    assert runtime.chip_of(h100).memory == int(0.75 * whole) and "75%" in runtime.chip_of(h100).note
+    all_memory = runtime.CARDS["h100"].memory
+    assert runtime.chip_of(h100).memory == int(0.75 * all_memory) and "75%" in runtime.chip_of(h100).note
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.9")
-    assert runtime.chip_of(h100).memory == int(0.9 * whole)
+    assert runtime.chip_of(h100).memory == int(0.9 * all_memory)
     monkeypatch.setenv("XLA_PYTHON_CLIENT_ALLOCATOR", "platform")
     monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION")
-    assert runtime.chip_of(h100).memory == whole and not runtime.chip_of(h100).note
+    assert runtime.chip_of(h100).memory == all_memory and not runtime.chip_of(h100).note
     assert runtime.chip_of(xf.devices("cpu")[0]) is None
+
+
+def test_serialized_topologies():
+    topology = topologies.get_attached_topology()
+    written = topology.serialize()
+    read = topologies.TopologyDescription.deserialize(written)  # of other device objects, where jaxlib has its own format
+    assert isinstance(written, bytes) and [d.id for d in read.devices] == [d.id for d in topology.devices]
+    assert {(d.platform, d.device_kind) for d in read.devices} == {(d.platform, d.device_kind) for d in topology.devices}
+    with pytest.raises(ValueError, match="parse"):
+        topologies.TopologyDescription.deserialize(b"abc")
+
+
+def test_serialized_topologies_of_other_processes(monkeypatch):
+    monkeypatch.setattr(module, "HAS_TOPOLOGY_FILES", False)
+    with pytest.raises(ValueError, match="does not have"):
+        topologies.TopologyDescription.deserialize(b'{"platform": "cpu", "ids": [12345]}')
+    described = topologies.TopologyDescription(["device"], {"name": "v9:4x4", "platform": "tpu", "options": {}})
+    monkeypatch.setattr(module, "get_topology_desc", lambda name, platform, **options: (name, platform, options))
+    assert topologies.TopologyDescription.deserialize(described.serialize()) == ("v9:4x4", "tpu", {})

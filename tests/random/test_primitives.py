@@ -1,4 +1,4 @@
-"""What programs show of random operations: equations on keys, as libraries read them. Names and parameters are the reference's."""
+"""Random primitives as libraries read them in jaxprs: names and parameters equal those of JAX."""
 
 import re
 
@@ -22,7 +22,7 @@ def equations(jaxpr):
 
 
 def shown(f, *args) -> list[str]:
-    """The random operations of a program, as `result = name[parameters] operands` by their types."""
+    """Return the random equations of a jaxpr as `result = name[parameters] operands` with their types."""
     found = []
     for eqn in equations(xf.make_jaxpr(f)(*args).jaxpr):
         if eqn.primitive.name.startswith("random_"):
@@ -55,12 +55,12 @@ OPERATIONS = [
 
 
 @pytest.mark.parametrize("f, args, expected", OPERATIONS, ids=range(len(OPERATIONS)))
-def test_equations(f, args, expected):
+def test_equations_of_random_functions(f, args, expected):
     assert shown(f, *(args if isinstance(args, tuple) else (args,))) == expected
 
 
-def test_a_program_of_them_runs_as_the_functions_do():
-    """Evaluated equation by equation, compiled, and one by one over arrays of keys."""
+def test_evaluated_jaxprs_equal_the_functions():
+    """Jaxprs give the same values evaluated equation by equation, compiled, and one by one over arrays of keys."""
     def f(key):
         first, second = random.split(key)
         return random.key_data(random.fold_in(second, 7)), random.bits(first, (2,))
@@ -86,7 +86,7 @@ def test_fold_in_over_batches(axes):
         np.testing.assert_array_equal(found[i, j], random.key_data(random.fold_in(by_keys(i, j), by_data(i, j))))
 
 
-def test_the_first_key_of_rbg_gives_the_bits_of_all_wherever_it_is_mapped():
+def test_rbg_batches_use_the_first_key():
     keys = random.split(random.key(3, impl="rbg"), (2, 3))
     found = xf.vmap(xf.vmap(lambda k: random.bits(k, (2,))), in_axes=1)(keys)
     assert found.tolist() == [[[1371555265, 1452559527], [2893763945, 2982907734]],
@@ -94,7 +94,7 @@ def test_the_first_key_of_rbg_gives_the_bits_of_all_wherever_it_is_mapped():
                               [[3289051117, 189864274], [3638159454, 723759365]]]
 
 
-def test_operands_that_are_no_keys():
+def test_operands_without_key_dtype_raise():
     with pytest.raises(TypeError, match="random_bits takes random keys, got an array of dtype float32"):
         primitives.random_bits_p.bind(xnp.ones(2), bit_width=32, shape=())
     with pytest.raises(TypeError, match="random_fold_in takes uint32 numbers"):
@@ -102,8 +102,8 @@ def test_operands_that_are_no_keys():
 
 
 @pytest.mark.cpu_only
-def test_keys_are_derived_before_the_loops_that_draw():
-    """LLVM takes ten times as long for both in one; each is the cipher once."""
+def test_keys_are_derived_before_sampling_loops():
+    """LLVM takes ten times as long for both in one loop; each contains the cipher once."""
     draw = xf.jit(lambda key: random.normal(random.split(key)[0], (100,)))
     text = draw.lower(random.key(0)).compile().as_text()
     kernels = re.findall(r"^%?fused_computation.*?^}", text, re.S | re.M)

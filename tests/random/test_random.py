@@ -1,4 +1,4 @@
-"""Random numbers: bits and values equal to the reference's (written down as literals), distributions, keys."""
+"""Random bits and samples equal to literals computed by JAX; distributions and keys."""
 
 import math
 import pickle
@@ -13,7 +13,7 @@ import xlafront.numpy as xnp
 from xlafront import random
 
 K = random.key(5)
-# What the reference gives for the same calls.
+# Results of JAX for the same calls.
 KNOWN = [
     (
         lambda: random.split(random.PRNGKey(7), 3),
@@ -97,7 +97,7 @@ GENERATORS = {
         [2455879424, 3810592336, 2602001797],
     ),
 }
-# Bounds that are no integers, or do not fit the dtype; what the reference gives for key(42).
+# Bounds that are not integers or do not fit the dtype, and the results of JAX for key(42).
 BOUNDS = [
     ((0.0, 10.5), "int32", [4, 4]),
     ((0.0, 10.5), "uint8", [4, 4]),
@@ -130,34 +130,34 @@ SEQUENTIAL = [
 ]
 
 
-def close(ours, wanted):
+def close(ours, expected):
     ours = np.asarray(ours)
-    assert ours.shape == np.shape(wanted)
+    assert ours.shape == np.shape(expected)
     if ours.dtype.kind in "iub":
-        assert ours.tolist() == wanted
+        assert ours.tolist() == expected
     else:
-        np.testing.assert_allclose(ours.astype(np.asarray(wanted).dtype), wanted, rtol=3e-6, atol=1e-7)
+        np.testing.assert_allclose(ours.astype(np.asarray(expected).dtype), expected, rtol=3e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("call, wanted", KNOWN, ids=map(str, range(len(KNOWN))))
-def test_as_the_reference(call, wanted):
-    close(call(), wanted)
+@pytest.mark.parametrize("call, expected", KNOWN, ids=map(str, range(len(KNOWN))))
+def test_samples_equal_those_of_jax(call, expected):
+    close(call(), expected)
 
 
-def test_as_the_reference_in_64_bits():
+def test_samples_equal_those_of_jax_in_64_bits():
     with xf.enable_x64(True):
-        for call, wanted in WIDE:
-            close(call(), wanted)
+        for call, expected in WIDE:
+            close(call(), expected)
 
 
-def test_as_the_reference_in_the_sequential_scheme():
+def test_samples_equal_those_of_jax_in_the_sequential_scheme():
     with xf.threefry_partitionable(False):
-        for call, wanted in SEQUENTIAL:
-            close(call(), wanted)
+        for call, expected in SEQUENTIAL:
+            close(call(), expected)
 
 
 def threefry(key, count):
-    """The cipher by its definition, in Python integers."""
+    """Compute the cipher from its definition with Python integers."""
     mask = 0xFFFFFFFF
     words = [*key, key[0] ^ key[1] ^ 0x1BD11BDA]
     x = [(count[0] + words[0]) & mask, (count[1] + words[1]) & mask]
@@ -181,16 +181,16 @@ def test_cipher():
 
 
 def test_counters_beyond_32_bits():
-    """The position of an element in an array of more than 2**32, checked where it can be computed by hand."""
-    from xlafront.random.threefry import wide_product
+    """Positions in arrays of more than 2**32 elements equal values computed by hand."""
+    from xlafront.random.threefry import multiply_wide
 
     for x, factor in ((3, 5), (2**31 + 7, 2**31 + 9), (2**32 - 1, 2**32 - 1), (65537, 65535)):
-        high, low = wide_product(xnp.array([x], "uint32"), factor)
+        high, low = multiply_wide(xnp.array([x], "uint32"), factor)
         assert (int(high[0]) << 32) + int(low[0]) == x * factor
 
 
-def test_called_draws():
-    """Numbers belong to places in row-major order: rows are parts of what one long row holds."""
+def test_samples_by_row_major_position():
+    """Samples belong to row-major positions: rows are slices of one long row."""
     key = random.key(3)
     keys = random.split(key, 2)
     for draw in (random.normal, random.uniform, random.exponential, random.gumbel, random.logistic):
@@ -220,7 +220,7 @@ def test_keys():
 
 
 def test_keys_in_files():
-    """Pickled keys are arrays in a process that has not used any, of generators of the user's too."""
+    """Pickled keys load in a fresh process, including keys of user-defined generators."""
     keys = random.split(K)
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         assert (pickle.loads(pickle.dumps(keys, protocol)) == keys).all()
@@ -245,9 +245,9 @@ def test_keys_in_transformed_functions():
 
 
 def test_distributions():
-    """Mean and variance of 20,000 draws, within five standard errors."""
+    """Mean and variance of 20,000 samples are within five standard errors."""
     n = 20_000
-    for draws, mean, variance in (
+    for samples, mean, variance in (
         (random.uniform(K, (n,)), 0.5, 1 / 12),
         (random.normal(K, (n,)), 0, 1),
         (random.exponential(K, (n,)), 1, 1),
@@ -257,7 +257,7 @@ def test_distributions():
         (random.bernoulli(K, 0.3, (n,)).astype("float32"), 0.3, 0.21),
         (random.randint(K, (n,), 0, 6).astype("float32"), 2.5, 35 / 12),
     ):
-        values = np.asarray(draws, np.float64)
+        values = np.asarray(samples, np.float64)
         assert abs(values.mean() - mean) < 5 * np.sqrt(variance / n)
         assert abs(values.var() - variance) < 0.1 * variance
     assert sorted(random.permutation(K, 100).tolist()) == list(range(100))
@@ -327,11 +327,11 @@ def test_generators(name):
     assert xf.jit(xf.vmap(lambda k: random.uniform(k, (2,))))(keys[0]).shape == (2, 2)
     again = random.wrap_key_data(random.key_data(key), impl=name)
     assert again.dtype == key.dtype and pickle.loads(pickle.dumps(key)).dtype == key.dtype
-    drawn = np.asarray(random.uniform(key, (4000,)))
-    assert abs(drawn.mean() - 0.5) < 0.02 and abs(drawn.var() - 1 / 12) < 0.005
+    samples = np.asarray(random.uniform(key, (4000,)))
+    assert abs(samples.mean() - 0.5) < 0.02 and abs(samples.var() - 1 / 12) < 0.005
 
 
-def test_words_of_64_bits():
+def test_64_bit_words():
     with xf.enable_x64(True):
         key = random.key(3, impl="threefry4x32")
         assert random.bits(key, (2,), "uint64").tolist() == [14621837764535142032, 108739255805461394]
@@ -346,14 +346,14 @@ def test_bounds_of_randint(bounds, dtype, expected):
         assert result.dtype == dtype and np.asarray(result).astype(np.int64).tolist() == expected
 
 
-def test_tails():
-    """The mode "high" resolves what the steps of one draw cannot."""
+def test_high_mode_resolves_tails():
+    """The mode "high" resolves values below the step of a single sample."""
     n = 300_000
     for dtype in ("bfloat16", "float16"):
-        drawn = np.asarray(random.gumbel(K, (n,), dtype, mode="high").astype("float32"))
+        samples = np.asarray(random.gumbel(K, (n,), dtype, mode="high").astype("float32"))
         for p in (0.001, 0.006, 0.017):
             edge = -np.log(-np.log1p(-p))  # above which a value is with probability p
-            assert abs(np.mean(drawn > edge) / p - 1) < 0.25
+            assert abs(np.mean(samples > edge) / p - 1) < 0.25
     assert not random.bernoulli(K, 1e-10, 4_000_000, mode="high").any()
     assert abs(float(random.bernoulli(K, 0.3, 20_000, mode="high").mean()) - 0.3) < 0.01
 
@@ -385,20 +385,20 @@ def test_arrays_of_keys():
 
 
 def test_triangles_and_types_of_key_arrays():
-    """What lies outside of a triangle is a key of zeros; keys promote with nothing but themselves."""
+    """Elements outside a triangle are zero keys; key dtypes promote with no other dtype."""
     keys = random.split(random.key(0), (2, 3))
     words = np.asarray(random.key_data(keys))
     for ours, of_numpy in ((xnp.tril, np.tril), (xnp.triu, np.triu)):
         for k in (0, 1):
-            kept = of_numpy(np.ones((2, 3), bool), k)[..., None]
-            np.testing.assert_array_equal(random.key_data(ours(keys, k)), np.where(kept, words, 0))
+            mask = of_numpy(np.ones((2, 3), bool), k)[..., None]
+            np.testing.assert_array_equal(random.key_data(ours(keys, k)), np.where(mask, words, 0))
     assert xnp.promote_types(keys.dtype, keys.dtype) == keys.dtype
     with pytest.raises(TypeError, match="mixes with no other"):
         xnp.promote_types(keys.dtype, np.float32)
 
 
-def test_calls_with_keys_are_repeated_without_python():
-    """A key array is its words to C++: it is neither a reason to leave the fast path nor mixed up with other keys or words."""
+def test_calls_with_keys_use_the_fast_path():
+    """The C++ fast path handles key arrays as their words and does not confuse them with other keys or words."""
     split = xf.jit(lambda key, x: (random.split(key)[0], {"x": x + 1}))
     key, words = random.key(0), random.key_data(random.key(0))
     for _ in range(3):
@@ -420,8 +420,8 @@ def test_calls_with_keys_are_repeated_without_python():
         assert given.is_deleted() and not key.is_deleted()
 
 
-def test_bounds_of_more_dimensions_than_the_sample():
-    """Those of size 1 in front do not count; a least of one sample gives it its dimensions, as in the reference."""
+def test_uniform_bounds_of_higher_rank_than_the_sample():
+    """Leading dimensions of size 1 are dropped. As in JAX, a `minval` of higher rank sets the shape of a scalar sample."""
     key = random.key(0)
     for shape, bound in (((), (1,)), ((), (1, 1)), ((3,), (1, 1)), ((3,), (1, 3)), ((2, 3), (1, 2, 1))):
         most = np.arange(2, 2 + math.prod(bound), dtype=np.float32).reshape(bound)

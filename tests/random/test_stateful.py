@@ -1,4 +1,4 @@
-"""Generators with a state. What they draw was checked against the reference's numbers, written here as literals."""
+"""Stateful generators. Expected samples are literals computed by JAX."""
 
 import numpy as np
 import pytest
@@ -19,18 +19,18 @@ def same(x, y) -> bool:
     return np.array_equal(random.key_data(x), random.key_data(y))
 
 
-def test_numbers_of_the_reference():
+def test_samples_equal_those_of_jax():
     rng = stateful_rng(42)
-    drawn = [rng.uniform(), rng.uniform(-1, 2, (3,)), rng.uniform(-1, 2, 3, dtype="float16"), rng.normal(),
+    samples = [rng.uniform(), rng.uniform(-1, 2, (3,)), rng.uniform(-1, 2, 3, dtype="float16"), rng.normal(),
              rng.normal(1.0, 2.0, (2, 3))]
-    wanted = [0.5302608, [1.1829927, 1.3636026, -0.4549172], [-0.1357, 0.05762, 0.8516], -0.2818947,
+    expected = [0.5302608, [1.1829927, 1.3636026, -0.4549172], [-0.1357, 0.05762, 0.8516], -0.2818947,
               [[2.3098354, 1.3469043, 4.203681], [2.5461376, 2.5040703, 1.5403507]]]
-    for x, y in zip(drawn, wanted):
+    for x, y in zip(samples, expected):
         assert np.array_equal(x, np.asarray(y, x.dtype))
-    assert drawn[2].dtype == "float16"
+    assert samples[2].dtype == "float16"
 
 
-def test_each_draw_has_the_next_key():
+def test_each_sample_uses_the_next_key():
     rng = stateful_rng(7)
     assert same(rng.key(), fold(0))
     assert same(rng.key((2,)), random.split(fold(1), 2)) and same(rng.key(3), random.split(fold(2), 3))
@@ -51,8 +51,8 @@ def test_in_transformed_functions():
     draw = xf.jit(rng.uniform)
     assert [float(draw()), float(draw())] == uniform[:2]
     assert float(xf.jit(lambda rng: rng.uniform())(rng)) == uniform[2]
-    _, drawn = lax.scan(lambda carry, _: (carry, rng.uniform()), 0, None, 3)
-    assert drawn.tolist() == pytest.approx(uniform[3:])
+    _, samples = lax.scan(lambda carry, _: (carry, rng.uniform()), 0, None, 3)
+    assert samples.tolist() == pytest.approx(uniform[3:])
     rngs = rng.split(3)
     keys = [random.fold_in(key, 0) for key in random.split(fold(6), 3)]
     assert xf.vmap(lambda rng: rng.uniform())(rngs).tolist() == pytest.approx([float(random.uniform(k)) for k in keys])
@@ -70,6 +70,6 @@ def test_seeds():
             stateful_rng(seed)
 
 
-def test_a_split_generator_draws_only_under_vmap():
+def test_split_generator_outside_vmap_raises():
     with pytest.raises(ValueError, match="vmap"):
         stateful_rng(0).split(3).uniform()

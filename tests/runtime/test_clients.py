@@ -1,14 +1,15 @@
-"""How platforms are found and with what options they start; what can be seen of it without their hardware."""
+"""Platforms: detection, options, and errors, without their hardware."""
 
 import pytest
 
 import xlafront as xf
-from xlafront.core import backends
-from xlafront.runtime import clients
+from xlafront.runtime import backends, clients
 from xlafront.runtime.clients import Clients, PlatformError, gpu_memory_options
 
+pytestmark = pytest.mark.cpu_only
 
-def test_memory_of_gpus():
+
+def test_gpu_memory_options_from_environment():
     assert gpu_memory_options({}) == {"allocator": "default"}
     given = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_PYTHON_CLIENT_MEM_FRACTION": ".50", "XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}
     assert gpu_memory_options(given) == {"allocator": "platform", "preallocate": False, "memory_fraction": 0.5}
@@ -17,8 +18,8 @@ def test_memory_of_gpus():
             gpu_memory_options({name: value})
 
 
-def test_the_best_platform_that_starts_is_the_default(monkeypatch):
-    """With a broken accelerator: a warning that says how to be silent, and the next one; unless it was asked for."""
+def test_default_is_best_platform_that_starts(monkeypatch):
+    """A broken accelerator gives a warning and the next platform; an error if it was requested."""
     made = []
 
     def platform(name, priority, works=True, present=True):
@@ -42,7 +43,7 @@ def test_the_best_platform_that_starts_is_the_default(monkeypatch):
     assert Clients().choose_default([], {}) == "cuda"
 
 
-def test_plugins_that_are_not_installed(monkeypatch):
+def test_missing_plugin_raises(monkeypatch):
     monkeypatch.setattr(clients, "find_cuda", lambda: None)
     monkeypatch.setattr(clients, "find_tpu", lambda: None)
     for name, extra in (("cuda", "cuda13"), ("tpu", "tpu")):
@@ -50,7 +51,7 @@ def test_plugins_that_are_not_installed(monkeypatch):
             Clients().get(name, {})
 
 
-def test_platforms_that_are_switched_off():
+def test_disabled_platform_raises():
     with pytest.raises(PlatformError, match="switched off.*cpu"):
         xf.devices("cuda")
     assert backends.lowering_platform(backends.client()) == "cpu" and xf.devices("cpu") == xf.devices()

@@ -1,4 +1,4 @@
-"""The compile cache on disk: hits, damage, size, other users, switches."""
+"""The compilation cache on disk: hits, damaged entries, size, permissions, settings."""
 
 import os
 import shutil
@@ -11,6 +11,8 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.runtime.disk_cache import DiskCache
+
+pytestmark = pytest.mark.cpu_only
 
 PROGRAM = """
 import xlafront as xf, xlafront.numpy as xnp, time
@@ -41,7 +43,7 @@ def entries(directory):
     return sorted(str(p) for p in directory.iterdir()) if directory.exists() else []
 
 
-def test_other_processes_find_programs(tmp_path):
+def test_other_processes_load_executables(tmp_path):
     first = run(tmp_path)
     written = {p: os.path.getsize(p) for p in entries(tmp_path)}
     second = run(tmp_path)
@@ -50,7 +52,7 @@ def test_other_processes_find_programs(tmp_path):
 
 
 def test_damaged_entries_are_recompiled_with_a_warning(tmp_path):
-    wanted = run(tmp_path).stdout
+    expected = run(tmp_path).stdout
     for damage in (
         lambda data: b"",
         lambda data: data[: len(data) // 2],
@@ -63,25 +65,25 @@ def test_damaged_entries_are_recompiled_with_a_warning(tmp_path):
             with open(path, "wb") as file:
                 file.write(damage(data))
         again = run(tmp_path)
-        assert again.stdout == wanted and again.stderr.count("UserWarning") == len(entries(tmp_path)), again.stderr
+        assert again.stdout == expected and again.stderr.count("UserWarning") == len(entries(tmp_path)), again.stderr
         assert run(tmp_path).stderr == ""  # repaired
 
 
-def test_switches(tmp_path):
+def test_cache_settings(tmp_path):
     run(tmp_path / "off", XLAFRONT_ENABLE_COMPILATION_CACHE="0")
     assert entries(tmp_path / "off") == []
     run(tmp_path / "slow", XLAFRONT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS="1000")
     assert entries(tmp_path / "slow") == []
 
 
-def test_sizes_without_a_number_of_bytes(tmp_path):
+def test_unlimited_and_zero_cache_size(tmp_path):
     run(tmp_path / "none", JAX_COMPILATION_CACHE_MAX_SIZE="0")
     assert entries(tmp_path / "none") == []
     run(tmp_path / "any", JAX_COMPILATION_CACHE_MAX_SIZE="-1")
     assert entries(tmp_path / "any")
 
 
-def test_the_home_directory_in_the_name(tmp_path):
+def test_cache_dir_expands_home_directory(tmp_path):
     run("~/programs", HOME=str(tmp_path))
     assert entries(tmp_path / "programs")
 
@@ -90,7 +92,7 @@ KEY = f"{7:064d}"
 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "full directory", "link without end", "too large"])
-def test_what_stands_in_the_place_of_an_entry(tmp_path, kind):
+def test_unusable_file_at_path_of_entry(tmp_path, kind):
     cache = DiskCache(str(tmp_path), 5000, 0.0)
     path = cache.path(KEY)
     if kind == "pipe":
@@ -113,7 +115,7 @@ def test_what_stands_in_the_place_of_an_entry(tmp_path, kind):
         assert cache.load(KEY) == (b"program", 1.0)
 
 
-def test_a_directory_that_was_removed_is_made_again(tmp_path):
+def test_removed_directory_is_recreated(tmp_path):
     cache = DiskCache(str(tmp_path / "cache"), 5000, 0.0)
     cache.store(KEY, b"program", 1.0)
     shutil.rmtree(tmp_path / "cache")
@@ -122,7 +124,7 @@ def test_a_directory_that_was_removed_is_made_again(tmp_path):
     assert cache.load(KEY) == (b"program", 1.0)
 
 
-def test_a_cache_that_is_cleared_while_a_program_is_written_stays_on(tmp_path, monkeypatch):
+def test_cache_stays_enabled_when_cleared_during_write(tmp_path, monkeypatch):
     cache, replace = DiskCache(str(tmp_path), 5000, 0.0), os.replace
     clears = iter([True, False])
 
@@ -137,7 +139,7 @@ def test_a_cache_that_is_cleared_while_a_program_is_written_stays_on(tmp_path, m
 
 
 @pytest.mark.parametrize("reason", ["writable by others", "a file", "inside of what all can write to"])
-def test_directories_that_cannot_be_trusted(tmp_path, reason):
+def test_untrusted_directory_disables_cache(tmp_path, reason):
     directory = tmp_path / "cache"
     if reason == "inside of what all can write to":
         (tmp_path / "open").mkdir()
@@ -156,10 +158,10 @@ def test_size_is_bounded(tmp_path):
     cache = DiskCache(str(tmp_path), 5000, 0.0)
     for i in range(10):
         cache.store(f"{i:064d}", bytes(1000), 1.0)
-    kept = cache.entries()
-    assert sum(size for _, size, _ in kept) <= 5000 and 1 <= len(kept) < 10
+    listed = cache.entries()
+    assert sum(size for _, size, _ in listed) <= 5000 and 1 <= len(listed) < 10
     assert cache.load(f"{9:064d}") == (bytes(1000), 1.0) and cache.load(f"{0:064d}") is None
-    assert cache.clear() == len(kept) and cache.entries() == []
+    assert cache.clear() == len(listed) and cache.entries() == []
 
 
 def test_command(tmp_path):
@@ -182,13 +184,13 @@ def test_command(tmp_path):
     assert f"removed {len(entries(tmp_path))}" in command("clear") and entries(tmp_path) == []
 
 
-def test_programs_of_other_settings_are_other_programs(tmp_path):
+def test_settings_are_part_of_the_key(tmp_path):
     plain = run(tmp_path)
     wide = run(tmp_path, XLAFRONT_ENABLE_X64="1")
     assert plain.stdout != wide.stdout and run(tmp_path).stdout == plain.stdout
 
 
-def test_cached_programs_give_equal_results():
+def test_cached_executables_give_equal_results():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         f = lambda x: xnp.cumsum(xnp.exp(x))  # noqa: E731
@@ -197,8 +199,8 @@ def test_cached_programs_give_equal_results():
         assert xf.jit(f)(xnp.arange(50.0) / 10).tolist() == first.tolist()
 
 
-def test_the_names_of_the_reference(tmp_path):
-    """`JAX_COMPILATION_CACHE_DIR` and its kin, `set_cache_dir` and `reset_cache`."""
+def test_jax_names_of_cache_settings(tmp_path):
+    """`JAX_COMPILATION_CACHE_DIR` and related names, `set_cache_dir` and `reset_cache`."""
     program = """
 import os, sys
 import xlafront as xf

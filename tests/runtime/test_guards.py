@@ -17,30 +17,30 @@ GUARDS = {"all": xf.transfer_guard, "host_to_device": xf.transfer_guard_host_to_
           "device_to_device": xf.transfer_guard_device_to_device, "device_to_host": xf.transfer_guard_device_to_host}
 
 
-def places():
+def memory_spaces():
     if len(xf.devices()) < 2:
         pytest.fail("these tests need two devices")
     return xf.devices()[:2]
 
 
 def over_both():
-    return xf.sharding.NamedSharding(xf.sharding.Mesh(np.array(places()), "i"), xf.P())
+    return xf.sharding.NamedSharding(xf.sharding.Mesh(np.array(memory_spaces()), "i"), xf.P())
 
 
 HOST, HERE = np.ones(3, "float32"), xnp.arange(3.0)
-# What is done, the direction in which it copies, and whether somebody asked for that.
+# An operation, the direction in which it copies, and True if the copy is explicit.
 TRANSFERS = {
     "jit of a NumPy array": (lambda: xf.jit(lambda x: x * 2)(HOST), "host_to_device", False),
     "jit of a number": (lambda: xf.jit(lambda x: x * 2)(1.5), "host_to_device", False),
     "asarray": (lambda: xnp.asarray(HOST), "host_to_device", False),
-    "asarray on another device": (lambda: xnp.asarray(HOST, device=places()[1]), "host_to_device", False),
+    "asarray on another device": (lambda: xnp.asarray(HOST, device=memory_spaces()[1]), "host_to_device", False),
     "array over two devices": (lambda: xnp.array([1.0, 2.0], device=over_both()), "host_to_device", False),
     "ones": (lambda: xnp.ones(3), "host_to_device", False),
     "zeros_like": (lambda: xnp.zeros_like(HERE), "host_to_device", False),
     "an operator with a number": (lambda: HERE + 1, "host_to_device", False),
     "an index": (lambda: HERE[1], "host_to_device", False),
     "device_put of a NumPy array": (lambda: xf.device_put(HOST), "host_to_device", True),
-    "device_put to another device": (lambda: xf.device_put(HERE, places()[1]), "device_to_device", True),
+    "device_put to another device": (lambda: xf.device_put(HERE, memory_spaces()[1]), "device_to_device", True),
     "device_put over two devices": (lambda: xf.device_put(HERE, over_both()), "device_to_device", True),
     "jit with in_shardings": (lambda: xf.jit(lambda x: x, in_shardings=over_both())(HERE), "device_to_device", False),
     "an operator of arrays": (lambda: HERE + HERE, None, False),
@@ -53,12 +53,12 @@ TRANSFERS = {
 @pytest.mark.cpu_only
 @pytest.mark.parametrize("guard", GUARDS)
 @pytest.mark.parametrize("what", TRANSFERS)
-def test_levels(what, guard):
-    run, direction, asked = TRANSFERS[what]
+def test_guard_levels(what, guard):
+    run, direction, requested = TRANSFERS[what]
     run()
     guarded = direction is not None and guard in ("all", direction)
     for level in ("allow", "disallow", "disallow_explicit"):
-        refused = guarded and level != "allow" and (level == "disallow_explicit" or not asked)
+        refused = guarded and level != "allow" and (level == "disallow_explicit" or not requested)
         with GUARDS[guard](level):
             if refused:
                 with pytest.raises(JaxRuntimeError, match=f"(?i)disallowed.*{direction.replace('_', '-')}"):
@@ -68,7 +68,7 @@ def test_levels(what, guard):
     run()
 
 
-def test_threads_and_the_process():
+def test_guards_of_threads_and_process():
     f = xf.jit(lambda x: x + 1)
     f(HOST)
     seen = []
@@ -79,17 +79,17 @@ def test_threads_and_the_process():
         except JaxRuntimeError:
             seen.append(False)
 
-    def elsewhere():
+    def other_thread():
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
         return seen.pop()
 
     with xf.transfer_guard("disallow"):
-        assert elsewhere()
+        assert other_thread()
     xf.config.update("transfer_guard", "disallow")
     try:
-        assert not elsewhere()
+        assert not other_thread()
         with xf.transfer_guard("allow"):
             f(HOST)
         with pytest.raises(JaxRuntimeError):
@@ -97,10 +97,10 @@ def test_threads_and_the_process():
         assert xf.config.transfer_guard_device_to_host == "disallow"
     finally:
         xf.config.update("transfer_guard", "allow")
-    assert elsewhere()
+    assert other_thread()
 
 
-def test_the_inner_one_counts():
+def test_innermost_guard_takes_precedence():
     f = xf.jit(lambda x: x + 1)
     with xf.transfer_guard("disallow"), xf.transfer_guard_host_to_device("allow"):
         f(HOST)
@@ -117,7 +117,7 @@ def test_log(caplog):
     assert any("device-to-device" in message for message in caplog.messages)
 
 
-def test_arrays_that_only_the_cycle_collector_frees(capfd):
+def test_garbage_collection_guard(capfd):
     def collected() -> str:
         class Holder:
             pass
@@ -145,14 +145,14 @@ def test_arrays_that_only_the_cycle_collector_frees(capfd):
 
 @pytest.mark.parametrize("make", [lambda x: xnp.array([1.0, 2.0, 3.0]), lambda x: xnp.asarray(HOST), lambda x: HOST,
                                   lambda x: xnp.float32(2), lambda x: xnp.array([x[0], 2, 3])])
-def test_constants_of_programs_are_no_transfers(make):
+def test_constants_are_not_guarded(make):
     f = xf.jit(lambda x: x * make(x))
     with xf.transfer_guard("disallow_explicit"):
         result = f(HERE)
     assert np.array_equal(result, np.asarray(HERE) * np.asarray(make(np.asarray(HERE))))
 
 
-def test_what_callbacks_get_is_asked_for():
+def test_callback_arguments_are_explicit_transfers():
     def twice(x):
         return 2 * np.asarray(x)
 

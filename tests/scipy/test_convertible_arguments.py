@@ -1,4 +1,4 @@
-"""Objects that offer `__jax_array__`: special functions, distributions and matrices take them as their array."""
+"""Objects with `__jax_array__` as arguments of special functions, distributions and matrix functions."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ DISTRIBUTIONS = [(getattr(getattr(xst, name), what), n) for name, n, whats in (
 
 @pytest.mark.parametrize("function, n", SPECIAL + MATRICES + DISTRIBUTIONS,
                          ids=lambda x: getattr(x, "__name__", None) and f"{x.__module__.split('.')[-1]}.{x.__name__}")
-def test_each_argument_may_offer_its_array(function, n):
+def test_arguments_with_jax_array_method(function, n):
     want = function(*[X] * n)
     for place in range(n):
         args = [Parameter(X) if i == place else X for i in range(n)]

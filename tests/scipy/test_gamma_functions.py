@@ -1,4 +1,4 @@
-"""Gamma functions of complex numbers, orders that are integers, and normal functions of lists, against SciPy."""
+"""Complex gamma functions, integer orders, and normal functions of lists, against SciPy."""
 
 import numpy as np
 import pytest
@@ -10,26 +10,26 @@ import xlafront.scipy.special as ours
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(np.complex64, 3e-5), (np.complex128, 1e-12)])
-def test_gamma_of_complex_numbers(dtype, error, rng):
+def test_complex_gamma(dtype, error, rng):
     z = rng.uniform(-8, 8, 300) + 1j * rng.uniform(-8, 8, 300)
     z = np.concatenate([z, rng.uniform(-7.7, 20, 60)]).astype(dtype)  # on the real line too
     with xf.enable_x64(dtype is np.complex128):
         got = ours.gamma(z)
         assert got.dtype == dtype
-        wanted = special.gamma(z.astype(np.complex128))
-        np.testing.assert_array_less(np.abs(np.asarray(got) - wanted), error * np.abs(wanted))
+        expected = special.gamma(z.astype(np.complex128))
+        np.testing.assert_array_less(np.abs(np.asarray(got) - expected), error * np.abs(expected))
         np.testing.assert_array_equal(np.asarray(got)[300:].imag, 0)
         assert np.isnan(np.asarray(ours.gamma(np.array([0j, -1, -5], dtype)))).all()
 
 
-def test_the_derivative_of_gamma_of_complex_numbers():
+def test_complex_gamma_derivative():
     with xf.enable_x64(True):
         for z in (1 + 1j, 2 + 0j, -2.5 + 0.3j, -1.5 + 0j):
             slope = complex(xf.grad(ours.gamma, holomorphic=True)(z))
             np.testing.assert_allclose(slope, special.gamma(z) * special.digamma(z), rtol=1e-10)
 
 
-def test_orders_of_polygamma_are_integers():
+def test_polygamma_requires_integer_orders():
     x = np.array([0.5, 1.0, 7.5], np.float32)
     for n in (0, np.int8(1), np.array([1, 2, 3])):
         np.testing.assert_allclose(np.asarray(ours.polygamma(n, x)), special.polygamma(n, x), rtol=2e-5)
@@ -38,7 +38,7 @@ def test_orders_of_polygamma_are_integers():
             ours.polygamma(n, x)
 
 
-def test_normal_functions_of_lists():
+def test_normal_functions_accept_lists():
     for name in ("ndtr", "log_ndtr"):
         got = getattr(ours, name)([[-1.0], [2.0]])
         np.testing.assert_allclose(np.asarray(got), getattr(special, name)([[-1.0], [2.0]]), rtol=1e-5)
@@ -48,7 +48,7 @@ def test_normal_functions_of_lists():
         ours.ndtri([0.5])
 
 
-def test_weak_types_do_not_come_out():
+def test_results_are_strongly_typed():
     assert not ours.gamma(1j).weak_type and ours.gamma(xnp.array(1j)).dtype == np.complex64
 
 
@@ -61,8 +61,8 @@ OF_POCH, POCH = (np.array([1e4, 400, 12]), np.array([9.5, -3.5, 2.25])), [1.0040
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_accuracy_where_large_numbers_would_cancel(dtype):
-    """What is lost is a few roundings."""
+def test_accuracy_for_large_arguments(dtype):
+    """The error is a few roundings."""
     eps = np.finfo(dtype).eps
 
     def rounded(*args):
@@ -77,18 +77,18 @@ def test_accuracy_where_large_numbers_would_cancel(dtype):
                            ("gammainc", ([10, 292, 1e-30, 2.5], [1e30, 1e30, 1, 1e20])),
                            ("gammaincc", ([10, 292, 1e-30, 2.5], [1e30, 1e30, 1, 1e20]))):
             args = rounded(*args)
-            wanted = getattr(special, name)(*[v.astype(np.float64) for v in args])
-            np.testing.assert_allclose(getattr(ours, name)(*args), wanted, rtol=64 * eps, atol=np.finfo(dtype).tiny, err_msg=name)
+            expected = getattr(special, name)(*[v.astype(np.float64) for v in args])
+            np.testing.assert_allclose(getattr(ours, name)(*args), expected, rtol=64 * eps, atol=np.finfo(dtype).tiny, err_msg=name)
         slopes = xf.grad(ours.betaln, (0, 1))(dtype(30), dtype(1e4))
-        wanted = [special.digamma(x) - special.digamma(10030) for x in (30, 1e4)]
-        np.testing.assert_allclose(slopes, wanted, rtol=max(8 * eps, 1e-11))  # in float64 they cancel for SciPy
+        expected = [special.digamma(x) - special.digamma(10030) for x in (30, 1e4)]
+        np.testing.assert_allclose(slopes, expected, rtol=max(8 * eps, 1e-11))  # in float64 they cancel for SciPy
         np.testing.assert_allclose(xf.grad(ours.betaln)(dtype(1e18), dtype(2)), -2e-18, rtol=8 * eps)
         slope = xf.grad(xf.grad(ours.betaln))(dtype(50), dtype(1))  # of -log(x)
         np.testing.assert_allclose(slope, 1 / 2500, rtol=8 * eps)
         assert float(ours.betainc(dtype(1), dtype(1e-30), dtype(0.9999999))) >= 0
 
 
-def test_complex_numbers_are_refused():
+def test_complex_arguments_raise():
     for name, count in (("gammasgn", 1), ("entr", 1), ("beta", 2), ("rel_entr", 2), ("kl_div", 2), ("poch", 2), ("betainc", 3)):
         with pytest.raises(ValueError, match=name):
             getattr(ours, name)(1j, *[2.0] * (count - 1))

@@ -1,4 +1,4 @@
-"""Densities of samples against SciPy; samples of them against the reference's."""
+"""Kernel density estimates against SciPy; their samples against those of JAX."""
 
 import numpy as np
 import pytest
@@ -30,16 +30,16 @@ def test_densities(method, weighted, rng):
 
 
 def test_far_tails():
-    """Where SciPy's logarithm of a sum has the nearest sample alone."""
+    """Only the nearest sample contributes to SciPy's log-sum."""
     with xf.enable_x64(True):
         f = gaussian_kde(np.array([0.0, 1.0]), 1.0)
-        spread = float(f.covariance[0, 0])
-        wanted = -0.5 * (1e4 - 1) ** 2 / spread - 0.5 * np.log(2 * np.pi * spread) - np.log(2)
-        np.testing.assert_allclose(f.logpdf(1e4), [wanted], rtol=1e-12)
+        variance = float(f.covariance[0, 0])
+        expected = -0.5 * (1e4 - 1) ** 2 / variance - 0.5 * np.log(2 * np.pi * variance) - np.log(2)
+        np.testing.assert_allclose(f.logpdf(1e4), [expected], rtol=1e-12)
 
 
 def test_samples():
-    """Facts of the reference: the bits of samples, for the key 0 and the first normal numbers of NumPy's generator with seed 0."""
+    """Golden values of JAX: the bits of samples, for the key 0 and the first normal numbers of NumPy's generator with seed 0."""
     rng = np.random.default_rng(0)
     rng.normal(size=400)
     samples = rng.normal(size=(2, 10)).astype(np.float32)
@@ -88,6 +88,6 @@ def test_bad_input(call, error):
 
 
 @pytest.mark.cpu_only
-def test_no_matrix_of_samples_and_points_is_kept():
+def test_matrix_of_samples_and_points_is_fused():
     density = xf.jit(lambda x, y: gaussian_kde(x)(y)).lower(np.ones(300, np.float32), np.ones(200, np.float32)).compile()
     assert density.memory_analysis().temp_size_in_bytes < 300 * 200

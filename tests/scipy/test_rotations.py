@@ -1,4 +1,4 @@
-"""Rotations, their interpolation, and the nearest of a few points, against SciPy."""
+"""Rotations, their interpolation, and vector quantization, against SciPy."""
 
 import itertools
 import warnings
@@ -33,7 +33,7 @@ def pairs():
     yield Rotation.from_quat(QUAT[0]), theirs.Rotation.from_quat(QUAT[0])
 
 
-def test_forms():
+def test_representations_match_scipy():
     for ours, other in pairs():
         close(ours.as_quat(), other.as_quat())
         close(ours.as_quat(canonical=True), other.as_quat(canonical=True))
@@ -52,7 +52,7 @@ def test_forms():
         close(ours.apply(VECTORS[0], inverse=True), other.apply(VECTORS[0], inverse=True))
 
 
-def test_matrices_of_half_turns():
+def test_from_matrix_of_half_turns():
     for axis in range(3):
         vector = np.eye(3)[axis] * np.pi
         matrix = theirs.Rotation.from_rotvec(vector).as_matrix()
@@ -78,18 +78,18 @@ def test_euler_angles(middle):
             close(np.exp(1j * apart), 1, 1e-6)
 
 
-def test_one_and_two_angles():
+def test_from_euler_with_one_or_two_angles():
     for seq, angles in (("x", 0.5), ("Y", np.array([0.5])), ("z", np.array([[20.0], [30.0]])), ("xz", np.array([10.0, 40.0]))):
         for degrees in (False, True):
             close(Rotation.from_euler(seq, angles, degrees).as_matrix(),
                   np.squeeze(theirs.Rotation.from_euler(seq, angles, degrees).as_matrix()))
 
 
-def test_an_angle_that_is_a_number_makes_a_rotation_of_an_array():
+def test_from_euler_of_scalar_is_strongly_typed():
     assert not Rotation.from_euler("x", 0.5).quat.weak_type
 
 
-def test_several():
+def test_several_rotations():
     ours, other = next(pairs())
     assert len(ours) == 7 and not ours.single and ours[0].single
     close(ours[2:5].as_matrix(), other[2:5].as_matrix())
@@ -103,7 +103,7 @@ def test_several():
 
 
 def test_random_rotations_are_uniform():
-    """A vector that is rotated lands anywhere alike: its mean is 0, its second moments are those of the sphere."""
+    """Rotated vectors are uniform on the sphere: their mean is 0, their second moments are those of the sphere."""
     found = np.asarray(Rotation.random(xf.random.key(0), 4000).apply(np.array([0.0, 0.0, 1.0])))
     assert np.abs(found.mean(0)).max() < 5 / np.sqrt(3 * 4000)
     assert np.abs(found.T @ found / 4000 - np.eye(3) / 3).max() < 0.03
@@ -112,9 +112,9 @@ def test_random_rotations_are_uniform():
 
 def test_interpolation():
     ours, other = next(pairs())
-    times, wanted = np.cumsum(RNG.uniform(0.5, 1, size=7)), np.linspace(0, 1, 13)
-    wanted = times[0] + wanted * (times[-1] - times[0])
-    close(Slerp.init(times, ours)(wanted).as_matrix(), theirs.Slerp(times, other)(wanted).as_matrix())
+    times, expected = np.cumsum(RNG.uniform(0.5, 1, size=7)), np.linspace(0, 1, 13)
+    expected = times[0] + expected * (times[-1] - times[0])
+    close(Slerp.init(times, ours)(expected).as_matrix(), theirs.Slerp(times, other)(expected).as_matrix())
     close(Slerp.init(times, ours)(times[2]).as_matrix(), other[2].as_matrix())
     for outside, end in ((times[0] - 1, 0), (times[-1] + 1, -1)):
         close(Slerp.init(times, ours)(outside).as_matrix(), other[end].as_matrix())
@@ -131,7 +131,7 @@ def test_transformations():
     close(slerp(1.0).as_matrix(), rotations[1].as_matrix())
 
 
-def test_what_rotations_refuse():
+def test_bad_rotations_raise():
     one, several = Rotation.identity(), Rotation.identity(3)
     for call in (lambda: one[0], lambda: len(one), one.mean):
         with pytest.raises(TypeError, match="single"):
@@ -156,7 +156,7 @@ def test_what_rotations_refuse():
         Slerp.init(np.ones(2), several)
 
 
-def test_nearest_of_a_few():
+def test_vq():
     points = RNG.normal(size=(20, 3))
     for obs, book in ((points, points[:4]), (points[:, 0], points[:4, 0])):
         expected = scipy.cluster.vq.vq(obs, book)

@@ -1,4 +1,4 @@
-"""`scipy.linalg` against SciPy: values in float64, batches, derivatives, and what is refused."""
+"""`scipy.linalg` against SciPy: values in float64, batches, derivatives, and bad input."""
 
 import numpy as np
 import pytest
@@ -32,8 +32,9 @@ def close(a, b, tolerance=1e-8):
         np.testing.assert_allclose(np.asarray(x), y, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("kind", SQUARE)
-def test_forms_multiply_to_the_matrix(kind):
+def test_decompositions_multiply_to_the_matrix(kind):
     x = SQUARE[kind]
     t, z = ours.schur(x)
     close(z @ t @ z.conj().T, x)
@@ -53,7 +54,7 @@ def test_forms_multiply_to_the_matrix(kind):
     close(ours.polar(x, side="left", method="svd"), theirs.polar(x, side="left"))
 
 
-def test_other_forms():
+def test_other_decompositions():
     close(ours.polar(R.T, side="left"), theirs.polar(R.T, side="left"))
     close(ours.polar(np.stack([P, A]))[0][1], theirs.polar(A)[0])
     for mode in ("full", "economic"):
@@ -78,7 +79,7 @@ def test_qr_multiply(x, mode):
 
 @pytest.mark.parametrize("kind", SQUARE)
 @pytest.mark.parametrize("trans", [0, 1, 2])
-def test_solutions_from_factors(kind, trans):
+def test_solve_from_factors(kind, trans):
     x = SQUARE[kind]
     close(ours.lu_solve(ours.lu_factor(x), B, trans=trans), theirs.lu_solve(theirs.lu_factor(x), B, trans=trans))
     for lower in (False, True):
@@ -90,7 +91,7 @@ def test_solutions_from_factors(kind, trans):
 
 @pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("x", [P, H], ids=["real", "complex"])
-def test_positive_matrices(x, lower):
+def test_positive_definite_matrices(x, lower):
     close(ours.cholesky(x, lower=lower), theirs.cholesky(x, lower=lower))
     close(ours.cho_solve(ours.cho_factor(x, lower=lower), B), theirs.solve(x, B))
     other = np.where(np.tri(5) if lower else np.tri(5).T, x, 7)  # the triangle that is not read
@@ -101,7 +102,7 @@ def test_positive_matrices(x, lower):
     close(positive(x), general(x), 1e-6)
 
 
-def test_one_matrix_with_many_sides_and_many_with_one():
+def test_solve_broadcasts_matrices_and_right_sides():
     stack = np.stack([P, 2 * P])
     for f in (
         ours.solve_triangular,
@@ -116,6 +117,7 @@ def test_one_matrix_with_many_sides_and_many_with_one():
         close(ours.solve_triangular(stack, B.T)[1], ours.solve_triangular(2 * P, B[:, 1]))
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("kind", SQUARE)
 def test_functions_of_matrices(kind):
     x = SQUARE[kind]
@@ -130,8 +132,59 @@ def test_functions_of_matrices(kind):
     close(ours.expm_frechet(x, P.astype(x.dtype)), theirs.expm_frechet(x, P.astype(x.dtype)))
 
 
-def test_lists_are_matrices_and_what_is_none():
-    """Where the reference takes them; functions that it shares with NumPy do not."""
+@pytest.mark.parametrize("problem", [1, 2, 3])
+@pytest.mark.parametrize("a", [A + A.T, H], ids=["real", "complex"])
+def test_generalized_eigenvalues(problem, a):
+    b = P + 2 * np.eye(5) + (1j * (A.T - A) / 4 if np.iscomplexobj(a) else 0)
+    expected = theirs.eigh(a, b, type=problem, eigvals_only=True)
+    for lower in (True, False):
+        w, v = (np.asarray(x) for x in ours.eigh(a, b, lower=lower, type=problem))
+        close((w, ours.eigh(a, b, lower, True, type=problem)), (expected, expected))
+        left, right = {1: (a @ v, b @ v), 2: (a @ b @ v, v), 3: (b @ a @ v, v)}[problem]
+        close(left, right * w)
+        close(np.conj(v.T) @ (np.linalg.solve(b, v) if problem == 3 else b @ v), np.eye(5))
+    stacked = xf.jit(lambda x, y: ours.eigh(x, y, type=problem, eigvals_only=True))(np.stack([a, 2 * a])[:, None], np.stack([b, b, b]))
+    close(stacked, np.stack([expected, 2 * expected])[:, None].repeat(3, 1))
+    mapped = xf.vmap(lambda x: ours.eigh(x, b, type=problem)[0])(np.stack([a, -a]))
+    close(mapped, np.stack([expected, -expected[::-1]]))
+
+
+def test_derivatives_of_generalized_eigenvalues():
+    """The derivative of an eigenvalue of type 1 is `v^H (da - w db) v`."""
+    a, b = A + A.T, P + 2 * np.eye(5)
+    w, v = theirs.eigh(a, b)
+    for i in range(5):
+        slopes = xf.grad(lambda x, y, i=i: ours.eigh(x, y)[0][i], (0, 1))(a, b)
+        outer = np.outer(v[:, i], v[:, i])
+        close(slopes, (outer, -w[i] * outer), 1e-7)
+    for problem in (2, 3):
+        products = xf.grad(lambda y, problem=problem: ours.eigh(a, y, type=problem)[0].sum())(b)
+        close(products, a)  # the sum is the trace of the product
+
+
+def test_matrices_of_eigh_are_symmetrized():
+    upper = np.triu(P)
+    mean = (upper + upper.T) / 2
+    close(ours.eigh(upper, eigvals_only=True), np.linalg.eigvalsh(mean))
+    close(ours.eigh(P, np.tril(P) + np.eye(5), eigvals_only=True, lower=False),
+          theirs.eigvalsh(P, (np.tril(P) + np.tril(P).T) / 2 + np.eye(5)))
+
+
+def test_bad_arguments_of_eigh():
+    assert np.isnan(ours.eigh(P, -P)[0]).all()
+    assert ours.eigh(np.zeros((0, 0)), np.zeros((0, 0)))[1].shape == (0, 0)
+    close(ours.eigh(P.tolist(), np.eye(5, dtype=int).tolist(), eigvals_only=True), np.linalg.eigvalsh(P))
+    for call, error, words in (
+            (lambda: ours.eigh(P, type=4), ValueError, "type .*must be 1, 2 or 3"), (lambda: ours.eigh(P, P, type="1"), ValueError, "type"),
+            (lambda: ours.eigh(P, P, eigvals=(0, 1)), NotImplementedError, "eigvals"), (lambda: ours.eigh(P, P[:2, :2]), ValueError, "size"),
+            (lambda: ours.eigh(P[:2], P), ValueError, "square"), (lambda: ours.eigh(P, P[:2]), ValueError, "square"),
+            (lambda: ours.eigh(P, P[0]), ValueError, "matrix"), (lambda: ours.eigh(np.stack([P] * 4), np.stack([P] * 2)), ValueError, "broadcast")):
+        with pytest.raises(error, match=words):
+            call()
+
+
+def test_lists_and_bad_values():
+    """Lists are accepted where JAX accepts them; functions shared with NumPy do not."""
     rows = [[1.0, 2.0], [2.0, 5.0]]
     np.testing.assert_allclose(ours.cholesky(rows), [[1, 2], [0, 1]], atol=1e-6)
     np.testing.assert_allclose(ours.lu_solve(ours.lu_factor(rows), [1.0, 3.0]), [-1, 1], atol=1e-5)
@@ -147,7 +200,7 @@ def test_lists_are_matrices_and_what_is_none():
                 function(bad)
 
 
-def test_expm_in_single_precision_and_beyond_its_squarings():
+def test_expm_in_float32_and_beyond_max_squarings():
     with xf.enable_x64(False):
         close(ours.expm(A.astype(np.float32)), theirs.expm(A), 1e-4)
     assert np.isnan(ours.expm(1e6 * A, max_squarings=2)).all()
@@ -185,7 +238,7 @@ def test_tridiagonal_matrices(scale):
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 8])
-def test_matrices_of_a_size(n):
+def test_special_matrices_of_a_size(n):
     for name in ("hadamard", "hilbert", "invhilbert", "pascal", "invpascal", "dft"):
         close(getattr(ours, name)(n), getattr(theirs, name)(n))
     for kind in ("lower", "upper", "symmetric"):
@@ -213,7 +266,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_matrices_of_numbers(name):
+def test_special_matrices_of_vectors(name):
     for args in ROWS[name]:
         close(getattr(ours, name)(*args), getattr(theirs, name)(*args))
     if name not in ("block_diag", "convolution_matrix"):
@@ -234,7 +287,6 @@ REFUSED = {
     "qr_multiply": (lambda: ours.qr_multiply(R, A[:, :4]), ValueError, "columns"),
     "polar": (lambda: ours.polar(R.T), NotImplementedError, "method='svd'"),
     "schur": (lambda: ours.schur(A, output="foo"), ValueError, "'foo'"),
-    "generalised": (lambda: ours.eigh(P, P), NotImplementedError, "Cholesky"),
     "tridiagonal": (lambda: ours.eigh_tridiagonal(C, C), TypeError, r"\(4,\)"),
     "integers": (lambda: ours.eigh_tridiagonal(np.arange(3), np.arange(2)), TypeError, "int64"),
     "range": (lambda: ours.eigh_tridiagonal(C, D, select="i"), ValueError, "select_range"),
@@ -246,14 +298,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused(name):
+def test_bad_input_raises(name):
     call, error, words = REFUSED[name]
     with pytest.raises(error, match=words):
         call()
 
 
 @pytest.mark.cpu_only  # LAPACK's
-def test_roots_of_singular_matrices():
-    """Where two roots add up to nothing an element of the root is 0."""
+def test_sqrtm_of_singular_matrices():
+    """Elements of the square root are 0 where two eigenvalue roots sum to 0."""
     for a in (np.zeros((2, 2)), np.diag([0.0, 0.0, 4.0]), np.array([[0.0, 1.0], [0.0, 0.0]])):
         np.testing.assert_array_equal(ours.sqrtm(a.astype(np.float32)), np.sqrt(np.diag(np.diag(a))))

@@ -1,4 +1,4 @@
-"""Integrals, hypergeometric functions and functions of orders against SciPy: values over wide ranges, borders, derivatives, dtypes."""
+"""Integrals, hypergeometric and integer-order functions against SciPy: wide ranges, limits, derivatives, dtypes."""
 
 import itertools
 from decimal import Decimal, localcontext
@@ -27,15 +27,15 @@ def points(rng, negative, count=600):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", REAL)
-def test_values_of_real_numbers(name, dtype, rng):
+def test_values_for_real_arguments(name, dtype, rng):
     negative, *errors = REAL[name]
     x = points(rng, negative).astype(dtype)
     if name == "erfcx":
         x = x[x > -9]
     with xf.enable_x64(dtype is np.float64):
         got = xf.tree.leaves(getattr(ours, name)(x))
-    wanted = getattr(special, name)(x.astype(np.float64))
-    for a, b in zip(got, wanted if isinstance(wanted, tuple) else (wanted,)):
+    expected = getattr(special, name)(x.astype(np.float64))
+    for a, b in zip(got, expected if isinstance(expected, tuple) else (expected,)):
         assert a.dtype == dtype
         a, error = np.asarray(a, np.float64), errors[dtype is np.float32]
         np.testing.assert_array_equal(np.isnan(a), np.isnan(b))
@@ -45,14 +45,14 @@ def test_values_of_real_numbers(name, dtype, rng):
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_borders(name):
-    """As SciPy has them, zeros with their signs, but for Spence's function of infinity, of which minus infinity is the limit."""
+def test_limits_and_special_values(name):
+    """Equal to SciPy's, with signs of zeros, except for Spence's function at infinity, whose limit is minus infinity."""
     with xf.enable_x64(True):
         got = xf.tree.leaves(getattr(ours, name)(BORDERS))
-    wanted = np.reshape(getattr(special, name)(BORDERS), (-1, BORDERS.size)).copy()
+    expected = np.reshape(getattr(special, name)(BORDERS), (-1, BORDERS.size)).copy()
     if name == "spence":
-        wanted[0, 2] = -np.inf
-    for a, b in zip(got, wanted):
+        expected[0, 2] = -np.inf
+    for a, b in zip(got, expected):
         np.testing.assert_allclose(a, b, rtol=1e-13, atol=0)
         if name in ("dawsn", "erfcx"):
             np.testing.assert_array_equal(np.signbit(a)[~np.isnan(b)], np.signbit(b)[~np.isnan(b)])
@@ -64,7 +64,7 @@ COMPLEX = {"wofz": (1e-13, 1e-5), "erfcx": (1e-13, 1e-5), "loggamma": (1e-12, 3e
 
 @pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
 @pytest.mark.parametrize("name", COMPLEX)
-def test_values_of_complex_numbers(name, dtype, rng):
+def test_values_for_complex_arguments(name, dtype, rng):
     x, y = np.where(np.arange(1500) % 2, rng.normal(size=(2, 1500)) * 5, 10 ** rng.uniform(-8, 3, (2, 1500)) * rng.choice([-1, 1], (2, 1500)))
     if name == "wofz":
         y = np.where(y < -abs(x) - 3, -y, y)  # where it does not overflow
@@ -73,17 +73,17 @@ def test_values_of_complex_numbers(name, dtype, rng):
     z = (x + 1j * y).astype(dtype)
     with xf.enable_x64(dtype is np.complex128):
         got = np.asarray(getattr(ours, name)(z))
-    wanted = getattr(special, name)(z.astype(np.complex128))
+    expected = getattr(special, name)(z.astype(np.complex128))
     assert got.dtype == dtype
-    small = np.abs(wanted) < 1e25
-    error = np.abs(got - wanted)[small] / (np.abs(wanted)[small] + (0 if name == "wofz" else 0.1))
+    small = np.abs(expected) < 1e25
+    error = np.abs(got - expected)[small] / (np.abs(expected)[small] + (0 if name == "wofz" else 0.1))
     if dtype is np.complex64:  # near zeros of the function, of which the place is not exact
         assert np.quantile(error, 0.99) < COMPLEX[name][1]
     else:
         assert error.max() < COMPLEX[name][0]
 
 
-def test_complex_borders():
+def test_complex_limits():
     with xf.enable_x64(True):
         both_sides = np.array([complex(-1.5, 0.0), complex(-1.5, -0.0), complex(-20.25, 0.0), complex(-20.25, -0.0)])
         np.testing.assert_allclose(ours.loggamma(both_sides), special.loggamma(both_sides), rtol=1e-13)
@@ -104,8 +104,8 @@ def test_generalized_exponential_integrals(dtype, rng):
         got = ours.expn(n, x.astype(dtype))
         border = np.asarray(ours.expn(np.array([0, 1, 2, 5, 2, 2]), np.array([0.0, 0, 0, 0, np.inf, -1], dtype)))
         half = float(ours.expn(0.5, dtype(0.7)))
-    wanted = special.expn(n, x.astype(dtype).astype(np.float64))
-    np.testing.assert_allclose(got, wanted, rtol=1e-13 if dtype is np.float64 else 5e-6, atol=1e-40)
+    expected = special.expn(n, x.astype(dtype).astype(np.float64))
+    np.testing.assert_allclose(got, expected, rtol=1e-13 if dtype is np.float64 else 5e-6, atol=1e-40)
     np.testing.assert_allclose(border, [np.inf, np.inf, 1, 0.25, 0, np.nan])
     # E_1/2(x) = sqrt(pi / x) erfc(sqrt(x))
     single = 1e-6 if xf.default_backend() == "cpu" else 5e-6
@@ -119,8 +119,8 @@ def test_owens_t(dtype, rng):
     grid = np.array(list(itertools.product([0.0, np.inf, -np.inf, 1.0, np.nan, -2.0], [0.0, np.inf, -np.inf, 1.0, np.nan, -0.5])), dtype).T
     with xf.enable_x64(dtype is np.float64):
         got, ends = ours.owens_t(h, a), ours.owens_t(*grid)
-    wanted = special.owens_t(h.astype(np.float64), a.astype(np.float64))
-    np.testing.assert_allclose(got, wanted, rtol=3e-13 if dtype is np.float64 else 3e-5, atol=1e-30)
+    expected = special.owens_t(h.astype(np.float64), a.astype(np.float64))
+    np.testing.assert_allclose(got, expected, rtol=3e-13 if dtype is np.float64 else 3e-5, atol=1e-30)
     np.testing.assert_allclose(ends, special.owens_t(*grid.astype(np.float64)), rtol=1e-5)
 
 
@@ -131,31 +131,31 @@ def parameters(rng, count, size):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_kummers_function(dtype, rng):
+def test_hyp1f1(dtype, rng):
     a, b = parameters(rng, 2, 400).astype(dtype)
     b = np.where(b < 0.1, 0.3 - b, b).astype(dtype)
     x = (rng.choice([-1, 1], 400) * 10 ** rng.uniform(-3, 1.8, 400)).astype(dtype)
     with xf.enable_x64(dtype is np.float64):
         got = np.asarray(ours.hyp1f1(a, b, x), np.float64)
-    wanted = special.hyp1f1(*[v.astype(np.float64) for v in (a, b, x)])
-    usual = np.abs(wanted) < 1e30
-    scale = np.maximum(np.abs(wanted), np.minimum(1, np.exp(x.astype(np.float64))))  # SciPy loses what cancels
-    error = (np.abs(got - wanted) / scale)[usual]
+    expected = special.hyp1f1(*[v.astype(np.float64) for v in (a, b, x)])
+    usual = np.abs(expected) < 1e30
+    scale = np.maximum(np.abs(expected), np.minimum(1, np.exp(x.astype(np.float64))))  # SciPy loses what cancels
+    error = (np.abs(got - expected) / scale)[usual]
     assert np.quantile(error, 0.98) < (1e-10 if dtype is np.float64 else 1e-4)
 
 
-def test_borders_of_kummers_function():
+def test_hyp1f1_limits():
     with xf.enable_x64(True):
         table = [(0.0, -1.0, 2.0, 1.0), (1.0, -1.0, 2.0, np.inf), (-1.0, -2.0, 2.0, 2.0), (2.0, 2.0, 1.5, np.exp(1.5)), (1.0, 2.0, 0.0, 1.0),
                  (1.0, 2.0, np.nan, np.nan), (1.0, 2.0, np.inf, np.inf), (1.0, 2.0, -np.inf, 0.0), (1.0, 2.0, -1e4, 1e-4),
                  (1.0, 2.0, 700.0, np.expm1(700.0) / 700), (-3.0, 1.0, 1e3, 1 - 3e3 + 1.5e6 - 1e9 / 6)]
-        *args, wanted = np.array(table).T
-        np.testing.assert_allclose(ours.hyp1f1(*args), wanted, rtol=1e-12)
+        *args, expected = np.array(table).T
+        np.testing.assert_allclose(ours.hyp1f1(*args), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_gausss_function(dtype, rng):
-    """All of the real line up to 1, with whole differences of parameters, for which the formulas near 1 have logarithms."""
+def test_hyp2f1(dtype, rng):
+    """The real line up to 1, with integer differences of parameters, for which the formulas near 1 have logarithms."""
     a, b, c = parameters(rng, 3, 600)
     c[::3] = (a + b)[::3] + rng.integers(-2, 4, c[::3].shape)
     c = np.where(c < 0.1, 0.35 - c, c)
@@ -163,13 +163,13 @@ def test_gausss_function(dtype, rng):
     args = [v.astype(dtype) for v in (a, b, c, x)]
     with xf.enable_x64(dtype is np.float64):
         got = np.asarray(ours.hyp2f1(*args), np.float64)
-    wanted = special.hyp2f1(*[v.astype(np.float64) for v in args])
-    error = np.abs(got - wanted) / (np.abs(wanted) + 1e-3)
+    expected = special.hyp2f1(*[v.astype(np.float64) for v in args])
+    error = np.abs(got - expected) / (np.abs(expected) + 1e-3)
     assert np.median(error) < (1e-14 if dtype is np.float64 else 1e-6) and np.quantile(error, 0.97) < (1e-9 if dtype is np.float64 else 1e-3)
 
 
 def gauss_by_decimals(a, b, c, x):
-    """The sum itself, after Pfaff's transformation, with more digits than its terms cancel; SciPy's are wrong for some of these."""
+    """The direct sum after Pfaff's transformation, with enough digits for its cancellation; SciPy is wrong for some cases."""
     a, b, c, x = (Decimal(float(v)) for v in (a, b, c, x))
     factor, b, x = ((1 - x) ** -a, c - b, x / (x - 1)) if x < 0 else (Decimal(1), b, x)
     term, total, k = Decimal(1), Decimal(1), 0
@@ -180,16 +180,16 @@ def gauss_by_decimals(a, b, c, x):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_gausss_function_of_large_parameters(dtype, rng):
-    """Where terms of alternating signs cancel, and single factors are beyond the range of numbers."""
+def test_hyp2f1_of_large_parameters(dtype, rng):
+    """Alternating terms cancel, and single factors overflow."""
     args = [v.astype(dtype) for v in (*rng.uniform(5, 40, (3, 120)), np.concatenate([rng.uniform(-1, 1, 60), rng.uniform(-30, 0, 60)]))]
     with localcontext() as context:
         context.prec = 120
-        wanted = np.array([gauss_by_decimals(*numbers) for numbers in zip(*args)])
+        expected = np.array([gauss_by_decimals(*numbers) for numbers in zip(*args)])
     with xf.enable_x64(dtype is np.float64):
         got = np.asarray(ours.hyp2f1(*args), np.float64)
-    can_be_written = (np.abs(wanted) > np.finfo(dtype).tiny) & (np.abs(wanted) < float(np.finfo(dtype).max) / 100)
-    error = np.abs(got - wanted)[can_be_written] / np.abs(wanted)[can_be_written]
+    can_be_written = (np.abs(expected) > np.finfo(dtype).tiny) & (np.abs(expected) < float(np.finfo(dtype).max) / 100)
+    error = np.abs(got - expected)[can_be_written] / np.abs(expected)[can_be_written]
     assert np.median(error) < (1e-14 if dtype is np.float64 else 1e-5) and np.quantile(error, 0.9) < (1e-9 if dtype is np.float64 else 1e-2)
 
 
@@ -201,16 +201,16 @@ FAR_LEFT = [  # a, b, c, x and the function there, by sums of 30 digits
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_gausss_function_far_to_the_left(dtype):
-    *args, wanted = np.resize(FAR_LEFT, (600, 5)).T  # as many as above: one compilation
+def test_hyp2f1_of_large_negative_x(dtype):
+    *args, expected = np.resize(FAR_LEFT, (600, 5)).T  # as many as above: one compilation
     with xf.enable_x64(dtype is np.float64):
         got = np.asarray(ours.hyp2f1(*[v.astype(dtype) for v in args]), np.float64)
-    np.testing.assert_allclose(got, wanted, rtol=200 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(got, expected, rtol=200 * np.finfo(dtype).eps)
 
 
 @pytest.mark.soak
-def test_derivatives_of_gausss_function_of_large_parameters():
-    """Of those that cancel; the slopes are differences of sums with many digits."""
+def test_hyp2f1_derivatives_for_large_parameters():
+    """Parameters whose terms cancel; reference derivatives are differences of sums with many digits."""
     point, step = (21.3, 30.1, 7.4, -0.8), Decimal("1e-20")
     with xf.enable_x64(True), localcontext() as context:
         context.prec = 120
@@ -229,7 +229,7 @@ def test_derivatives_of_gausss_function_of_large_parameters():
             np.testing.assert_allclose(slope, float((ends[0] - ends[1]) / (2 * step)), rtol=1e-6)
 
 
-def test_closed_forms_of_gausss_function():
+def test_hyp2f1_closed_forms():
     x = np.array([-1e6, -30.0, -1.0, -0.3, 0.0, 0.4, 0.79, 0.81, 0.99, 0.999999])
     with xf.enable_x64(True):
         f = ours.hyp2f1
@@ -239,8 +239,8 @@ def test_closed_forms_of_gausss_function():
         np.testing.assert_allclose(f(0.5, 0.5, 1.0, x), 2 / np.pi * special.ellipk(x), rtol=1e-11)
         table = [(1.0, 1.0, 3.5, 1.0, special.hyp2f1(1, 1, 3.5, 1)), (1.0, 2.0, 2.5, 1.0, np.inf), (1.0, 2.0, 3.0, 2.0, np.inf),
                  (-2.0, 1.0, 3.0, 5.0, 1 - 10 / 3 + 25 / 6), (1.0, 2.0, -1.0, 0.5, np.inf), (0.0, 2.0, -1.0, 0.5, 1.0), (1.0, 2.0, 3.0, np.nan, np.nan)]
-        *args, wanted = np.array(table).T
-        np.testing.assert_allclose(f(*args), wanted, rtol=1e-12)
+        *args, expected = np.array(table).T
+        np.testing.assert_allclose(f(*args), expected, rtol=1e-12)
 
 
 X = np.array([0.3, 0.9, 1.7, 3.1, 6.5, 14.0])
@@ -257,8 +257,8 @@ SMOOTH = [
 
 
 @pytest.mark.parametrize("name, args, positions", SMOOTH)
-def test_derivatives(name, args, positions):
-    """Forward and backward, against differences of our values, which the tests above compare with SciPy's."""
+def test_derivatives_match_differences(name, args, positions):
+    """Forward and reverse mode against finite differences."""
     f = getattr(ours, name)
     with xf.enable_x64(True):
         for i in positions:
@@ -284,14 +284,14 @@ def test_second_derivatives():
         np.testing.assert_allclose(slope, special.digamma(z), rtol=1e-12)
 
 
-def test_slopes_of_fresnels_integrals_far_out():
-    """Sine and cosine of `pi x^2 / 2` and their slopes, of numbers whose squares are rounded."""
+def test_fresnel_derivatives_for_large_x():
+    """Sine and cosine of `pi x^2 / 2` and their derivatives, for numbers whose squares are rounded."""
     x = np.array([70.2558822631836, -6.858357906341553, 0.5, 1e20], np.float32)
     squares = [(int(n * 2**24) ** 2 % 2**50) / 2**48 for n in x.astype(float)]  # their rest by 4, exactly
     sine, cosine = (f(np.pi / 2 * np.array(squares)) for f in (np.sin, np.cos))
-    for i, wanted, slope in ((0, sine, cosine), (1, cosine, -sine)):
+    for i, expected, slope in ((0, sine, cosine), (1, cosine, -sine)):
         first = xf.grad(lambda x, i=i: ours.fresnel(x)[i])
-        np.testing.assert_allclose(xf.vmap(first)(x), wanted, rtol=2e-6, atol=1e-7)
+        np.testing.assert_allclose(xf.vmap(first)(x), expected, rtol=2e-6, atol=1e-7)
         np.testing.assert_allclose(xf.vmap(xf.grad(first))(x), np.pi * x * slope, rtol=2e-5)
 
 
@@ -309,8 +309,8 @@ def test_bessel_functions(dtype, rng):
     error = 1e-12 if dtype is np.float64 else 3e-5
     with xf.enable_x64(dtype is np.float64):
         for v, n_iter in ((0, 90), (45, 50)):
-            wanted = special.jv(np.arange(v + 1)[:, None], z.astype(np.float64))
-            np.testing.assert_allclose(ours.bessel_jn(z, v=v, n_iter=n_iter), wanted, rtol=error, atol=error)
+            expected = special.jv(np.arange(v + 1)[:, None], z.astype(np.float64))
+            np.testing.assert_allclose(ours.bessel_jn(z, v=v, n_iter=n_iter), expected, rtol=error, atol=error)
         slope = xf.jvp(lambda z: ours.bessel_jn(z, v=3, n_iter=90), (z,), (np.ones_like(z),))[1]
         np.testing.assert_allclose(slope, special.jvp(np.arange(4)[:, None], z.astype(np.float64)), rtol=error, atol=error)
         assert ours.bessel_jn(z.reshape(2, -1), v=2).shape == (3, 2, 102) and ours.bessel_jn(z, v=-1).shape == (0, 204)
@@ -323,12 +323,12 @@ def test_spherical_harmonics(dtype, rng):
     n, m = (g.ravel() for g in np.meshgrid(np.arange(0, 12), np.arange(-13, 14)))
     theta, phi = rng.uniform(0, np.pi, n.size).astype(dtype), rng.uniform(-4, 4, n.size).astype(dtype)
     theta[:3], error = 0, 1e-12 if dtype is np.float64 else 1e-5
-    wanted = special.sph_harm_y(n, m, theta.astype(np.float64), phi.astype(np.float64))
+    expected = special.sph_harm_y(n, m, theta.astype(np.float64), phi.astype(np.float64))
     with xf.enable_x64(dtype is np.float64):
         got = ours.sph_harm_y(n, m, theta, phi)
         assert got.dtype == (np.complex128 if dtype is np.float64 else np.complex64)
-        np.testing.assert_allclose(got, wanted, rtol=error, atol=error)
-        np.testing.assert_allclose(xf.jit(ours.sph_harm_y, static_argnames="n_max")(n, m, theta, phi, n_max=15), wanted, rtol=error, atol=error)
+        np.testing.assert_allclose(got, expected, rtol=error, atol=error)
+        np.testing.assert_allclose(xf.jit(ours.sph_harm_y, static_argnames="n_max")(n, m, theta, phi, n_max=15), expected, rtol=error, atol=error)
         f = lambda t: ours.sph_harm_y(n, m, t, phi).real  # noqa: E731
         slope = xf.jvp(f, (theta,), (np.ones_like(theta),))[1]
         step = 1e-6 if dtype is np.float64 else 1e-3
@@ -346,17 +346,17 @@ def test_loggamma_between_poles_has_one_branch():
 
 
 @pytest.mark.parametrize("name", ["dawsn", "erfcx", "exp1", "sici", "wofz"])
-def test_batches(name):
+def test_vmap_equals_a_loop(name):
     check_batching(getattr(ours, name), [X.astype(np.float32)])
 
 
 @pytest.mark.parametrize("name", ["owens_t", "expn"])
-def test_batches_of_two(name):
+def test_batches_of_binary_functions(name):
     check_batching(getattr(ours, name), [X.astype(np.float32)[:4], A.astype(np.float32)[:4] + 2])
 
 
 @pytest.mark.parametrize("name", ["dawsn", "erfcx", "exp1", "expi", "sici", "fresnel", "loggamma"])
-def test_halves_are_computed_in_32_bits(name):
+def test_small_floats_are_computed_in_float32(name):
     for dtype in ("float16", "bfloat16"):
         x = xnp.array([0.5, 1.5, 3.0], dtype)
         for got, wide in zip(xf.tree.leaves(getattr(ours, name)(x)), xf.tree.leaves(getattr(ours, name)(x.astype("float32")))):
@@ -382,12 +382,12 @@ def test_bad_input(name, args, error):
 def test_associated_legendre_functions():
     """Against derivatives of Legendre polynomials; at the ends against their limits."""
     n, z = 4, np.array([-1, -0.7, 0, 0.3, 1])
-    wanted = np.zeros((n + 1, n + 1, z.size))
-    slopes = np.zeros_like(wanted)
+    expected = np.zeros((n + 1, n + 1, z.size))
+    slopes = np.zeros_like(expected)
     for order, degree in itertools.product(range(n + 1), repeat=2):
         if order <= degree:
             polynomial = np.polynomial.Legendre.basis(degree).deriv(order)
-            wanted[order, degree] = (-1) ** order * (1 - z * z) ** (order / 2) * polynomial(z)
+            expected[order, degree] = (-1) ** order * (1 - z * z) ** (order / 2) * polynomial(z)
             with np.errstate(divide="ignore", invalid="ignore"):
                 inner = -order * z * (1 - z * z) ** (order / 2 - 1) * polynomial(z) if order else 0 * z
             slopes[order, degree] = (-1) ** order * (inner + (1 - z * z) ** (order / 2) * polynomial.deriv()(z))
@@ -395,12 +395,12 @@ def test_associated_legendre_functions():
         values, derivatives = ours.lpmn(n, n, z)
         scaled = ours.lpmn_values(n, n, z, True)
         backward = xf.jvp(lambda z: ours.lpmn_values(n, n, z, False), (z[1:4],), (np.ones(3),))[1]
-    np.testing.assert_allclose(values, wanted, atol=1e-13)
+    np.testing.assert_allclose(values, expected, atol=1e-13)
     np.testing.assert_allclose(derivatives, slopes, atol=1e-12)
     np.testing.assert_allclose(backward, slopes[:, :, 1:4], atol=1e-12)
     degree, order = np.arange(n + 1)[None, :], np.arange(n + 1)[:, None]
     scale = np.sqrt((2 * degree + 1) / (4 * np.pi) * special.factorial(np.maximum(degree - order, 0)) / special.factorial(degree + order))
-    np.testing.assert_allclose(scaled, wanted * scale[:, :, None], atol=1e-13)
+    np.testing.assert_allclose(scaled, expected * scale[:, :, None], atol=1e-13)
     with pytest.raises(NotImplementedError, match="m = 1 and n = 2"):
         ours.lpmn(1, 2, xnp.ones(1))
     with pytest.raises(ValueError, match="a vector z"):
@@ -409,8 +409,8 @@ def test_associated_legendre_functions():
         ours.lpmn(1, 1, xnp.arange(2))
 
 
-def test_where_hyp2f1_is_infinite():
-    """At 1, of the sign that it has before."""
+def test_hyp2f1_infinities():
+    """At 1, with the sign of the left limit."""
     a, b, c = np.array([[1.5, 2.5, 1.0], [-1.5, 2.5, 0.5], [1.0, 1.0, -0.5], [2.0, -0.5, 1.0], [-0.5, 3.0, 1.2]]).T
     found = ours.hyp2f1(*xnp.asarray([a, b, c], np.float32), 1.0)
     np.testing.assert_array_equal(found, np.inf * np.sign(special.hyp2f1(a, b, c, 1 - 1e-9)))

@@ -100,12 +100,12 @@ def test_every_function_of_a_distribution_is_tested_and_documented():
         found = importlib.import_module(f"xlafront.scipy.stats.{module.name}")
         for name in ("pdf", "pmf", "logpdf", "logpmf", "cdf", "sf", "ppf"):
             if hasattr(found, name):
-                assert "distribution" in getattr(found, name).__doc__ and "- `" in getattr(found, name).__doc__
+                assert "distribution" in getattr(found, name).__doc__ and "Args:" in getattr(found, name).__doc__
         assert doctest.testmod(found).failed == 0
 
 
-def test_ends():
-    """NaN of NaN, and what is so at the ends of the range."""
+def test_distributions_at_limits():
+    """NaN gives NaN; limits at the ends of the support."""
     for distribution, *parameters in (("gamma", 2.5), ("chi2", 3.0), ("beta", 2.0, 3.0), ("gumbel_l",), ("gumbel_r",)):
         module = getattr(package, distribution)
         assert all(np.isnan(getattr(module, name)(np.nan, *parameters)) for name in ("pdf", "logpdf", "cdf", "sf"))
@@ -127,7 +127,7 @@ NO_DISTRIBUTIONS = [
 ]
 
 
-def test_no_distributions():
+def test_invalid_parameters_give_nan():
     for distribution, name, args in NO_DISTRIBUTIONS:
         assert np.isnan(getattr(getattr(our_stats, distribution), name)(*args)), (distribution, name)
         with np.errstate(all="ignore"):
@@ -135,14 +135,14 @@ def test_no_distributions():
 
 
 @pytest.mark.parametrize("name", ["pdf", "sf"])
-def test_no_distribution_on_a_vector(name):
-    """What one number decides for a whole vector: XLA leaves memory as it is where an exponential is known to be NaN."""
+def test_scalar_invalid_parameter_gives_nan_vector(name):
+    """A scalar parameter makes a vector NaN: XLA would leave memory uninitialized if an exponential is known to be NaN."""
     parameters = {"pdf": ("beta", -1.0, 2.0), "sf": ("truncnorm", 2.0, 1.0)}[name]
     function = getattr(getattr(our_stats, parameters[0]), name)
     assert np.isnan(function(np.linspace(0, 1, 5, dtype=np.float32), *np.float32(parameters[1:]))).all()
 
 
-def test_quantiles_of_cauchy_from_the_nearer_end():
+def test_cauchy_quantiles_in_tails():
     q = np.array([1e-30, 1e-7, 0.1, 0.25, 0.5, 0.6, 0.75, 0.99, 1 - 2.0**-23], np.float32)
     for name in ("ppf", "isf"):
         ours = getattr(our_stats.cauchy, name)
@@ -151,7 +151,7 @@ def test_quantiles_of_cauchy_from_the_nearer_end():
     assert our_stats.cauchy.ppf(0.0) == -np.inf and our_stats.cauchy.ppf(1.0) == np.inf
 
 
-def test_nan_of_nan_counts():
+def test_discrete_distributions_of_nan():
     for distribution, *parameters in (("bernoulli", 0.3), ("betabinom", 5, 0.5, 1.5), ("nbinom", 2.5, 0.3)):
         assert np.isnan(getattr(our_stats, distribution).logpmf(np.nan, *parameters))
     assert np.isnan(our_stats.bernoulli.pmf(np.nan, 0.3)) and np.isnan(our_stats.bernoulli.cdf(np.nan, 0.3))
@@ -165,8 +165,8 @@ FAR = np.array([-1e30, -1e10, -40.0, -4.0, -1e-3, 0.0, 1e-3, 0.5, 3.9, 20.0, 1e4
     ("cauchy", "cdf sf logcdf logsf", ()), ("expon", "logcdf", ()), ("pareto", "logcdf", (2.0,)),
     ("truncnorm", "cdf sf", (-1e-3, 1e-3)), ("truncnorm", "cdf logcdf sf logsf", (0.0, np.inf)),
     ("truncnorm", "logsf logcdf", (-np.inf, 0.0)), ("truncnorm", "logcdf", (3.0, 5.0))])
-def test_shares_far_out(distribution, names, parameters):
-    """Near none and near all, where a difference from 1 would round; slopes are no NaN where there is no density."""
+def test_tail_probabilities(distribution, names, parameters):
+    """Near 0 and near 1, where a difference from 1 would round; derivatives are not NaN outside of the support."""
     x = FAR.astype(np.float32)
     for name in names.split():
         ours, theirs = (getattr(getattr(package, distribution), name) for package in (our_stats, stats))
@@ -178,7 +178,7 @@ def test_shares_far_out(distribution, names, parameters):
 
 
 @pytest.mark.parametrize("a, b", [(1000.0, 1001.0), (-40.0, -30.0), (200.0, np.inf), (-np.inf, np.inf), (5.0, 7.0), (-3.0, 0.5)])
-def test_truncated_normal_distributions_far_out(a, b):
+def test_truncated_normal_in_tails(a, b):
     x = np.float32(np.clip(a, -5, b - 1) if a == -np.inf else a) + np.array([1e-3, 0.1, 0.6], np.float32)
     for name in ("logcdf", "logsf", "logpdf"):
         expected = getattr(stats.truncnorm, name)(x.astype(float), a, b)
@@ -188,8 +188,8 @@ def test_truncated_normal_distributions_far_out(a, b):
 
 
 @pytest.mark.parametrize("shape", [0.5, 1.0, 2.5])
-def test_shares_of_gamma_have_no_slope_where_there_is_no_density(shape):
-    """The density of a shape up to 1 is not 0 at 0."""
+def test_gamma_cdf_derivative_is_zero_outside_support(shape):
+    """For shapes up to 1 the density at 0 is not 0."""
     x = np.array([-3.0, 0.0, np.inf], np.float32)
     for name in ("cdf", "logcdf", "sf", "logsf"):
         for ours, scipys, a in (("gamma", stats.gamma, shape), ("chi2", stats.chi2, 2 * shape)):
@@ -198,8 +198,8 @@ def test_shares_of_gamma_have_no_slope_where_there_is_no_density(shape):
             np.testing.assert_array_equal(xf.vmap(xf.grad(f, (0, 1)), (0, None))(x, a), 0)
 
 
-def test_slopes_at_the_edges():
-    """The uniform distribution has those of its inside, von Mises' of no concentration `cos(x)`; places of counts are no counts."""
+def test_derivatives_at_edges_of_support():
+    """At its edges the uniform distribution has the derivatives of its interior; that of von Mises' at concentration 0 is `cos(x)`."""
     inside = xf.vmap(xf.grad(our_stats.uniform.cdf), (0, None, None))(np.array([-0.1, 1.0, 2.0, 3.0, 3.1], np.float32), 1.0, 2.0)
     np.testing.assert_array_equal(inside, [0, 0.5, 0.5, 0.5, 0])
     np.testing.assert_allclose(xf.grad(our_stats.vonmises.logpdf, 1)(-2.5, 0.0), np.cos(-2.5), rtol=1e-6)
@@ -207,7 +207,7 @@ def test_slopes_at_the_edges():
     np.testing.assert_allclose(xf.grad(our_stats.betabinom.logpmf, 4)(2.0, 5.0, 0.5, 1.0, 0.0), 0.2196274, rtol=1e-5)
 
 
-def test_normal_distribution_of_numbers_by_that_of_vectors():
+def test_multivariate_normal_of_scalars():
     x, variances = np.array([0.2, -1.0, 3.0], np.float32), np.array([1.0, 2.0, 0.5], np.float32)
     wide = stats.norm.logpdf(x, 0.5, np.sqrt(variances))
     np.testing.assert_allclose(our_stats.multivariate_normal.logpdf(x, 0.5, variances), wide, rtol=1e-5)
@@ -216,8 +216,8 @@ def test_normal_distribution_of_numbers_by_that_of_vectors():
             our_stats.multivariate_normal.logpdf(x, mean, cov)
 
 
-def test_normal_distribution_of_vectors_of_one_number_each():
-    """A value of fewer dimensions than the mean is repeated."""
+def test_multivariate_normal_of_one_dimension():
+    """A value with fewer dimensions than the mean is broadcast."""
     mean = np.array([1.0, 2.0, 3.0])
     expected = stats.multivariate_normal.logpdf([2.0, 2.0, 2.0], mean, np.eye(3))
     for cov in (1.0, np.eye(3)):
@@ -225,8 +225,8 @@ def test_normal_distribution_of_vectors_of_one_number_each():
             np.testing.assert_allclose(our_stats.multivariate_normal.logpdf(x, mean, cov), expected, rtol=1e-5)
 
 
-def test_weak_types_of_integers_beside_numbers():
-    """Promotion makes integers beside Python's floats weakly typed floats; most densities are as strong as their first argument."""
+def test_weak_types_of_integers_with_python_floats():
+    """Integers with Python floats promote to weakly typed floats; most densities are as strongly typed as their first argument."""
     strong, weak = xnp.arange(1, 4), xnp.asarray(2)
     one, two = [(strong, 1, 2.0), (strong, 1.0, strong), (weak, 1.0, strong)], [(strong, 0.5), (weak, 0.5)]
     for name, arguments, expected in [
@@ -242,7 +242,7 @@ def test_weak_types_of_integers_beside_numbers():
 
 
 @pytest.mark.parametrize("a, b", [(1.0, 1.0), (0.5, 2.0), (2.0, 0.5)])
-def test_shares_of_beta_have_no_slope_where_there_is_no_density(a, b):
+def test_beta_cdf_derivative_is_zero_outside_support(a, b):
     x = np.array([-1.0, 0.0, 1.0, 3.0], np.float32)
     for name, sign in (("cdf", 1), ("sf", -1)):
         f = getattr(our_stats.beta, name)
@@ -252,12 +252,12 @@ def test_shares_of_beta_have_no_slope_where_there_is_no_density(a, b):
     assert np.isnan(our_stats.beta.cdf(0.0, -1.0, 2.0))
 
 
-def test_many_degrees_of_freedom_in_single_precision():
+def test_many_degrees_of_freedom_in_float32():
     x, df = np.array([0.0, 1.0, -2.0], np.float32), np.array([[3.0], [1e3], [1e6], [1e10]], np.float32)
     np.testing.assert_allclose(our_stats.t.logpdf(x, df), stats.t.logpdf(x.astype(float), df.astype(float)), rtol=1e-5)
 
 
-def test_tails_in_single_precision():
+def test_tails_in_float32():
     far = np.array([-40.0, -12.0, -9.0, 3.0], np.float32)
     np.testing.assert_allclose(our_special.log_ndtr(far), special.log_ndtr(far.astype(np.float64)), rtol=3e-6)
     small = np.array([1e-30, 1e-12, 1e-4], np.float32)
@@ -284,7 +284,7 @@ def test_derivatives(name):
     assert xf.grad(our_special.xlogy)(0.0, 2.0) == np.float32(np.log(2.0))
 
 
-def test_distributions_of_several_numbers():
+def test_multivariate_distributions():
     with xf.enable_x64(True):
         counts, p = np.array([[1, 2, 0], [0, 3, 1]]), np.array([0.2, 0.5, 0.3])
         compare(our_stats.multinomial.logpmf(counts, 3, p), stats.multinomial.logpmf(counts, 3, p), True)
@@ -319,7 +319,7 @@ def test_samples(axis):
         np.testing.assert_array_equal(our_stats.rankdata(x, method, axis=axis), stats.rankdata(x, method, axis=axis))
 
 
-def test_refused():
+def test_bad_input_raises():
     with pytest.raises(TypeError, match="int"):
         our_special.ndtr(np.arange(3))
     with pytest.raises(TypeError, match="float16"):
@@ -338,7 +338,7 @@ def test_refused():
         our_stats.norm.pdf(xnp.ones(3), xnp.ones(2))
 
 
-def test_mode_of_one_number():
+def test_mode_of_scalar():
     for x in (3.0, xnp.float32(3)):
         for axis in (0, -1, None):
             assert [v.tolist() for v in our_stats.mode(x, axis=axis, keepdims=True)] == [[3.0], [1]]
@@ -346,7 +346,7 @@ def test_mode_of_one_number():
 
 
 @pytest.mark.parametrize("name", ["expon", "gumbel_l", "gumbel_r", "laplace", "pareto", "uniform"])
-def test_distributions_that_compare_refuse_complex_numbers(name):
+def test_complex_arguments_of_comparisons_raise(name):
     z, more = xnp.array([1j, 2.0]), (1.5,) if name == "pareto" else ()
     for function in ("pdf", "logpdf", "cdf"):
         for arguments in ((z, *more), (0.5, *more, z)):
@@ -354,7 +354,7 @@ def test_distributions_that_compare_refuse_complex_numbers(name):
                 getattr(getattr(our_stats, name), function)(*arguments)
 
 
-def test_arguments_that_are_taken_as_they_are():
+def test_arguments_that_are_not_promoted():
     for x in (1, xnp.arange(3), True, xnp.float16(0.5), 1j):
         for function in (our_stats.norm.ppf, our_stats.norm.isf):
             with pytest.raises(TypeError, match="floats"):
@@ -368,7 +368,7 @@ def test_arguments_that_are_taken_as_they_are():
         np.testing.assert_allclose(float(xf.jit(lambda: function(True))()), expected, rtol=1e-5)
 
 
-def test_one_way_to_have_no_successes():
+def test_binomial_of_zero_successes_is_exact():
     n = xnp.array([1, 3, 20, 1000])
     assert our_stats.binom.logpmf(0, n, 0.0).tolist() == our_stats.binom.logpmf(n, n, 1.0).tolist() == [0.0] * 4
     assert our_stats.binom.pmf(0, n, 0.0).tolist() == [1.0] * 4
@@ -378,8 +378,8 @@ def test_one_way_to_have_no_successes():
 
 
 @pytest.mark.parametrize("dtype, rtol", [("float32", 4e-7), ("float64", 1e-14)])
-def test_relative_entropies_and_their_slopes(dtype, rtol):
-    """Compiled, where a compiler might drop what corrects a rounded sum: close numbers, far ones, and the edges of the domain."""
+def test_relative_entropy_and_derivatives(dtype, rtol):
+    """Compiled, because XLA might drop the correction of a rounded sum: close numbers, distant ones, and the edges of the domain."""
     rng = np.random.default_rng(0)
     p = np.exp(rng.uniform(-40, 40, 600)).astype(dtype)
     q = np.concatenate([p[:300] * (1 + 10 ** rng.uniform(-6, -1, 300)), np.exp(rng.uniform(-40, 40, 300))]).astype(dtype)
@@ -398,12 +398,12 @@ def test_relative_entropies_and_their_slopes(dtype, rtol):
         [[a, b], [c, d]] = xf.hessian(our_special.rel_entr, (0, 1))(np.asarray(2, dtype), np.asarray(5, dtype))
         np.testing.assert_allclose([a, b, c, d], [1 / 2, -1 / 5, -1 / 5, 2 / 25], rtol=rtol * 4)
         right = np.linspace(0, 5.5 if dtype == "float32" else 8, 200, dtype=dtype)
-        wanted = special.log_ndtr(right.astype(float))
-        np.testing.assert_allclose(xf.jit(our_special.log_ndtr)(right), wanted, rtol=5e-6 if dtype == "float32" else 1e-13)
+        expected = special.log_ndtr(right.astype(float))
+        np.testing.assert_allclose(xf.jit(our_special.log_ndtr)(right), expected, rtol=5e-6 if dtype == "float32" else 1e-13)
 
 
-def test_slopes_of_entropies_at_the_edges():
-    """`-1 - log(x)`, whose limits are infinite, and its slope `-1 / x`."""
+def test_entr_derivatives_at_edges():
+    """`-1 - log(x)`, whose limits are infinite, and its derivative `-1 / x`."""
     x = np.array([0.0, -0.0, np.inf, 1.0, 0.5, 1e-30, 2.0], np.float32)
     with np.errstate(divide="ignore"):
         np.testing.assert_allclose(xf.vmap(xf.grad(our_special.entr))(x), -1 - np.log(x), rtol=1e-6)

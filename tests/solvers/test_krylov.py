@@ -1,4 +1,4 @@
-"""Linear systems by iteration, against NumPy's direct solutions, and partial iterations against least squares in Krylov spaces."""
+"""Iterative linear solvers against NumPy's direct solutions; partial iterations against least squares in Krylov spaces."""
 
 import functools
 
@@ -20,13 +20,13 @@ METHODS = {
 
 
 def system(method, dtype):
-    """A matrix that the method can solve with, a right-hand side, and a preconditioner."""
+    """Return a matrix that the method can solve with, a right-hand side and a preconditioner."""
     a, b = (A, B) if dtype[0] == "c" else (A.real, B.real)
     matrix = a @ a.conj().T + np.eye(6) if method == "cg" else a + 7 * np.eye(6)
     return matrix.astype(dtype), b.astype(dtype), np.diag(1 / np.diag(matrix)).astype(dtype)
 
 
-def near(x, expected, dtype):
+def assert_close(x, expected, dtype):
     tolerance = 1e-4 if dtype in ("float32", "complex64") else 1e-9
     np.testing.assert_allclose(np.asarray(x), expected, rtol=tolerance, atol=tolerance)
     assert x.dtype == dtype
@@ -34,18 +34,18 @@ def near(x, expected, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 @pytest.mark.parametrize("method", METHODS)
-def test_solutions(method, dtype):
+def test_solutions_against_numpy(method, dtype):
     solve, (a, b, m) = METHODS[method], system(method, dtype)
     with xf.enable_x64(dtype in ("float64", "complex128")):
         tol = 1e-6 if dtype in ("float32", "complex64") else 1e-12
         x, info = solve(a, b, tol=tol)
-        near(x, np.linalg.solve(a, b), dtype)
+        assert_close(x, np.linalg.solve(a, b), dtype)
         assert info is None if method in ("cg", "bicgstab") else int(info) == 0
-        near(solve(a, b, x0=np.ones_like(b), M=m, tol=tol)[0], np.linalg.solve(a, b), dtype)
+        assert_close(solve(a, b, x0=np.ones_like(b), M=m, tol=tol)[0], np.linalg.solve(a, b), dtype)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_functions_of_pytrees_mapped_and_compiled(method):
+def test_operators_on_pytrees_under_vmap_and_jit(method):
     solve, (a, b, _) = METHODS[method], system(method, "float64")
     with xf.enable_x64(True):
         def matvec(tree):
@@ -61,12 +61,12 @@ def test_functions_of_pytrees_mapped_and_compiled(method):
 
         bs = np.stack([b, 2 * b[::-1]])
         found = run(bs, 1e-12)
-        near(np.concatenate([found["u"], found["v"]], 1), np.linalg.solve(a, bs.T).T, "float64")
+        assert_close(np.concatenate([found["u"], found["v"]], 1), np.linalg.solve(a, bs.T).T, "float64")
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_derivatives(method):
-    """Of the solution: `dx = A^-1 (db - dA x)`, and the transposes of it."""
+    """Check derivatives against `dx = A^-1 (db - dA x)` and its transpose."""
     solve, (a, b, m) = METHODS[method], system(method, "float64")
     with xf.enable_x64(True):
         da = RNG.normal(size=a.shape)
@@ -74,11 +74,11 @@ def test_derivatives(method):
         f = xf.jit(lambda a, b: solve(a, b, tol=1e-12, M=m)[0])
         x, dx = xf.jvp(f, (a, b), (da, db))
         expected = np.linalg.solve(a, b)
-        near(dx, np.linalg.solve(a, db - da @ expected), "float64")
+        assert_close(dx, np.linalg.solve(a, db - da @ expected), "float64")
         ga, gb = xf.vjp(f, a, b)[1](ct)
         w = np.linalg.solve(a.T, ct)
-        near(gb, w, "float64")
-        near(np.vdot(ga, da), np.vdot(-np.outer(w, expected), da), "float64")
+        assert_close(gb, w, "float64")
+        assert_close(np.vdot(ga, da), np.vdot(-np.outer(w, expected), da), "float64")
 
 
 def test_derivatives_of_complex_systems():
@@ -86,11 +86,11 @@ def test_derivatives_of_complex_systems():
     with xf.enable_x64(True):
         for f in (linalg.cg, linalg.gmres):
             gradient = xf.grad(lambda b: xnp.sum(f(a, b, tol=1e-12)[0] ** 2).real)(b)
-            near(gradient, 2 * np.linalg.solve(a.T, np.linalg.solve(a, b)), "complex128")
+            assert_close(gradient, 2 * np.linalg.solve(a.T, np.linalg.solve(a, b)), "complex128")
 
 
 @pytest.mark.parametrize("incremental", [False, True])
-def test_a_cycle_of_gmres_is_least_squares_in_the_krylov_space(incremental):
+def test_gmres_restart_minimizes_residual_in_krylov_space(incremental):
     a, b, _ = system("gmres", "float64")
     m = np.linalg.inv(a + RNG.normal(size=a.shape))
     with xf.enable_x64(True):
@@ -98,44 +98,44 @@ def test_a_cycle_of_gmres_is_least_squares_in_the_krylov_space(incremental):
             space = np.stack([np.linalg.matrix_power(m @ a, i) @ m @ b for i in range(k)], 1)
             expected = space @ np.linalg.lstsq(m @ a @ space, m @ b)[0]
             x, _ = linalg.gmres(a, b, M=m, restart=k, maxiter=1, tol=1e-14, solve_method="incremental" if incremental else "batched")
-            near(x, expected, "float64")
+            assert_close(x, expected, "float64")
 
 
-def test_a_step_of_cg_and_when_it_ends():
+def test_cg_step_and_stopping_rule():
     a, b, _ = system("cg", "float64")
     with xf.enable_x64(True):
-        near(linalg.cg(a, b, maxiter=1)[0], b * (b @ b) / (b @ a @ b), "float64")
+        assert_close(linalg.cg(a, b, maxiter=1)[0], b * (b @ b) / (b @ a @ b), "float64")
         for name, solve in METHODS.items():
             for limits, most in (({"tol": 0.1}, 0.1 * np.linalg.norm(b)), ({"tol": 0.0, "atol": 0.5}, 0.5)):
                 assert np.linalg.norm(b - a @ np.asarray(solve(a, b, **limits)[0])) <= most, name
             np.testing.assert_array_equal(solve(a, np.zeros(6))[0], 0)
             np.testing.assert_array_equal(solve(a, b, maxiter=0)[0], 0)
-        near(xf.jit(lambda n, tol: linalg.cg(a, b, maxiter=n, tol=tol)[0])(1, 1e-5), linalg.cg(a, b, maxiter=1)[0], "float64")
+        assert_close(xf.jit(lambda n, tol: linalg.cg(a, b, maxiter=n, tol=tol)[0])(1, 1e-5), linalg.cg(a, b, maxiter=1)[0], "float64")
 
 
-def test_small_spaces_and_nothing_to_find():
+def test_small_systems_and_zero_right_hand_sides():
     eye = np.eye(4, dtype="float32")
     for solve in METHODS.values():
         np.testing.assert_allclose(np.asarray(solve(2 * eye, np.ones(4, "float32"))[0]), 0.5, rtol=1e-6)
     assert int(linalg.gmres(eye * np.float32("nan"), np.ones(4, "float32"))[1]) == -1
 
 
-def test_a_matrix_of_64_bits_is_one_of_32_where_all_are():
+def test_64_bit_matrix_while_x64_is_disabled():
     for solve in METHODS.values():
         found = solve(np.diag(np.arange(1.0, 7.0)), np.ones(6, "float32"))[0]
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, 1 / np.arange(1.0, 7.0), rtol=1e-4)
 
 
-def test_bad_input():
+def test_bad_input_raises():
     a, b, _ = system("cg", "float32")
     for solve in (linalg.cg, linalg.bicgstab, linalg.gmres):
         with pytest.raises(ValueError, match="square matrix.*5, 6"):
             solve(a[:5], b)
         for given in (None, a.tolist(), 3):
-            with pytest.raises(TypeError, match="takes for A"):
+            with pytest.raises(TypeError, match="needs A as"):
                 solve(given, b)
-        with pytest.raises(TypeError, match="takes for M"):
+        with pytest.raises(TypeError, match="needs M as"):
             solve(a, b, M=3)
         with pytest.raises(TypeError, match="6 rows"):
             solve(a, b[:5])

@@ -1,4 +1,4 @@
-"""Minima with known places, against SciPy's; options; what is refused."""
+"""Minimization of functions with known minima, against SciPy; options; invalid arguments."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ CASES = {  # function, start, minimum
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("case", CASES)
-def test_minima(case, method):
+def test_known_minima(case, method):
     f, start, expected = CASES[case]
     with xf.enable_x64(True):
         found = minimize(f, xnp.array(start), method=method, options={} if method == "BFGS" else {"ftol": 0.0})
@@ -53,22 +53,22 @@ def test_minima(case, method):
         assert int(found.nfev) == int(found.njev) < 1.7 * theirs.nfev + 5 and int(found.nit) < 1.7 * theirs.nit + 5
 
 
-@pytest.mark.parametrize("f, start, method, evaluations, iterations", [  # the reference's numbers
+@pytest.mark.parametrize("f, start, method, evaluations, iterations", [  # JAX's counts
     (himmelblau, [1.0, 1.0], "BFGS", 13, 8), (bowl, [0.0] * 3, "BFGS", 8, 5),
     (himmelblau, [1.0, 1.0], LBFGS, 13, 8), (himmelblau, [-3.0, -2.0], LBFGS, 13, 8), (bowl, [0.0] * 3, LBFGS, 8, 6)])
-def test_steps_are_those_of_the_reference(f, start, method, evaluations, iterations):
-    with xf.enable_x64(True):  # (in single precision the last step is a matter of rounding)
+def test_evaluation_counts_match_jax(f, start, method, evaluations, iterations):
+    with xf.enable_x64(True):  # in single precision the last step depends on rounding
         found = minimize(f, xnp.array(start), method=method)
     assert bool(found.success) and (int(found.nfev), int(found.nit)) == (evaluations, iterations)
 
 
 @pytest.mark.parametrize("method, evaluations", [("BFGS", 11), (LBFGS, 21)])
-def test_what_goes_down_without_end_stays_where_it_began(method, evaluations):
+def test_unbounded_functions_return_the_start(method, evaluations):
     found = minimize(xnp.sum, xnp.ones(2), method=method)
     assert found.x.tolist() == [1, 1] and (int(found.status), int(found.nfev), int(found.nit)) == (5, evaluations, 1)
 
 
-def test_float32_and_the_inverse_of_the_hessian():
+def test_float32_and_inverse_hessian():
     found = minimize(lambda x, a, b: a * bowl(x) + b, np.zeros(3, "float32"), args=(2.0, 1.0), method="bfgs")
     assert isinstance(found, OptimizeResults) and found.x.dtype == found.hess_inv.dtype == np.float32
     np.testing.assert_allclose(np.asarray(found.x), 1, rtol=1e-5)
@@ -77,7 +77,7 @@ def test_float32_and_the_inverse_of_the_hessian():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_compiled_mapped_and_differentiated(method):
+def test_jit_vmap_and_derivatives(method):
     def minimum(a):
         return minimize(lambda x: bowl(x * a), xnp.zeros(3), method=method, tol=1e-9).x
 
@@ -99,7 +99,7 @@ def test_complex_vectors():
             np.testing.assert_allclose(np.asarray(found.x), target, atol=1e-5)
 
 
-def test_when_it_ends():
+def test_stopping_rules():
     x0 = xnp.zeros(2)
     for method, options, status in [
             ("BFGS", {"maxiter": 2}, 1), ("BFGS", {"maxiter": 0}, 1), (LBFGS, {"maxiter": 2}, 1), (LBFGS, {"maxfun": 4}, 2),
@@ -117,7 +117,7 @@ def test_when_it_ends():
         assert bool(at_once.success) and int(at_once.nit) == 0 and int(at_once.nfev) == 1
 
 
-def test_counts_and_status_give_way_to_other_integers():
+def test_counts_and_status_are_weakly_typed():
     for method in ("BFGS", "l-bfgs-experimental-do-not-rely-on-this"):
         for options in ({}, {"maxiter": 0}):
             found = minimize(bowl, xnp.zeros(3), method=method, options=options)
@@ -132,7 +132,7 @@ def test_tolerances():
     assert np.abs(found.jac).sum() < 5
 
 
-def test_bad_input():
+def test_bad_input_raises():
     x0 = xnp.zeros(3)
     for args in (3.0, [3.0]):
         with pytest.raises(TypeError, match="args as a tuple"):

@@ -1,4 +1,4 @@
-"""Differential equations with known solutions, and SciPy's; derivatives against those of the solutions."""
+"""Differential equations against known solutions and SciPy; derivatives against those of the solutions."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_pendulum_against_scipy():
     np.testing.assert_allclose(np.stack(found, 1), expected, rtol=1e-6, atol=1e-8)
 
 
-def test_pytrees_complex_numbers_and_time():
+def test_pytrees_complex_numbers_and_time_dependence():
     start = {"turn": np.array([1.0 + 0j, 2j]), "square": np.zeros((2, 2)), "single": np.float32(1)}
     found = xf.jit(lambda y: ode.odeint(
         lambda y, t: {"turn": 1j * y["turn"], "square": 2 * t + 0 * y["square"], "single": -y["single"]}, y, TIMES))(start)
@@ -49,7 +49,7 @@ def test_float32():
 
 
 def test_derivatives():
-    """Of `y exp(-rate (t - t0))`, in the start, all times and the rate, given as an argument or closed over."""
+    """Check derivatives of `y exp(-rate (t - t0))` in the start, all times and the rate, as an argument or closed over."""
     def solution(y, ts, rate):
         return y * xnp.exp(-rate * (ts - ts[0]))[:, None]
 
@@ -68,7 +68,7 @@ def test_derivatives():
 
 
 def test_decreasing_times():
-    """The exponential, backwards; derivatives of it, and differences in the rate."""
+    """Integrate the exponential backwards; check its derivatives, and differences in the rate."""
     times = TIMES[::-1].copy()
 
     def solution(y, ts, rate):
@@ -98,7 +98,7 @@ def test_derivatives_of_complex_numbers():
     np.testing.assert_allclose(complex(found), 2 * np.exp(2 * (0.3 + 0.2j)), rtol=1e-6)
 
 
-def test_mapped():
+def test_vmap():
     rates = np.array([0.5, 1.0, 3.0])
     found = xf.vmap(lambda rate: ode.odeint(decay, 1.0, TIMES, rate))(rates)
     np.testing.assert_allclose(np.asarray(found), np.exp(-rates[:, None] * TIMES), rtol=1e-6)
@@ -106,8 +106,8 @@ def test_mapped():
     np.testing.assert_allclose(np.asarray(slopes), -2 * np.exp(-2 * rates), rtol=1e-6)
 
 
-def test_steps():
-    """Of the fifth order; errors follow the tolerance, limits of steps hold."""
+def test_order_tolerance_and_step_limits():
+    """The method is of fifth order, errors follow the tolerance, and step limits hold."""
     def error(dt):
         y = ode.runge_kutta_step(lambda y, t: -y, xnp.ones(1), -xnp.ones(1), 0.0, dt)[0]
         return abs(float(y[0]) - np.exp(-dt))
@@ -122,8 +122,8 @@ def test_steps():
     assert len(count) >= 60
 
 
-def test_parts():
-    """The quartic through its conditions; the reference's values of the choice of steps."""
+def test_step_components():
+    """The quartic meets its conditions; step sizes have JAX's values."""
     y0, y1, middle, slope0, slope1, dt = np.random.default_rng(0).normal(size=6)
     p = np.array(ode.fit_4th_order_polynomial(y0, y1, middle, slope0, slope1, dt))
     np.testing.assert_allclose([np.polyval(p, x) for x in (0, 1, 0.5)], [y0, y1, middle])
@@ -138,7 +138,7 @@ def test_parts():
     np.testing.assert_allclose(ode.abs2(1 + 2j), 5)
 
 
-def test_bad_input():
+def test_bad_input_raises():
     for t, error in (([0.0, 1.0], TypeError), (np.arange(3), TypeError), (1.0, ValueError), (TIMES[:0], ValueError)):
         with pytest.raises(error):
             ode.odeint(decay, 1.0, t, 1.0)

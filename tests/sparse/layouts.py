@@ -1,4 +1,4 @@
-"""Arrays with many zeros, and layouts in which BCOO arrays of their shape can be stored."""
+"""Arrays with many zeros, and the layouts of BCOO arrays of their shape."""
 
 import numpy as np
 
@@ -14,11 +14,11 @@ def array_with_zeros(shape, dtype="float32", seed=0):
 
 
 def layouts(ndim):
-    """All pairs of n_batch and n_dense of arrays with so many dimensions."""
+    """Return all pairs of n_batch and n_dense for arrays with this number of dimensions."""
     return [(b, d) for b in range(ndim + 1) for d in range(ndim + 1 - b)]
 
 
 def bcoo(dense, n_batch=0, n_dense=0, more=0):
-    """The BCOO array of a dense one, with `more` places of padding."""
+    """Convert a dense array to a BCOO array with `more` padding elements."""
     found = sparse.BCOO.fromdense(dense, n_batch=n_batch, n_dense=n_dense)
     return found if not more else sparse.BCOO.fromdense(dense, n_batch=n_batch, n_dense=n_dense, nse=found.nse + more)

@@ -1,4 +1,4 @@
-"""The BCOO format: layouts, conversions, what is known of indices, transformations."""
+"""The BCOO format: layouts, conversions, properties of indices, transformations."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ M2 = array_with_zeros((4, 5), seed=1)
 
 
 @pytest.mark.parametrize("n_batch, n_dense", layouts(3))
-def test_dense_arrays_come_back_from_each_layout(n_batch, n_dense):
+def test_fromdense_todense_round_trip(n_batch, n_dense):
     mat = bcoo(M3, n_batch, n_dense, more=1)
     assert (mat.n_batch, mat.n_sparse, mat.n_dense) == (n_batch, 3 - n_batch - n_dense, n_dense)
     assert mat.data.shape == M3.shape[:n_batch] + (mat.nse,) + M3.shape[3 - n_dense:]
@@ -24,21 +24,21 @@ def test_dense_arrays_come_back_from_each_layout(n_batch, n_dense):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "complex64", "int32", "uint8", "bool"])
-def test_dtypes_are_kept(dtype):
+def test_dtypes_are_preserved(dtype):
     dense = array_with_zeros((3, 4), dtype)
     mat = bcoo(dense)
     assert mat.dtype == dtype and mat.nse == np.count_nonzero(dense)
     np.testing.assert_array_equal(mat.todense(), dense)
 
 
-def test_scipy_matrices_are_read():
+def test_from_scipy_sparse():
     mat = scipy.sparse.random(5, 6, 0.3, random_state=0, dtype="float32")
     for kind in (sparse.BCOO, sparse.BCSR, sparse.COO, sparse.CSR, sparse.CSC):
         np.testing.assert_array_equal(kind.from_scipy_sparse(mat).todense(), mat.todense())
     assert sparse.BCOO.from_scipy_sparse(mat, index_dtype="int16").indices.dtype == "int16"
 
 
-def test_padding_is_out_of_bounds_and_counts_nothing():
+def test_padding_is_ignored():
     mat = bcoo(M2, more=3)
     np.testing.assert_array_equal(mat.indices[-3:], [[4, 5]] * 3)
     loud = sparse.BCOO((mat.data.at[-3:].set(100), mat.indices), shape=mat.shape)
@@ -53,7 +53,7 @@ def test_padding_is_out_of_bounds_and_counts_nothing():
     np.testing.assert_array_equal((loud * 2).sum_duplicates().todense(), M2 * 2)
 
 
-def test_equal_places_add_up():
+def test_values_of_equal_indices_are_summed():
     mat = sparse.BCOO((xnp.array([1., 2., 4., 0.]), xnp.array([[1, 1], [0, 2], [1, 1], [0, 0]])), shape=(2, 3))
     expected = [[0, 0, 2], [0, 5, 0]]
     np.testing.assert_array_equal(mat.todense(), expected)
@@ -68,7 +68,7 @@ def test_equal_places_add_up():
     assert once.todense().tolist() == [[1, 0, 1], [0, 1, 0]]
 
 
-def test_batches_that_are_the_same_are_stored_once():
+def test_batch_dimensions_of_size_1_are_shared():
     mat = bcoo(M2)
     shared = sparse.BCOO((mat.data[None], mat.indices[None]), shape=(3, 4, 5))
     assert shared.n_batch == 1
@@ -89,14 +89,14 @@ def test_text_and_pytree():
         hash(mat)
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_components_raise():
     mat = bcoo(M2)
-    for parts, shape, error in (((mat.data, mat.indices[:-1]), (4, 5), ValueError), ((mat.data, mat.indices), (4, 5, 6),
+    for buffers, shape, error in (((mat.data, mat.indices[:-1]), (4, 5), ValueError), ((mat.data, mat.indices), (4, 5, 6),
         ValueError),
                                 ((mat.data, mat.indices), (4,), AssertionError),
                                 ((mat.data, mat.indices.astype(float)), (4, 5), AssertionError)):
         with pytest.raises(error):
-            sparse.BCOO(parts, shape=shape)
+            sparse.BCOO(buffers, shape=shape)
     with pytest.raises(xf.errors.ConcretizationTypeError):
         xf.jit(sparse.BCOO.fromdense)(M2)
     with pytest.raises(ValueError, match="nse"):
@@ -136,15 +136,15 @@ def test_operations_on_the_arrays_alone():
     from xlafront.experimental.sparse import bcoo as on_arrays, util
 
     mat = bcoo(M2, more=1)
-    info, parts = util.SparseInfo(mat.shape), (mat.data, mat.indices)
-    np.testing.assert_array_equal(on_arrays._bcoo_todense(*parts, spinfo=info), M2)
+    info, buffers = util.SparseInfo(mat.shape), (mat.data, mat.indices)
+    np.testing.assert_array_equal(on_arrays._bcoo_todense(*buffers, spinfo=info), M2)
     np.testing.assert_array_equal(on_arrays._bcoo_extract(mat.indices, M2), mat.data)
     np.testing.assert_array_equal(on_arrays._bcoo_fromdense(M2, nse=mat.nse)[1], mat.indices)
-    assert on_arrays._validate_bcoo(*parts, mat.shape) == (0, 2, 0, mat.nse)
+    assert on_arrays._validate_bcoo(*buffers, mat.shape) == (0, 2, 0, mat.nse)
     assert int(util._count_stored_elements(M2)) == np.count_nonzero(M2)
-    data, indices, shape = on_arrays._bcoo_reduce_sum(*parts, spinfo=info, axes=(0,))
+    data, indices, shape = on_arrays._bcoo_reduce_sum(*buffers, spinfo=info, axes=(0,))
     np.testing.assert_array_equal(sparse.BCOO((data, indices), shape=shape).todense(), M2.sum(0))
     numbers = (((1,), (0,)), ((), ()))
-    np.testing.assert_array_equal(on_arrays._bcoo_dot_general(*parts, M2.T, dimension_numbers=numbers, lhs_spinfo=info), M2 @ M2.T)
+    np.testing.assert_array_equal(on_arrays._bcoo_dot_general(*buffers, M2.T, dimension_numbers=numbers, lhs_spinfo=info), M2 @ M2.T)
     np.testing.assert_array_equal(
-        on_arrays._bcoo_rdot_general(M2.T, *parts, dimension_numbers=numbers, rhs_spinfo=info), M2.T @ M2)
+        on_arrays._bcoo_rdot_general(M2.T, *buffers, dimension_numbers=numbers, rhs_spinfo=info), M2.T @ M2)

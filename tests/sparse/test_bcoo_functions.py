@@ -1,4 +1,4 @@
-"""What moves elements of BCOO arrays, against NumPy on the dense ones, in all layouts."""
+"""Reshaping, slicing, gathering and reducing BCOO arrays, compared with NumPy on dense arrays, in all layouts."""
 
 import warnings
 
@@ -10,7 +10,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.experimental import sparse
-from xlafront.sparse import places
+from xlafront.sparse import positions
 
 M2 = array_with_zeros((4, 5), seed=1)
 M3 = array_with_zeros((2, 3, 4))
@@ -31,7 +31,7 @@ def test_layouts_change(n_batch, n_dense):
         same(changed, M3)
 
 
-def test_inefficient_layouts_are_refused_or_warned_of():
+def test_inefficient_layouts_raise_or_warn():
     mat = bcoo(M2)
     with pytest.raises(sparse.SparseEfficiencyError):
         mat.update_layout(n_batch=1)
@@ -47,7 +47,7 @@ def test_inefficient_layouts_are_refused_or_warned_of():
 
 @pytest.mark.parametrize("n_batch, n_dense", [(1, 1), *[pytest.param(*pair, marks=pytest.mark.soak) for pair in (
     (0, 0), (1, 0), (0, 1), (2, 0), (0, 2))]])
-def test_parts_and_sums(n_batch, n_dense):
+def test_slices_and_sums(n_batch, n_dense):
     mat = bcoo(M3, n_batch, n_dense, more=1)
     same(sparse.bcoo_slice(mat, start_indices=(0, 1, 1), limit_indices=(1, 3, 3)), M3[:1, 1:3, 1:3])
     same(sparse.bcoo_slice(mat, start_indices=(0, 0, 0), limit_indices=(2, 3, 4), strides=(1, 2, 3)), M3[:, ::2, ::3])
@@ -59,7 +59,7 @@ def test_parts_and_sums(n_batch, n_dense):
     same(sparse.bcoo_squeeze(one, dimensions=(1,)), M3[:, 0])
 
 
-def test_results_store_no_more_than_there_can_be():
+def test_results_store_at_most_all_positions():
     mat = bcoo(M2)
     assert sparse.bcoo_slice(mat, start_indices=(0, 0), limit_indices=(1, 1)).nse == 1
     assert mat[0].nse == 5 and mat[0, 1].nse == 1
@@ -84,7 +84,7 @@ def test_reshape(n_batch, n_dense, new):
     same(sparse.bcoo_reshape(bcoo(M3, n_batch, n_dense, more=1), new_sizes=new), M3.reshape(new))
 
 
-def test_shapes_that_mix_kinds_of_dimensions_are_refused():
+def test_reshape_and_transpose_across_dimension_kinds_raise():
     with pytest.raises(ValueError):
         bcoo(M3, 1).reshape(6, 4)
     with pytest.raises(TypeError):
@@ -98,7 +98,7 @@ def test_shapes_that_mix_kinds_of_dimensions_are_refused():
         bcoo(M2).transpose((0,))
 
 
-def test_new_dimensions():
+def test_broadcast_in_dim():
     mat = bcoo(M2)
     for shape, dimensions, expected in (((3, 4, 5), (1, 2), np.broadcast_to(M2, (3, 4, 5))), ((4, 1, 5), (0, 2), M2[:, None]),
                                         ((4, 5, 1), (0, 1), M2[..., None])):
@@ -119,7 +119,7 @@ def test_indexing(name):
     same(bcoo(M2)[INDICES[name]], M2[INDICES[name]])
 
 
-def test_indices_that_are_traced():
+def test_traced_indices():
     mat = bcoo(M2)
     found = xf.jit(lambda m, i: m[i])(mat, 2)
     same(found, M2[2])
@@ -145,13 +145,13 @@ def test_order_and_sums_of_many_elements(shape):
     ordered, count = sparse.bcoo_sort_indices(mat), inside.sum()
     np.testing.assert_array_equal(ordered.indices[:count], rows[inside][order])
     np.testing.assert_array_equal(ordered.data[:count], values[inside][order])  # equal ones stay in their order
-    places, which = np.unique(rows[inside], axis=0, return_inverse=True)
+    unique_rows, which = np.unique(rows[inside], axis=0, return_inverse=True)
     summed = mat.sum_duplicates(remove_zeros=False)
-    np.testing.assert_array_equal(summed.indices, places)
+    np.testing.assert_array_equal(summed.indices, unique_rows)
     np.testing.assert_allclose(summed.data, np.bincount(which.ravel(), values[inside]), rtol=1e-6)
 
 
-# Sizes that are not known
+# Symbolic sizes
 
 
 SYMBOLIC = {
@@ -166,7 +166,7 @@ SYMBOLIC = {
 
 
 @pytest.mark.parametrize("name", SYMBOLIC)
-def test_of_symbolic_sizes(name):
+def test_symbolic_sizes(name):
     function, expected = SYMBOLIC[name]
     dense = np.array([[1, 0, 2], [0, 0, 3], [0, 4, 0], [5, 0, 0]], np.float32)
     indices = np.argwhere(dense).astype(np.int32)
@@ -180,14 +180,14 @@ def test_of_symbolic_sizes(name):
 
 @pytest.mark.parametrize("dtype, size", [
     ("int8", 0), ("uint8", 0), ("int8", 100), ("int8", 200), ("uint8", 200), ("int32", 5), ("uint32", 5), ("int16", 0)])
-def test_places_in_bounds_of_all_index_dtypes(dtype, size):
+def test_in_bounds_of_all_index_dtypes(dtype, size):
     info = np.iinfo(dtype)
     columns = np.array([info.min, 0, 1, 4, 5, 99, 100, info.max], dtype)
     indices = np.stack([columns, columns[::-1]], -1)
-    wanted = ((indices.astype(int) >= 0) & (indices.astype(int) < [size, 1000])).all(-1)
-    np.testing.assert_array_equal(places.in_bounds(xnp.asarray(indices), (size, 1000)), wanted)
+    expected = ((indices.astype(int) >= 0) & (indices.astype(int) < [size, 1000])).all(-1)
+    np.testing.assert_array_equal(positions.in_bounds(xnp.asarray(indices), (size, 1000)), expected)
     lowest = [x if 0 <= x < size else min(size, np.iinfo(dtype).max) for x in columns.astype(int).tolist()]
-    np.testing.assert_array_equal(places.lowest(xnp.asarray(columns), size), lowest)
+    np.testing.assert_array_equal(positions.clamp_to_padding(xnp.asarray(columns), size), lowest)
 
 
 def test_batches_of_rows_hold_each_element_once():
@@ -199,7 +199,7 @@ def test_batches_of_rows_hold_each_element_once():
 
 
 @pytest.mark.parametrize("n_batch", range(4))
-def test_parts_without_sparse_dimensions_store_as_many_elements(n_batch):
+def test_slices_without_sparse_dimensions_preserve_nse(n_batch):
     dense = np.arange(12.).reshape(2, 3, 2)
     mat = sparse.BCOO.fromdense(dense, n_batch=n_batch, n_dense=3 - n_batch, nse=3)
     found = sparse.bcoo_slice(mat, start_indices=(0, 1, 0), limit_indices=(2, 3, 1))
@@ -207,6 +207,6 @@ def test_parts_without_sparse_dimensions_store_as_many_elements(n_batch):
     np.testing.assert_array_equal(found.todense(), dense[:, 1:, :1])
 
 
-def test_the_only_row_keeps_what_is_known_of_the_indices():
+def test_squeeze_preserves_properties_of_indices():
     mat = sparse.BCOO.fromdense(xnp.ones((1, 3)))
     assert (mat[0].indices_sorted, mat[0].unique_indices, mat[-1].nse) == (True, True, 3)

@@ -1,4 +1,4 @@
-"""Products of BCOO arrays, against NumPy on dense ones."""
+"""Products of BCOO arrays, compared with NumPy on dense arrays."""
 
 import itertools
 
@@ -17,7 +17,7 @@ M4 = array_with_zeros((2, 3, 4, 2), seed=3)
 
 
 def contracted(x, y, numbers):
-    """`dot_general` by `einsum`."""
+    """Compute `dot_general` by `einsum`."""
     (lc, rc), (lb, rb) = numbers
     letters = iter("abcdefghijklmnop")
     left, right = [next(letters) for _ in range(x.ndim)], [next(letters) for _ in range(y.ndim)]
@@ -81,7 +81,7 @@ def test_dtypes_of_products():
     assert found.dtype == "float32"
 
 
-def test_shapes_that_do_not_fit_are_refused():
+def test_mismatched_shapes_raise():
     with pytest.raises(TypeError):
         bcoo(M2) @ np.ones(4)
     with pytest.raises(TypeError):
@@ -109,7 +109,7 @@ def test_gradients_are_those_of_dense_products():
     xf.test_util.check_grads(lambda d: (square.with_data(d) @ square).todense(), (square.data,), 1, atol=2e-1, rtol=1e-2)
 
 
-def test_products_are_mapped():
+def test_products_under_vmap():
     mat, ys = bcoo(M2), array_with_zeros((3, 5), seed=5)
     np.testing.assert_allclose(xf.vmap(lambda y: mat @ y)(ys), ys @ M2.T)
     data = np.stack([np.asarray(mat.data), 2 * np.asarray(mat.data)])
@@ -119,8 +119,8 @@ def test_products_are_mapped():
 
 
 @pytest.mark.parametrize("nse", [6, 300], ids=["few places", "many places"])
-def test_products_at_few_and_many_of_all_places(nse):
-    """Rows are read for each of few places; at many of them, products of whole matrices are faster."""
+def test_sparse_and_dense_algorithms_agree(nse):
+    """Few stored elements read rows; for many of them products of dense matrices are faster."""
     random = np.random.default_rng(nse)
     x, y, b = (random.integers(-3, 4, shape).astype(np.float32) for shape in ((2, 20, 3), (2, 3, 40), (2, 40, 3)))
     flat = [random.permutation(800)[:nse] for _ in range(2)]
@@ -177,7 +177,7 @@ def test_sampled_products():
                              atol=1e-1, rtol=1e-2)
 
 
-def test_products_of_elements():
+def test_elementwise_products():
     mat = bcoo(M2, more=1)
     for other in (array_with_zeros((4, 5), seed=8), np.arange(5.), np.arange(4.)[:, None], np.float32(3)):
         found = mat * other
@@ -207,7 +207,7 @@ def test_convolution(padding):
     np.testing.assert_allclose(found.todense()[0, 0], expected)
 
 
-def test_convolutions_with_steps_are_refused():
+def test_convolutions_with_strides_raise():
     x = bcoo(array_with_zeros((1, 1, 9), seed=10))
     with pytest.raises(NotImplementedError):
         sparse.bcoo_conv_general_dilated(x, x, window_strides=(2,), padding="SAME")
@@ -215,6 +215,7 @@ def test_convolutions_with_steps_are_refused():
         sparse.bcoo_conv_general_dilated(bcoo(M4[:1]), bcoo(M4[:1]), window_strides=(1, 1), padding="SAME")
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("dtype, by_kernel", [("float32", True), ("complex64", True), ("int32", True), ("bfloat16", False)])
 def test_products_of_compressed_rows_by_kernel(dtype, by_kernel):
     dense, other = array_with_zeros((7, 5)), array_with_zeros((5, 4), seed=1)
@@ -231,15 +232,15 @@ def test_products_of_compressed_rows_by_kernel(dtype, by_kernel):
         np.testing.assert_array_equal(exported.call(matrix, right), dense @ other)
 
 
-def test_compressed_rows_that_lie_nowhere():
-    """Numbers of columns and rows are not trusted: the kernel reads what they name."""
+def test_csr_indices_out_of_bounds():
+    """Row and column indices are not trusted: the kernel would read out of bounds."""
     matrix = sparse.BCSR((xnp.ones(3), xnp.array([0, 900_000_000, -5]), xnp.array([0, 100_000, 7, -9])), shape=(3, 5))
     product = np.asarray(matrix @ xnp.arange(10.0).reshape(5, 2))
     np.testing.assert_array_equal(product, [[0, 1], [0, 0], [0, 0]])
 
 
-def test_padding_does_not_read_what_is_no_number():
-    """Two rows of padding, beside a matrix whose last row is not finite."""
+def test_padding_ignores_nan_and_inf():
+    """Two rows of padding, with a matrix whose last row is not finite."""
     mat = sparse.BCOO((xnp.array([1.0, 2.0, 0.0, 0.0]), xnp.array([[0, 0], [1, 0], [2, 2], [2, 2]])), shape=(2, 2))
     other = np.array([[1.0, 2.0], [np.inf, np.nan]], np.float32)
     np.testing.assert_array_equal(mat @ other, [[1, 2], [2, 4]])
@@ -247,31 +248,31 @@ def test_padding_does_not_read_what_is_no_number():
     np.testing.assert_array_equal(data, [3, 3, 0, 0])
 
 
-def test_booleans_at_no_place_are_booleans():
-    places = np.zeros((0, 1), np.int32)
-    found = sparse.bcoo_dot_general_sampled(np.ones((4, 1), bool), np.ones(4, bool), places,
+def test_boolean_products_stay_boolean():
+    positions = np.zeros((0, 1), np.int32)
+    found = sparse.bcoo_dot_general_sampled(np.ones((4, 1), bool), np.ones(4, bool), positions,
                                             dimension_numbers=(((0,), (0,)), ((), ())))
     assert found.dtype == bool and found.shape == (0,)
 
 
 @pytest.mark.parametrize("nse", [6, 3000])  # by jaxlib's kernel, and by adding up rows
 @pytest.mark.parametrize("columns", [(), (3,)])
-def test_bcsr_elements_outside_count_as_nothing(nse, columns):
+def test_bcsr_elements_out_of_bounds_are_ignored(nse, columns):
     rng = np.random.default_rng(nse)
     data, indices = rng.integers(1, 9, nse).astype("float32"), rng.integers(-3, 9, nse)
     starts = np.sort(rng.integers(0, nse + 1, 5))
     starts[0], other = 0, rng.integers(1, 9, (6, *columns)).astype("float32")
-    wanted = np.zeros((4, *columns), "float32")
+    expected = np.zeros((4, *columns), "float32")
     for row in range(4):
         for k in range(starts[row], starts[row + 1]):
             if 0 <= indices[k] < 6:
-                wanted[row] += data[k] * other[indices[k]]
+                expected[row] += data[k] * other[indices[k]]
     matrix = sparse.BCSR((data, indices, starts), shape=(4, 6))
-    np.testing.assert_array_equal(xf.jit(lambda m, x: m @ x)(matrix, other), wanted)
+    np.testing.assert_array_equal(xf.jit(lambda m, x: m @ x)(matrix, other), expected)
 
 
 @pytest.mark.parametrize("dense", [M2[0], M2[:, :1], M2[:1], M2], ids=str)
-def test_products_with_what_broadcasts_stay_at_the_same_places(dense):
+def test_products_with_broadcast_operands_preserve_indices(dense):
     mat = bcoo(M2, more=2)
     for found in (mat * dense, xnp.asarray(dense) * mat, xf.jit(lambda m, d: m * d)(mat, dense)):
         np.testing.assert_array_equal(found.todense(), M2 * dense)

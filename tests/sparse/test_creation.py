@@ -1,4 +1,4 @@
-"""Sparse arrays made of nothing, and dense ones of any format."""
+"""Constructors of sparse arrays, and conversion of all formats to dense arrays."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_layouts_of_diagonals(n_batch, n_dense):
     np.testing.assert_array_equal(mat.todense(), np.eye(3, 4, 1))
 
 
-def test_what_is_refused():
+def test_bad_arguments_raise():
     for refused in (lambda: sparse.empty((3, 4), sparse_format="?"), lambda: sparse.empty((3,), n_batch=2),
                     lambda: sparse.empty((3, 4, 5), sparse_format="csr"), lambda: sparse.eye(3, n_dense=3),
                     lambda: sparse.random_bcoo(xf.random.key(0), (4, 5), nse=30)):
@@ -36,7 +36,7 @@ def test_what_is_refused():
             refused()
 
 
-def test_random_arrays_are_those_of_the_reference():
+def test_random_arrays_equal_those_of_jax():
     mat = sparse.random_bcoo(xf.random.key(0), (4, 5))
     np.testing.assert_allclose(mat.data, [0.8423141, 0.18237865, 0.2271781, 0.12072563], rtol=1e-6)
     assert mat.indices.tolist() == [[0, 0], [0, 3], [1, 4], [1, 0]]
@@ -46,7 +46,7 @@ def test_random_arrays_are_those_of_the_reference():
         [3, 0]]
 
 
-def test_dense_arrays_stay_as_they_are_under_transformations():
+def test_todense_of_dense_arrays_under_transformations():
     np.testing.assert_array_equal(sparse.todense(np.ones(3)), np.ones(3))
     mat = sparse.eye(3)
     assert xf.grad(lambda d: (sparse.todense(mat.with_data(d)) * 2).sum())(mat.data).tolist() == [2, 2, 2]

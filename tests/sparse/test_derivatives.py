@@ -29,7 +29,7 @@ def test_jacobians(transform):
         getattr(sparse, transform)(lambda m: m * 2)(mat)
 
 
-def test_gradients_have_the_layout_of_what_they_are_of():
+def test_gradients_have_the_layout_of_their_argument():
     def loss(tree, y):
         return (product(tree["m"], y) ** 2).sum()
 

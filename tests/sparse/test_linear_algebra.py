@@ -1,4 +1,4 @@
-"""The direct solver and the largest eigenvalues, against NumPy."""
+"""The direct solver and the eigensolver, compared with NumPy."""
 
 import numpy as np
 import pytest

@@ -31,7 +31,7 @@ def test_products(name):
 
 
 @pytest.mark.parametrize("name", ["COO", "CSR", "CSC"])
-def test_transposes_have_the_same_arrays(name):
+def test_transposes_share_component_arrays(name):
     mat = FORMATS[name].fromdense(M)
     assert mat.T.data is mat.data
     np.testing.assert_array_equal(mat.T.todense(), M.T)
@@ -46,6 +46,7 @@ def test_transposes_have_the_same_arrays(name):
         mat.transpose((0, 1))
 
 
+@pytest.mark.cpu_only
 def test_functions_of_matrices():
     coo, csr = sparse.coo_fromdense(M), sparse.csr_fromdense(M)
     expected = scipy.sparse.csr_matrix(M)
@@ -84,11 +85,11 @@ def test_products_of_batches():
             refused()
 
 
-def test_parts_that_do_not_fit():
-    for parts, shape in (((np.ones(2), np.zeros(2, int), np.zeros(3, int)), (4, 5)), ((np.ones(2), np.zeros(3, int),
+def test_mismatched_components_raise():
+    for buffers, shape in (((np.ones(2), np.zeros(2, int), np.zeros(3, int)), (4, 5)), ((np.ones(2), np.zeros(3, int),
         np.zeros(5, int)), (4, 5))):
         with pytest.raises(ValueError):
-            sparse.BCSR(parts, shape=shape)
+            sparse.BCSR(buffers, shape=shape)
 
 
 def test_many_elements():
@@ -100,7 +101,7 @@ def test_many_elements():
 
 
 def test_compressed_products_read_no_columns_out_of_bounds():
-    """Whether other values for such elements are less than a longer array to multiply with, or more."""
+    """Both ways to handle such elements are covered: masked values and an additional row of zeros."""
     data, starts = np.arange(1, 13, dtype="float32"), np.array([0, 6, 12])
     columns = np.array([0, 4, 2, -1, 1, 3, 3, 2, 3, 2**31 - 1, 0, 1], np.int32)
     dense = np.zeros((2, 3), np.float32)
@@ -116,8 +117,8 @@ def test_compressed_products_read_no_columns_out_of_bounds():
     lambda data, row, col: sparse.COO((data, row, col), shape=(3, 2)),
     lambda data, row, col: sparse.BCOO((data, xnp.stack([row, col], -1)), shape=(3, 2))], ids=["COO", "BCOO"])
 @pytest.mark.parametrize("width", [(), (2,)])
-def test_padding_has_no_part_in_derivatives(make, width):
-    """Also where infinities and NaNs stand next to it, in the last row of either."""
+def test_derivatives_ignore_padding(make, width):
+    """This holds even if infinities and NaNs are in the last row of either operand."""
     row, col = xnp.array([0, 2, 3, -1, 7]), xnp.array([1, 0, 2, 0, 5])  # two elements, and three out of bounds
     data = xnp.arange(1.0, 6.0)
     other = np.array([3.0, np.inf], "float32").reshape(2, *[1] * len(width)) * np.ones((2, *width), "float32")

@@ -1,4 +1,4 @@
-"""Functions of dense arrays on sparse ones, against what they are of dense ones."""
+"""Sparsified functions, compared with the functions of dense arrays."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_results_are_dense(name):
 
 @pytest.mark.parametrize("function", [xnp.cos, xnp.exp, lambda x: x + 1, lambda x: 1 / x, lambda x: x > 0, lambda x: x ** 2.5,
                                       lambda x: x ** 0, lambda x: x.max(), lambda x: x.at[0].set(0)], ids=list("abcdefghi"))
-def test_nothing_becomes_dense_that_nobody_asked_to(function):
+def test_operations_with_dense_results_raise(function):
     for use_tracer in (False, True):
         with pytest.raises(NotImplementedError):
             sparse.sparsify(function, use_tracer)(bcoo(M))
@@ -71,7 +71,7 @@ def test_operators():
             refused()
 
 
-def test_rows_stay_compressed():
+def test_bcsr_results_stay_bcsr():
     mat = sparse.BCSR.fromdense(M)
     for function in (lambda x: -x, xnp.sin, lambda x: xnp.concatenate([x, x]), lambda x: x[None]):
         found = sparse.sparsify(function)(mat)
@@ -81,7 +81,7 @@ def test_rows_stay_compressed():
         sparse.sparsify(lambda x: x * 2)(mat)
 
 
-def test_transformations_around_it():
+def test_sparsify_under_transformations():
     mat = bcoo(M)
     double = sparse.sparsify(lambda x, y: {"sum": (x * y).sum(), "x": x})
     found = xf.jit(double)(mat, 2.)

@@ -1,4 +1,4 @@
-"""Incomplete gamma and beta functions and Bessel functions against SciPy: values, borders, derivatives, batches, bad input."""
+"""Incomplete gamma and beta functions and Bessel functions against SciPy: values, limits, derivatives, batches, bad input."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ from laws import finite_difference
 
 import xlafront as xf
 from xlafront import lax
+from xlafront.scipy import special
 
 # name: SciPy's function, number of arguments
 FUNCTIONS = {"bessel_i0e": (sp.i0e, 1), "bessel_i1e": (sp.i1e, 1), "igamma": (sp.gammainc, 2), "igammac": (sp.gammaincc, 2), "betainc": (sp.betainc, 3)}
@@ -29,14 +30,14 @@ def points(name, rng, dtype):
 
 @pytest.mark.parametrize("dtype", ERRORS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_values(name, dtype, rng):
+def test_values_match_scipy(name, dtype, rng):
     relative, absolute = ERRORS[dtype]
     args = points(name, rng, dtype)
     with xf.enable_x64(dtype is np.float64):
         got = np.asarray(getattr(lax, name)(*args))
-    wanted = FUNCTIONS[name][0](*[a.astype(np.float64) for a in args])
+    expected = FUNCTIONS[name][0](*[a.astype(np.float64) for a in args])
     assert got.dtype == dtype and not np.isnan(got).any()
-    np.testing.assert_allclose(got, wanted, rtol=relative, atol=1e-30 if name.startswith("bessel") else absolute)
+    np.testing.assert_allclose(got, expected, rtol=relative, atol=1e-30 if name.startswith("bessel") else absolute)
 
 
 def at_borders(values, count):
@@ -46,16 +47,16 @@ def at_borders(values, count):
 
 @pytest.mark.parametrize("dtype", ERRORS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_borders(name, dtype):
-    """Zeros of both signs, infinities, NaN, negative numbers. Where a and x are infinite, igamma is 1, as in the reference."""
+def test_limits_and_special_values(name, dtype):
+    """Zeros of both signs, infinities, NaN, negative numbers. If a and x are infinite, igamma is 1, as in JAX."""
     values = [0.0, -0.0, np.inf, -np.inf, np.nan, -1.0, 1.0, 0.5, 2.0, 1e-30, 200.0]
     args = [a.astype(dtype) for a in at_borders(values, FUNCTIONS[name][1])]
     with xf.enable_x64(dtype is np.float64):
         got = np.asarray(getattr(lax, name)(*args))
-    wanted = FUNCTIONS[name][0](*[a.astype(np.float64) for a in args])
+    expected = FUNCTIONS[name][0](*[a.astype(np.float64) for a in args])
     if name.startswith("igamma"):
-        wanted[(args[0] == np.inf) & (args[1] == np.inf)] = name == "igamma"
-    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=2e-6)
+        expected[(args[0] == np.inf) & (args[1] == np.inf)] = name == "igamma"
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=2e-6)
 
 
 # function, arguments, in which it can be differentiated
@@ -69,7 +70,7 @@ SMOOTH = [
 
 
 @pytest.mark.parametrize("name, args, positions", SMOOTH)
-def test_derivatives(name, args, positions):
+def test_derivatives_match_differences(name, args, positions):
     f = getattr(lax, name)
     with xf.enable_x64(True):
         for i in positions:
@@ -80,16 +81,23 @@ def test_derivatives(name, args, positions):
             np.testing.assert_allclose(xf.grad(lambda v, one=one: one(v).sum())(args[i]), numeric, rtol=2e-6, atol=1e-9)
 
 
-def test_at_the_origin_and_what_has_no_derivative():
+def test_bessel_derivatives_at_zero():
     assert xf.grad(lax.bessel_i1e)(0.0) == 0.5 and xf.grad(lax.bessel_i0e)(0.0) == 0.0
+    for function, series in ((special.i0, [1, 0, 0.5]), (special.i1, [0, 0.5, 0])):  # derivatives at 0
+        for value in series:
+            assert abs(function(0.0) - value) < 1e-6
+            function = xf.grad(function)
+
+
+def test_unsupported_derivatives_raise():
     with pytest.raises(ValueError, match="a and b is not supported"):
         xf.grad(lax.betainc)(1.0, 2.0, 0.5)
     with pytest.raises(NotImplementedError, match="igamma_grad_a"):
         xf.grad(lax.igamma_grad_a)(1.0, 2.0)
 
 
-def test_the_derivative_in_the_shape(rng):
-    """Against differences of SciPy's function, and for samples against those of its inverse."""
+def test_derivative_in_shape_parameter(rng):
+    """Against finite differences of SciPy's function and, for samples, of its inverse."""
     a = 10 ** rng.uniform(-1, 5, 400)
     x = rng.gamma(a) + 1e-12
     step = 1e-4 * np.sqrt(a) * np.minimum(a, 1)
@@ -112,9 +120,9 @@ SLOPES_AT_BORDERS = [(1.0, 0.0, 0.0), (np.inf, 0.0, 0.0), (0.0, 1.0, np.nan), (-
 
 
 @pytest.mark.parametrize("name", ["igamma_grad_a", "random_gamma_grad"])
-def test_slopes_at_borders(name):
-    a, x, wanted = np.array(SLOPES_AT_BORDERS, np.float32).T
-    np.testing.assert_array_equal(getattr(lax, name)(a, x), wanted)
+def test_derivatives_at_limits(name):
+    a, x, expected = np.array(SLOPES_AT_BORDERS, np.float32).T
+    np.testing.assert_array_equal(getattr(lax, name)(a, x), expected)
 
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, "igamma_grad_a", "random_gamma_grad"])
@@ -142,8 +150,8 @@ def test_dtypes_and_batches(name):
             lax.igamma(np.ones(3, np.float32), np.ones(3, np.float16))
 
 
-def test_bends_of_samples():
-    """The derivatives of `random_gamma_grad`, against differences."""
+def test_random_gamma_grad_derivatives():
+    """The derivatives of `random_gamma_grad` against finite differences."""
     with xf.enable_x64(True):
         a, x, h = np.array([0.5, 2.0, 30.0]), np.array([0.4, 3.0, 25.0]), 1e-5
         for f, at in ((lambda a: lax.random_gamma_grad(a, x), a), (lambda x: lax.random_gamma_grad(a, x), x)):

@@ -1,4 +1,4 @@
-"""What is kept of traced and compiled functions: how much, how long, and that nobody gets what belongs to another call."""
+"""Caches of traced and compiled functions: sizes, lifetimes, and no result of another call."""
 
 import gc
 import mmap
@@ -15,10 +15,12 @@ from laws import signatures_seen
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront.core import avals, memo
-from xlafront.runtime import compile as compiler, layouts
-from xlafront.runtime.jaxlib_compat import PjitFunctionCache
-from xlafront.staging import caches, compiling, equal_programs, jitted
+from xlafront.base import layouts
+from xlafront.base.jaxlib_compat import PjitFunctionCache
+from xlafront.core import avals, bounded_cache
+from xlafront.core.program_key import program_key
+from xlafront.runtime import compile as compiler
+from xlafront.staging import caches, call_tracing, compiling, dispatch, signatures
 
 pytestmark = pytest.mark.usefixtures("few_objects")
 
@@ -37,9 +39,9 @@ def compilations(monkeypatch):
 
 
 def test_a_full_dispatch_cache_costs_a_look_up(monkeypatch, compilations):
-    """What is used longest ago goes; its next call finds the executable again, and the call after that is C++'s alone."""
+    """The least recently used entry is dropped; its next call finds the executable, and the call after that stays in C++."""
     small = PjitFunctionCache(8)
-    monkeypatch.setattr(jitted, "dispatch_cache", small)
+    monkeypatch.setattr(dispatch, "dispatch_cache", small)
     x = xnp.ones(2)
     functions = [xf.jit(lambda x, k=k: x + k) for k in range(20)]
     for _ in range(2):
@@ -59,9 +61,9 @@ def test_the_dispatch_cache_holds_a_long_session():
     assert caches.dispatch_cache.capacity() >= 100_000
 
 
-def test_entries_go_with_their_function(monkeypatch):
+def test_dispatch_entries_are_freed_with_their_function(monkeypatch):
     small = PjitFunctionCache(8)
-    monkeypatch.setattr(jitted, "dispatch_cache", small)
+    monkeypatch.setattr(dispatch, "dispatch_cache", small)
     f = xf.jit(lambda x: x * 2)
     f(1.0)
     assert small.size() == 1
@@ -70,10 +72,10 @@ def test_entries_go_with_their_function(monkeypatch):
     assert small.size() == 0
 
 
-def test_executables_go_with_their_function():
+def test_executables_are_freed_with_their_function():
     f = xf.jit(lambda x: x * 2 + 1)
     f(xnp.ones(3))
-    [traced] = [t for c in caches._all for t in c.traces.values() if t.executables and t is next(iter(
+    [traced] = [t for c in call_tracing.all_caches for t in c.traces.values() if t.executables and t is next(iter(
         xf_caches(f).traces.values()))]
     executable = weakref.ref(next(iter(traced.executables.values())))
     del f, traced
@@ -81,7 +83,7 @@ def test_executables_go_with_their_function():
     assert executable() is None
 
 
-def test_equal_programs_of_functions_that_are_gone_are_compiled_once(compilations):
+def test_equal_programs_of_deleted_functions_are_compiled_once(compilations):
     x = xnp.arange(3.0)
     for n in range(60):
         assert xf.lax.scan(lambda c, a: (c + a * 17, c), 0.0, x)[0] == 51
@@ -94,11 +96,11 @@ def test_equal_programs_of_functions_that_are_gone_are_compiled_once(compilation
 
 @pytest.fixture
 def lowered(monkeypatch):
-    """The names of what is lowered, as in a process where nobody listens for events and all arrays have their own layouts."""
-    names, module = [], jitted.LoweredModule
+    """Return the names of lowered modules, as in a process without event listeners where all arrays have default layouts."""
+    names, module = [], compiling.LoweredModule
     monkeypatch.setattr(layouts.use, "others", False)
-    monkeypatch.setattr(jitted, "is_watched", lambda: False)
-    monkeypatch.setattr(jitted, "LoweredModule", lambda name, *rest: names.append(name) or module(name, *rest))
+    monkeypatch.setattr(compiling, "is_watched", lambda: False)
+    monkeypatch.setattr(compiling, "LoweredModule", lambda job: names.append(job.name) or module(job))
     return names
 
 
@@ -108,9 +110,9 @@ def test_equal_programs_of_new_functions_are_lowered_once(lowered):
         assert xf.jit(lambda a: a * 29 + 1)(x)[1] == 30
         assert xf.lax.fori_loop(0, 3, lambda i, c: c + 31, 1) == 94
     assert lowered.count("<lambda>") == lowered.count("scan") == 1
-    assert len(equal_programs.recent_programs) <= equal_programs.recent_programs.limit
+    assert len(caches.executables_by_jaxpr) <= caches.executables_by_jaxpr.limit
     xf.clear_caches()
-    assert not equal_programs.recent_programs
+    assert not caches.executables_by_jaxpr
 
 
 def test_programs_that_differ_little_are_not_taken_for_equal():
@@ -142,14 +144,14 @@ def test_programs_with_functions_inside_have_no_key():
 
     def key(f):
         closed = xf.make_jaxpr(f)(x)
-        return equal_programs.identity(closed.jaxpr, [None] * len(closed.consts))
+        return program_key(closed.jaxpr)
 
     assert key(lambda a: a * 2) == key(lambda b: b * 2) != key(lambda a: a * 3)
     assert key(lambda a: a + x) == key(lambda a: a + y) != key(lambda a: a + 2)  # the values are those of other arrays
     assert key(lambda a: xf.pure_callback(np.sin, a, a)) is None
 
 
-def test_loops_and_branches_of_new_functions_leave_nothing():
+def test_loops_and_branches_of_new_functions_leak_nothing():
     x = xnp.arange(3.0)
     calls = {
         "scan": lambda: xf.lax.scan(lambda c, a: (c + a, c), 0.0, x),
@@ -159,37 +161,37 @@ def test_loops_and_branches_of_new_functions_leave_nothing():
         "jit": lambda: xf.jit(lambda a: a * 3)(x),
     }
 
-    def kept_by(call):
+    def held_by(call):
         call()
         gc.collect()
         return len(caches.live_executables.executables)
 
     for name, call in calls.items():
-        kept_by(call)
-        first = kept_by(call)
-        assert [kept_by(call) for _ in range(3)] == [first] * 3, name
+        held_by(call)
+        first = held_by(call)
+        assert [held_by(call) for _ in range(3)] == [first] * 3, name
 
 
 def xf_caches(f):
-    return caches.shared_caches(f.__wrapped__, (jitted.Options(),))
+    return call_tracing.shared_caches(f.__wrapped__, (signatures.Options(),))
 
 
 def test_memos_are_bounded():
-    small = memo.Memo(10)
+    small = bounded_cache.BoundedCache(10)
     for i in range(1000):
-        assert small.keep(i, i * i) == i * i
+        assert small.put(i, i * i) == i * i
         assert len(small) <= 10 and small[i] == i * i
 
 
 def test_clear_caches_empties_all_memos():
     xnp.linalg.inv(xnp.eye(2)), xf.grad(lambda x: xnp.sum(x * x))(xnp.ones(3)), xnp.einsum("ij,jk", np.eye(2), np.eye(2))
-    assert any(memo._all)
+    assert any(bounded_cache._all)
     xf.clear_caches()
-    assert not any(memo._all) and not any([c.traces for c in caches._all])
+    assert not any(bounded_cache._all) and not any([c.traces for c in call_tracing.all_caches])
     assert xnp.sum(xnp.ones(3)) == 3
 
 
-def test_clear_caches_reaches_functions_whose_jit_is_gone():
+def test_clear_caches_empties_functions_whose_jit_is_deleted():
     factor = [1.0]
 
     def scaled(x):
@@ -201,28 +203,28 @@ def test_clear_caches_reaches_functions_whose_jit_is_gone():
     assert xf.jit(scaled)(2.0) == 6
 
 
-def test_types_nobody_uses_are_forgotten():
-    kept = avals.ShapedArray((123, 45), np.dtype("float32"))
+def test_unused_types_are_dropped():
+    cached = avals.ShapedArray((123, 45), np.dtype("float32"))
     before = len(avals._interned)
     for n in range(2000):
         avals.ShapedArray((n, 7, 77), np.dtype("float32")).to_tangent_aval()
     assert len(avals._interned) >= before + 1900
     avals.forget_unused_types()
     assert len(avals._interned) <= before
-    assert avals.ShapedArray((123, 45), np.dtype("float32")) is kept
+    assert avals.ShapedArray((123, 45), np.dtype("float32")) is cached
 
 
-def test_many_types_are_looked_through(monkeypatch):
-    monkeypatch.setattr(avals._interned, "enough", len(avals._interned) + 100)
-    kept = avals.ShapedArray((5, 4, 3, 2, 1), np.dtype("int16"))
+def test_many_types_are_swept(monkeypatch):
+    monkeypatch.setattr(avals._interned, "sweep_threshold", len(avals._interned) + 100)
+    cached = avals.ShapedArray((5, 4, 3, 2, 1), np.dtype("int16"))
     for n in range(1000):
         avals.ShapedArray((n, 78, 77), np.dtype("float32"))
-    assert avals.ShapedArray((5, 4, 3, 2, 1), np.dtype("int16")) is kept
+    assert avals.ShapedArray((5, 4, 3, 2, 1), np.dtype("int16")) is cached
     assert all(avals.ShapedArray(a.shape, a.dtype, a.weak_type) is a for a in list(avals._interned.values()) if a.plain)
 
 
 @pytest.mark.parametrize("clear", ["all", "one"])
-def test_nobody_gets_the_answer_of_another_call(clear):
+def test_concurrent_calls_get_their_own_results(clear):
     """New static arguments and constants in four threads, while a fifth clears what is known."""
     f = xf.jit(lambda x, n: x * n + np.float32(n), static_argnums=1)
     stop, wrong, count = threading.Event(), [], [0]
@@ -257,7 +259,7 @@ def twice(c):
     return c[0] * 2, c[1]
 
 
-NEW_BESIDE_KEPT = {
+NEW_BESIDE_CACHED = {
     "while_loop": lambda n: xf.lax.while_loop(lambda c: c[0] < n, count_on, (0, 1.0)),
     "vmapped while_loop": lambda n: xf.vmap(lambda s: xf.lax.while_loop(lambda c: c[0] < n, count_on, (s, s)))(xnp.arange(2)),
     "cond": lambda n: xf.lax.cond(n > 1, twice, lambda c: (c[0] + n, c[1]), (0, 1.0)),
@@ -265,35 +267,35 @@ NEW_BESIDE_KEPT = {
 }
 
 
-@pytest.mark.parametrize("what", NEW_BESIDE_KEPT)
-def test_a_kept_function_beside_ever_new_ones(what):
-    """A condition of before is gone, and another program lies at its address."""
+@pytest.mark.parametrize("what", NEW_BESIDE_CACHED)
+def test_cached_function_with_new_ones_in_each_call(what):
+    """A condition of an earlier call is freed, and another program may have its address."""
     for n in range(1000, 1100):
-        assert str(n) in str(xf.make_jaxpr(lambda n=n: NEW_BESIDE_KEPT[what](n))())
+        assert str(n) in str(xf.make_jaxpr(lambda n=n: NEW_BESIDE_CACHED[what](n))())
         gc.collect(0)
 
 
-def test_a_kept_function_beside_ever_new_ones_keeps_few_of_them():
-    def kept():
+def test_cached_function_holds_few_of_the_new_ones():
+    def cached():
         gc.collect()
         return len(gc.get_objects())
 
     def calls(count):
         for n in range(count):
-            xf.make_jaxpr(lambda: NEW_BESIDE_KEPT["while_loop"](n))()
-        return kept()
+            xf.make_jaxpr(lambda: NEW_BESIDE_CACHED["while_loop"](n))()
+        return cached()
 
     assert calls(100) + 1000 > calls(300)
 
 
 def test_caches_are_cleared_while_others_are_made():
-    alive, stop, kept = memo.Alive(), threading.Event(), []
+    alive, stop, cached = bounded_cache.WeakRegistry(), threading.Event(), []
 
     def add():
         while not stop.is_set():
-            kept.append(memo.Memo(1))
-            alive.add(kept[-1])
-            del kept[:len(kept) // 200]
+            cached.append(bounded_cache.BoundedCache(1))
+            alive.add(cached[-1])
+            del cached[:len(cached) // 200]
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -306,15 +308,15 @@ def test_caches_are_cleared_while_others_are_made():
         stop.set()
         thread.join()
         sys.setswitchinterval(interval)
-    assert len(list(alive)) == len(kept)
+    assert len(list(alive)) == len(cached)
 
 
 def test_programs_in_use_outlive_those_that_are_not(monkeypatch, compilations):
-    """The system has room for so many programs; before there are more, those go that nobody has asked for in a while."""
+    """The system has room for a number of programs; before there are more, those that were not used recently are dropped."""
     live = caches.LiveExecutables()
-    live.STEP, live.look_at = 4, 4
+    live.STEP, live.next_check = 4, 4
     monkeypatch.setattr(caches, "share_of_mappings", lambda: len(live.executables) / 40)
-    monkeypatch.setattr(jitted, "live_executables", live)
+    monkeypatch.setattr(compiling, "live_executables", live)
     x = xnp.ones(2)
     used, held = xf.jit(lambda x: x * 2), []
     most = 0
@@ -334,12 +336,12 @@ def test_the_share_of_mappings_is_that_of_the_process():
         assert before == 0
         return
     assert 0 < before < 1
-    kept = [mmap.mmap(-1, 4096, prot=mmap.PROT_READ if i % 2 else mmap.PROT_READ | mmap.PROT_WRITE) for i in range(1000)]
+    cached = [mmap.mmap(-1, 4096, prot=mmap.PROT_READ if i % 2 else mmap.PROT_READ | mmap.PROT_WRITE) for i in range(1000)]
     limit = int(pathlib.Path("/proc/sys/vm/max_map_count").read_text())
-    assert 500 / limit < caches.share_of_mappings() - before < 1500 / limit, len(kept)
+    assert 500 / limit < caches.share_of_mappings() - before < 1500 / limit, len(cached)
 
 
-def test_the_usual_product_by_its_name_compiles_nothing_new(compilations):
+def test_einsum_with_explicit_dot_general_compiles_once(compilations):
     """Flax's attention passes it to `einsum` in each call."""
     a = xnp.ones((2, 3))
     for _ in range(3):

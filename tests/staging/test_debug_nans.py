@@ -1,4 +1,4 @@
-"""What made a NaN or an infinity is named, with its line, wherever it is: in loops, branches, parts of devices."""
+"""The operation that made a NaN or an infinity is named, with its line: also in loops, branches and shards."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def over(count):
 
 
 POINTS = np.array([1.0, -1.0], "float32")
-PLACES = {
+POSITIONS = {
     "jit": lambda x: xf.jit(lambda x: 2 * logarithm(x))(x),
     "scan": lambda x: lax.scan(lambda c, v: (c + logarithm(v), v), 0.0, x),
     "scan backwards": lambda x: lax.scan(lambda c, v: (c + logarithm(v), v), 0.0, x, reverse=True),
@@ -43,17 +43,17 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", [pytest.param("pmap", marks=pytest.mark.cpu_only) if p == "pmap" else p for p in PLACES])
+@pytest.mark.parametrize("place", [pytest.param("pmap", marks=pytest.mark.cpu_only) if p == "pmap" else p for p in POSITIONS])
 def test_operation_and_line(place):
     with xf.debug_nans(True), pytest.raises(FloatingPointError, match=rf"nan.* in log first, .*test_debug_nans\.py:{LINE}\b"):
-        PLACES[place](POINTS)
+        POSITIONS[place](POINTS)
 
 
 @pytest.mark.cpu_only
 @pytest.mark.parametrize("place", ["shard_map", "pmap"])
 def test_programs_over_several_devices_are_called_so(place):
     with xf.debug_nans(True), pytest.raises(FloatingPointError, match=r"Invalid value \(nan\) encountered in sharded computation"):
-        PLACES[place](POINTS)
+        POSITIONS[place](POINTS)
 
 
 def test_infinities():
@@ -72,19 +72,20 @@ def test_shard_map_outside_of_compiled_functions_is_looked_at_step_by_step():
         assert f(POINTS).tolist() == [0, 0]
 
 
-def test_exchanges_are_named_when_they_are_what_made_it():
+@pytest.mark.cpu_only
+def test_collectives_that_make_a_nan_are_named():
     mean = xf.shard_map(lambda x: lax.psum(x, "i"), mesh=over(2), in_specs=xf.P("i"), out_specs=xf.P())
     with xf.debug_nans(True), pytest.raises(FloatingPointError, match="in shard_map"):
         mean(np.array([np.inf, -np.inf], "float32"))
 
 
-def test_what_is_not_chosen_is_no_error():
+def test_values_that_are_not_selected_raise_no_error():
     with xf.debug_nans(True):
         assert xf.jit(lambda x: xnp.where(x > 0, logarithm(x), 0.0))(POINTS).tolist() == [0, 0]
         assert lax.cond(True, lax.abs, logarithm, POINTS).tolist() == [1, 1]
 
 
-def test_arguments_are_kept_for_the_search():
+def test_arguments_are_saved_for_the_search():
     f = xf.jit(lambda x: xnp.log(x), donate_argnums=0)
     f(xnp.ones(3))  # compiled to take its argument's memory
     x = xnp.asarray([-1.0, 1.0, 2.0])

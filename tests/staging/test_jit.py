@@ -112,8 +112,30 @@ def test_nested_calls_are_one_function_of_the_module():
     np.testing.assert_allclose(
         float(program(0.3)), functools.reduce(lambda x, _: np.tanh(x) * 2, range(3), 0.3), rtol=1e-6
     )
-    flat = xf.jit(lambda x: xf.jit(lambda v: v + 1, inline=True)(x))
-    assert "call @" not in flat.lower(1.0).as_text()
+
+
+X = np.float32(0.7)
+_IN_JAXPR_AND_MODULE = [  # a call in the jaxpr, the text of the call in the module
+    (xf.Inline.JAX_EARLY, False, ""), (xf.Inline.JAX_LATE, True, ""), (xf.Inline.AUTO, True, "call @_lambda_(%arg0) :"),
+    (xf.Inline.XLA_EARLY, True, 'inlineable = "xla_early"'), (xf.Inline.XLA_LATE, True, 'inlineable = "xla_late"'),
+    (True, True, ""), (False, True, "call @_lambda_(%arg0) :")]
+
+
+@pytest.mark.parametrize(("inline", "in_jaxpr", "text"), _IN_JAXPR_AND_MODULE)
+def test_inlining_of_nested_calls(inline, in_jaxpr, text):
+    inner = xf.jit(lambda x: xnp.sin(x) * 2, inline=inline)
+    outer = xf.jit(lambda x: inner(x) + 1)
+    jaxpr = xf.make_jaxpr(lambda x: inner(x) + 1)(X)
+    assert ("jit" in {str(eqn.primitive) for eqn in jaxpr.eqns}) is in_jaxpr and "inline" not in str(jaxpr)
+    module = outer.lower(X).as_text()
+    assert text in module if text else "call @" not in module
+    np.testing.assert_allclose((outer(X), inner(X), xf.grad(outer)(X)), (2 * np.sin(X) + 1, 2 * np.sin(X), 2 * np.cos(X)), 1e-6)
+
+
+@pytest.mark.parametrize("inline", [None, "auto", 1])
+def test_invalid_inlining(inline):
+    with pytest.raises(ValueError, match="invalid inline option"):
+        xf.jit(xnp.sin, inline=inline)
 
 
 def test_large_constants_are_arguments_of_the_executable():
@@ -157,21 +179,22 @@ def test_arguments_are_given_up_under_transformations():
     np.testing.assert_allclose(xf.jvp(sine, (x,), (x,))[0], np.sin(np.arange(4.0)), rtol=1e-6)
 
 
-def test_arrays_elsewhere_move_when_they_are_split_as_asked():
+@pytest.mark.cpu_only
+def test_arrays_on_other_devices_are_transferred_if_shardings_match():
     devices = xf.devices()
     both, other = (xf.sharding.Mesh(np.array(d), "i") for d in (devices[:2], devices[2:4]))
-    whole, row = (xf.sharding.NamedSharding(both, xf.sharding.PartitionSpec(*spec)) for spec in ((), ("i",)))
+    replicated, row = (xf.sharding.NamedSharding(both, xf.sharding.PartitionSpec(*spec)) for spec in ((), ("i",)))
     x = np.arange(4.0, dtype=np.float32)
-    for asked, given in ((whole, devices[5]), (whole, xf.sharding.NamedSharding(other, whole.spec)),
-                         (row, xf.sharding.NamedSharding(other, row.spec)), (xf.sharding.SingleDeviceSharding(devices[0]), whole)):
-        result = xf.jit(lambda x: x + 1, in_shardings=asked)(xf.device_put(x, given))
-        assert result.sharding.device_set == asked.device_set
+    for requested, given in ((replicated, devices[5]), (replicated, xf.sharding.NamedSharding(other, replicated.spec)),
+                         (row, xf.sharding.NamedSharding(other, row.spec)), (xf.sharding.SingleDeviceSharding(devices[0]), replicated)):
+        result = xf.jit(lambda x: x + 1, in_shardings=requested)(xf.device_put(x, given))
+        assert result.sharding.device_set == requested.device_set
         np.testing.assert_array_equal(result, x + 1)
-    for asked, given in ((row, devices[5]), (row, whole), (whole, xf.sharding.NamedSharding(other, row.spec))):
+    for requested, given in ((row, devices[5]), (row, replicated), (replicated, xf.sharding.NamedSharding(other, row.spec))):
         with pytest.raises(ValueError, match="in_shardings"):
-            xf.jit(lambda x: x + 1, in_shardings=asked)(xf.device_put(x, given))
+            xf.jit(lambda x: x + 1, in_shardings=requested)(xf.device_put(x, given))
         with pytest.raises(ValueError, match="in_shardings"):  # what stands for an array is held to the sharding that it names
-            xf.jit(lambda x: x + 1, in_shardings=asked).lower(xf.ShapeDtypeStruct(
+            xf.jit(lambda x: x + 1, in_shardings=requested).lower(xf.ShapeDtypeStruct(
                 x.shape, x.dtype, sharding=xf.device_put(x, given).sharding))
 
 
@@ -218,19 +241,24 @@ def test_compiler_options():
         xf.jit(lambda x: x + 1, compiler_options={"xla_no_such_flag": True})(1.0)
     lowered = xf.jit(lambda x: x + 1).lower(1.0)
     assert lowered.compile({"optimization_level": 1, "memory_fitting_effort": 0.1})(1.0) == 2  # which are no flags
-    for name, value in (("optimization_level", "O1"), ("memory_fitting_level", 1.5), ("exec_time_optimization_effort", "0.5")):
+    level = xf.CompilerEffortLevel.O1
+    for value in (level, "O1", 19):
+        assert lowered.compile({"optimization_level": value})(1.0) == 2
+    with pytest.raises(ValueError, match="O9"):
+        lowered.compile({"optimization_level": "O9"})
+    for name, value in (("memory_fitting_level", 1.5), ("exec_time_optimization_effort", "0.5")):
         with pytest.raises(TypeError, match=f"{name} takes a number"):
             lowered.compile({name: value})
     assert xf.jit(lambda x: x + 1).lower(1.0).compile({"xla_cpu_enable_fast_math": True})(1.0) == 2
 
 
 def test_calls_in_programs_have_the_options_of_their_own():
-    """What a call is in a program is kept with what was traced, which several jits of one function share."""
+    """The equation of a call is stored with the trace, which several jits of one function share."""
     def f(x):
         return x * 2
 
-    plain, kept, named = xf.jit(f), xf.jit(f, keep_unused=True, donate_argnums=0), xf.jit(f, compiler_options={"a": True})
-    program = xf.make_jaxpr(lambda x: kept(plain(kept(plain(plain(x))))))(1.0)
+    plain, jitted, named = xf.jit(f), xf.jit(f, keep_unused=True, donate_argnums=0), xf.jit(f, compiler_options={"a": True})
+    program = xf.make_jaxpr(lambda x: jitted(plain(jitted(plain(plain(x))))))(1.0)
     assert [(e.params["keep_unused"], e.params["donated_invars"]) for e in program.eqns] == [
         (False, (False,)), (False, (False,)), (True, (True,)), (False, (False,)), (True, (True,))]
     assert len({id(e.params["jaxpr"]) for e in program.eqns}) == 1
@@ -291,8 +319,8 @@ def test_settings_are_part_of_the_key():
         assert "HIGHEST" in xf.jit(lambda a: a @ a).lower(xnp.ones((2, 2))).as_text()
 
 
-def test_explanations(caplog):
-    """Misses are told from all that was traced before, also while the setting was off."""
+def test_cache_misses_are_explained(caplog):
+    """Misses are explained by all earlier traces, including those made while the setting was off."""
     f = xf.jit(lambda x, n=1: x * n, static_argnames="n")
     x = [xnp.ones(3), xnp.ones(4), xnp.ones(4, "int32"), xnp.float32(2)]
     with xf.default_matmul_precision(None):
@@ -401,6 +429,7 @@ def test_cost_is_linear(few_objects):
     assert long < 30 * short
 
 
+@pytest.mark.cpu_only
 def test_devices_of_a_function():
     device = xf.devices()[3]
     with pytest.warns(DeprecationWarning, match="backend and device argument"):
@@ -418,7 +447,7 @@ def test_devices_of_a_function():
 
 
 @pytest.mark.parametrize("read", ["sx", "s", "x", ""])
-def test_large_constants_beside_arguments_that_nothing_reads(read):
+def test_large_constants_with_unread_arguments(read):
     """Later calls are dispatched by C++, which counts constants among the arguments."""
     big = np.arange(10_000, dtype=np.float32)
     values = {"s": np.float32(2), "x": np.ones((3, 2), np.float32)}
@@ -576,18 +605,41 @@ def test_callables_without_weak_references():
         def __call__(self, x):
             return x + self.term
 
-    for number in range(4):  # the functions of earlier rounds are gone
+    for number in range(4):  # the functions of earlier rounds are deleted
         assert xf.jit(Times(number))(3) == 3 * number
         assert xf.jit(Plus(number))(3) == 3 + number
 
 
-def test_options_that_say_nothing_of_the_program_share_its_trace():
+def test_options_that_do_not_affect_the_program_share_its_trace():
     f, traces = counted(lambda x: x * 2)
     x = xnp.ones(3)
     for options in ({}, {"keep_unused": True}, {"inline": True}, {"donate_argnums": 0}, {"out_shardings": x.sharding}):
         np.testing.assert_array_equal(xf.jit(f, **options)(xnp.ones(3)), [2, 2, 2])
     assert len(traces) == 1
-    kept = xf.jit(f)
-    kept.clear_cache()
-    kept(x)
+    jitted = xf.jit(f)
+    jitted.clear_cache()
+    jitted(x)
     assert len(traces) == 2
+
+
+def test_traced_functions_with_constants_as_arguments():
+    weights = xnp.arange(4.0)
+    traced = xf.jit(lambda x, n, *, k: {"a": x * n + weights, "k": k}, static_argnums=1, donate_argnums=0).trace(
+        xnp.ones(4), 3, k=2.0)
+    consts, fun = traced.closure_convert()
+    assert [c.tolist() for c in consts] == [[0, 1, 2, 3]]
+    assert fun([consts[0] * 0], xnp.ones(4), k=1.0)["a"].tolist() == [3, 3, 3, 3]
+    with pytest.raises(TypeError, match="structure"):
+        fun(consts, xnp.ones(4))
+    consts, other = traced.with_consts_as_arg()
+    assert not other.jaxpr.consts and other.fun_name == traced.fun_name and other.donate_argnums == (1,)
+    assert other.in_avals[0][0][0].shape == (4,)
+    assert other.lower().compile()(consts, xnp.ones(4), k=1.0)["a"].tolist() == [3, 4, 5, 6]
+    assert traced.physicalize(None) is traced and traced.effects == frozenset()
+    assert xf.jit(lambda x: xf.debug.print("{}", x)).trace(1.0).effects
+
+
+def test_memory_space_of_traced_arrays():
+    spaces = []
+    xf.jit(lambda x: spaces.append((x.memory_space, xf.typeof(x).memory_space)))(1.0)
+    assert spaces[0][0] == spaces[0][1]

@@ -1,4 +1,4 @@
-"""Functions of the library in programs: copies of what was traced once. The oracle is the function traced anew."""
+"""Internal functions in programs: copies of jaxprs that were traced once. The oracle is the function without the cache."""
 
 import gc
 import os
@@ -29,18 +29,18 @@ def mixed(x, y, power, more=None):
     return (x, y) if more else x
 
 
-@library(lists=True)
-def total(parts):
-    result = parts[0]
-    for part in parts[1:]:
+@library
+def total(components):
+    result = components[0]
+    for part in components[1:]:
         result = result + xnp.sin(part) * 2 - part
     return result
 
 
-def anew(monkeypatch, f, *args):
+def uncached(monkeypatch, f, *args):
     """The text of the program where nothing is copied."""
     with monkeypatch.context() as m:
-        m.setattr(module.Programs, "call", lambda self, trace, args, kwargs, jitted=None: self.fun(*args, **kwargs))
+        m.setattr(module.TraceCache, "call", lambda self, trace, args, kwargs, jitted=None: self.fun(*args, **kwargs))
         return str(xf.make_jaxpr(lambda *a: f(*a))(*args))
 
 
@@ -74,18 +74,18 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_are_those_that_tracing_anew_gives(name, monkeypatch):
+def test_cached_jaxprs_equal_uncached_ones(name, monkeypatch):
     f = PROGRAMS[name]
-    expected = anew(monkeypatch, f, X, Y)
+    expected = uncached(monkeypatch, f, X, Y)
     with monkeypatch.context() as m:
-        m.setattr(module, "_WRITTEN_DOWN", 1000)
+        m.setattr(module, "_INLINED_OPERATIONS", 1000)
         xf.clear_caches()
         for _ in range(3):
             assert str(xf.make_jaxpr(lambda *a: f(*a))(X, Y)) == expected
     xf.clear_caches()
     for _ in range(2):
-        for found, wanted in zip(xf.tree.leaves(xf.jit(lambda *a: f(*a))(X, Y)), xf.tree.leaves(f(X, Y))):
-            np.testing.assert_allclose(found, wanted, rtol=1e-5)
+        for found, correct in zip(xf.tree.leaves(xf.jit(lambda *a: f(*a))(X, Y)), xf.tree.leaves(f(X, Y))):
+            np.testing.assert_allclose(found, correct, rtol=1e-5)
 
 
 def test_programs_of_many_operations_are_called():
@@ -110,7 +110,7 @@ TRANSFORMED = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMED)
-def test_what_transformations_make_of_programs_is_what_they_make_of_functions(name, monkeypatch):
+def test_transformed_jaxprs_equal_transformed_functions(name, monkeypatch):
     """Gradients, second derivatives and batches in a compiled program, and a pullback that leaves one."""
     f, points = TRANSFORMED[name], np.stack([X + 0.5, Y, Y - X])
 
@@ -123,7 +123,7 @@ def test_what_transformations_make_of_programs_is_what_they_make_of_functions(na
 
     x, y = X + 0.5, Y + 0.25
     with monkeypatch.context() as m:
-        m.setattr(module.Programs, "call", lambda self, trace, args, kwargs, jitted=None: self.fun(*args, **kwargs))
+        m.setattr(module.TraceCache, "call", lambda self, trace, args, kwargs, jitted=None: self.fun(*args, **kwargs))
         expected = xf.jit(lambda *a: all_of(*a))(x, y)
     found = xf.jit(lambda *a: all_of(*a))(x, y)
     for a, b in zip(xf.tree.leaves(found), xf.tree.leaves(expected), strict=True):
@@ -133,7 +133,7 @@ def test_what_transformations_make_of_programs_is_what_they_make_of_functions(na
     np.testing.assert_allclose(pullback(xnp.ones_like(value))[0], expected[0][1][0], rtol=2e-5, atol=1e-5)
 
 
-def test_calls_are_written_out_where_they_are():
+def test_calls_are_inlined_in_place():
     def f(x, y):
         x = xnp.isclose(x, y) * x
         return x + xf.nn.elu(xnp.isclose(y, x) * y)
@@ -141,15 +141,15 @@ def test_calls_are_written_out_where_they_are():
     first = f.__code__.co_firstlineno
     jaxpr = xf.make_jaxpr(f)(X, Y).jaxpr
     assert [eqn.primitive.name for eqn in jaxpr.eqns].count("jit") == 3
-    whole = without_inlined_calls(jaxpr)
-    assert "jit" not in {eqn.primitive.name for eqn in whole.eqns} and len(whole.eqns) > 25
-    lines = [source.describe(eqn.site).line - first for eqn in whole.eqns]
+    inlined = without_inlined_calls(jaxpr)
+    assert "jit" not in {eqn.primitive.name for eqn in inlined.eqns} and len(inlined.eqns) > 25
+    lines = [source.describe(eqn.site).line - first for eqn in inlined.eqns]
     assert lines == sorted(lines) and set(lines) == {1, 2}
-    assert without_inlined_calls(whole) is whole
-    np.testing.assert_allclose(eval_jaxpr(whole, [], X, Y)[0], f(X, Y))
+    assert without_inlined_calls(inlined) is inlined
+    np.testing.assert_allclose(eval_jaxpr(inlined, [], X, Y)[0], f(X, Y))
 
 
-def test_programs_close_over_what_they_read():
+def test_programs_close_over_captured_values():
     def constants(f):
         return xf.make_jaxpr(lambda x, y: xf.lax.scan(lambda c, _: (f(x, y, c), None), y, length=2))(X, Y).eqns[-1].params["num_consts"]
 
@@ -159,13 +159,13 @@ def test_programs_close_over_what_they_read():
         assert constants(lambda x, y, c: xnp.outer(x, c)[0] + mixed(c, x, 2.0)) == 1
 
     def leaks(x):
-        kept.append(x)
+        arrays.append(x)
         return x
 
-    kept = []
+    arrays = []
     xf.make_jaxpr(leaks)(X)
     with pytest.raises(xf.errors.UnexpectedTracerError):
-        xf.make_jaxpr(lambda y: mixed(kept[0], y, 2.0))(X)
+        xf.make_jaxpr(lambda y: mixed(arrays[0], y, 2.0))(X)
 
 
 def test_every_call_warns():
@@ -216,7 +216,7 @@ def test_repeated_eager_calls_run_no_python_of_the_library():
     assert not ran
 
 
-def test_settings_are_part_of_what_a_program_depends_on():
+def test_settings_are_part_of_the_cache_key():
     @library
     def product(x, y):
         return (x @ y) * 2 + xnp.sin(x @ y) - x
@@ -274,7 +274,7 @@ def test_errors_name_the_arguments_of_the_user():
             xf.make_jaxpr(lambda x, given: heavy(x, given))(X, 1.0)
 
 
-def test_tracers_do_not_stay():
+def test_tracers_are_not_leaked():
     def f(x):
         inner = xf.jit(lambda y: mixed(x, y, 2.0) + mixed(y, y, 2.0))
         return inner(x * 2)
@@ -305,8 +305,8 @@ def test_functions_of_values_that_are_differentiated_or_mapped_are_compiled_as_o
     assert count(lambda: (xf.grad(xnp.var)(x), xf.vmap(lambda v: xnp.interp(v, x, x**2))(x + 0.5)))[1] == 0
 
 
-def test_what_is_handed_through_is_an_array_under_a_trace():
-    """As outside of one: users go on with methods of arrays."""
+def test_forwarded_arguments_are_arrays_under_a_trace():
+    """As outside of a trace: methods of arrays can be called on it."""
     row = np.ones((2, 2), np.float32)
     cases = [lambda: xnp.broadcast_to(1.0, ()), lambda: xnp.real(2), lambda: xnp.transpose(row, (0, 1)), lambda: xnp.squeeze(True),
              lambda: xnp.sum(np.float32(1)), *[lambda i=i: xnp.broadcast_arrays(1.0, row[0])[i] for i in (0, 1)]]
@@ -344,7 +344,7 @@ def functions_run(call) -> list[str]:
 
 
 KEY = xf.random.PRNGKey(0)
-M, B, PLACES = np.arange(12, dtype=np.float32).reshape(3, 4), np.arange(8, dtype=np.uint8), np.arange(4)
+M, B, POSITIONS = np.arange(12, dtype=np.float32).reshape(3, 4), np.arange(8, dtype=np.uint8), np.arange(4)
 ONE_DISPATCH = {
     "poly": lambda: xnp.poly(X), "polyadd": lambda: xnp.polyadd(X, Y), "polysub": lambda: xnp.polysub(X, Y),
     "polyder": lambda: xnp.polyder(X), "polyint": lambda: xnp.polyint(X), "vander": lambda: xnp.vander(X, 3),
@@ -352,7 +352,7 @@ ONE_DISPATCH = {
     "rankdata": lambda: stats.rankdata(X), "packbits": lambda: xnp.packbits(B), "unpackbits": lambda: xnp.unpackbits(B),
     "rot90": lambda: xnp.rot90(M), "rollaxis": lambda: xnp.rollaxis(M, 1), "unstack": lambda: xnp.unstack(M),
     "matvec": lambda: xnp.matvec(M, X), "vecmat": lambda: xnp.vecmat(X[:3], M), "resize": lambda: xnp.resize(M, (2, 2)),
-    "put_along_axis": lambda: xnp.put_along_axis(M, PLACES[:3, None], 0.0, axis=1, inplace=False),
+    "put_along_axis": lambda: xnp.put_along_axis(M, POSITIONS[:3, None], 0.0, axis=1, inplace=False),
     "map_coordinates": lambda: map_coordinates(M, [X / 2, Y / 3], 1), "nanquantile": lambda: xnp.nanquantile(X, 0.5),
     "nanmedian": lambda: xnp.nanmedian(X), "squeeze": lambda: xnp.squeeze(M[None], 0),
     "dynamic_index_in_dim": lambda: xf.lax.dynamic_index_in_dim(M, 1, 1, keepdims=False),
@@ -369,11 +369,11 @@ ONE_DISPATCH = {
 
 
 @pytest.mark.parametrize("name", ONE_DISPATCH)
-def test_what_is_one_kernel_runs_no_python_when_it_is_repeated(name):
+def test_repeated_calls_of_one_kernel_run_no_python(name):
     assert functions_run(ONE_DISPATCH[name]) in ([], ["call"])
 
 
-def test_parts_at_an_index():
+def test_dynamic_slices_in_one_dimension():
     x = xnp.asarray(M)
     assert np.array_equal(xf.lax.dynamic_index_in_dim(x, -1, 1, keepdims=False), M[:, -1])
     assert np.array_equal(xf.lax.dynamic_index_in_dim(x, 2, -1, allow_negative_indices=False), M[:, 2:3])
@@ -394,7 +394,7 @@ OF_VALUES = {
 
 
 @pytest.mark.parametrize("name", OF_VALUES)
-def test_functions_of_values_alone_are_outside_of_derivatives_and_batches(name):
+def test_functions_of_untraced_values_run_as_one_kernel(name):
     """One kernel, as without them: XLA may choose other numbers for a whole than for its parts (0 times infinity with masks)."""
     f, seen = OF_VALUES[name], []
 

@@ -11,7 +11,10 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core.ir import Jaxpr
 from xlafront.core.ir_check import check_jaxpr
-from xlafront.staging import compiling, outlining
+from xlafront.core.traits import Cost
+from xlafront.staging import outlining, passes
+
+pytestmark = pytest.mark.cpu_only
 
 LAYERS, WIDTH = 6, 8
 RNG = np.random.default_rng(5)
@@ -61,11 +64,11 @@ def jitted(ps, x, w):
 
 
 def skipping(ps, x, w):
-    kept = []
+    saved = []
     for p in ps:
-        x = attention(x, p) + (kept[-2] if len(kept) > 1 else 0)
-        kept.append(x)
-    return x + sum(kept[:3])
+        x = attention(x, p) + (saved[-2] if len(saved) > 1 else 0)
+        saved.append(x)
+    return x + sum(saved[:3])
 
 
 def looping(ps, x, w):
@@ -118,7 +121,7 @@ def per_example(f):
 def without(monkeypatch):
     def compiled(f, *args):
         with monkeypatch.context() as patch:
-            patch.setattr(compiling, "_may_outline", lambda *_: False)
+            patch.setattr(passes, "benefits_from_outlining", lambda *_: False)
             return xf.jit(lambda *args: f(*args)).lower(*args).compile()
 
     return compiled
@@ -151,8 +154,8 @@ def program_of(f, *args) -> Jaxpr:
 def test_layers_are_found(model, transform, kinds):
     program = program_of(transform(MODELS[model]), PARAMETERS, X, W)
     outlining_threshold = outlining.SMALLEST_PROGRAM
-    whole = outlining._without_calls(program)
-    if len(whole.eqns) < outlining_threshold:
+    inlined = outlining._without_calls(program)
+    if len(inlined.eqns) < outlining_threshold:
         pytest.fail("the model is too small to show anything")
     found = outlining.outline(program)
     check_jaxpr(found)
@@ -162,10 +165,10 @@ def test_layers_are_found(model, transform, kinds):
     for e in calls:
         check_jaxpr(e.params["jaxpr"].jaxpr)
     assert len(found.eqns) + sum(len(j.eqns) for j in {id(e.params["jaxpr"]): e.params["jaxpr"] for e in calls}.values()) < (
-        0.7 * len(whole.eqns))
+        0.7 * len(inlined.eqns))
 
 
-def test_the_compiled_gradient_holds_no_more_memory(without):
+def test_the_compiled_gradient_needs_no_more_memory(without):
     args = ([{k: np.tile(v, (4, 4)) for k, v in p.items()} for p in PARAMETERS], np.tile(X, (32, 4)), np.tile(W, (4, 4)))
     with_calls = xf.jit(gradient(plain)).lower(*args)
     assert with_calls.as_text().count("inlineable") >= 2 * (LAYERS - 1)
@@ -173,7 +176,7 @@ def test_the_compiled_gradient_holds_no_more_memory(without):
     assert with_calls.compile().memory_analysis().temp_size_in_bytes <= before
 
 
-def test_small_programs_and_elementwise_ones_stay_as_they_are():
+def test_small_and_elementwise_programs_are_not_outlined():
     small = program_of(lambda x: xnp.sin(x) * 2, X)
     assert outlining.outline(small) is small
 
@@ -191,10 +194,10 @@ def test_small_programs_and_elementwise_ones_stay_as_they_are():
 def everywhere(monkeypatch):
     """Every repetition of two equations or more becomes calls, in every program."""
     monkeypatch.setattr(outlining, "SMALLEST_PROGRAM", 4)
-    monkeypatch.setattr(outlining, "SMALLEST_PART", 2)
+    monkeypatch.setattr(outlining, "SMALLEST_REPEAT", 2)
     monkeypatch.setattr(outlining, "FEWEST_REPEATS", 2)
     monkeypatch.setattr(outlining, "SMALLEST_SHARE", 0.0)
-    monkeypatch.setattr(outlining, "HEAVY", ("heavy", "cheap", None))
+    monkeypatch.setattr(outlining, "HEAVY", tuple(Cost))
 
 
 RECURRENCES = {

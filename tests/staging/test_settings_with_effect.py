@@ -1,4 +1,4 @@
-"""Settings that say how much is told of what goes on, and what is refused."""
+"""Settings of diagnostics: checks that they relax, messages that they add, errors that they raise."""
 
 import logging
 import os
@@ -11,12 +11,12 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import export
-from xlafront.runtime import config
+from xlafront.base import config
 
 X = np.arange(3, dtype=np.float32)
 
 
-def test_shapes_of_cotangents_that_are_not_looked_at():
+def test_unchecked_shapes_of_cotangents():
     f = xf.custom_vjp(lambda x: x * 2)
     f.defvjp(lambda x: (x * 2, None), lambda _, g: (xnp.ones(5),))
     with pytest.raises(ValueError, match="shapes of the arguments"):
@@ -38,7 +38,7 @@ def test_the_convention_of_exports():
         export.export(f)(X)
 
 
-def test_what_checkpoints_keep_is_logged(caplog):
+def test_residuals_of_checkpoints_are_logged(caplog):
     def f(x):
         return xnp.sin(xnp.cos(x)).sum()
 
@@ -56,9 +56,9 @@ def test_what_checkpoints_keep_is_logged(caplog):
 def test_where_large_constants_are_read():
     large, small = xnp.ones(1000), xnp.ones(100)
     with config.captured_constants_warn_bytes(2000), config.captured_constants_report_frames(1):
-        with pytest.warns(UserWarning, match="large amount of constants") as told:
+        with pytest.warns(UserWarning, match="large amount of constants") as caught:
             xf.jit(lambda x: x[0] * xnp.sum(xnp.sin(large)) + xnp.cos(small))(X)
-    first, second = str(told[0].message).splitlines()[1:]
+    first, second = str(caught[0].message).splitlines()[1:]
     assert "float32[1000], 4000 bytes, first read by sin at" in first and __file__ in first
     assert "float32[100], 400 bytes, first read by cos at" in second
 

@@ -1,4 +1,4 @@
-"""Compiled programs as bytes: values, what is known of them, other processes, and what is refused."""
+"""Compiled programs as bytes: values, metadata, other processes, and errors."""
 
 import os
 import pickle
@@ -30,7 +30,7 @@ def dot(x, y):
     return {"product": x @ y, "sum": x.sum()}
 
 
-def test_values_and_what_is_known():
+def test_values_and_metadata():
     program = compiled(dot, X, X.T)
     again = loaded(program)
     for _ in range(2):  # the second time by the fast path
@@ -143,7 +143,7 @@ def stored():
     (lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:], "damaged"), (lambda data: data + b"x", "damaged"),
     (lambda data: data[:7] + b"2" + data[8:], "another version"), (lambda data: 3, "must be bytes, it is int")],
     ids=["other", "short", "shorter", "flipped", "longer", "future", "number"])
-def test_damage(stored, damage, message):
+def test_damaged_programs_raise(stored, damage, message):
     with pytest.raises(ValueError, match=message):
         deserialize_and_load(damage(stored[0]), *stored[1:])
 
@@ -151,13 +151,13 @@ def test_damage(stored, damage, message):
 @pytest.mark.parametrize("what, change", [
     ("the jaxlib version", lambda m: m.setattr("xlafront.staging.stored_programs.jaxlib_version_text", "0.1")),
     pytest.param("the CPU and its features", lambda m: m.setattr(disk_cache, "_machine", ["x86 sse"]), marks=pytest.mark.cpu_only)])
-def test_elsewhere(stored, monkeypatch, what, change):
+def test_programs_of_other_versions_and_machines_raise(stored, monkeypatch, what, change):
     change(monkeypatch)
     with pytest.raises(ValueError, match=f"cannot run here: {what} is .* there and .* here"):
         deserialize_and_load(*stored)
 
 
-def test_what_cannot_be_stored(stored):
+def test_objects_that_cannot_be_stored_raise(stored):
     for program in (dot, xf.jit(dot), xf.jit(dot).lower(X, X.T)):
         with pytest.raises(TypeError, match=r"jit\(f\).lower\(...\).compile\(\)"):
             serialize(program)

@@ -56,14 +56,14 @@ def test_transformations_commute(name):
     """jit, grad and vmap in every order, against the plain composition."""
     f = lambda x: xnp.sum(FUNCTIONS[name](x))  # noqa: E731
     rows = np.stack([X, -X, 2 * X])
-    wanted = np.stack([xf.grad(f)(row) for row in rows])
+    expected = np.stack([xf.grad(f)(row) for row in rows])
     for order in set(itertools.permutations(["jit", "jit", "vmap"])):
         g = xf.grad(f)
         for step in order:
             g = {"jit": xf.jit, "vmap": xf.vmap}[step](g)
-        np.testing.assert_allclose(np.asarray(g(rows)), wanted, rtol=2e-5, atol=1e-6)
+        np.testing.assert_allclose(np.asarray(g(rows)), expected, rtol=2e-5, atol=1e-6)
     np.testing.assert_allclose(
-        np.asarray(xf.grad(lambda r: xnp.sum(xf.vmap(xf.jit(f))(r)))(rows)), wanted, rtol=2e-5, atol=1e-6
+        np.asarray(xf.grad(lambda r: xnp.sum(xf.vmap(xf.jit(f))(r)))(rows)), expected, rtol=2e-5, atol=1e-6
     )
     jacobian = np.stack([np.asarray(xf.jvp(xf.grad(f), (X,), (e,))[1]) for e in np.eye(3, dtype=np.float32)], 1)
     np.testing.assert_allclose(np.asarray(xf.hessian(f)(X)), jacobian, rtol=2e-5, atol=1e-5)
@@ -71,9 +71,9 @@ def test_transformations_commute(name):
 
 def test_jacobians():
     f = FUNCTIONS["matrix"]
-    wanted = (1 - np.tanh(W @ X) ** 2)[:, None] * W
+    expected = (1 - np.tanh(W @ X) ** 2)[:, None] * W
     for jacobian in (xf.jacfwd, xf.jacrev, xf.jacobian):
-        np.testing.assert_allclose(np.asarray(jacobian(f)(X)), wanted, rtol=1e-5)
+        np.testing.assert_allclose(np.asarray(jacobian(f)(X)), expected, rtol=1e-5)
     blocks = xf.jacrev(lambda p: {"y": p["a"] * p["b"]})({"a": X, "b": 2.0})
     np.testing.assert_allclose(np.asarray(blocks["y"]["a"]), 2 * np.eye(3), rtol=1e-6)
     np.testing.assert_allclose(np.asarray(blocks["y"]["b"]), X, rtol=1e-6)
@@ -172,7 +172,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize("call, error, words", MISTAKES, ids=map(str, range(len(MISTAKES))))
-def test_mistakes(call, error, words):
+def test_bad_input_raises(call, error, words):
     with pytest.raises(error, match=words):
         call()
 
@@ -218,6 +218,6 @@ def test_jacfwd_of_booleans_is_refused():
         xf.jacfwd(lambda x: (x, x > 1))(2.0)
 
 
-def test_numbers_of_numpy_that_are_handed_through_have_the_bits_of_arrays():
+def test_forwarded_numpy_scalars_have_the_dtypes_of_arrays():
     for found in (xf.value_and_grad(lambda x: x)(np.float64(2))[0], xf.vjp(lambda x: x, np.float64(2))[0]):
         assert found.dtype == np.float32 and found == 2

@@ -1,4 +1,4 @@
-"""Rematerialisation: the same values and derivatives as without, less kept, less memory."""
+"""Rematerialisation: the same values and derivatives as without, fewer residuals, less memory."""
 
 import functools
 
@@ -9,7 +9,15 @@ from laws import check_derivatives
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
-from xlafront.ad_checkpoint import Offloadable, Recompute, Saveable, checkpoint_name, print_saved_residuals
+from xlafront.ad_checkpoint import (
+    Offloadable,
+    Recompute,
+    Saveable,
+    checkpoint_name,
+    checkpoint_name_fwd,
+    name_p,
+    print_saved_residuals,
+)
 
 P = xf.checkpoint_policies
 POLICIES = {
@@ -55,12 +63,12 @@ def loss(f):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_derivatives_are_those_of_the_function(name, policy):
     f = FUNCTIONS[name]
-    plain, kept = loss(f), loss(xf.checkpoint(f, policy=POLICIES[policy]))
-    np.testing.assert_allclose(kept(W, X), plain(W, X), rtol=1e-5)
+    plain, saved = loss(f), loss(xf.checkpoint(f, policy=POLICIES[policy]))
+    np.testing.assert_allclose(saved(W, X), plain(W, X), rtol=1e-5)
     expected = xf.grad(plain, (0, 1))(W, X)
-    for g in (xf.grad(kept, (0, 1)), xf.jit(xf.grad(kept, (0, 1)))):
-        for found, wanted in zip(g(W, X), expected):
-            np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-5)
+    for g in (xf.grad(saved, (0, 1)), xf.jit(xf.grad(saved, (0, 1)))):
+        for found, correct in zip(g(W, X), expected):
+            np.testing.assert_allclose(found, correct, rtol=2e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -75,21 +83,21 @@ def test_second_derivatives_and_vmap(name, rng):
 
 def residuals(f, *args):
     """The number of arrays that the derivative keeps besides arguments."""
-    from xlafront.transforms.ad.checkpoint import saved_residuals
+    from xlafront.transforms.calls.checkpoint import saved_residuals
 
     return [line for line in saved_residuals(f, *args) if "from the argument" not in line]
 
 
-@pytest.mark.parametrize("policy, kept", [("none", []), ("nothing", []), ("names", ["named 'h'"]),
+@pytest.mark.parametrize("policy, saved", [("none", []), ("nothing", []), ("names", ["named 'h'"]),
                                           ("dots", ["output of dot_general"]), ("other names", ["named 'g'"])])
-def test_what_is_kept(policy, kept):
+def test_policies_save_their_residuals(policy, saved):
     f = xf.checkpoint(block, policy=POLICIES[policy])
     found = residuals(f, W, X)
-    assert len(found) == len(kept) and all(k in line for k, line in zip(kept, found)), found
+    assert len(found) == len(saved) and all(k in line for k, line in zip(saved, found)), found
     assert len(residuals(block, W, X)) > len(found)
 
 
-def test_the_body_of_a_scan_keeps_what_the_policy_says():
+def test_policies_apply_to_bodies_of_scans():
     step = lambda c, _: (xnp.sin(checkpoint_name(c @ W, "h")), None)  # noqa: E731
     f = lambda x, policy: lax.scan(xf.checkpoint(step, policy=policy), x, None, 5)[0].sum()  # noqa: E731
     shapes = lambda policy: [  # noqa: E731
@@ -99,7 +107,7 @@ def test_the_body_of_a_scan_keeps_what_the_policy_says():
     assert len(shapes(P.save_only_these_names("h"))) <= 2
 
 
-def test_branches_keep_what_the_policy_says():
+def test_policies_apply_to_branches():
     def f(w, x):
         return lax.cond(x[0, 0] > 0, lambda: xnp.sin(checkpoint_name(x @ w, "h")), lambda: xnp.tanh(x[:2].sum(1) @ w[:2]) + w)
 
@@ -133,6 +141,7 @@ def memory(wrap):
     return xf.jit(xf.grad(deep)).lower(w, x).compile().memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.cpu_only
 def test_compiled_programs_need_less_memory():
     plain, least = memory(lambda f: f), memory(xf.checkpoint)
     dots = memory(lambda f: xf.checkpoint(f, policy=P.dots_saveable))
@@ -186,11 +195,11 @@ def test_fwd_and_bwd():
     f = lambda a, b: (xnp.sin(a) * b, b)  # noqa: E731
     for jitted in (True, False):
         fwd, bwd = xf.fwd_and_bwd(f, (0, 1), has_aux=True, jitted=jitted)
-        y, kept, aux = fwd(1.0, 2.0)
+        y, saved, aux = fwd(1.0, 2.0)
         np.testing.assert_allclose(y, 2 * np.sin(1), rtol=1e-6)
         assert aux == 2
-        np.testing.assert_allclose(bwd(kept, 3.0), (6 * np.cos(1), 3 * np.sin(1)), rtol=1e-6)
-        assert all(isinstance(x, xf.Array) for x in xf.tree.leaves(kept))
+        np.testing.assert_allclose(bwd(saved, 3.0), (6 * np.cos(1), 3 * np.sin(1)), rtol=1e-6)
+        assert all(isinstance(x, xf.Array) for x in xf.tree.leaves(saved))
     fwd, bwd = xf.fwd_and_bwd(lambda a: a**2, 0)
     assert bwd(fwd(3.0)[1], 1.0) == 6
 
@@ -248,13 +257,13 @@ def test_saved_residuals_are_in_the_order_of_the_program(capsys):
         assert f.read().splitlines()[int(line) - 1][int(column):].startswith("xnp.sin(d")
 
 
-def test_saved_residuals_say_where_they_are_kept_and_asked_for(capsys):
+def test_saved_residuals_have_memory_spaces_and_names(capsys):
     offload = xf.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=[], names_which_can_be_offloaded=["h"], offload_src="device", offload_dst="pinned_host")
     print_saved_residuals(xf.checkpoint(lambda x: xnp.sin(checkpoint_name(xnp.sin(x), "h")), policy=offload), np.ones(3))
     print_saved_residuals(lambda x, i: x[i], np.ones(3), np.int32(1))
-    kept, read = capsys.readouterr().out.splitlines()[1:]
-    assert kept.startswith("f32<host>[3] output of") and "test_saved_residuals_say_where_they" in kept
+    saved, read = capsys.readouterr().out.splitlines()[1:]
+    assert saved.startswith("f32<host>[3] output of") and "test_saved_residuals_have_memory" in saved
     assert read.startswith("i32[] output of") and __file__ in read
 
 
@@ -271,4 +280,14 @@ def test_saved_residuals_of_jitted_functions_are_theirs(capsys):
     print_saved_residuals(lambda x: scaled(x, 2.0) + xf.nn.softmax(x), np.ones(3, np.float32))
     lines = capsys.readouterr().out.splitlines()
     assert any("output of jitted function 'scaled' from " in line for line in lines) and not any(" sin " in line for line in lines)
-    assert any(line.startswith("f32[3] output of exp from ") for line in lines)  # of a function of the library's
+    assert any(line.startswith("f32[3] output of exp from ") for line in lines)  # of an internal function
+
+
+def test_names_in_the_forward_computation(capsys):
+    """`checkpoint_name_fwd` and the primitive name values for policies, as `checkpoint_name` does."""
+    policy = xf.checkpoint_policies.save_only_these_names("h")
+    for named in (checkpoint_name, checkpoint_name_fwd, lambda x, name: name_p.bind(x, name=name)):
+        f = xf.checkpoint(lambda x: xnp.sin(named(xnp.sin(xnp.sin(x)), "h")), policy=policy)  # noqa: B023
+        np.testing.assert_allclose(xf.grad(f)(1.0), 0.26450825, rtol=1e-6)
+        print_saved_residuals(f, 1.0)
+        assert "named 'h'" in capsys.readouterr().out

@@ -12,7 +12,7 @@ import pytest
 
 import xlafront as xf
 
-PARTS = 6
+GROUPS = 6
 FIRST, COUNT = map(int, os.environ.get("XLAFRONT_COMPOSITIONS", "0:40").split(":"))
 
 AT = [[0.3, -0.8, 1.1], [-0.4, 0.9, 0.2]]
@@ -43,7 +43,7 @@ def random_case(rng):
 
 
 def difference(case):
-    """What is wrong with a program, or None."""
+    """Return the first difference that a program shows, or None."""
     use, compiled, program = case
     _, transform, by_hand = USES[use]
     expected = np.array(by_hand(lambda x, y: compositions.oracle(program, [x, y]))(*AT))
@@ -77,9 +77,9 @@ def smallest(case, problem):
     return f"{use} of {'jit of ' * compiled}{program}: {problem}"
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", range(GROUPS))
 def test_random_compositions(part):
-    rng = random.Random(FIRST * PARTS + part)
+    rng = random.Random(FIRST * GROUPS + part)
     wrong = []
     for _ in range(COUNT):
         case = random_case(rng)
@@ -90,7 +90,7 @@ def test_random_compositions(part):
 
 
 def test_the_oracle_by_differences():
-    """The oracle's own derivatives, and a program written out by hand."""
+    """The oracle's own derivatives, and one program in plain Python."""
     program = ("scan", ("mul", ("sin", ("var", 1)), ("var", 2)), ("bell", ("var", 1)), ("tanh", ("var", 0)), ("var", 0),
                True, 1)
     x = np.array(AT[0])

@@ -66,7 +66,7 @@ def test_custom_vmap(outer):
 
 @wrapped
 def test_derivatives_of_custom_vmap(outer):
-    """The rule is differentiated where the mapped function is; elsewhere the function."""
+    """The rule is differentiated under vmap, the function outside of it."""
     f, _ = make_mapped()
     close(outer(xf.grad(f))(X, Y), np.cos(X) * Y)
     close(outer(lambda x: xf.jvp(f, (x, Y), (1.0, 0.0))[1])(X), np.cos(X) * Y)
@@ -95,8 +95,8 @@ def test_custom_vmap_with_trees():
 @pytest.mark.parametrize("rule, words", [
     (lambda n, b, x: x, "must return a pair"),
     (lambda n, b, x: (x, True, 1), "must return a pair"),
-    (lambda n, b, x: ((x, x), True), "whether it is a batch"),
-    (lambda n, b, x: (x, None), "whether it is a batch"),
+    (lambda n, b, x: ((x, x), True), "a batched flag for each result"),
+    (lambda n, b, x: (x, None), "a batched flag for each result"),
     (lambda n, b, x: ((x, x), (True, True)), "structure that .* returns"),
 ])
 def test_wrong_vmap_rules(rule, words):
@@ -106,7 +106,7 @@ def test_wrong_vmap_rules(rule, words):
         xf.vmap(f)(XS)
 
 
-def test_a_vmap_rule_that_returns_nothing():
+def test_vmap_rule_without_results():
     f = custom_vmap(lambda x: x)
     f.def_vmap(lambda n, b, x: None)
     with pytest.raises(TypeError, match="must return a pair.*NoneType"):
@@ -175,7 +175,7 @@ def test_wrong_transposes():
 
 @wrapped
 def test_closure_convert(outer):
-    """A fixed-point-like function whose derivative in what its function argument closes over is wanted."""
+    """A fixed-point iteration that is differentiated in the values that its function argument closes over."""
     @functools.partial(xf.custom_vjp, nondiff_argnums=(0,))
     def apply(function, x, *values):
         return function(x, *values)

@@ -134,7 +134,7 @@ def test_forward_mode():
     close(linear(0.0, 2.0), 2 * DY)
 
 
-def test_derivatives_that_nobody_uses_are_no_error():
+def test_unused_derivatives_raise_no_error():
     close(xf.jit(lambda x: xf.jvp(lambda z: reverse(z, Y), (x,), (1.0,))[0])(X), np.sin(X) * Y)
     close(xf.linearize(reverse, X, Y)[0], np.sin(X) * Y)
 
@@ -413,7 +413,7 @@ def jvp_of(rule, fun=lambda x: x * 2):
     (lambda p, t: (p[0], xnp.ones(3) * t[0]), r"must be ~?float32\[\], but the rule returned float32\[3\]"),
     (lambda p, t: (p[0], t[0].astype("bfloat16")), r"the rule returned bfloat16\[\].*astype"),
     (lambda p, t: (p[0], 1), "the rule returned .*int32"),
-    (lambda p, t: (p[0], "tangent"), "no array: 'tangent'"),
+    (lambda p, t: (p[0], "tangent"), "not an array: 'tangent'"),
     (lambda p, t: ((p[0], 3), (t[0], 3)), r"result\[1\].*float0.*zero_from_primal"),
 ])
 @wrapped_inside
@@ -430,7 +430,7 @@ def test_wrong_jvp_rules(rule, words, inner):
     lambda p, t: (p[0].astype("bfloat16"), t[0].astype("bfloat16")),
     lambda p, t: ((p[0],), (t[0],)),
 ])
-def test_rules_whose_result_is_not_that_of_the_function(rule):
+def test_rules_with_other_results_than_the_function(rule):
     with pytest.raises(TypeError, match="must return the result of <lambda> first, with the same"):
         xf.grad(xf.jit(jvp_of(rule)))(SCALAR)
 
@@ -453,7 +453,7 @@ def vjp_of(fwd=lambda x, y: (x * y, (x, y)), bwd=lambda r, ct: (ct, ct)):
     (dict(bwd=lambda r, ct: (ct, ct, ct)), TypeError, "got a tuple of 3"),
     (dict(bwd=lambda r, ct: {0: ct, 1: ct}), TypeError, "of type dict"),
     (dict(bwd=lambda r, ct: ((ct, ct), ct)), TypeError, r"at output\[0\] it returned .* for an argument that is an array"),
-    (dict(bwd=lambda r, ct: (ct, "a")), TypeError, "cotangent for argument y that is no array: 'a'"),
+    (dict(bwd=lambda r, ct: (ct, "a")), TypeError, "cotangent for argument y that is not an array: 'a'"),
     (dict(bwd=lambda r, ct: (ARRAY, ct)), ValueError, r"argument x is .*float32\[\], but the rule returned float32\[3\]"),
 ])
 @wrapped_inside
@@ -517,7 +517,7 @@ def test_wrong_calls():
         xf.custom_gradient(lambda x: x)(1.0)
 
 
-def test_arguments_of_a_custom_gradient_that_a_call_leaves_out():
+def test_custom_gradient_with_omitted_arguments():
     @xf.custom_gradient
     def scaled(x, by=None, name=None):
         return (2 * x, lambda ct: 10 * ct) if by is None else (x * by, lambda ct: (10 * ct, 20 * ct))
@@ -540,7 +540,7 @@ def test_attributes():
 
 # Programs
 
-def test_programs():
+def test_jaxprs_of_custom_rules():
     program = xf.make_jaxpr(forward)(X, Y)
     [eqn] = program.eqns
     assert eqn.primitive is custom_derivatives.custom_jvp_call_p and eqn.params["call_jaxpr"].eqns[0].primitive.name == "sin"
@@ -621,7 +621,7 @@ def test_optimize_remat(inner, outer):
 
 
 def test_optimize_remat_drops_forward_rules():
-    """Where residuals are not needed the function runs, in place of its forward rule."""
+    """The function runs in place of its forward rule if no residuals are needed."""
     from xlafront.core.ir import ClosedJaxpr, dce_jaxpr
 
     f = xf.custom_vjp(lambda x: xnp.sin(x))
@@ -669,7 +669,7 @@ def unrolled(name, f, x):
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.parametrize("f", [lambda x: forward(x, 0.1), lambda x: reverse(x, 0.1)], ids=["custom_jvp", "custom_vjp"])
 def test_loops_and_branches(name, f):
-    """A loop keeps the rules, for derivatives of every order: as the same steps written out do."""
+    """A loop preserves the rules, for derivatives of every order, like the unrolled steps."""
     def total(run):
         return lambda x: sum(xnp.sum(v) for v in xf.tree.leaves(run(f, x)))
 
@@ -714,7 +714,7 @@ def test_cotangents_of_empty_containers():
     def f(x, lists):
         return x * lists[1][0]
 
-    f.defvjp(lambda x, lists: (f(x, lists), (x, lists)), lambda kept, g: (g * kept[1][1][0], ([], [g * kept[0]])))
+    f.defvjp(lambda x, lists: (f(x, lists), (x, lists)), lambda saved, g: (g * saved[1][1][0], ([], [g * saved[0]])))
     assert float(xf.grad(lambda a: f(2.0, ([], [a])))(3.0)) == 2.0
 
 

@@ -1,4 +1,4 @@
-"""Functions with rules of their own: how they may be called, and what `vmap` and `jacfwd` ask of them."""
+"""Functions with custom rules: the forms of calls, and the use of rules by `vmap` and `jacfwd`."""
 
 import functools
 
@@ -48,7 +48,7 @@ def test_keyword_only_arguments_that_are_not_passed(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_arguments_after_one_that_is_left_out(kind):
+def test_arguments_after_an_omitted_one(kind):
     def f(x, a=2.0, b=0.0):
         return x * a + b
 
@@ -65,7 +65,7 @@ WRAPPED = {"plain": lambda f: f, "jit": xf.jit, "checkpoint": xf.checkpoint,
 
 @pytest.mark.parametrize("wrapped", WRAPPED)
 @pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
-def test_what_is_the_same_for_all_elements_is_no_batch(kind, wrapped):
+def test_results_that_are_equal_for_all_elements_are_unbatched(kind, wrapped):
     """The law: a function with a rule is mapped as the function itself is; so are its derivatives."""
     f = WRAPPED[wrapped](KINDS[kind](summed))
     for outer in (lambda f: f, xf.jit):
@@ -88,26 +88,26 @@ def test_results_some_of_which_are_batches(kind):
     assert same == 6 and each.tolist() == X.tolist()
 
 
-def square_by(asked, factor=5.0):
-    """A square whose batching rule gives a multiple of it, and notes what it is asked."""
+def square_by(calls, factor=5.0):
+    """A square whose batching rule returns a multiple of it, and records its arguments."""
     f = custom_vmap(lambda x: x**2)
 
     @f.def_vmap
     def rule(size, batched, x):
-        asked.append((size, batched[0], np.shape(x)))
+        calls.append((size, batched[0], np.shape(x)))
         return factor * x**2, batched[0]
 
     return f
 
 
-def test_jacfwd_asks_the_rule():
+def test_jacfwd_calls_the_rule():
     """With a value that is no batch: only the tangents are."""
-    asked = []
-    np.testing.assert_allclose(xf.jacfwd(square_by(asked))(X), np.diag(10 * X), rtol=1e-6)
-    assert asked == [(3, False, (3,))]
+    calls = []
+    np.testing.assert_allclose(xf.jacfwd(square_by(calls))(X), np.diag(10 * X), rtol=1e-6)
+    assert calls == [(3, False, (3,))]
 
 
-def test_batches_of_tangents_alone():
+def test_batched_tangents_of_unbatched_values():
     def push(x, t):
         return xf.jvp(square_by([]), [x], [t])
 
@@ -168,8 +168,10 @@ unmoved.defvjp(lambda x: (3 * x, None), lambda _, ct: (None,))
     (lambda x: lax.scan(lambda c, _: (unmoved(marked(c)) + c, None), x, None, length=2)[0], 15),
     (lambda x: (marked(x), x)[1], 1), (lambda x: lax.stop_gradient(marked(x)) + x, 1)],
     ids=["behind sin", "alone", "scan", "unread", "stopped"])
-def test_rules_are_asked_where_their_cotangents_are_zero(f, expected):
-    """A rule may give what is no derivative, as of scales that the step is to store: it is asked wherever a result depends on
-    its function by operations with derivatives, though one of them says that nothing comes back."""
+def test_rules_run_for_zero_cotangents(f, expected):
+    """A rule may return values that are no derivatives, such as scales to store.
+
+    It runs wherever a result depends on its function through differentiable operations, even if a cotangent on the way is zero.
+    """
     assert xf.grad(f)(2.0) == expected
     assert xf.jit(xf.grad(f))(2.0) == expected

@@ -1,4 +1,4 @@
-"""Every primitive has the rules that the transformations may ask of it; programs whose values and tangents come together."""
+"""Every primitive has the rules that transformations may need; programs that compute values and tangents together."""
 
 import numpy as np
 import pytest
@@ -25,10 +25,10 @@ LINEAR = """add_any add broadcast_in_dim complex concatenate cond conj convert_e
 
 
 @pytest.mark.parametrize("name", sorted(PRIMITIVES))
-def test_rules(name):
+def test_every_primitive_has_its_rules(name):
     p = PRIMITIVES[name]
-    assert p.jvp or p.linearize or name in NO_DERIVATIVE
-    assert p.batch or p.batch_with_axis or p.over_axis or name in NO_OPERANDS | WITHOUT_KEY
+    assert p.jvp or p.structured.linearize or name in NO_DERIVATIVE
+    assert p.batch or p.batch_with_axis or p.mesh.over_axis or name in NO_OPERANDS | WITHOUT_KEY
     assert p.transpose or name.removesuffix("_p") not in LINEAR
     assert p.lowerings or p.impl
 

@@ -129,7 +129,7 @@ def test_rules_of_users():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="equally long"):
+    with pytest.raises(ValueError, match="equal lengths"):
         jet(xnp.add, (0.5, 1.0), ((1.0,), (2.0, 3.0)))
     with pytest.raises(ValueError, match="is a dict"):
         jet(lambda x: x["a"], ({"a": 1.0},), ((1.0,),))

@@ -72,12 +72,12 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize("call, error, words", MISTAKES, ids=map(str, range(len(MISTAKES))))
-def test_mistakes(call, error, words):
+def test_bad_input_raises(call, error, words):
     with pytest.raises(error, match=words):
         call()
 
 
-def test_sum_match_sums_results_that_differ_where_they_should_not():
+def test_sum_match_sums_unmapped_results_that_differ():
     rows = np.arange(6).reshape(2, 3)
     summed = xf.vmap(lambda x: (x, x * 2, 5.0), in_axes=1, out_axes=(None, 0, None), sum_match=True)
     for apply in (summed, xf.jit(summed)):
@@ -126,7 +126,7 @@ def test_objects_for_which_numbers_are_no_leaves():
         xf.jit(lambda s: 0)(Settings(scale=3, array=np.array(["a"])))
 
 
-def test_what_elements_are_of():
+def test_tracers_have_batch_and_batch_dimension():
     """A look inside of an element while it is mapped: at the batch, and at the dimension that counts."""
     x, seen = xnp.arange(6.0).reshape(2, 3), []
     xf.vmap(lambda x: seen.append((x.val, x.batch_dim)), in_axes=1)(x)

@@ -1,8 +1,8 @@
-"""`import jax` answered by xlafront, for programs and libraries that are to run as they are.
+"""xlafront as a replacement of jax: `import jax` gives xlafront, for programs and libraries that run unchanged.
 
-It is switched on by `import xlafront.as_jax`, by `xlafront.compat.install()`, for a program and its children by
-`python -m xlafront run script.py`, or for a process that begins with `import xlafront` by `XLAFRONT_AS_JAX=1`. From then on
-`import jax.numpy` gives the module `xlafront.numpy` itself; `names.py` says what is what.
+To enable it, use `import xlafront.as_jax`, `xlafront.compat.install()`, `python -m xlafront run script.py` (for a program and
+its child processes), or `XLAFRONT_AS_JAX=1` for a process that begins with `import xlafront`. From then on `import jax.numpy`
+gives the module `xlafront.numpy` itself; `names.py` maps the modules.
 """
 
 from xlafront.compat.importing import install as install

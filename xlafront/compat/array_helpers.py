@@ -1,4 +1,4 @@
-"""What libraries of arrays with units, and others that wrap functions of `jax.numpy` whole, take from behind it."""
+"""Private helpers of `jax.numpy` for libraries that wrap its functions, such as arrays with units."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["CClass", "RClass", "_IndexUpdateHelper", "_IndexUpdateRef", "_apply_
 
 def _parse_input_dimensions(args: Sequence[Any], input_core_dims: Sequence[tuple[str, ...]], error_context: str = ""
                             ) -> tuple[tuple[int, ...], dict[str, int]]:
-    """The shape that is mapped over, and the sizes of the named dimensions, which come last in each argument."""
+    """Return the broadcast loop shape, and the sizes of the core dimensions, which are the last ones of each argument."""
     sizes = Sizes(error_context)
-    leading = sizes.of_arguments(list(map(np.shape, args)), input_core_dims)
-    return broadcast_shapes("vectorize", *leading), sizes.found
+    leading = sizes.record_arguments(list(map(np.shape, args)), input_core_dims)
+    return broadcast_shapes("vectorize", *leading), sizes.sizes
 
 
 def _check_output_dims(func: Callable, dim_sizes: dict[str, int], expected_output_core_dims: Sequence[tuple[str, ...]],
                        error_context: str = "") -> Callable:
-    """A function whose results must have the dimensions that a signature names."""
+    """Return a function that checks the core dimensions of its results against a signature."""
     def checked(*args: Any) -> Any:
         result = func(*args)
         sizes = Sizes(error_context)
-        sizes.found.update(dim_sizes)
+        sizes.sizes.update(dim_sizes)
         sizes.check_results(result, expected_output_core_dims)
         return result
 

@@ -1,11 +1,11 @@
-"""How `import jax` comes to xlafront: a finder that is asked before all others, for the modules that `names` lists.
+"""The import hook for `import jax`: a finder at the beginning of `sys.meta_path`, for the modules listed in `names`.
 
-A public module is xlafront's own module, in `sys.modules` under both names. What such a module says of itself (`__name__`,
-`__spec__`) stays xlafront's, so that what it holds can be pickled and loaded by either name, but for the `__name__` of those
-that libraries know by it. `jax` itself and the modules that have no counterpart are faces of their own, whose names are loaded
-from xlafront when they are first used.
+A public module is xlafront's own module, in `sys.modules` under both names. Its attributes `__name__` and `__spec__` are those
+of xlafront, so that its objects can be pickled and loaded under either name; only modules that libraries identify by `__name__`
+get that of jax. `jax` itself and modules without a counterpart are lazy modules, whose names are loaded from xlafront on first
+use.
 
-Processes that this one starts find the package `jax` of the folder `on_path`, which hands over to xlafront.
+Child processes find the package `jax` in the folder `on_path`, which installs xlafront.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from xlafront.base import jax_names
+from xlafront.base.missing_names import missing, unknown
 from xlafront.compat import names
-from xlafront.faces import lazy, without
-from xlafront.runtime import jax_names
-from xlafront.runtime.missing_names import missing, unknown
+from xlafront.lazy_module import attach, missing_name_handler
 
-# Holds what other processes import, and the metadata by which jax's version is asked for.
+# The folder with the package `jax` for child processes, and with the metadata of its version.
 ON_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_path")
 VARIABLE = "XLAFRONT_AS_JAX"
 
@@ -32,118 +32,118 @@ _lock = threading.RLock()
 
 
 def install() -> None:
-    """Answer `import jax` with xlafront, in this process and in those that `multiprocessing` starts. Twice does no harm.
+    """Make `import jax` give xlafront, in this process and in those that `multiprocessing` starts. Calling it twice is safe.
 
-    >>> xf.compat.install()
-    >>> import jax.numpy
+    Example:
+        >>> xf.compat.install()
+        >>> import jax.numpy
     """
     with _lock:
         if finder in sys.meta_path:
             return
         jax_names.refuse_beside_jax()
-        for name in names.LOOKED_UP:  # without a moment in which jaxlib finds nothing there
-            stand_in = sys.modules.setdefault(name, ModuleType(name))
-            stand_in.__spec__ = finder.spec(name)
-            _own.exec_module(stand_in)
-        for name in names.READY:
+        for name in names.USED_BY_JAXLIB:  # in place, so that jaxlib finds their names at any time
+            module = sys.modules.setdefault(name, ModuleType(name))
+            module.__spec__ = finder.spec(name)
+            _composed_loader.exec_module(module)
+        for name in names.PRELOADED:
             sys.modules[name] = util.module_from_spec(finder.spec(name))
-            _own.exec_module(sys.modules[name])
+            _composed_loader.exec_module(sys.modules[name])
         sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
         if ON_PATH not in sys.path:
             sys.path.insert(min(1, len(sys.path)), ON_PATH)
         os.environ[VARIABLE] = "1"
 
 
-class _Same:
-    """Loads a module of xlafront under its second name."""
+class _AliasLoader:
+    """A loader of a module of xlafront under its jax name."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Others may see it while the import is under way."""
+        """Return a module that forwards to xlafront, as other threads may see it during the import."""
         module = ModuleType(spec.name)
-        module.__getattr__ = lambda name: getattr(import_module(names.SAME[spec.name]), name)  # type: ignore[method-assign]
+        module.__getattr__ = lambda name: getattr(import_module(names.ALIASES[spec.name]), name)  # type: ignore[method-assign]
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        own = sys.modules[module.__name__] = import_module(names.SAME[module.__name__])
+        own = sys.modules[module.__name__] = import_module(names.ALIASES[module.__name__])
         if not hasattr(own, "__getattr__"):
-            own.__getattr__ = without(own.__name__)  # type: ignore[method-assign]
-        if module.__name__ in names.NAMED:
+            own.__getattr__ = missing_name_handler(own.__name__)  # type: ignore[method-assign]
+        if module.__name__ in names.RENAMED:
             own.__name__ = module.__name__
             _name_tracers()
 
 
 def _name_tracers() -> None:
-    """Say of tracers that they are of jax's package: autoray, and with it PennyLane and quimb, know by it whose arrays
-    they are."""
+    """Set the `__module__` of tracer classes to that of jax, by which autoray (PennyLane, quimb) recognizes jax arrays."""
     from xlafront.core.tracing import Tracer  # start-up
 
-    def named(kind: type) -> None:
-        if kind.__module__.partition(".")[0] == "xlafront":
-            kind.__module__ = "jax._src.core"
-        made: type
-        for made in kind.__subclasses__():
-            named(made)
+    def rename(cls: type) -> None:
+        if cls.__module__.partition(".")[0] == "xlafront":
+            cls.__module__ = "jax._src.core"
+        subclass: type
+        for subclass in cls.__subclasses__():
+            rename(subclass)
 
-    named(Tracer)
-    Tracer.__init_subclass__ = classmethod(named)  # type: ignore[assignment]
+    rename(Tracer)
+    Tracer.__init_subclass__ = classmethod(rename)  # type: ignore[assignment]
 
 
-class _Own:
-    """Makes a module whose names live in several modules of xlafront."""
+class _ComposedLoader:
+    """A loader of a module whose names are defined in several modules of xlafront."""
 
     def create_module(self, spec: ModuleSpec) -> None:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
-        needed_by, places = names.OWN[name]
+        needed_by, exports = names.COMPOSED[name]
         module.__doc__ = f"Names for {needed_by}."
-        if name in names.MORE_THAN:
-            face = import_module(names.MORE_THAN[name])
-            places = places | {face.__name__: " ".join(face.__all__)}
-            module.__file__, module.__doc__ = face.__file__, face.__doc__
-        find, module.__dir__, module.__all__ = lazy(  # type: ignore
-            name, places, " ".join(names.CHILDREN.get(name, ())), names.DEPRECATED.get(name))
-        module.__getattr__ = _behind(name, find) if name in names.BEHIND else find  # type: ignore[method-assign]
+        if name in names.EXTENDED:
+            base = import_module(names.EXTENDED[name])
+            exports = exports | {base.__name__: " ".join(base.__all__)}
+            module.__file__, module.__doc__ = base.__file__, base.__doc__
+        load, module.__dir__, module.__all__ = attach(  # type: ignore
+            name, exports, " ".join(names.CHILDREN.get(name, ())), names.DEPRECATED.get(name))
+        module.__getattr__ = _private_loader(name, load) if name in names.PRIVATE else load  # type: ignore[method-assign]
 
 
-def _behind(module: str, find: Callable[[str], Any]) -> Callable[[str], Any]:
-    """`__getattr__` of a private module: what it has of its own, or what public modules have."""
+def _private_loader(module: str, load: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return `__getattr__` for a private module: its own names, then those of public modules."""
     own = sys.modules[module]
     known = frozenset((*own.__all__, *names.CHILDREN.get(module, ())))
 
-    def find_public(name: str) -> Any:
+    def load_public(name: str) -> Any:
         if name in known:
-            return find(name)
-        faces = [import_module(face) for face in names.BEHIND[module]] if not name.startswith("_") else []
-        for face in faces:
-            if (value := getattr(face, name, None)) is not None:
+            return load(name)
+        public = [import_module(path) for path in names.PRIVATE[module]] if not name.startswith("_") else []
+        for public_module in public:
+            if (value := getattr(public_module, name, None)) is not None:
                 return value
-        raise missing(module, name, (*known, *[n for face in faces for n in dir(face)]))
+        raise missing(module, name, (*known, *[n for public_module in public for n in dir(public_module)]))
 
-    return find_public
+    return load_public
 
 
-_same, _own = _Same(), _Own()
+_alias_loader, _composed_loader = _AliasLoader(), _ComposedLoader()
 
 
 class _Finder:
-    """Finds all that is called `jax`, so that nothing of an installed jax is ever run."""
+    """The finder of all modules called `jax`, so that an installed jax is never imported."""
 
     @staticmethod
     def spec(name: str) -> ModuleSpec:
-        loader = _same if name in names.SAME else _own
+        loader = _alias_loader if name in names.ALIASES else _composed_loader
         return ModuleSpec(name, loader, origin="xlafront", is_package=name in names.CHILDREN)  # type: ignore[arg-type]
 
     def find_spec(self, name: str, path=None, target=None) -> ModuleSpec | None:
         if name.partition(".")[0] != "jax":
             return None
-        if name in names.SAME or name in names.OWN:
+        if name in names.ALIASES or name in names.COMPOSED:
             return self.spec(name)
-        if sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":  # and not importlib.util.find_spec
+        if sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":  # an import, not importlib.util.find_spec
             parent, _, child = name.rpartition(".")
-            if parent in names.NAMED and util.find_spec(own := f"{names.SAME[parent]}.{child}") is not None:
-                import_module(own)  # `from xlafront.numpy import ufuncs` asks for it by the `__name__` of the package
+            if parent in names.RENAMED and util.find_spec(own := f"{names.ALIASES[parent]}.{child}") is not None:
+                import_module(own)  # `from xlafront.numpy import ufuncs` uses the `__name__` of the package
             raise ModuleNotFoundError(unknown(parent, child, names.CHILDREN.get(parent, ())), name=name)
         return None
 

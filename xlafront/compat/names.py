@@ -1,8 +1,8 @@
-"""What is called `jax` and what answers to it: five tables."""
+"""The tables that map modules of jax to modules of xlafront."""
 
 from __future__ import annotations
 
-# Modules of xlafront that have the same path under `jax`.
+# Modules of xlafront with the same path under `jax`.
 _SAME_PATH = """
     ad_checkpoint api_util custom_batching custom_derivatives debug distributed dlpack dtypes errors example_libraries
     example_libraries.optimizers example_libraries.stax experimental.array_serialization
@@ -10,6 +10,7 @@ _SAME_PATH = """
     experimental.compilation_cache experimental.compilation_cache.compilation_cache experimental.compute_on
     experimental.control_deps experimental.custom_partitioning experimental.fused experimental.hijax experimental.jet
     experimental.key_reuse experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode
+    experimental.overlap
     experimental.pallas experimental.pallas.mosaic_gpu experimental.pallas.tpu experimental.pallas.triton experimental.pjit
     experimental.profiler experimental.random experimental.rnn experimental.roofline
     experimental.scheduling_groups
@@ -34,34 +35,34 @@ _SAME_PATH = """
     scipy.stats.wrapcauchy sharding stages test_util tree tree_util typing
 """
 
-# Modules that are the same objects under both names: of jax, and of xlafront.
-SAME: dict[str, str] = {f"jax.{path}": f"xlafront.{path}" for path in _SAME_PATH.split()} | {
+# Modules that are the same object under the names of jax and of xlafront.
+ALIASES: dict[str, str] = {f"jax.{path}": f"xlafront.{path}" for path in _SAME_PATH.split()} | {
     "jax.version": "xlafront.compat.version",
     "jax._src.compiler": "xlafront.runtime.compile",  # Chex replaces a function in it
 } | {f"jax._src.lib{path.removeprefix('extend').replace('stablehlo', 'hlo')}": f"xlafront.{path}"
      for path in _SAME_PATH.split() if path.startswith("extend.mlir.dialects.")}
 
-# Modules with the `__name__` of jax's: array_api_compat, and with it SciPy and scikit-learn, know the arrays' namespace by it.
-NAMED = ("jax.numpy",)
+# Modules with the `__name__` of jax, by which array_api_compat (and with it SciPy and scikit-learn) recognizes the namespace.
+RENAMED = ("jax.numpy",)
 
-# Attention under masks, the one part of Pallas that is here: Keras cannot be imported without.
+# Splash attention, which Keras needs for its import.
 _ATTENTION = {"xlafront.nn.splash_attention": """DEFAULT_MASK_VALUE BlockSizes QKVLayout SegmentIds SplashAttentionKernel
     attention_reference make_attention_reference make_masked_mha_reference make_masked_mqa_reference make_splash_mha
     make_splash_mha_single_device make_splash_mqa make_splash_mqa_single_device"""}
 _MASKS = {"xlafront.nn.splash_masks": """CausalMask ChunkedCausalMask FullMask LocalMask LogicalAnd LogicalOr Mask MultiHeadMask
     NumpyMask make_causal_mask make_chunk_attention_mask make_local_attention_mask make_random_mask"""}
 
-# Modules of which xlafront has the names but not the module: who needs it, and where they live.
-OWN: dict[str, tuple[str, dict[str, str]]] = {
-    "jax": ("everyone", {"xlafront.compat.version": "__version__ __version_info__",
+# Modules without a counterpart in xlafront: the users of their names, and the modules that define these.
+COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
+    "jax": ("all programs", {"xlafront.compat.version": "__version__ __version_info__",
                          "xlafront.compat.deprecated": "host_count host_id host_ids"}),
-    "jax._src": ("those who import from it", {}),
-    "jax._src.ad_checkpoint": ("Oryx", {"xlafront.transforms.ad.checkpoint": "remat_p"}),
+    "jax._src": ("programs that import from it", {}),
+    "jax._src.ad_checkpoint": ("Oryx", {"xlafront.transforms.calls.checkpoint": "remat_p"}),
     "jax._src.ad_util": ("Lineax", {"xlafront.lax.barriers": "stop_gradient_p"}),
-    "jax._src.api": ("PennyLane", {"xlafront.compat.programs": "_dtype"}),
-    "jax._src.api_util": ("e3nn-jax", {"xlafront.compat.programs": "infer_argnums_and_argnames"}),
-    "jax._src.array": ("programs of users, files", {
-        "xlafront.runtime.jaxlib_compat": "ArrayImpl",
+    "jax._src.api": ("PennyLane", {"xlafront.compat.private_functions": "_dtype"}),
+    "jax._src.api_util": ("e3nn-jax", {"xlafront.compat.private_functions": "infer_argnums_and_argnames"}),
+    "jax._src.array": ("user programs, pickles", {
+        "xlafront.base.jaxlib_compat": "ArrayImpl",
         "xlafront.compat.pickles": "_reconstruct_array",
     }),
     "jax._src.checkify": ("Flax", {"xlafront.host.checks": "JaxException", "xlafront.host.checkify": "Out"}),
@@ -75,7 +76,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.interpreters.call_arguments": "safe_map",
         "xlafront.interpreters.hijax": "AvalQDD",
         "xlafront.compat.pickles": "MemorySpace",
-        "xlafront.compat.programs": "safe_zip",
+        "xlafront.compat.private_functions": "safe_zip",
     }),
     "jax._src.dispatch": ("Equinox, celerite2", {"xlafront.compat.renamed": "wait_for_tokens",
                                                  "xlafront.interpreters.xla": "apply_primitive"}),
@@ -90,31 +91,32 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.renamed": "control_flow_allowed_effects lowerable_effects remat_allowed_effects",
     }),
     "jax._src.flatten_util": ("BlackJAX", {"xlafront.numpy.flatten_util": "ravel_pytree"}),
-    "jax._src.interpreters": ("those who import from it", {}),
+    "jax._src.interpreters": ("programs that import from it", {}),
     "jax._src.interpreters.ad": ("Oryx", {"xlafront.interpreters.ad": "jvp primitive_jvps primitive_transposes"}),
     "jax._src.interpreters.batching": ("Oryx, BrainState, jaxoplanet", {
         "xlafront.interpreters.batching": "fancy_primitive_batchers primitive_batchers",
-        "xlafront.compat.programs": "batch_subtrace is_vmappable make_iota to_elt",
+        "xlafront.compat.private_functions": "batch_subtrace is_vmappable make_iota to_elt",
     }),
     "jax._src.interpreters.partial_eval": ("Oryx", {
         "xlafront.interpreters.partial_eval": "PartialVal trace_to_jaxpr_dynamic trace_to_jaxpr_nounits",
-        "xlafront.compat.programs": "abstract_eval_fun close_jaxpr convert_constvars_jaxpr separate_consts",
+        "xlafront.compat.private_functions": "abstract_eval_fun close_jaxpr convert_constvars_jaxpr separate_consts",
     }),
-    "jax._src.interpreters.pxla": ("Flax", {"xlafront.compat.programs": "global_result_handlers"}),
-    "jax._src.lax": ("those who import from it", {}),
+    "jax._src.interpreters.pxla": ("Flax", {"xlafront.compat.private_functions": "global_result_handlers"}),
+    "jax._src.lax": ("programs that import from it", {}),
     "jax._src.lax.control_flow": ("Oryx", {"xlafront.lax": "cond_p scan_p while_p",
-                                              "xlafront.compat.programs": "_merge_common_consts"}),
-    "jax._src.lib": ("Dynamiqs, Qwix, users", {"xlafront.runtime.jaxlib_compat": "_jax jaxlib_version_text pytree xla_client"}),
-    "jax._src.lib.mlir": ("primitives of users", {"xlafront.extend.mlir": "ir passmanager"}),
-    "jax._src.lib.mlir.dialects": ("primitives of users", {}),
+                                              "xlafront.compat.private_functions": "_merge_common_consts"}),
+    "jax._src.lib": ("Dynamiqs, Qwix, user programs", {
+        "xlafront.base.jaxlib_compat": "_jax jaxlib_version_text pytree xla_client"}),
+    "jax._src.lib.mlir": ("user-defined primitives", {"xlafront.extend.mlir": "ir passmanager"}),
+    "jax._src.lib.mlir.dialects": ("user-defined primitives", {}),
     "jax._src.literals": ("Equinox, Quax", {"xlafront.compat.renamed": "TypedComplex TypedFloat TypedInt TypedNdArray"}),
-    "jax._src.mesh": ("programs of users", {"xlafront.interpreters.pxla": "thread_resources"}),
+    "jax._src.mesh": ("user programs", {"xlafront.interpreters.pxla": "thread_resources"}),
     "jax._src.named_sharding": ("jaxlib", {}),
-    "jax._src.sharding_impls": ("jaxlib, JAXNS", {"xlafront.compat.programs": "canonicalize_sharding",
+    "jax._src.sharding_impls": ("jaxlib, JAXNS", {"xlafront.compat.private_functions": "canonicalize_sharding",
                                                    "xlafront.compat.renamed": "UNSPECIFIED UnspecifiedValue"}),
     "jax._src.state": ("jax-triton", {"xlafront.core.refs": "AbstractRef"}),
-    "jax._src.numpy.util": ("S2FFT, programs of users", {
-        "xlafront.compat.programs": """promote_args promote_args_inexact promote_dtypes promote_dtypes_complex
+    "jax._src.numpy.util": ("S2FFT, user programs", {
+        "xlafront.compat.private_functions": """promote_args promote_args_inexact promote_dtypes promote_dtypes_complex
             promote_dtypes_inexact""",
         "xlafront.numpy.promotion": "check_arraylike",
     }),
@@ -122,29 +124,29 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.numpy.index_tricks": ("quaxed", {"xlafront.compat.array_helpers": "CClass RClass"}),
     "jax._src.numpy.vectorize": ("quaxed, galax", {"xlafront.compat.array_helpers": """_apply_excluded _check_output_dims
         _parse_gufunc_signature _parse_input_dimensions"""}),
-    "jax._src.numpy.setops": ("files", {"xlafront.numpy.sets": """_UniqueAllResult _UniqueCountsResult
+    "jax._src.numpy.setops": ("pickles", {"xlafront.numpy.sets": """_UniqueAllResult _UniqueCountsResult
         _UniqueInverseResult"""}),
     "jax._src.public_test_util": ("tests of tinygp", {"xlafront.test_util": "check_grads check_jvp check_vjp",
-                                                           "xlafront.compat.programs": "check_close"}),
+                                                           "xlafront.compat.private_functions": "check_close"}),
     "jax._src.test_util": ("Flax's guides", {
         "xlafront.test_util": "check_grads check_jvp check_vjp",
-        "xlafront.compat.programs": "check_close is_cuda_compute_capability_at_least",
+        "xlafront.compat.private_functions": "check_close is_cuda_compute_capability_at_least",
     }),
-    "jax._src.random.prng": ("programs of users, files", {
+    "jax._src.random.prng": ("user programs, pickles", {
         "xlafront.compat.renamed": "PRNGKeyArray",
         "xlafront.compat.pickles": "KeyTy",
         "xlafront.random.prng": "PRNGImpl",
     }),
-    "jax._src.random.rbg": ("files", {"xlafront.compat.pickles": """_rbg_fold_in _rbg_random_bits _rbg_seed _rbg_split
+    "jax._src.random.rbg": ("pickles", {"xlafront.compat.pickles": """_rbg_fold_in _rbg_random_bits _rbg_seed _rbg_split
         _unsafe_rbg_fold_in _unsafe_rbg_split"""}),
-    "jax._src.random.threefry2x32": ("Quax, files", {"xlafront.compat.pickles": """threefry_fold_in threefry_random_bits
+    "jax._src.random.threefry2x32": ("Quax, pickles", {"xlafront.compat.pickles": """threefry_fold_in threefry_random_bits
         threefry_seed threefry_split"""}),
-    "jax._src.scipy": ("those who import from it", {}),
-    "jax._src.scipy.optimize": ("those who import from it", {}),
-    "jax._src.scipy.spatial": ("those who import from it", {}),
-    "jax._src.scipy.optimize.minimize": ("files", {"xlafront.solvers.minimization": "OptimizeResults"}),
-    "jax._src.scipy.spatial.transform": ("files", {"xlafront.scipy.rotations": "Rotation Slerp"}),
-    "jax._src.typing": ("programs of users", {"xlafront.compat.renamed": "DType DimSize Shape"}),
+    "jax._src.scipy": ("programs that import from it", {}),
+    "jax._src.scipy.optimize": ("programs that import from it", {}),
+    "jax._src.scipy.spatial": ("programs that import from it", {}),
+    "jax._src.scipy.optimize.minimize": ("pickles", {"xlafront.solvers.minimization": "OptimizeResults"}),
+    "jax._src.scipy.spatial.transform": ("pickles", {"xlafront.scipy.rotations": "Rotation Slerp"}),
+    "jax._src.typing": ("user programs", {"xlafront.compat.renamed": "DType DimSize Shape"}),
     "jax._src.state.types": ("Flax", {"xlafront.core.refs": "AbstractRef"}),
     "jax._src.traceback_util": ("Equinox, Flax, jaxtyping", {
         "xlafront.compat.tracebacks": "_exclude_paths api_boundary include_frame register_exclusion",
@@ -152,37 +154,37 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     }),
     "jax._src.tree_util": ("Flax, Orbax", {
         "xlafront.compat.renamed": "_registry",
-        "xlafront.compat.programs": "prefix_errors tracing_registry",
+        "xlafront.compat.private_functions": "prefix_errors tracing_registry",
         "xlafront.tree_util": "flatten_one_level tree_leaves tree_map tree_unflatten",
     }),
     "jax._src.util": ("optree, Oryx, torchax", {
         "xlafront.interpreters.call_arguments": "safe_map",
-        "xlafront.compat.programs": """HashableFunction HashablePartial canonicalize_axis safe_zip split_list unzip2
+        "xlafront.compat.private_functions": """HashableFunction HashablePartial canonicalize_axis safe_zip split_list unzip2
             weakref_lru_cache wrap_name""",
     }),
     "jax._src.xla_bridge": ("Chex, Flax's guides", {"xlafront.compat.renamed": "_backends",
-                                                    "xlafront.compat.programs": "backends_are_initialized"}),
+                                                    "xlafront.compat.private_functions": "backends_are_initialized"}),
     "jax.experimental": ("Flax", {"xlafront.interpreters.hijax": "cur_qdd"}),
     "jax.experimental.colocated_python": ("Orbax", {}),
     "jax.experimental.colocated_python.func": ("Orbax", {}),
     "jax.experimental.colocated_python.serialization": ("Orbax", {
-        "xlafront.runtime.jaxlib_compat": "DeviceList",
+        "xlafront.base.jaxlib_compat": "DeviceList",
         "xlafront.compat.cpu_devices": "_get_cpu_device_map _reduce_device_list _reduce_mesh _reduce_single_device_sharding xb",
     }),
-    "jax.experimental.pallas.ops": ("those who import from it", {}),
-    "jax.experimental.pallas.ops.tpu": ("those who import from it", {}),
+    "jax.experimental.pallas.ops": ("programs that import from it", {}),
+    "jax.experimental.pallas.ops.tpu": ("programs that import from it", {}),
     "jax.experimental.pallas.ops.tpu.splash_attention": ("programs for TPUs", _ATTENTION | _MASKS),
     "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel": ("Keras", _ATTENTION),
     "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask": ("Keras", _MASKS),
-    "jax.extend": ("those who import from it", {}),
-    "jax.extend.ifrt_programs": ("Orbax", {"xlafront.runtime.jaxlib_compat": "ifrt_programs"}),
+    "jax.extend": ("programs that import from it", {}),
+    "jax.extend.ifrt_programs": ("Orbax", {"xlafront.base.jaxlib_compat": "ifrt_programs"}),
     "jax.core": ("Equinox, Flax, Haiku, TensorFlow Probability", {
         "xlafront.core": "max_dim min_dim",
         "xlafront.core.avals": "AbstractToken AbstractValue ShapedArray",
         "xlafront.core.ir": """Atom ClosedJaxpr DropVar Effect Jaxpr JaxprEqn Literal ParamDict Value Var eval_jaxpr
             jaxpr_as_fun""",
         "xlafront.core.ir_check": "check_jaxpr",
-        "xlafront.core.primitive": "Primitive",
+        "xlafront.extend.core.primitive": "Primitive",
         "xlafront.core.structs": "ShapeDtypeStruct",
         "xlafront.core.tracing": "Trace Tracer ensure_compile_time_eval eval_context",
         "xlafront.extend.core": """CallPrimitive DebugInfo Effects InconclusiveDimensionOperation JaxprTypeError abstract_token
@@ -193,19 +195,20 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.renamed": "pytype_aval_mappings trace_ctx",
     }),
     "jax.cloud_tpu_init": ("programs for TPUs", {}),
-    "jax.experimental.shard_map": ("programs of before 2025", {"xlafront.compat.deprecated": "shard_map"}),
+    "jax.experimental.shard_map": ("programs written before 2025", {"xlafront.compat.deprecated": "shard_map"}),
     "jax.lib": ("JAXNS", {"jaxlib.version": "__version__"}),
 }
 
-# What is warned of, and what to use in its place.
+# Deprecated names, and their replacements.
 DEPRECATED = {"jax.experimental.shard_map": {"shard_map": "jax.shard_map"}}
 
-# Modules that have what a module of xlafront has, and more.
-MORE_THAN = {"jax": "xlafront", "jax.experimental": "xlafront.experimental", "jax.extend": "xlafront.extend",
+# Modules that have the names of a module of xlafront, and more.
+EXTENDED = {"jax": "xlafront", "jax.experimental": "xlafront.experimental", "jax.extend": "xlafront.extend",
              "jax.experimental.colocated_python": "xlafront.experimental.colocated_python"}
 
-# Private modules of jax 0.10.2 from which programs import what is public too: where it is public in xlafront, and their paths.
-_BEHIND = """
+# Private modules of jax 0.10.2 from which programs import names that are also public: the public modules of xlafront, and the
+# paths of the private modules.
+_PRIVATE = """
     . : config pmap
     . experimental: callback
     . extend.backend compat.deprecated: xla_bridge
@@ -265,24 +268,24 @@ _BEHIND = """
     tree: tree
     tree_util: tree_util
 """
-BEHIND: dict[str, list[str]] = {}
-for _row in _BEHIND.replace("\n        ", " ").strip().splitlines():
-    _faces, _, _paths = _row.partition(":")
+PRIVATE: dict[str, list[str]] = {}
+for _row in _PRIVATE.replace("\n        ", " ").strip().splitlines():
+    _public, _, _paths = _row.partition(":")
     for _path in _paths.split():
-        BEHIND[f"jax._src.{_path}"] = [f"xlafront.{face}".rstrip(".") for face in _faces.split()]
-for _name in BEHIND:
-    while _name not in OWN:  # nor the packages that it is in
-        OWN[_name] = ("programs that import what is public from behind", {})
+        PRIVATE[f"jax._src.{_path}"] = [f"xlafront.{path}".rstrip(".") for path in _public.split()]
+for _name in PRIVATE:
+    while _name not in COMPOSED:  # also for its packages
+        COMPOSED[_name] = ("programs that import public names from private modules", {})
         _name = _name.rpartition(".")[0]
 
-# Modules in which jaxlib looks up names, which `runtime.jax_names` adds.
-LOOKED_UP = ("jax._src.named_sharding", "jax._src.sharding_impls")
-# Packages that are there from the beginning. Python takes a module out of `sys.modules` for a moment when it has run it, and
-# another thread that imports a part of it just then would not find the package.
-READY = ("jax", "jax._src", "jax.experimental")
+# Modules in which jaxlib looks up names; `base.jax_names` creates them.
+USED_BY_JAXLIB = ("jax._src.named_sharding", "jax._src.sharding_impls")
+# Packages that are loaded by `install`. Python removes a module from `sys.modules` for a moment after running it, and another
+# thread that imports a submodule at that moment would not find the package.
+PRELOADED = ("jax", "jax._src", "jax.experimental")
 
 # The modules in each package.
 CHILDREN: dict[str, list[str]] = {}
-for _name in sorted({*SAME, *OWN}):
+for _name in sorted({*ALIASES, *COMPOSED}):
     _parent, _, _child = _name.rpartition(".")
     CHILDREN.setdefault(_parent, []).append(_child)

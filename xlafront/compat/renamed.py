@@ -1,4 +1,4 @@
-"""What xlafront knows under other names."""
+"""Objects of xlafront under the names that jax has for them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xlafront.base.typed_scalars import TypedComplex, TypedFloat, TypedInt
 from xlafront.core import dtypes, tree
 from xlafront.core.ir import EquationContext as JaxprEqnContext
-from xlafront.core.keys import KeyArray as PRNGKeyArray, physical as physical_aval
-from xlafront.core.tracing import Tracer, abstractors as pytype_aval_mappings, is_tracing, thread as trace_ctx
-from xlafront.core.typed_numbers import TypedComplex, TypedFloat, TypedInt
+from xlafront.core.tracing import Tracer, aval_of_type as pytype_aval_mappings, is_tracing, thread as trace_ctx
 from xlafront.interpreters.mlir import lowerable_effects
 from xlafront.runtime.clients import clients
 from xlafront.runtime.distributed import state as global_state
 from xlafront.runtime.effects import effects_barrier as wait_for_tokens
+from xlafront.runtime.keys import KeyArray as PRNGKeyArray, physical as physical_aval
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
 __all__ = ["UNSPECIFIED", "DType", "DimSize", "JaxprEqnContext", "PRNGKeyArray", "Shape", "TypedComplex", "TypedFloat",
@@ -25,7 +25,7 @@ __all__ = ["UNSPECIFIED", "DType", "DimSize", "JaxprEqnContext", "PRNGKeyArray",
 _backends = clients.started
 UnspecifiedValue = type(UNSPECIFIED)
 DType = np.dtype
-DimSize = int | Any  # or an expression of symbolic sizes
+DimSize = int | Any  # or a symbolic dimension
 Shape = Sequence[DimSize]
 control_flow_allowed_effects = remat_allowed_effects = lowerable_effects
 
@@ -36,14 +36,14 @@ class _Node(NamedTuple):
 
 
 class _Nodes(Mapping):
-    """How the classes that are nodes of pytrees are taken apart and put together."""
+    """A mapping from pytree node classes to their flatten and unflatten functions."""
 
     def __getitem__(self, kind: Any) -> _Node:
         if kind in tree.builtin_nodes:
             return _Node(tree.flatten_one_level, lambda keys, values: kind(values if keys is None else zip(keys, values)))
         return _Node(*tree.registered_nodes[kind][:2])
 
-    def __contains__(self, kind: Any) -> bool:  # hot: Flax asks of each value
+    def __contains__(self, kind: Any) -> bool:  # Hot: Flax calls it for each value.
         return kind in tree.registered_nodes or kind in tree.builtin_nodes
 
     def __iter__(self) -> Iterator[Any]:
@@ -57,16 +57,16 @@ _registry = _Nodes()
 
 
 class TypedNdArray(np.ndarray):
-    """Constants of programs that know their weak type. Here they are NumPy's arrays, so that there are none."""
+    """NumPy constants with a weak type. Constants are plain NumPy arrays here, so that there are no instances."""
 
 
 def full_lower(x: Any) -> Any:
-    """What a tracer of an extension stands for; other values are themselves."""
+    """Return the value that a tracer of an extension represents; return other values unchanged."""
     return x.full_lower() if isinstance(x, Tracer) else x
 
 
 def trace_state_clean() -> bool:
-    """Is nothing being traced?"""
+    """Return True if no trace is active."""
     return not is_tracing()
 
 
@@ -74,11 +74,11 @@ _FINITE = ("float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m
 
 
 def to_complex_dtype(dtype) -> np.dtype:
-    """The complex dtype for numbers of a dtype."""
+    """Return the complex dtype that corresponds to a dtype."""
     return dtypes.to_complex(dtypes.dtype(dtype))
 
 
 def supports_inf(dtype) -> bool:
-    """Has the dtype infinities?"""
-    found = dtypes.dtype(dtype)
-    return dtypes.issubdtype(found, np.inexact) and found.name not in _FINITE
+    """Return True if a dtype has infinities."""
+    canonical = dtypes.dtype(dtype)
+    return dtypes.issubdtype(canonical, np.inexact) and canonical.name not in _FINITE

@@ -1,4 +1,4 @@
-"""`python -m xlafront run`: a program as `python` runs it, with xlafront in jax's place there and in its child processes."""
+"""The command `python -m xlafront run`: run a program as `python` does, with xlafront as jax there and in child processes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from xlafront.compat.importing import ON_PATH, install
 
 
 def main(arguments: list[str]) -> None:
-    """- `arguments`: as those of `python`: a script, `-m` and a module, `-c` and a program, or `-` for one from standard input;
-    and its own arguments."""
+    """Run a program with xlafront as jax.
+
+    Args:
+        arguments: Arguments as for `python`: a script, `-m` and a module, `-c` and a program, or `-` for standard input; then
+            the arguments of the program.
+    """
     install()
-    others = os.environ.get("PYTHONPATH")
-    if others is None or ON_PATH not in others.split(os.pathsep):
-        os.environ["PYTHONPATH"] = os.pathsep.join([ON_PATH, others] if others else [ON_PATH])
+    python_path = os.environ.get("PYTHONPATH")
+    if python_path is None or ON_PATH not in python_path.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join([ON_PATH, python_path] if python_path else [ON_PATH])
     target, *rest = arguments
     option, joined = target[:2], target[2:]
     if option in ("-m", "-c"):  # `-mpytest` is `-m pytest`
@@ -42,7 +46,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _run_text(text: str | bytes, name: str, arguments: list[str]) -> None:
-    """Run a program that is no file, as the module `__main__`, in which pickles and children look for what it defines."""
+    """Run a program without a file as the module `__main__`, in which pickles and child processes look up its definitions."""
     code = compile(text, name, "exec", dont_inherit=True)
     sys.argv[:] = arguments
     sys.path[0] = ""

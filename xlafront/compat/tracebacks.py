@@ -1,4 +1,4 @@
-"""Which frames of libraries tracebacks show."""
+"""Filtering of library frames in tracebacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _exclude_paths = hidden_paths
 
 
 def api_boundary(fun: Callable, *, repro_api_name: str | None = None, repro_user_func: bool = False) -> Callable:
-    """A public function of a library: the errors that leave it show no frames that are hidden."""
+    """Decorate a public function of a library: errors that leave it do not show hidden frames."""
     return boundary(fun)
 
 

@@ -1,5 +1,5 @@
-"""What a process in which xlafront answers for jax finds as `jax.version`."""
+"""The module `jax.version` of a process in which xlafront replaces jax."""
 
-from xlafront.runtime.version import REFERENCE as __version__
+from xlafront.base.version import REFERENCE as __version__
 
 __version_info__ = tuple(int(part) for part in __version__.split("."))

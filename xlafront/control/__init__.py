@@ -1,1 +1,1 @@
-"""Loops and branches: operations that contain programs, and the functions made of them."""
+"""Structured control flow: primitives with jaxprs as parameters (loops, branches, solves), and the functions built on them."""

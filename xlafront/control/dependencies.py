@@ -1,4 +1,4 @@
-"""The order in which a compiled program does things that do not depend on each other."""
+"""Control dependencies: the execution order of independent values in a compiled computation."""
 
 from __future__ import annotations
 
@@ -8,42 +8,46 @@ from xlafront.control.foreign_calls import ffi_call
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.typing import ArrayLike
 
-_after = ffi_call("control_dep", (), has_side_effect=True)
+_control_dep = ffi_call("control_dep", (), has_side_effect=True)
 
 
 @boundary
 def control_dep(src: ArrayLike, dst: ArrayLike) -> None:
-    """In the compiled function around it: compute one value only after another, though it does not depend on it.
+    """Compute one value after another in the enclosing compiled function, although it does not depend on it.
 
-    Neither differentiation nor `vmap` can pass it.
+    The dependency does not support differentiation or `vmap`.
 
-    - `src`: an array.
-    - `dst`: an array that is computed later; the compiler keeps to it where it computes both by operations of their own.
+    Args:
+        src: Array to compute first.
+        dst: Array to compute later. The compiler respects the order if it computes both in separate operations.
 
-    >>> from xlafront.experimental.control_deps import control_dep
-    >>> def f(x):
-    ...     first, second = xnp.sin(x), xnp.cos(x)
-    ...     control_dep(first, second)
-    ...     return first + second
-    >>> xf.jit(f)(0.0)
-    Array(1., dtype=float32, weak_type=True)
+    Example:
+        >>> from xlafront.experimental.control_deps import control_dep
+        >>> def f(x):
+        ...     first, second = xnp.sin(x), xnp.cos(x)
+        ...     control_dep(first, second)
+        ...     return first + second
+        >>> xf.jit(f)(0.0)
+        Array(1., dtype=float32, weak_type=True)
     """
-    _after(src, dst)
+    _control_dep(src, dst)
 
 
 @boundary
 def schedule(ops: Sequence[ArrayLike]) -> None:
-    """In the compiled function around it: compute values one after the other, in this order.
+    """Compute values one after the other, in the given order, in the enclosing compiled function.
 
-    - `ops`: arrays, each of which is computed after the one before it, as by `control_dep`.
+    Args:
+        ops: Arrays, each of which is computed after the previous one, as by `control_dep`.
 
-    >>> from xlafront.experimental.control_deps import schedule
-    >>> def f(x):
-    ...     parts = xnp.sin(x), xnp.cos(x), xnp.exp(x)
-    ...     schedule(parts)
-    ...     return sum(parts)
-    >>> xf.jit(f)(0.0)
-    Array(2., dtype=float32, weak_type=True)
+    Example:
+        >>> from xlafront.experimental.control_deps import schedule
+        >>> def f(x):
+        ...     parts = xnp.sin(x), xnp.cos(x), xnp.exp(x)
+        ...     schedule(parts)
+        ...     return sum(parts)
+        >>> xf.jit(f)(0.0)
+        Array(2., dtype=float32, weak_type=True)
     """
     for before, after in zip(ops, ops[1:]):
         control_dep(before, after)

@@ -1,57 +1,61 @@
-"""`scan` and what is made of it: a loop of a known number of steps, as one operation with all its rules."""
+"""The `scan` primitive with its transformation rules, and the loops built on it (`lax.scan`, `lax.map`)."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlafront import lowering
+from xlafront.api.arguments import as_array, as_results
+from xlafront.api.vmap import vmap
+from xlafront.base import config
 from xlafront.control.discharge_rules import discharge_scan
+from xlafront.control.layouts import ScanLayout, interleaved, selected
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import entry_of, with_dimension, without_dimension
-from xlafront.core.dimensions import is_symbolic_dim, max_dim
+from xlafront.core.basic_primitives import convert_element_type_p, place_axis
 from xlafront.core.ir import (
     ClosedJaxpr,
     Jaxpr,
+    JaxprEqn,
     Literal,
     Var,
     dce_closed,
     dependent_results,
     effects_by_operand,
-    jaxpr_as_fun,
     keeps_alive,
 )
-from xlafront.core.keys import physical
-from xlafront.core.primitive import Primitive
+from xlafront.core.primitive import Cost, Primitive, Structured, Traits
+from xlafront.core.tangents import add_tangents, convert_cotangents, instantiate, weakly_typed_as
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax.elementwise import as_type, convert_element_type_p
-from xlafront.lax.families import add_tangents
-from xlafront.lax.shapes import expand_dims, place_axis, reshape
+from xlafront.lax.elementwise import as_type
+from xlafront.lax.shapes import expand_dims, reshape
 from xlafront.lax.slicing import concatenate, slice_in_dim
-from xlafront.lax.zeros import instantiate
-from xlafront.runtime import config
+from xlafront.runtime.keys import physical
 from xlafront.staging import signatures
-from xlafront.transforms.ad.arguments import as_array, as_results, weakly_typed_as
-from xlafront.transforms.ad.checkpoint import split_inside
+from xlafront.symbolic.dimensions import is_symbolic_dim, max_dim
+from xlafront.transforms.ad import backward_logs
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.ad.linearize import linearize_program
-from xlafront.transforms.ad.transpose import of_dtypes, transpose_program
-from xlafront.transforms.batching.vmap import batch_program, vmap
+from xlafront.transforms.ad.transpose import transpose_program
+from xlafront.transforms.batching.vmap import batch_program
+from xlafront.transforms.calls.checkpoint import split_inside
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
     active_results,
     evaluate,
     fixpoint,
-    in_three,
-    of_library,
+    is_internal,
     operands_of,
     references_as_inputs,
     reorder,
+    split_in_three,
     split_invariant,
     trace_function,
     type_mismatches,
@@ -59,83 +63,90 @@ from xlafront.transforms.calls.programs import (
     with_weak_types,
 )
 
-# The operation. Its operands are, in order, `num_consts` values that every step reads, `num_carry` values that go from
-# step to step, and arrays of which each step reads one row. The body's results are the new carry and one row of each of
-# the results that are collected.
+if TYPE_CHECKING:
+    from xlafront.core.typing import Atom, Aval, Dims, Marks, Params, Tangent
+    from xlafront.transforms.batching.vmap import BatchTrace
+
+# The primitive. Its operands are those of a `ScanLayout`. The body returns the new carry and one row of each stacked output.
 
 
-def scan_types(*avals, jaxpr, length, num_consts, num_carry, **params):
-    outs = jaxpr.out_avals
-    return [*outs[:num_carry], *[with_dimension(a, 0, length) for a in outs[num_carry:]]]
+def scan_types(*avals: Aval, jaxpr: ClosedJaxpr, length: Any, num_consts: int, num_carry: int, **_: Any) -> list[Aval]:
+    carry, rows = ScanLayout(num_consts, num_carry).split_results(jaxpr.out_avals)
+    return [*carry, *[with_dimension(a, 0, length) for a in rows]]
 
 
-def bind_scan(jaxpr: ClosedJaxpr, consts, carry, xs, *, length, reverse, unroll) -> tuple[list, list]:
-    """Bind a scan; its final carry and its collected results."""
+def bind_scan(jaxpr: ClosedJaxpr, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any], **options: Any
+              ) -> tuple[list, list]:
+    """Bind `scan_p`; return the final carry and the stacked outputs. The options are `length`, `reverse` and `unroll`."""
     (jaxpr,), refs = references_as_inputs((jaxpr,), len(consts))
-    results = scan_p.bind(*consts, *refs, *carry, *xs, jaxpr=jaxpr, length=length, num_carry=len(carry),
-                          num_consts=len(consts) + len(refs), reverse=reverse, unroll=unroll)
-    return list(results[:len(carry)]), list(results[len(carry):])
+    layout = ScanLayout(len(consts) + len(refs), len(carry))
+    return layout.split_results(scan_p.bind(*consts, *refs, *carry, *xs, jaxpr=jaxpr, **layout._asdict(), **options))
 
 
 # Lowering
 
 
-def _lower(ctx, *operands, jaxpr, length, num_consts, num_carry, reverse, unroll):
-    consts, carry, xs = in_three(operands, num_consts, num_carry)
-    body, avals = jaxpr.jaxpr, jaxpr.out_avals[num_carry:]
-    if ctx.platform in ("cuda", "rocm") and unroll == 1 and ctx.told is None and not xs and not avals and _is_one_kernel(
-            body, length):
+def _lower(ctx: Any, *operands: Any, jaxpr: ClosedJaxpr, length: Any, num_consts: int, num_carry: int, reverse: bool,
+           unroll: int) -> list[Any]:
+    layout = ScanLayout(num_consts, num_carry)
+    consts, carry, xs = layout.split(operands)
+    body = jaxpr.jaxpr
+    _, avals = layout.split_results(jaxpr.out_avals)
+    _, _, row_avals = layout.split(body.in_avals)
+    _, _, xs_avals = layout.split(ctx.avals_in)
+    _, ys_avals = layout.split_results(ctx.avals_out)
+    if ctx.platform in ("cuda", "rocm") and unroll == 1 and ctx.frontend_attributes is None and not xs and not avals and (
+            _fuses_when_unrolled(body, length)):
         unroll = length
     unroll = 1 if is_symbolic_dim(length) else max(1, min(unroll, length))
     steps = length // unroll
 
-    def step(inner, index, carry, xs, ys):
-        """One application of the body at a row; `index` is a traced row number or an integer."""
-        passed = [inner.typed(x, aval) for x, aval in zip([*consts, *carry], body.in_avals)]
-        rows = [_read_row(inner, inner.typed(x, whole), whole, aval, index) for x, whole, aval in zip(xs, of_xs, body_xs)]
-        results = inner.inline(jaxpr, [*passed, *rows])
-        ys = [_write_row(inner, y, row, whole, aval, index)
-              for y, row, whole, aval in zip(ys, results[num_carry:], of_ys, avals)]
-        return results[:num_carry], ys
+    def step(inner: Any, index: Any, carry: Sequence[Any], xs: Sequence[Any], ys: Sequence[Any]) -> tuple[list, list]:
+        """Apply the body at a row; `index` is a traced row number or a Python integer."""
+        inputs = [inner.constrain_to_type(x, aval) for x, aval in zip([*consts, *carry], body.in_avals)]
+        rows = [_read_row(inner, inner.constrain_to_type(x, stacked), stacked, aval, index)
+                for x, stacked, aval in zip(xs, xs_avals, row_avals)]
+        carry, rows = layout.split_results(inner.inline(jaxpr, [*inputs, *rows]))
+        return carry, [_write_row(inner, y, row, stacked, aval, index)
+                       for y, row, stacked, aval in zip(ys, rows, ys_avals, avals)]
 
-    body_xs = body.in_avals[num_consts + num_carry:]
-    of_xs, of_ys = ctx.avals_in[num_consts + num_carry:], ctx.avals_out[num_carry:]
-    ys = [ctx.typed(ctx.constant(0, (length, *physical(a).shape), physical(a).dtype), whole)
-          for a, whole in zip(avals, of_ys)]
+    ys = [ctx.constrain_to_type(ctx.constant(0, (length, *physical(a).shape), physical(a).dtype), stacked)
+          for a, stacked in zip(avals, ys_avals)]
     if steps == 1 and length * len(body.eqns) <= 4096:  # no loop at all
         for k in range(length):
             carry, ys = step(ctx, length - 1 - k if reverse else k, carry, xs, ys)
         return [*carry, *ys]
-    scalar = ((), np.dtype(np.int32))
-    count = len(carry)
+    index_type = ((), np.dtype(np.int32))
 
-    def row_number(inner, counter, offset):
+    def row_number(inner: Any, counter: Any, offset: int) -> Any:
         if not reverse:
-            return counter if not offset else inner.op("stablehlo.add", [counter, inner.constant(np.int32(offset))], [scalar])
-        return inner.op("stablehlo.subtract", [inner.size(length - 1 - offset), counter], [scalar])
+            return counter if not offset else inner.op("stablehlo.add", [counter, inner.constant(np.int32(offset))],
+                                                       [index_type])
+        return inner.op("stablehlo.subtract", [inner.size(length - 1 - offset), counter], [index_type])
 
-    def condition(inner, counter, *state):
+    def condition(inner: Any, counter: Any, *state: Any) -> Any:
         return inner.compare("LT", "SIGNED", counter, inner.size(steps * unroll), ())
 
-    def advance(inner, counter, *state):
-        carry, ys = list(state[:count]), [inner.typed(y, whole) for y, whole in zip(state[count:], of_ys)]
+    def advance(inner: Any, counter: Any, *state: Any) -> list[Any]:
+        carry, ys = layout.split_results(state)
+        ys = [inner.constrain_to_type(y, stacked) for y, stacked in zip(ys, ys_avals)]
         inner.body.step = body
         for offset in range(unroll):
             carry, ys = step(inner, row_number(inner, counter, offset), carry, xs, ys)
-        return [inner.op("stablehlo.add", [counter, inner.constant(np.int32(unroll))], [scalar]), *carry, *ys]
+        return [inner.op("stablehlo.add", [counter, inner.constant(np.int32(unroll))], [index_type]), *carry, *ys]
 
     if steps:
         start = ctx.constant(np.int32(0))
         _, *state = ctx.loop([start, *carry, *ys], condition, advance, lowering.module.ordered_effects(jaxpr))
-        carry, ys = state[:count], state[count:]
+        carry, ys = layout.split_results(state)
     for k in () if is_symbolic_dim(length) else range(steps * unroll, length):
         carry, ys = step(ctx, length - 1 - k if reverse else k, carry, xs, ys)
     return [*carry, *ys]
 
 
-def _is_one_kernel(body: Jaxpr, length) -> bool:
-    """Whether all steps written out are one kernel or two of a GPU, where a turn of a loop is several, and cost the compiler no
-    more: so bisections, and iterations of arithmetic that go on for each element by itself."""
+def _fuses_when_unrolled(body: Jaxpr, length: Any) -> bool:
+    """True if the unrolled loop compiles to one or two GPU kernels at no more compile time than the rolled loop, whose every
+    iteration launches several. This holds for bisections and for iterations of elementwise arithmetic."""
     return not is_symbolic_dim(length) and length * len(body.eqns) <= 320 and not body.effects and all(
         [eqn.primitive.name in _ARITHMETIC for eqn in body.eqns])
 
@@ -145,228 +156,201 @@ _ARITHMETIC = frozenset("""abs add add_any and broadcast_in_dim clamp convert_el
     square sub xor""".split())
 
 
-def _starts(ctx, index, rank: int):
+def _starts(ctx: Any, index: Any, rank: int) -> list[Any]:
     zero = ctx.constant(np.int32(0))
     first = ctx.constant(np.int32(index)) if isinstance(index, int) else index
     return [first, *[zero] * (rank - 1)]
 
 
-def _read_row(ctx, x, whole, aval, index):
+def _read_row(ctx: Any, x: Any, stacked: Aval, aval: Aval, index: Any) -> Any:
     shape, dtype = physical(aval).shape, physical(aval).dtype
-    row = ((1, *shape), dtype)
+    row_type = ((1, *shape), dtype)
     if isinstance(index, int):
-        part = ctx.slice(x, [index, *[0] * len(shape)], [index + 1, *shape], result=row)
+        row_slice = ctx.slice(x, [index, *[0] * len(shape)], [index + 1, *shape], result=row_type)
     else:
-        part = ctx.dynamic_slice(x, _starts(ctx, index, 1 + len(shape)), row)
-    return ctx.typed(ctx.reshape(ctx.typed(part, whole), shape, dtype), aval)
+        row_slice = ctx.dynamic_slice(x, _starts(ctx, index, 1 + len(shape)), row_type)
+    return ctx.constrain_to_type(ctx.reshape(ctx.constrain_to_type(row_slice, stacked), shape, dtype), aval)
 
 
-def _write_row(ctx, y, row, whole, aval, index):
+def _write_row(ctx: Any, y: Any, row: Any, stacked: Aval, aval: Aval, index: Any) -> Any:
     shape, dtype = physical(aval).shape, physical(aval).dtype
-    part = ctx.typed(ctx.reshape(row, (1, *shape), dtype), whole)
-    written = ctx.dynamic_update_slice(y, part, _starts(ctx, index, 1 + len(shape)), (physical(whole).shape, dtype))
-    return ctx.typed(written, whole)
+    update = ctx.constrain_to_type(ctx.reshape(row, (1, *shape), dtype), stacked)
+    updated = ctx.dynamic_update_slice(y, update, _starts(ctx, index, 1 + len(shape)), (physical(stacked).shape, dtype))
+    return ctx.constrain_to_type(updated, stacked)
 
 
 # Differentiation
 
 
-def _jvp(primals, tangents, *, jaxpr, length, num_consts, num_carry, reverse, unroll):
-    active = _active_operands(jaxpr, tangents, num_consts, num_carry)
-    kept = (*active[num_consts:num_consts + num_carry], *(False,) * (len(jaxpr.out_avals) - num_carry))
-    program, nonzero = jvp_program(jaxpr, active, kept)
-    tangents = [instantiate(t) if a else None for t, a in zip(tangents, active)]
-    # The program takes (primals, tangents); scan wants the parts of both side by side.
-    count, rank = len(active), len(jaxpr.out_avals)
-    position = iter(range(count, count + sum(active)))
-    places = [next(position) if a else None for a in active]
-
-    def both(start, stop):
-        return [*range(start, stop), *[p for p in places[start:stop] if p is not None]]
-
-    def together(items, moved, start, stop):
-        return [*items[start:stop], *[t for t, a in zip(moved[start:stop], active[start:stop]) if a]]
-
-    bounds = (0, num_consts, num_consts + num_carry, count)
-    spans = list(zip(bounds, bounds[1:]))
-    position = iter(range(rank, rank + sum(nonzero)))
-    out_places = [next(position) if nz else None for nz in nonzero]
-    outputs = [*range(num_carry), *[p for p in out_places[:num_carry] if p is not None],
-               *range(num_carry, rank), *[p for p in out_places[num_carry:] if p is not None]]
-    body = program.jaxpr.memoised(("parts of a scan", num_consts, num_carry), lambda: _same_carry(reorder(
-        program, [i for span in spans for i in both(*span)], outputs), num_consts + sum(active[:num_consts]),
-        [*jaxpr.out_avals[:num_carry], *[a for a, k in zip(jaxpr.out_avals, kept) if k]]))
-    carry, ys = bind_scan(body, *[together(primals, tangents, *span) for span in spans], length=length, reverse=reverse,
-                          unroll=unroll)
-    out_tangents = iter([*carry[num_carry:], *ys[rank - num_carry:]])
-    results = [*carry[:num_carry], *ys[:rank - num_carry]]
-    return results, [next(out_tangents) if nz else Zero(tracing.aval_of(x).to_tangent_aval())
-                     for nz, x in zip(nonzero, results)]
+def _jvp(primals: Sequence[Any], tangents: Sequence[Tangent], *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
+         **options: Any) -> tuple[list[Any], list[Tangent]]:
+    layout = ScanLayout(num_consts, num_carry)
+    active = _active_operands(jaxpr, tangents, layout)
+    jvp_jaxpr, nonzero = jvp_program(jaxpr, active, _instantiated(jaxpr, active, layout))
+    # `jvp_jaxpr` takes (primals, tangents); scan needs each group (constants, carry, rows) with its tangents next to it.
+    values = [*primals, *[instantiate(t) for t, a in zip(tangents, active) if a]]
+    tangent_inputs = dict(zip(selected(range(len(active)), active), itertools.count(len(active))))
+    tangent_outputs = dict(zip(selected(range(len(nonzero)), nonzero), itertools.count(len(nonzero))))
+    inputs = interleaved(layout.split(range(len(active))), tangent_inputs)
+    outputs = [i for group in interleaved(layout.split_results(range(len(nonzero))), tangent_outputs) for i in group]
+    body = jvp_jaxpr.memoised(("parts of a scan", layout), lambda: _match_carry_weak_types(
+        reorder(jvp_jaxpr, [i for group in inputs for i in group], outputs), len(inputs[0]),
+        [*layout.split_results(jaxpr.out_avals)[0], *selected(jaxpr.out_avals, _instantiated(jaxpr, active, layout))]))
+    carry, ys = bind_scan(body, *[[values[i] for i in group] for group in inputs], **options)
+    found = dict(zip(outputs, [*carry, *ys]))
+    results = [found[i] for i in range(len(nonzero))]
+    return results, [found[tangent_outputs[i]] if nz else Zero(tracing.aval_of(x).to_tangent_aval())
+                     for i, (nz, x) in enumerate(zip(nonzero, results))]
 
 
-def _same_carry(body: ClosedJaxpr, num_consts: int, carry: Sequence[Any]) -> ClosedJaxpr:
-    """The body with the carry as weakly typed on return as on entry, or less: no more than these results of the loop are."""
-    num_carry = len(carry)
-    given = [a.update(weak_type=a.weak_type and b.weak_type)
-             for a, b in zip(body.in_avals[num_consts:num_consts + num_carry], carry)]
-    return with_weak_types(body, [*given, *[None] * (len(body.out_avals) - num_carry)])
+def _instantiated(jaxpr: ClosedJaxpr, active: Marks, layout: ScanLayout) -> tuple[bool, ...]:
+    """Return marks for the results: a carry that is active on entry has a tangent on return, even if it is zero."""
+    return (*layout.carry_of(active), *(False,) * (len(jaxpr.out_avals) - layout.num_carry))
 
 
-def _active_operands(jaxpr, tangents, num_consts, num_carry) -> tuple[bool, ...]:
-    """Which operands have tangents, counting the carry that gets one in some step."""
-    return _moving([type(t) is not Zero for t in tangents], jaxpr, num_consts, num_carry)
+def _match_carry_weak_types(body: ClosedJaxpr, num_consts: int, carry: Sequence[Aval]) -> ClosedJaxpr:
+    """Return the body with each carry at most as weakly typed on return as on entry: the loop's results are no weaker."""
+    carry_avals = [a.update(weak_type=a.weak_type and b.weak_type)
+                   for a, b in zip(ScanLayout(num_consts, len(carry)).carry_of(body.in_avals), carry)]
+    return with_weak_types(body, [*carry_avals, *[None] * (len(body.out_avals) - len(carry))])
 
 
-def _moving(active: Sequence[bool], jaxpr, num_consts, num_carry) -> tuple[bool, ...]:
-    """The operands marked, and those of the carry that get a tangent of them in some step."""
-    def grow(carry):
-        return active_results(jaxpr.jaxpr, [*active[:num_consts], *carry, *active[num_consts + num_carry:]])[:num_carry]
+def _active_operands(jaxpr: ClosedJaxpr, tangents: Sequence[Tangent], layout: ScanLayout) -> tuple[bool, ...]:
+    """Return which operands have tangents, including carries that get one in some step."""
+    return tuple(_propagate(active_results, [type(t) is not Zero for t in tangents], jaxpr, layout))
 
-    carry = fixpoint(active[num_consts:num_consts + num_carry], grow)
-    return (*active[:num_consts], *carry, *active[num_consts + num_carry:])
+
+def _propagate(results_of: Callable[[Jaxpr, Marks], list[bool]], operands: Marks, jaxpr: ClosedJaxpr, layout: ScanLayout
+               ) -> list[bool]:
+    """Mark the operands and the carries that become marked in some step; `results_of` propagates marks through the body."""
+    consts, carry, xs = layout.split(operands)
+    carry = fixpoint(carry, lambda flags: layout.split_results(results_of(jaxpr.jaxpr, [*consts, *flags, *xs]))[0])
+    return [*consts, *carry, *xs]
 
 
 class _LinearizedBody:
-    """A loop body in the halves that linearisation needs: see `_linearize`."""
+    """A loop body split for linearization: loop-invariant residuals, forward body and linear body; see `_linearize`."""
 
-    def __init__(self, jaxpr: ClosedJaxpr, active, num_consts: int, num_carry: int):
-        is_const = [i < num_consts for i in range(len(active))]
-        kept = (*active[num_consts:num_consts + num_carry], *(False,) * (len(jaxpr.out_avals) - num_carry))
-        split = linearize_program(jaxpr, active, kept)
-        self.outputs = split.outputs
+    def __init__(self, jaxpr: ClosedJaxpr, active: tuple[bool, ...], layout: ScanLayout) -> None:
+        instantiated = _instantiated(jaxpr, active, layout)
+        linearized = linearize_program(jaxpr, active, instantiated)
+        self.outputs = linearized.outputs
         count = len(jaxpr.out_avals)
-        # Residuals that no step changes are computed before the loop, with all that leads to them.
-        wanted = [False] * count + [True] * split.residuals
-        self.before, forward, hoisted = split_invariant(split.forward, is_const, wanted)
+        # Loop-invariant residuals are computed before the loop, with the equations that they depend on.
+        is_const = [i < layout.num_consts for i in range(len(active))]
+        is_residual = [False] * count + [True] * linearized.num_computed
+        self.before, forward, hoisted = split_invariant(linearized.forward, is_const, is_residual)
         self.num_passed = len(forward.in_avals) - len(jaxpr.in_avals)
-        # A residual is a value from before the loop, a value that each step computes, or an operand of the loop.
-        early, late = iter(range(split.residuals)), iter(range(split.residuals))
-        computed = iter([("before", next(early)) if h else ("step", next(late)) for h in hoisted[count:]])
+        # A residual comes from before the loop, from each step, or is itself an operand of the loop.
+        before_indices, step_indices = iter(range(linearized.num_computed)), iter(range(linearized.num_computed))
+        computed = iter([("before", next(before_indices)) if h else ("step", next(step_indices)) for h in hoisted[count:]])
         sources: list[tuple[str, int]] = []
         carried: list[int] = []
-        for known in split.known:
-            if known is None:
-                sources.append(next(computed))
-            elif known < num_consts:
-                sources.append(("const", known))
-            elif known < num_consts + num_carry:
-                sources.append(("carry", len(carried)))
-                carried.append(known)
-            else:
-                sources.append(("x", known - num_consts - num_carry))
+        for forwarded in linearized.forwarded_inputs:
+            kind, index = next(computed) if forwarded is None else layout.locate(forwarded)
+            if kind == "carry":
+                carried.append(forwarded)
+                index = len(carried) - 1
+            sources.append((kind, index))
         self.num_hoisted = sum(hoisted)
-        self.num_stepped = split.residuals - self.num_hoisted
+        self.num_stepped = linearized.num_computed - self.num_hoisted
         inner = forward.jaxpr
-        # The carry at the start of each step is collected where the linear part reads it.
+        # The carry at the start of each step is stacked if the linear body reads it.
         self.forward = forward.replace(jaxpr=inner.replace(
             outvars=[*inner.outvars, *[inner.invars[self.num_passed + i] for i in carried]]))
         self.fixed = [s for s in sources if s[0] in ("before", "const")]
         self.stacked = [s for s in sources if s[0] not in ("before", "const")]
-        total = len(sources)
-        moving = [i for i, a in enumerate(active) if a]
-        place = {operand: total + n for n, operand in enumerate(moving)}
-
-        def tangents(start, stop):
-            return [place[i] for i in range(start, stop) if active[i]]
-
-        linear = reorder(split.linear, [
-            *[i for i, s in enumerate(sources) if s in self.fixed], *tangents(0, num_consts),
-            *tangents(num_consts, num_consts + num_carry),
-            *[i for i, s in enumerate(sources) if s in self.stacked], *tangents(num_consts + num_carry, len(active))])
-        self.linear = _same_carry(linear, len(self.fixed) + sum(active[:num_consts]),
-                                  [a for a, k in zip(jaxpr.out_avals, kept) if k])
+        position = itertools.count(len(sources))
+        const_tangents, carry_tangents, x_tangents = [[next(position) for a in group if a] for group in layout.split(active)]
+        linear = reorder(linearized.linear, [
+            *[i for i, s in enumerate(sources) if s in self.fixed], *const_tangents, *carry_tangents,
+            *[i for i, s in enumerate(sources) if s in self.stacked], *x_tangents])
+        self.linear = _match_carry_weak_types(linear, len(self.fixed) + len(const_tangents),
+                                              selected(jaxpr.out_avals, instantiated))
 
 
-def _linearize(primals, tangents, *, jaxpr, length, num_consts, num_carry, reverse, unroll):
-    """One loop computes the values and collects what its derivative needs; a second one is linear in the tangents."""
-    active = _active_operands(jaxpr, tangents, num_consts, num_carry)
-    body = jaxpr.jaxpr.memoised(("linearized body", active, num_consts, num_carry),
-                                lambda: _LinearizedBody(jaxpr, active, num_consts, num_carry))
-    options = {"length": length, "reverse": reverse, "unroll": unroll}
-    consts, carry, xs = in_three(primals, num_consts, num_carry)
-    early = jaxpr_as_fun(body.before)(*consts)
-    hoisted, passed = early[:body.num_hoisted], early[body.num_hoisted:]
+def _linearize(primals: Sequence[Any], tangents: Sequence[Tangent], *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
+               **options: Any) -> tuple[list[Any], list[Tangent]]:
+    """Run one loop that computes the values and stacks the residuals, and a second one that is linear in the tangents."""
+    layout = ScanLayout(num_consts, num_carry)
+    active = _active_operands(jaxpr, tangents, layout)
+    body = jaxpr.memoised(("linearized body", active, layout), lambda: _LinearizedBody(jaxpr, active, layout))
+    consts, carry, xs = layout.split(primals)
+    invariant = body.before(*consts)
+    hoisted, passed = invariant[:body.num_hoisted], invariant[body.num_hoisted:]
     carry_out, ys = bind_scan(body.forward, [*passed, *consts], carry, xs, **options)
-    count = len(jaxpr.out_avals) - num_carry
-    results, stepped, carried = [*carry_out, *ys[:count]], ys[count:count + body.num_stepped], ys[count + body.num_stepped:]
-    residuals = {"before": hoisted, "const": consts, "step": stepped, "carry": carried, "x": xs}
-    moving = in_three([instantiate(t) if a else None for t, a in zip(tangents, active)], num_consts, num_carry)
-    in_consts, in_carry, in_xs = [[t for t in part if t is not None] for part in moving]
+    ys, step_residuals, carry_residuals = split_in_three(ys, len(jaxpr.out_avals) - num_carry, body.num_stepped)
+    results = [*carry_out, *ys]
+    residuals = {"before": hoisted, "const": consts, "step": step_residuals, "carry": carry_residuals, "x": xs}
+    in_consts, in_carry, in_xs = [[instantiate(t) for t, a in zip(*groups) if a]
+                                  for groups in zip(layout.split(tangents), layout.split(active))]
+    nonzero_tangents = iter(())
     if any(body.outputs):
         carry_t, ys_t = bind_scan(
             body.linear, [*[residuals[kind][i] for kind, i in body.fixed], *in_consts], in_carry,
             [*[residuals[kind][i] for kind, i in body.stacked], *in_xs], **options)
-        moved = iter([*carry_t, *ys_t])
-    else:
-        moved = iter(())
-    return results, [next(moved) if used else Zero(tracing.aval_of(x).to_tangent_aval())
-                     for used, x in zip(body.outputs, results)]
+        nonzero_tangents = iter([*carry_t, *ys_t])
+    return results, [next(nonzero_tangents) if nonzero else Zero(tracing.aval_of(x).to_tangent_aval())
+                     for nonzero, x in zip(body.outputs, results)]
 
 
-def _reached(operands, jaxpr, num_consts, num_carry) -> list[bool]:
-    """Which operands depend on the marked ones, counting the carry that does in some step."""
-    consts, carry, xs = in_three(operands, num_consts, num_carry)
-    carry = fixpoint(carry, lambda flags: dependent_results(jaxpr.jaxpr, [*consts, *flags, *xs])[:num_carry])
-    return [*consts, *carry, *xs]
+def _active_outputs(operands: Marks, *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **_: Any) -> list[bool]:
+    layout = ScanLayout(num_consts, num_carry)
+    active = _propagate(active_results, operands, jaxpr, layout)
+    return [*layout.carry_of(active), *layout.split_results(active_results(jaxpr.jaxpr, active))[1]]
 
 
-def _moves_with(operands, *, jaxpr, num_consts, num_carry, **_):
-    moving = _moving(operands, jaxpr, num_consts, num_carry)
-    found = active_results(jaxpr.jaxpr, moving)
-    return [*moving[num_consts:num_consts + num_carry], *found[num_carry:]]
+def _depends(operands: Marks, *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **_: Any) -> list[bool]:
+    layout = ScanLayout(num_consts, num_carry)
+    dependent = _propagate(dependent_results, operands, jaxpr, layout)
+    carry, ys = layout.split_results(dependent_results(jaxpr.jaxpr, dependent))
+    # With zero steps, the initial carry is the result.
+    return [*[a or b for a, b in zip(carry, layout.carry_of(dependent))], *ys]
 
 
-def _depends(operands, *, jaxpr, num_consts, num_carry, **_):
-    reached = _reached(operands, jaxpr, num_consts, num_carry)
-    carry = reached[num_consts:num_consts + num_carry]  # where there are no steps, it is the result
-    found = dependent_results(jaxpr.jaxpr, reached)
-    return [a or b for a, b in zip(found, carry)] + found[num_carry:]
-
-
-def _transpose(cts, *operands, jaxpr, length, num_consts, num_carry, reverse, unroll):
-    """The loop backwards: it carries the cotangents of the carry and the sums of those of the constants."""
-    undefined = [is_undefined(x) for x in operands]
-
-    linear = _reached(undefined, jaxpr, num_consts, num_carry)
-    linear_carry = linear[num_consts:num_consts + num_carry]
-    options = {"length": length, "unroll": unroll}
-    consts, carry, xs = in_three(operands, num_consts, num_carry)
-    cts = of_dtypes(cts, jaxpr.out_avals)
-    ct_carry, ct_ys = cts[:num_carry], cts[num_carry:]
-    given = [type(ct) is not Zero for ct in ct_ys]
+def _transpose(cts: Sequence[Tangent], *operands: Any, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, reverse: bool,
+               **options: Any) -> list[Any]:
+    """Bind the reversed loop: it carries the cotangents of the carry and accumulates those of the constants."""
+    layout = ScanLayout(num_consts, num_carry)
+    linear = _propagate(dependent_results, [is_undefined(x) for x in operands], jaxpr, layout)
+    linear_consts, linear_carry, linear_xs = layout.split(linear)
+    consts, carry, xs = layout.split(operands)
+    ct_carry, ct_ys = layout.split_results(convert_cotangents(cts, jaxpr.out_avals))
+    has_ct = [type(ct) is not Zero for ct in ct_ys]
     weak = tuple([(ct.aval if type(ct) is Zero else tracing.aval_of(ct)).weak_type for ct in ct_carry])
-    plan = jaxpr.jaxpr.memoised(("backward body", tuple(linear), tuple(given), num_consts, num_carry, weak),
-                                lambda: _BackwardBody(jaxpr, linear, given, num_consts, num_carry, weak))
-    known_consts = [x for x, lin in zip(consts, linear) if not lin]
-    known_xs = [x for x, lin in zip(xs, linear[num_consts + num_carry:]) if not lin]
-    walked: list[Any] = []
-    if plan.walk is not None:  # a carry that does not depend on the tangents, as a counter
-        _, walked = bind_scan(plan.walk, known_consts, [c for c, lin in zip(carry, linear_carry) if not lin], known_xs,
-                              reverse=reverse, **options)
+    plan = jaxpr.memoised(("backward body", tuple(linear), tuple(has_ct), layout, weak, backward_logs.collects_values()),
+                          lambda: _BackwardBody(jaxpr, linear, has_ct, layout, weak))
+    nonlinear_consts = [x for x, lin in zip(consts, linear_consts) if not lin]
+    nonlinear_xs = [x for x, lin in zip(xs, linear_xs) if not lin]
+    stacked_carry: list[Any] = []
+    if plan.walk is not None:  # a nonlinear carry, such as a counter: recompute it forward and stack it
+        _, stacked_carry = bind_scan(plan.walk, nonlinear_consts, [c for c, lin in zip(carry, linear_carry) if not lin],
+                                     nonlinear_xs, reverse=reverse, **options)
     sums = [instantiate(Zero(x.aval.update(weak_type=False).to_ct_aval())) for x in consts if is_undefined(x)]
-    start = [instantiate(ct) for ct, lin in zip(ct_carry, linear_carry) if lin]
-    out, rows = bind_scan(plan.body, known_consts, [*sums, *start],
-                          [*walked, *known_xs, *[ct for ct, g in zip(ct_ys, given) if g]], reverse=not reverse, **options)
-    of_consts, of_carry, of_xs = iter(out[:len(sums)]), iter(out[len(sums):]), iter(rows)
-    results = [weakly_typed_as(next(of_consts), x.aval) if lin else None for x, lin in zip(consts, linear)]
-    for x, given_ct, lin in zip(carry, ct_carry, linear_carry):
-        ct = next(of_carry) if lin else None
-        if is_undefined(x) and type(given_ct) is Zero:
+    initial_cts = [instantiate(ct) for ct in selected(ct_carry, linear_carry)]
+    out_carry, rows = bind_scan(plan.body, nonlinear_consts, [*sums, *initial_cts],
+                                [*stacked_carry, *nonlinear_xs, *selected(ct_ys, has_ct)], reverse=not reverse, **options)
+    num_rows = len(rows) - plan.logs.num_leaves
+    backward_logs.record_results(plan.logs, rows[num_rows:])
+    const_cts, carry_cts, xs_cts = iter(out_carry[:len(sums)]), iter(out_carry[len(sums):]), iter(rows[:num_rows])
+    results = [weakly_typed_as(next(const_cts), x.aval) if lin else None for x, lin in zip(consts, linear_consts)]
+    for x, out_ct, lin in zip(carry, ct_carry, linear_carry):
+        ct = next(carry_cts) if lin else None
+        if is_undefined(x) and type(out_ct) is Zero:
             ct = weakly_typed_as(ct, x.aval)
         results.append(ct if is_undefined(x) else None)
-    return [*results, *[next(of_xs) if lin else None for lin in linear[num_consts + num_carry:]]]
+    return [*results, *[next(xs_cts) if lin else None for lin in linear_xs]]
 
 
-def _with_strong_carry(jaxpr: ClosedJaxpr, num_consts: int, num_carry: int) -> ClosedJaxpr:
-    """The body with each carry as weakly typed as it leaves a step: so are its cotangents."""
+def _match_carry_strength(jaxpr: ClosedJaxpr, layout: ScanLayout) -> ClosedJaxpr:
+    """Return the body whose carry inputs are strongly typed where the outputs are; their cotangents then have one type."""
     inner = jaxpr.jaxpr
-    strong = {v: Var(v.aval.update(weak_type=False))
-              for v, out in zip(inner.invars[num_consts:num_consts + num_carry], inner.outvars)
+    strong = {v: Var(v.aval.update(weak_type=False)) for v, out in zip(layout.carry_of(inner.invars), inner.outvars)
               if v.aval.weak_type and not out.aval.weak_type}
     if not strong:
         return jaxpr
 
-    def renamed(atoms):
+    def renamed(atoms: Sequence[Atom]) -> list[Atom]:
         return [v if type(v) is Literal else strong.get(v, v) for v in atoms]
 
     return ClosedJaxpr(inner.replace(invars=renamed(inner.invars), outvars=renamed(inner.outvars), eqns=[
@@ -374,141 +358,125 @@ def _with_strong_carry(jaxpr: ClosedJaxpr, num_consts: int, num_carry: int) -> C
 
 
 class _BackwardBody:
-    """The bodies of the loops that transpose a linear one: `walk` for its nonlinear carry, `body` for the cotangents."""
+    """The loop bodies that transpose a linear scan: `walk` computes the nonlinear carry, `body` the cotangents."""
 
-    def __init__(self, jaxpr: ClosedJaxpr, linear, given, num_consts: int, num_carry: int, weak: Sequence[bool]):
-        jaxpr = _with_strong_carry(jaxpr, num_consts, num_carry)
+    def __init__(self, jaxpr: ClosedJaxpr, linear: Marks, has_ct: Marks, layout: ScanLayout, weak: Marks) -> None:
+        jaxpr = _match_carry_strength(jaxpr, layout)
         inner = jaxpr.jaxpr
-        lin_consts, lin_carry, lin_xs = in_three(linear, num_consts, num_carry)
-        walking = [num_consts + i for i, lin in enumerate(lin_carry) if not lin]
+        lin_consts, lin_carry, lin_xs = layout.split(linear)
+        const_avals, carry_avals, row_avals = layout.split(jaxpr.in_avals)
+        nonlinear_carry = [i for i, lin in enumerate(lin_carry) if not lin]
         self.walk = None
-        if walking:
-            stays = [i for i, lin in enumerate(linear) if not lin]
-            program = inner.replace(outvars=[*[inner.outvars[i - num_consts] for i in walking],
-                                             *[inner.invars[i] for i in walking]])
-            program, _ = dce_closed(ClosedJaxpr(program, jaxpr.consts), [True] * (2 * len(walking)), True)
-            self.walk = reorder(program, stays)
-        outputs = [i for i, lin in enumerate(lin_carry) if lin] + [num_carry + i for i, g in enumerate(given) if g]
-        backward, _ = transpose_program(reorder(jaxpr, None, outputs), tuple(linear), (True,) * len(outputs), True)
-        fixed = [i for i in range(num_consts) if not lin_consts[i]]
-        rows = [num_consts + num_carry + i for i, lin in enumerate(lin_xs) if not lin]
-        num_sums, num_linear_carry = sum(lin_consts), sum(lin_carry)
-        order = [*fixed, *walking, *rows]  # as `backward` takes them
+        if nonlinear_carry:
+            nonlinear = [i for i, lin in enumerate(linear) if not lin]
+            carry_vars = layout.carry_of(inner.invars)
+            walk_jaxpr = inner.replace(outvars=[*[inner.outvars[i] for i in nonlinear_carry],
+                                                *[carry_vars[i] for i in nonlinear_carry]])
+            walk_jaxpr, _ = dce_closed(ClosedJaxpr(walk_jaxpr, jaxpr.consts), [True] * (2 * len(nonlinear_carry)), True)
+            self.walk = reorder(walk_jaxpr, nonlinear)
+        outputs = selected(range(len(jaxpr.out_avals)), [*lin_carry, *has_ct])
+        backward, _, self.logs = transpose_program(reorder(jaxpr, None, outputs), tuple(linear), (True,) * len(outputs), True)
+        fixed = [a for a, lin in zip(const_avals, lin_consts) if not lin]
+        rows = [*[carry_avals[i] for i in nonlinear_carry], *[a for a, lin in zip(row_avals, lin_xs) if not lin]]
+        sums = [a.update(weak_type=False).to_ct_aval() for a in selected(const_avals, lin_consts)]
+        cts = [a.update(weak_type=w).to_ct_aval() for a, w, lin in zip(carry_avals, weak, lin_carry) if lin]
+        ct_rows = [a.to_ct_aval() for a in selected(layout.split_results(jaxpr.out_avals)[1], has_ct)]
+        backward_layout = ScanLayout(len(fixed), len(sums) + len(cts))
 
-        def step(*args):
-            known, args = args[:len(fixed)], args[len(fixed):]
-            sums, args = args[:num_sums], args[num_sums:]
-            cts, args = args[:num_linear_carry], args[num_linear_carry:]
-            walked, args = args[:len(walking)], args[len(walking):]
-            values, ct_ys = args[:len(rows)], args[len(rows):]
-            found = jaxpr_as_fun(backward)(*known, *walked, *values, *cts, *ct_ys)
-            return [*[add_tangents(s, ct) for s, ct in zip(sums, found)], *found[num_sums:]]
+        def step(*args: Any) -> list[Any]:
+            fixed_values, carried, scanned = backward_layout.split(args)
+            sum_values, ct_values = carried[:len(sums)], carried[len(sums):]
+            in_cts = backward(*fixed_values, *scanned[:len(rows)], *ct_values, *scanned[len(rows):])
+            return [*[add_tangents(s, ct) for s, ct in zip(sum_values, in_cts)], *in_cts[len(sums):]]
 
-        avals = jaxpr.in_avals
-        tangents = [avals[i].update(weak_type=False).to_ct_aval() for i in range(num_consts) if lin_consts[i]]
-        carried = [avals[num_consts + i].update(weak_type=weak[i]).to_ct_aval() for i in range(num_carry) if lin_carry[i]]
-        assert order == sorted(order)
-        self.body = with_weak_types(tracing.trace_to_closed_jaxpr(step, [
-            *[avals[i] for i in fixed], *tangents, *carried, *[avals[i] for i in walking], *[avals[i] for i in rows],
-            *[inner.outvars[num_carry + i].aval.to_ct_aval() for i, g in enumerate(given) if g]],
-            jaxpr.debug_info.with_unknown_names()),
-            [*tangents, *[None] * (len(jaxpr.in_avals) - len(order) - num_sums)])
+        self.body = with_weak_types(
+            tracing.trace_to_closed_jaxpr(step, [*fixed, *sums, *cts, *rows, *ct_rows], jaxpr.debug_info.with_unknown_names()),
+            [*sums, *[None] * (sum(linear) - len(sums) + self.logs.num_leaves)])
 
 
 # Batching and dead code
 
 
-def _batch(trace, operands, dims, *, jaxpr, length, num_consts, num_carry, reverse, unroll):
-    size = trace.size
-    consts, carry, xs = in_three([d is not None for d in dims], num_consts, num_carry)
+def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
+           **options: Any) -> tuple[list[Any], list[int | None]]:
+    layout, size = ScanLayout(num_consts, num_carry), trace.size
+    consts, carry, xs = layout.split([d is not None for d in dims])
 
-    def program(carry):
-        marks = tuple(0 if b else None for b in (*consts, *carry, *xs))
-        return batch_program(jaxpr, marks, trace, (*carry, *(False,) * (len(jaxpr.out_avals) - num_carry)))
+    def batched_body(carry: Marks) -> tuple[ClosedJaxpr, list]:
+        marks = [*consts, *carry, *xs]
+        return batch_program(jaxpr, tuple([0 if b else None for b in marks]), trace, _instantiated(jaxpr, marks, layout))
 
-    carry = fixpoint(carry, lambda flags: [d is not None for d in program(flags)[1][:num_carry]])
-    body, out_dims = program(carry)
-    moved = []
-    for i, (x, d) in enumerate(zip(operands, dims)):
-        if i < num_consts:
-            moved.append(x if d is None else place_axis(x, d, 0, size))
-        elif i < num_consts + num_carry:
-            moved.append(place_axis(x, d, 0, size) if carry[i - num_consts] else x)
-        else:  # the first axis counts steps
-            moved.append(x if d is None else place_axis(x, d, 1, size))
-    final, collected = bind_scan(body, *in_three(moved, num_consts, num_carry), length=length, reverse=reverse, unroll=unroll)
-    return [*final, *collected], [d if d is None or i < num_carry else d + 1 for i, d in enumerate(out_dims)]
+    carry = fixpoint(carry, lambda flags: [d is not None for d in layout.split_results(batched_body(flags)[1])[0]])
+    body, out_dims = batched_body(carry)
+    new_dims = [*[0 if b else None for b in (*consts, *carry)], *[1 if b else None for b in xs]]  # axis 0 is the scan axis
+    batched = [x if new is None else place_axis(x, d, new, size) for x, d, new in zip(operands, dims, new_dims)]
+    final, collected = bind_scan(body, *layout.split(batched), **options)
+    carry_dims, row_dims = layout.split_results(out_dims)
+    return [*final, *collected], [*carry_dims, *[None if d is None else d + 1 for d in row_dims]]
 
 
-def _dce(used, eqn):
-    p = eqn.params
-    closed, num_consts, num_carry = p["jaxpr"], p["num_consts"], p["num_carry"]
-    effectful = keeps_alive(closed.effects)
-    if not any(used) and not effectful:
+def _dce(used: list[bool], eqn: JaxprEqn) -> JaxprEqn | None:
+    body, layout = eqn.params["jaxpr"], ScanLayout.of(eqn.params)
+    if not any(used) and not keeps_alive(body.effects):
         return None
-    ys = used[num_carry:]
-
-    def grow(carry):
-        return dce_closed(closed, [*carry, *ys])[1][num_consts:num_consts + num_carry]
-
-    carry = fixpoint(used[:num_carry], grow)
-    body, kept = dce_closed(closed, [*carry, *ys], [i >= num_consts and i < num_consts + num_carry and carry[i - num_consts]
-                                                for i in range(len(closed.in_avals))])
-    if all(kept) and all(carry) and all(ys) and len(body.eqns) == len(closed.eqns):
+    carry, ys = layout.split_results(used)
+    carry = fixpoint(carry, lambda flags: layout.carry_of(dce_closed(body, [*flags, *ys])[1]))
+    consts, _, xs = layout.split([False] * len(body.in_avals))
+    pruned, live_in = dce_closed(body, [*carry, *ys], [*consts, *carry, *xs])
+    if all(live_in) and all(carry) and all(ys) and len(pruned.eqns) == len(body.eqns):
         return eqn
-    keep_out = [*carry, *ys]
-    return eqn.replace(
-        invars=[v for v, k in zip(eqn.invars, kept) if k], outvars=[v for v, k in zip(eqn.outvars, keep_out) if k],
-        params=p | {"jaxpr": body, "num_consts": sum(kept[:num_consts]), "num_carry": sum(carry)})
+    live_consts, _, _ = layout.split(live_in)
+    return eqn.replace(invars=selected(eqn.invars, live_in), outvars=selected(eqn.outvars, [*carry, *ys]),
+                       params=eqn.params | {"jaxpr": pruned} | ScanLayout(sum(live_consts), sum(carry))._asdict())
 
 
-def _key_use(eqn, use_of_program):
-    """What a step spends of the carry must be new in the next one; rows are each read once."""
-    p = eqn.params
-    body, rows = p["jaxpr"].jaxpr, p["num_consts"] + p["num_carry"]
+def _key_use(eqn: JaxprEqn, use_of_program: Callable) -> tuple[list[tuple[int, Any]], list[Any]]:
+    """Check that each key of the carry used in a step is replaced by a new one. Rows are read once each."""
+    body, layout = eqn.params["jaxpr"].jaxpr, ScanLayout.of(eqn.params)
     spends, results = use_of_program(body)
-    for i, _ in spends:
-        if i < p["num_consts"]:
+    spent = []
+    for position, part in spends:
+        kind, i = layout.locate(position)
+        if kind == "const":
             raise errors.key_reuse_in_loop("scan body function", body, "it spends a key that is the same in every step")
-        if i < rows and results[i - p["num_consts"]] != "new":
+        if kind == "carry" and results[i] != "new":
             raise errors.key_reuse_in_loop("scan body function", body, "it spends a key of the carry and returns no new one "
                                            "in its place")
-    return [(i, True if i >= rows else part) for i, part in spends], results
+        spent.append((position, True if kind == "x" else part))
+    return spent, results
 
 
-def _split(eqn, policy):
-    """Under a checkpoint policy: what it saves inside of the body is collected, and read by the loop that recomputes."""
-    p = eqn.params
-    closed, num_consts, num_carry = p["jaxpr"], p["num_consts"], p["num_carry"]
-    split = closed.jaxpr.memoised(("split", policy), lambda: split_inside(closed, policy))
+def _split(eqn: JaxprEqn, policy: Any) -> tuple[JaxprEqn, JaxprEqn, list[Var]] | None:
+    """Split a scan under a checkpoint policy: values saved inside the body are stacked and read by the recomputing loop."""
+    params, body, layout = eqn.params, eqn.params["jaxpr"], ScanLayout.of(eqn.params)
+    split = body.memoised(("split", policy), lambda: split_inside(body, policy))
     if not split.num_saved or eqn.effects:
         return None
-    saved = [Var(with_dimension(a, 0, p["length"])) for a in split.first.out_avals[len(eqn.outvars):]]
-    count, inputs = split.num_saved, len(eqn.invars)
-    again = reorder(split.again, [*range(count, count + num_consts + num_carry), *range(count),
-                                  *range(count + num_consts + num_carry, count + inputs)])
-    before = num_consts + num_carry
-    return (eqn.replace(outvars=[*eqn.outvars, *saved], params=p | {"jaxpr": split.first}),
-            eqn.replace(invars=[*eqn.invars[:before], *saved, *eqn.invars[before:]], params=p | {"jaxpr": again}), saved)
+    saved = [Var(with_dimension(a, 0, params["length"])) for a in split.first.out_avals[len(eqn.outvars):]]
+    # `recompute` takes the saved values first; they are scanned.
+    consts, carry, xs = layout.split(range(split.num_saved, split.num_saved + len(eqn.invars)))
+    recompute = reorder(split.recompute, [*consts, *carry, *range(split.num_saved), *xs])
+    consts, carry, xs = layout.split(eqn.invars)
+    return (eqn.replace(outvars=[*eqn.outvars, *saved], params=params | {"jaxpr": split.first}),
+            eqn.replace(invars=[*consts, *carry, *saved, *xs], params=params | {"jaxpr": recompute}), saved)
 
 
-def _steps(run, operands, params) -> None:
-    consts, carry = params["num_consts"], params["num_consts"] + params["num_carry"]
-    carried, rows = operands[consts:carry], operands[carry:]
+def _steps(run: Callable, operands: Sequence[Any], params: Params) -> None:
+    layout = ScanLayout.of(params)
+    consts, carried, rows = layout.split(operands)
     order = range(params["length"])
     for i in reversed(order) if params["reverse"] else order:
-        carried = run(params["jaxpr"], *operands[:consts], *carried, *[x[i] for x in rows])[:params["num_carry"]]
+        carried, _ = layout.split_results(run(params["jaxpr"], *consts, *carried, *[x[i] for x in rows]))
 
 
 scan_p = Primitive(
-    "scan", multiple_results=True, memoise=False, cost="heavy", abstract=scan_types, lower=_lower, jvp=_jvp,
-    linearize=_linearize, transpose=_transpose, dce=_dce, partial_eval=_split, discharge=discharge_scan,
+    "scan", multiple_results=True, abstract=scan_types, lower=_lower, jvp=_jvp, transpose=_transpose,
     effects=lambda *_, jaxpr, **params: effects_by_operand(jaxpr),
-    impl=lambda *args, **params: evaluate(scan_p, args, params, params["jaxpr"].jaxpr))
-scan_p.batch_with_axis = _batch
-scan_p.depends, scan_p.moves_with = _depends, _moves_with
-scan_p.steps = _steps
-scan_p.key_use = _key_use
+    impl=lambda *args, **params: evaluate(scan_p, args, params, params["jaxpr"].jaxpr), batch_with_axis=_batch,
+    structured=Structured(
+        linearize=_linearize, dce=_dce, partial_eval=_split, discharge=discharge_scan, depends=_depends,
+        active_outputs=_active_outputs, debug_steps=_steps),
+    traits=Traits(memoise=False, cost=Cost.HEAVY, key_use=_key_use))
 
 
 # Public
@@ -517,18 +485,25 @@ scan_p.key_use = _key_use
 @boundary
 def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, unroll: int | bool = 1,
          _split_transpose: bool = False) -> tuple[Any, Any]:
-    """A compiled loop that carries a state over the rows of arrays and collects a result of each step.
+    """Scan a function over the leading axis of arrays while carrying state.
 
-    - `f`: `f(carry, x) -> (carry, y)`. It is traced once, whatever the number of steps.
-    - `init`: the first carry, a pytree; its types stay the same from step to step.
-    - `xs`: a pytree of arrays with a common first dimension, or None with `length` given.
-    - `length`: the number of steps.
-    - `reverse`: from the last row to the first.
-    - `unroll`: how many steps go into one turn of the compiled loop; True: all.
-    - `_split_transpose`: has no effect.
+    The loop is compiled and can be differentiated in forward and reverse mode.
 
-    >>> lax.scan(lambda total, x: (total + x, total), 0, xnp.array([1, 2, 3]))  # the last carry, and what was collected
-    (Array(6, dtype=int32), Array([0, 1, 3], dtype=int32, weak_type=True))
+    Args:
+        f: Loop body `f(carry, x) -> (carry, y)`. It is traced once, whatever the number of steps.
+        init: Initial carry, a pytree. Its structure and types must be the same after each step.
+        xs: Pytree of arrays with equal leading axis sizes, or None if `length` is given.
+        length: Number of steps. Default: the leading axis size of `xs`.
+        reverse: If True, scan from the last row to the first.
+        unroll: Number of steps per iteration of the compiled loop; True unrolls the loop completely.
+        _split_transpose: Has no effect; accepted for compatibility with JAX.
+
+    Returns:
+        The final carry, and the outputs `y` of all steps stacked along a new leading axis.
+
+    Example:
+        >>> lax.scan(lambda total, x: (total + x, total), 0, xnp.array([1, 2, 3]))  # the last carry, and what was collected
+        (Array(6, dtype=int32), Array([0, 1, 3], dtype=int32, weak_type=True))
     """
     name = signatures.function_name(f) if callable(f) else None
     if name is None:
@@ -545,62 +520,66 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     unroll = max(int(unroll), 1)
     if config.disable_jit.value:
         if not length:
-            raise ValueError(f"scan of {name} is a zero-length one and jit is disabled: without a step nothing says what types "
-                             f"the results have. Leave disable_jit off for it.")
+            raise ValueError(f"scan of {name} is a zero-length one and jit is disabled: without a step the types of the "
+                             f"results are undefined. Do not use disable_jit for it.")
         return _scan_in_python(f, init, x_leaves, x_tree, length, reverse)
     leaves, init_tree = tree.flatten(init)
     carry = operands_of(leaves, f"scan of {name}", init)
-    rows = [tracing.aval_of(x) for x in x_leaves]
-    for i, aval in enumerate(rows):
+    row_avals = [tracing.aval_of(x) for x in x_leaves]
+    for i, aval in enumerate(row_avals):
         if entry_of(aval, 0) is not None:
             raise ValueError(
-                f"scan of {name} goes over the first dimension of xs, but in xs{tree.path_of(xs, i)}, {aval}, that "
-                f"dimension is split over {entry_of(aval, 0)!r}: no device has all rows. Bring it to a sharding that leaves "
-                f"the first dimension whole, with reshard, or use vmap.")
-    rows = [without_dimension(a, 0) for a in rows]
+                f"scan of {name} scans over the first dimension of xs, but in xs{tree.path_of(xs, i)}, {aval}, that "
+                f"dimension is sharded over {entry_of(aval, 0)!r}: no device has all rows. Use reshard to unshard the first "
+                f"dimension, or use vmap.")
+    row_avals = [without_dimension(a, 0) for a in row_avals]
     in_tree = tree.structure((init, xs))
-    program, consts, out_tree, carry = trace_carry(
-        f, in_tree, carry, rows, lambda out: _carry_tree(name, out), init, init_tree, f"scan of {name}", "scan")
-    plan = program.jaxpr.memoised(("handed through", len(consts), len(carry)),
-                                  lambda: _without_handed_through(program, len(consts), len(carry)))
+    body_jaxpr, consts, out_tree, carry = trace_carry(
+        f, in_tree, carry, row_avals, lambda out: _carry_tree(name, out), init, init_tree, f"scan of {name}", "scan")
+    layout = ScanLayout(len(consts), len(carry))
+    forwarding = body_jaxpr.memoised(("forwarded", layout), lambda: _split_forwarded(body_jaxpr, layout))
     options = {"length": length, "reverse": bool(reverse), "unroll": unroll}
-    if plan is None:
-        carried, ys = bind_scan(program, consts, carry, x_leaves, **options)
+    if forwarding is None:
+        carried, ys = bind_scan(body_jaxpr, consts, carry, x_leaves, **options)
         return out_tree.unflatten([*carried, *ys])
-    body, moving, rows = plan
-    consts = [*consts, *[x for x, m in zip(carry, moving) if not m]]
-    carried, ys = bind_scan(body, consts, [x for x, m in zip(carry, moving) if m], x_leaves, **options)
-    computed, collected = iter(carried), iter(ys)
-    return out_tree.unflatten([*[next(computed) if m else x for x, m in zip(as_results(carry), moving)],
-                               *[next(collected) if i is None else as_array(x_leaves[i]) for i in rows]])
+    reduced_body, changes, row_avals = forwarding
+    consts = [*consts, *[x for x, changed in zip(carry, changes) if not changed]]
+    carried, ys = bind_scan(reduced_body, consts, selected(carry, changes), x_leaves, **options)
+    carried_values, stacked = iter(carried), iter(ys)
+    return out_tree.unflatten([*[next(carried_values) if changed else x for x, changed in zip(as_results(carry), changes)],
+                               *[next(stacked) if i is None else as_array(x_leaves[i]) for i in row_avals]])
 
 
-def _without_handed_through(body: ClosedJaxpr, num_consts: int, num_carry: int):
-    """The body where a carry that no step changes is a constant, and rows that are handed through are not collected.
+def _split_forwarded(body: ClosedJaxpr, layout: ScanLayout
+                     ) -> tuple[ClosedJaxpr, list[bool], list[int | None]] | None:
+    """Return the body in which unchanged carries are constants and forwarded rows are not stacked.
 
-    `(body, which of the carry moves, rows)`, where `rows` has for each collected result the number of the operand whose rows
-    it has, or None; None where the body hands nothing through.
+    The result is `(body, changes, rows)`: `changes` flags the carries that the body changes, and `rows` has for each stacked
+    output the index of the scanned operand that it forwards, or None. Returns None if the body forwards nothing.
     """
-    jaxpr, first = body.jaxpr, num_consts + num_carry
-    moving = [v is not w for v, w in zip(jaxpr.invars[num_consts:first], jaxpr.outvars)]
-    places = {v: i for i, v in enumerate(jaxpr.invars[first:])}
-    rows = [None if type(v) is Literal else places.get(v) for v in jaxpr.outvars[num_carry:]]
-    if all(moving) and all([i is None for i in rows]):
+    _, carry_vars, row_vars = layout.split(body.invars)
+    new_carry, out_rows = layout.split_results(body.outvars)
+    changes = [v is not w for v, w in zip(carry_vars, new_carry)]
+    row_positions = {v: i for i, v in enumerate(row_vars)}
+    rows = [None if type(v) is Literal else row_positions.get(v) for v in out_rows]
+    if all(changes) and all([i is None for i in rows]):
         return None
-    carried = [i for i, m in enumerate(moving) if m]
-    fixed = [num_consts + i for i, m in enumerate(moving) if not m]
-    changed = reorder(body, [*range(num_consts), *fixed, *[num_consts + i for i in carried], *range(first, len(jaxpr.invars))],
-                      [*carried, *[num_carry + i for i, row in enumerate(rows) if row is None]])
-    return changed, moving, rows
+    consts, carry, xs = layout.split(range(len(body.invars)))
+    carried, stacked = layout.split_results(range(len(body.outvars)))
+    fixed = [i for i, changed in zip(carry, changes) if not changed]
+    reduced = reorder(body, [*consts, *fixed, *selected(carry, changes), *xs],
+                      [*selected(carried, changes), *[i for i, row in zip(stacked, rows) if row is None]])
+    return reduced, changes, rows
 
 
-def _length(name, xs, leaves, length) -> int:
+def _length(name: str, xs: Any, leaves: Sequence[Any], length: Any) -> Any:
+    """Return the number of steps, from `length` or the leading axis size of `xs`."""
     sizes: dict[int, str] = {}
     for i, x in enumerate(leaves):
         shape = np.shape(x)
         if not shape:
             error = IndexError if hasattr(x, "shape") else ValueError
-            raise error(f"scan of {name} goes over the leading axis (first dimension) of xs, but xs{tree.path_of(xs, i)} is a "
+            raise error(f"scan of {name} scans over the leading axis (first dimension) of xs, but xs{tree.path_of(xs, i)} is a "
                         f"scalar {tracing.aval_of(x)}: a value with no leading axis.")
         sizes.setdefault(shape[0], f"xs{tree.path_of(xs, i)} has shape {shape}")
     if len(sizes) > 1:
@@ -609,7 +588,7 @@ def _length(name, xs, leaves, length) -> int:
         if isinstance(length, tracing.Tracer) and length._concrete() is None:
             raise errors.ConcretizationTypeError(
                 length, "scan needs `length`, the number of its steps, as a concrete int: make it a static argument, or use "
-                        "while_loop or fori_loop for a number that is only known when the program runs.")
+                        "while_loop or fori_loop for a number that is known only at run time.")
         try:
             length = length if is_symbolic_dim(length) else int(length)
         except (TypeError, ValueError) as e:
@@ -621,12 +600,13 @@ def _length(name, xs, leaves, length) -> int:
                              f"{next(iter(sizes.values()))}.")
         return length
     if not sizes:
-        raise ValueError(f"scan of {name} has no xs to go over, and length= is not provided: give it, the number of steps.")
+        raise ValueError(
+            f"scan of {name} has no xs to scan over, and length= is not provided: pass the number of steps as length=.")
     return next(iter(sizes))
 
 
-def _carry_tree(name, out_tree):
-    """The tree of the carry in `(carry, y)`."""
+def _carry_tree(name: str, out_tree: Any) -> Any:
+    """Return the tree of the carry in an output `(carry, y)`."""
     children = out_tree.children()
     if len(children) != 2 or out_tree.node_data() is None or out_tree.node_data()[0] not in (tuple, list):
         raise TypeError(f"scan takes a function whose output is a pair (carry, y), but {name} returned a pytree {out_tree}. "
@@ -634,47 +614,50 @@ def _carry_tree(name, out_tree):
     return children[0]
 
 
-def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who, role):
+def trace_carry(f: Callable, in_tree: Any, carry: list[Any], others: Sequence[Aval], carry_tree_of: Callable[[Any], Any],
+                init: Any, init_tree: Any, context: str, role: str) -> tuple[ClosedJaxpr, list[Any], Any, list[Any]]:
     """Trace a loop body whose first results must have the types of its first arguments, the carry.
 
-    Weakly typed values of the initial carry (Python scalars) take the dtype that the body gives them.
+    Weakly typed initial values (Python scalars) are converted to the dtype that the body returns.
     """
-    own = of_library(f)
+    internal = is_internal(f)
     for _ in range(len(carry) + 2):
         types = [tracing.aval_of(x) for x in carry]
-        program, consts, out_tree = trace_function(f, in_tree, [*types, *others], role)
-        found_tree = carry_tree_of(out_tree)
-        found = program.out_avals[:found_tree.num_leaves]
-        if found_tree != init_tree:
-            shown = found_tree.unflatten(found)
-            raise TypeError(f"{who} must return a carry (output) of the same pytree structure as the carry that it is given "
-                            f"(input), but they differ {tree.first_difference(init_tree.unflatten(types), shown)}.")
-        promoted = [_promoted(vary(x, b.vma) if own else x, a, b) for x, a, b in zip(carry, types, found)]
+        jaxpr, consts, out_tree = trace_function(f, in_tree, [*types, *others], role)
+        carry_tree = carry_tree_of(out_tree)
+        out_types = jaxpr.out_avals[:carry_tree.num_leaves]
+        if carry_tree != init_tree:
+            returned = carry_tree.unflatten(out_types)
+            raise TypeError(
+                f"{context} must return a carry (output) of the same pytree structure as the carry that it is given "
+                            f"(input), but they differ {tree.first_difference(init_tree.unflatten(types), returned)}.")
+        promoted = [_promoted(vary(x, b.vma) if internal else x, a, b) for x, a, b in zip(carry, types, out_types)]
         if all(x is y for x, y in zip(carry, promoted)):
             break
         carry = promoted
-    lines = type_mismatches("carry", types, found, lambda i: tree.path_of(init, i), "on entry", "on return",
-                            not own)
+    lines = type_mismatches("carry", types, out_types, lambda i: tree.path_of(init, i), "on entry", "on return",
+                            not internal)
     if lines:
-        raise TypeError(f"{who} must return a carry (output) of types equal to those of the carry that it is given (input), "
+        raise TypeError(
+            f"{context} must return a carry (output) of types equal to those of the carry that it is given (input), "
                         f"but they differ in a carry component: {'; '.join(lines)}. Convert one of them with astype, or start "
                         "with an array of the right type.")
-    # (weak types may differ: what leaves the loop is as weakly typed as the body's results)
-    wanted = [a if a.is_high else a.update(weak_type=b.weak_type) for a, b in zip(types, found)]
-    program = with_weak_types(program, [*wanted, *[None] * (len(program.out_avals) - len(types))])
-    return program, consts, out_tree, carry
+    # Weak types may differ: the loop's results are as weakly typed as the body's.
+    carry_avals = [a if a.is_high else a.update(weak_type=b.weak_type) for a, b in zip(types, out_types)]
+    jaxpr = with_weak_types(jaxpr, [*carry_avals, *[None] * (len(jaxpr.out_avals) - len(types))])
+    return jaxpr, consts, out_tree, carry
 
 
-def _promoted(x, given, found):
-    """An initial value in the type that the body wants, where it was weakly typed."""
-    if given.is_high or not given.weak_type or given.shape != found.shape or given.dtype == found.dtype:
+def _promoted(x: Any, initial: Aval, returned: Aval) -> Any:
+    """Convert a weakly typed initial value to the type that the body returns."""
+    if initial.is_high or not initial.weak_type or initial.shape != returned.shape or initial.dtype == returned.dtype:
         return x
-    if dtypes.promote_pair(given.dtype, True, found.dtype, found.weak_type)[0] == found.dtype:
-        return convert_element_type_p.bind(x, new_dtype=found.dtype, weak_type=False, sharding=None)
+    if dtypes.promote_pair(initial.dtype, True, returned.dtype, returned.weak_type)[0] == returned.dtype:
+        return convert_element_type_p.bind(x, new_dtype=returned.dtype, weak_type=False, sharding=None)
     return x
 
 
-def _scan_in_python(f, init, leaves, x_tree, length, reverse):
+def _scan_in_python(f: Callable, init: Any, leaves: Sequence[Any], x_tree: Any, length: int, reverse: bool) -> tuple[Any, Any]:
     carry, ys = tree.map(as_array, init), []
     for i in reversed(range(length)) if reverse else range(length):
         carry, y = f(carry, x_tree.unflatten([x[i] for x in leaves]))
@@ -684,8 +667,8 @@ def _scan_in_python(f, init, leaves, x_tree, length, reverse):
     return carry, tree.map(_stacked, *ys)
 
 
-def _stacked(*rows):
-    """Rows as one array, of the type that all of them promote to."""
+def _stacked(*rows: Any) -> Any:
+    """Stack rows into one array of their promoted type."""
     kinds = [(aval.dtype, aval.weak_type) for aval in [tracing.aval_of(row) for row in rows]]
     dtype, weak = functools.reduce(lambda x, y: dtypes.promote_pair(*x, *y), kinds)
     return concatenate([expand_dims(as_type(row, dtype, weak), (0,)) for row in rows], 0)
@@ -693,47 +676,54 @@ def _stacked(*rows):
 
 @boundary
 def map(f: Callable, xs: Any, *, batch_size: int | None = None) -> Any:
-    """A function applied to each row of arrays, one after the other in a compiled loop, and the results stacked.
+    """Apply a function to each row of arrays in a compiled sequential loop, and stack the results.
 
-    - `f`: the function of a row.
-    - `xs`: a pytree of arrays with a common first dimension.
-    - `batch_size`: how many rows at a time go through `vmap(f)`.
+    Args:
+        f: Function of one row.
+        xs: Pytree of arrays with equal leading axis sizes.
+        batch_size: Number of rows to process at a time with `vmap(f)`. Default: one row at a time, without `vmap`.
 
-    >>> lax.map(lambda x: x ** 2, xnp.arange(4))
-    Array([0, 1, 4, 9], dtype=int32)
+    Returns:
+        The results of `f`, stacked along a new leading axis.
+
+    Example:
+        >>> lax.map(lambda x: x ** 2, xnp.arange(4))
+        Array([0, 1, 4, 9], dtype=int32)
     """
     if not batch_size:
         return scan(_RowFunction(f), (), xs)[1]
     leaves = tree.leaves(xs)
     if not leaves:
-        raise ValueError(f"map of {signatures.function_name(f)} got no arrays to go over.")
+        raise ValueError(f"map of {signatures.function_name(f)} got no arrays to map over.")
     batch_size = operator.index(batch_size)
     if batch_size < 1:
         raise ValueError(f"map of {signatures.function_name(f)} takes a positive batch_size, got {batch_size}.")
     length = _length(signatures.function_name(f), xs, leaves, None)
-    whole = length // batch_size * batch_size
-    if not whole:
+    divisible = length // batch_size * batch_size
+    if not divisible:
         return vmap(f)(xs)
     mapped = vmap(f)
-    blocks = tree.map(lambda x: reshape(slice_in_dim(x, 0, whole), (whole // batch_size, batch_size, *np.shape(x)[1:])), xs)
+    blocks = tree.map(lambda x: reshape(slice_in_dim(x, 0, divisible),
+                                        (divisible // batch_size, batch_size, *np.shape(x)[1:])), xs)
     results = scan(_RowFunction(mapped), (), blocks)[1]
-    results = tree.map(lambda y: reshape(y, (whole, *np.shape(y)[2:])), results)
-    if whole == length:
+    results = tree.map(lambda y: reshape(y, (divisible, *np.shape(y)[2:])), results)
+    if divisible == length:
         return results
-    rest = mapped(tree.map(lambda x: slice_in_dim(x, whole, length), xs))
-    return tree.map(lambda y, z: concatenate([y, z], 0), results, rest)
+    remainder = mapped(tree.map(lambda x: slice_in_dim(x, divisible, length), xs))
+    return tree.map(lambda y, z: concatenate([y, z], 0), results, remainder)
 
 
 class _RowFunction(DerivedFunction):
-    """`f` as the body of a scan without carry, of one call of `map`: a method may read what its object holds by then."""
+    """`f` as the body of a carry-less scan, traced afresh for each call of `map`: a method may read attributes that have
+    changed."""
 
     __slots__ = ()
     remembered = False
 
-    def __call__(self, carry, x):
+    def __call__(self, carry: Any, x: Any) -> tuple[Any, Any]:
         return carry, self.f(x)
 
     @staticmethod
-    def names(parameters, key, in_tree):
-        row = tree.numbered(in_tree.children()[1])
+    def names(parameters: signatures.Parameters, key: tuple, in_tree: Any) -> list[str]:
+        row = tree.leaf_indices(in_tree.children()[1])
         return signatures.leaf_names(parameters, signatures.Selection(), tree.structure(((row,), {})))

@@ -1,31 +1,34 @@
-"""`while_loop` and `fori_loop`."""
+"""The `while` primitive with its transformation rules, `lax.while_loop` and `lax.fori_loop`."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from xlafront import lowering
+from xlafront.api.arguments import as_array, as_results
+from xlafront.base import config
 from xlafront.control.discharge_rules import discharge_while
+from xlafront.control.layouts import WhileLayout, interleaved, selected
 from xlafront.control.scan import scan, trace_carry
 from xlafront.core import dtypes, errors, tracing, tree
-from xlafront.core.dimensions import is_symbolic_dim
-from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, effects_by_operand
-from xlafront.core.primitive import Primitive
+from xlafront.core.basic_primitives import broadcast_in_dim_p, place_axis
+from xlafront.core.ir import ClosedJaxpr, JaxprEqn, Var, dce_closed, effects_by_operand
+from xlafront.core.primitive import Cost, Primitive, Structured, Traits
+from xlafront.core.tangents import instantiate
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.typing import ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.lax.elementwise import as_type, lt, select
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
-from xlafront.lax.shapes import broadcast_in_dim_p, place_axis
-from xlafront.lax.zeros import instantiate
-from xlafront.runtime import config
 from xlafront.staging import signatures
-from xlafront.staging.jitted import Jitted, Options
-from xlafront.transforms.ad.arguments import as_array, as_results
+from xlafront.staging.jitted import Jitted
+from xlafront.staging.signatures import Options
+from xlafront.symbolic.dimensions import is_symbolic_dim
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.batching.vmap import batch_program
 from xlafront.transforms.calls.programs import (
@@ -33,7 +36,6 @@ from xlafront.transforms.calls.programs import (
     active_results,
     evaluate,
     fixpoint,
-    in_three,
     operands_of,
     references_as_inputs,
     reorder,
@@ -41,222 +43,227 @@ from xlafront.transforms.calls.programs import (
     vary,
 )
 
-# The operation. Its operands are `cond_nconsts` values that the condition reads, `body_nconsts` that the body reads, and
-# the carry. Of a batch of loops the condition gives a flag for each: the operation goes on while any of them is set, and leaves
-# alone the values of those that are done. The dimensions of the flags come first in all values of the carry.
+if TYPE_CHECKING:
+    from xlafront.core.typing import Dims, Marks, Params, Tangent
+    from xlafront.transforms.batching.vmap import BatchTrace
+
+# The primitive. Its operands are those of a `WhileLayout`. The condition of a batch of loops returns one flag per loop:
+# iteration continues while any flag is set, and leaves the carry of finished loops unchanged. The dimensions of the flags are
+# the leading ones of all carried values.
 
 
-def _bind(cond_jaxpr, body_jaxpr, cond_consts, body_consts, carry) -> list:
+def _bind(cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, cond_consts: Sequence[Any], body_consts: Sequence[Any],
+          carry: Sequence[Any]) -> list[Any]:
     (cond_jaxpr,), cond_refs = references_as_inputs((cond_jaxpr,), len(cond_consts))
     (body_jaxpr,), body_refs = references_as_inputs((body_jaxpr,), len(body_consts))
+    layout = WhileLayout(len(cond_consts) + len(cond_refs), len(body_consts) + len(body_refs))
     return while_p.bind(*cond_consts, *cond_refs, *body_consts, *body_refs, *carry, cond_jaxpr=cond_jaxpr,
-                        body_jaxpr=body_jaxpr, cond_nconsts=len(cond_consts) + len(cond_refs),
-                        body_nconsts=len(body_consts) + len(body_refs))
+                        body_jaxpr=body_jaxpr, **layout._asdict())
 
 
-def _lower(ctx, *operands, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
-    cond_consts, body_consts, carry = in_three(operands, cond_nconsts, body_nconsts)
+def _lower(ctx: Any, *operands: Any, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, cond_nconsts: int, body_nconsts: int
+           ) -> list[Any]:
+    cond_consts, body_consts, carry = WhileLayout(cond_nconsts, body_nconsts).split(operands)
     effects = lowering.module.ordered_effects(cond_jaxpr, body_jaxpr)
-    batch, asked_once = bool(cond_jaxpr.out_avals[0].shape), lowering.module.ordered_effects(cond_jaxpr)
-    any_goes_on, choice = _of_batch(cond_jaxpr, body_jaxpr) if batch else (None, None)
+    batch, carries_flags = bool(cond_jaxpr.out_avals[0].shape), lowering.module.ordered_effects(cond_jaxpr)
+    any_active, selection = _batch_jaxprs(cond_jaxpr, body_jaxpr) if batch else (None, None)
 
-    def typed(inner, program, values):
-        return [inner.typed(x, aval) for x, aval in zip(values, program.in_avals)]
+    def typed(inner: Any, jaxpr: ClosedJaxpr, values: Sequence[Any]) -> list[Any]:
+        return [inner.constrain_to_type(x, aval) for x, aval in zip(values, jaxpr.in_avals)]
 
-    def condition(inner, *state):
+    def condition(inner: Any, *state: Any) -> Any:
         return inner.inline(cond_jaxpr, typed(inner, cond_jaxpr, [*cond_consts, *state]))[0]
 
-    def going_on(inner, flags, *_):
-        return inner.inline(any_goes_on, typed(inner, any_goes_on, [flags]))[0] if batch else flags
+    def is_active(inner: Any, flags: Any, *_: Any) -> Any:
+        return inner.inline(any_active, typed(inner, any_active, [flags]))[0] if batch else flags
 
-    def advance(inner, flags, *state):
-        following = inner.inline(body_jaxpr, typed(inner, body_jaxpr, [*body_consts, *state]))
-        return inner.inline(choice, typed(inner, choice, [flags, *state, *following])) if batch else following
+    def advance(inner: Any, flags: Any, *state: Any) -> list[Any]:
+        next_state = inner.inline(body_jaxpr, typed(inner, body_jaxpr, [*body_consts, *state]))
+        return inner.inline(selection, typed(inner, selection, [flags, *state, *next_state])) if batch else next_state
 
-    def advance_and_ask(inner, flags, *state):
-        following = advance(inner, flags, *state)
-        return [condition(inner, *following), *following]
+    def advance_and_test(inner: Any, flags: Any, *state: Any) -> list[Any]:
+        next_state = advance(inner, flags, *state)
+        return [condition(inner, *next_state), *next_state]
 
-    if batch and cond_jaxpr.effects and not asked_once:  # seen when it decides, and when it chooses
-        return ctx.loop(carry, lambda inner, *state: going_on(inner, condition(inner, *state)),
+    if batch and cond_jaxpr.effects and not carries_flags:  # the effects occur where the flags are tested and where they select
+        return ctx.loop(carry, lambda inner, *state: is_active(inner, condition(inner, *state)),
                         lambda inner, *state: advance(inner, condition(inner, *state), *state), effects)
-    if not batch and not asked_once:
+    if not batch and not carries_flags:
         return ctx.loop(carry, condition, lambda inner, *state: advance(inner, None, *state), effects)
-    # The flags are carried. A condition passes on no tokens: it is computed before the loop and at the end of each step.
-    return ctx.loop([condition(ctx, *carry), *carry], going_on, advance_and_ask, effects)[1:]
+    # The condition region cannot return tokens: compute the flags before the loop and at the end of each step, and carry them.
+    return ctx.loop([condition(ctx, *carry), *carry], is_active, advance_and_test, effects)[1:]
 
 
-def _of_batch(condition: ClosedJaxpr, body: ClosedJaxpr) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-    """Programs that say whether any loop of a batch goes on, and that give the new values of those that do and the old ones of
-    the others."""
-    def make():
-        [flags], carry = condition.out_avals, body.out_avals
-        axes, debug_info = tuple(range(len(flags.shape))), body.debug_info.with_unknown_names()
+def _batch_jaxprs(condition: ClosedJaxpr, body: ClosedJaxpr) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    """Return the jaxprs `any(flags)` and `select(flags, old carry, new carry)` of a batch of loops."""
+    def make() -> tuple[ClosedJaxpr, ClosedJaxpr]:
+        [flags_aval], carry = condition.out_avals, body.out_avals
+        axes, debug_info = tuple(range(len(flags_aval.shape))), body.debug_info.with_unknown_names()
         return (tracing.trace_to_closed_jaxpr(
-                    lambda go_on: [REDUCTIONS["reduce_or"].bind(go_on, axes=axes)], [flags], debug_info),
+                    lambda active: [REDUCTIONS["reduce_or"].bind(active, axes=axes)], [flags_aval], debug_info),
                 tracing.trace_to_closed_jaxpr(
-                    lambda go_on, *values: those_that_go_on(go_on, values[:len(carry)], values[len(carry):]),
-                    [flags, *carry, *carry], debug_info))
+                    lambda active, *values: select_active(active, values[:len(carry)], values[len(carry):]),
+                    [flags_aval, *carry, *carry], debug_info))
 
-    return body.jaxpr.memoised_with([condition.jaxpr], ("those of a batch that go on",), make)
-
-
-def those_that_go_on(go_on, carry: Sequence[Any], found: Sequence[Any]) -> list[Any]:
-    """The new values of the loops of a batch that are not done, the old ones of the others."""
-    dims = tuple(range(np.ndim(go_on)))
-    return [select(go_on if np.ndim(new) == len(dims) else broadcast_in_dim_p.bind(
-        go_on, shape=np.shape(new), broadcast_dimensions=dims, sharding=None), old, new) for old, new in zip(carry, found)]
+    return body.jaxpr.memoised_with([condition.jaxpr], ("jaxprs of a batch",), make)
 
 
-def _active(body_jaxpr, moving: Sequence[bool], cond_nconsts, body_nconsts) -> tuple[list[bool], list[bool]]:
-    """Of operands with tangents those that are constants of the body, and which values of the carry get one in some step."""
-    _, consts, carry = in_three(moving, cond_nconsts, body_nconsts)
+def select_active(active: Any, carry: Sequence[Any], new_carry: Sequence[Any]) -> list[Any]:
+    """Select the new values of active loops and the old values of finished ones."""
+    dims = tuple(range(np.ndim(active)))
+    return [select(active if np.ndim(new) == len(dims) else broadcast_in_dim_p.bind(
+        active, shape=np.shape(new), broadcast_dimensions=dims, sharding=None), old, new) for old, new in zip(carry, new_carry)]
+
+
+def _active(body_jaxpr: ClosedJaxpr, active: Marks, layout: WhileLayout) -> tuple[list[bool], list[bool]]:
+    """Return which body constants have tangents, and which carries get one in some step."""
+    _, consts, carry = layout.split(active)
     return consts, fixpoint(carry, lambda flags: active_results(body_jaxpr.jaxpr, [*consts, *flags]))
 
 
-def _jvp(primals, tangents, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
-    active_consts, active_carry = _active(body_jaxpr, [type(t) is not Zero for t in tangents], cond_nconsts, body_nconsts)
-    cond_consts, body_consts, carry = in_three(primals, cond_nconsts, body_nconsts)
-    _, consts_t, carry_t = in_three(tangents, cond_nconsts, body_nconsts)
-    program, _ = jvp_program(body_jaxpr, (*active_consts, *active_carry), tuple(active_carry))
-    num_consts, num_carry = len(body_consts), len(carry)
-    moving = num_consts + num_carry
-    num_consts_t = sum(active_consts)
-    body = program.jaxpr.memoised(("body of a while", num_consts), lambda: reorder(program, [
-        *range(num_consts), *range(moving, moving + num_consts_t), *range(num_consts, moving),
-        *range(moving + num_consts_t, len(program.in_avals))]))
-    inner = cond_jaxpr.jaxpr
-    condition = inner.memoised(("with tangents", tuple(active_carry)), lambda: ClosedJaxpr(inner.replace(
-        invars=[*inner.invars, *[Var(v.aval.to_tangent_aval())  # unread
-                                 for v, a in zip(inner.invars[cond_nconsts:], active_carry) if a]]), cond_jaxpr.consts))
-    results = _bind(condition, body, cond_consts, [*body_consts, *[t for t, a in zip(consts_t, active_consts) if a]],
-                    [*carry, *[instantiate(t) for t, a in zip(carry_t, active_carry) if a]])
-    moved = iter(results[num_carry:])
-    return results[:num_carry], [next(moved) if a else Zero(v.aval.to_tangent_aval())
-                                 for a, v in zip(active_carry, inner.invars[cond_nconsts:])]
+def _jvp(primals: Sequence[Any], tangents: Sequence[Tangent], *, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr,
+         cond_nconsts: int, body_nconsts: int) -> tuple[list[Any], list[Tangent]]:
+    layout = WhileLayout(cond_nconsts, body_nconsts)
+    active_consts, active_carry = _active(body_jaxpr, [type(t) is not Zero for t in tangents], layout)
+    cond_consts, body_consts, carry = layout.split(primals)
+    _, const_tangents, carry_tangents = layout.split(tangents)
+    active, count = (*active_consts, *active_carry), len(carry)
+    jvp_jaxpr, _ = jvp_program(body_jaxpr, active, tuple(active_carry))
+
+    def make() -> ClosedJaxpr:  # `jvp_jaxpr` takes (primals, tangents); each group gets its tangents next to it
+        tangent_inputs = dict(zip(selected(range(len(active)), active), itertools.count(len(active))))
+        groups = interleaved(layout.split_body(range(len(active))), tangent_inputs)
+        return reorder(jvp_jaxpr, [i for group in groups for i in group])
+
+    body = jvp_jaxpr.memoised(("body of a while", layout), make)
+    _, carry_avals = layout.split_condition(cond_jaxpr.in_avals)
+    tangent_avals = [a.to_tangent_aval() for a in carry_avals]
+    jvp_condition = cond_jaxpr.memoised(("with tangents", tuple(active_carry)), lambda: cond_jaxpr.map_jaxpr(
+        lambda jaxpr: jaxpr.replace(invars=[*jaxpr.invars, *map(Var, selected(tangent_avals, active_carry))])))  # ignored
+    results = _bind(jvp_condition, body, cond_consts, [*body_consts, *selected(const_tangents, active_consts)],
+                    [*carry, *map(instantiate, selected(carry_tangents, active_carry))])
+    tangents_out = iter(results[count:])
+    return results[:count], [next(tangents_out) if a else Zero(aval) for a, aval in zip(active_carry, tangent_avals)]
 
 
-def _linearize(primals, tangents, **params):
-    """The derivative is a loop too, which computes the values again: how many steps there are is known only then."""
+def _linearize(primals: Sequence[Any], tangents: Sequence[Tangent], **params: Any) -> tuple[list[Any], list[Tangent]]:
+    """Recompute the values in the tangent loop: the number of steps is unknown, so residuals cannot be stacked."""
     results = while_p.bind(*primals, **params)
-    body, first = params["body_jaxpr"].jaxpr, params["cond_nconsts"] + params["body_nconsts"]
-    moving = [type(t) is not Zero for t in tangents]
-    _, active = _active(params["body_jaxpr"], moving, params["cond_nconsts"], params["body_nconsts"])
-    passed = [v is w for v, w in zip(body.outvars, body.invars[params["body_nconsts"]:])]
-    if not any(a and not p for a, p in zip(active, passed)):  # no step changes anything that has a tangent
-        return results, list(tangents[first:])
+    body, layout = params["body_jaxpr"], WhileLayout.of(params)
+    _, active = _active(body, [type(t) is not Zero for t in tangents], layout)
+    unchanged = [v is w for v, w in zip(body.outvars, layout.split_body(body.invars)[1])]
+    if not any(a and not fixed for a, fixed in zip(active, unchanged)):  # all active carries are loop-invariant
+        return results, layout.split(tangents)[2]
     _, out_tangents = _jvp(primals, tangents, **params)
     return results, out_tangents
 
 
-def _transpose(cts, *operands, **params):
+def _transpose(cts: Sequence[Tangent], *operands: Any, **params: Any) -> NoReturn:
     raise ValueError(
         "reverse-mode differentiation does not work for while_loop, nor for fori_loop with dynamic (traced) bounds: grad and "
         "vjp need to know how many steps the loop takes. Use lax.scan, or fori_loop with bounds that are Python numbers; or "
         "differentiate in forward mode (jvp, jacfwd), or define the derivative with custom_vjp.")
 
 
-def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr,
+           cond_nconsts: int, body_nconsts: int) -> tuple[list[Any], list[int | None]]:
+    layout = WhileLayout(cond_nconsts, body_nconsts)
     flag_dims = len(cond_jaxpr.out_avals[0].shape)
-    cond_consts, body_consts, carry = in_three([d is not None for d in dims], cond_nconsts, body_nconsts)
+    cond_consts, body_consts, carry = layout.split([d is not None for d in dims])
 
-    def marks(consts, carry, at):
-        return tuple([0 if b else None for b in consts] + [at if b else None for b in carry])
+    def in_dims(consts: Marks, carry: Marks, flag_position: int) -> tuple[int | None, ...]:
+        return tuple([0 if b else None for b in consts] + [flag_position if b else None for b in carry])
 
-    def ask(carry, at, batched=()):
-        return batch_program(cond_jaxpr, marks(cond_consts, carry, at), trace, batched)
+    def batched_condition(carry: Marks, flag_position: int, batched: tuple[bool, ...] = ()) -> tuple[ClosedJaxpr, list]:
+        return batch_program(cond_jaxpr, in_dims(cond_consts, carry, flag_position), trace, batched)
 
-    def grow(carry):  # an element that is done waits for the others, so a batched condition makes all of the carry batched
-        if ask(carry, flag_dims)[1][0] is not None:
+    def grow(carry: Marks) -> list[bool]:
+        # Finished loops hold their values, so a batched condition makes the whole carry batched.
+        if batched_condition(carry, flag_dims)[1][0] is not None:
             return [True] * len(carry)
-        return [d is not None for d in batch_program(body_jaxpr, marks(body_consts, carry, flag_dims), trace, at=flag_dims)[1]]
+        return [d is not None
+                for d in batch_program(body_jaxpr, in_dims(body_consts, carry, flag_dims), trace, at=flag_dims)[1]]
 
     carry = fixpoint(carry, grow)
-    condition, (dim,) = ask(carry, flag_dims)
-    at = flag_dims if dim is None else 0  # behind the flags that are the same for all elements, or before the others
-    if dim or at != flag_dims:
-        condition, _ = ask(carry, at, (True,))
-    body, _ = batch_program(body_jaxpr, marks(body_consts, carry, at), trace, tuple(carry), at=at)
-    moved = [place_axis(x, d, to, trace.size) if to is not None else x for x, d, to in zip(
-        operands, dims, [*marks(cond_consts, [], 0), *marks(body_consts, carry, at)])]
-    return _bind(condition, body, *in_three(moved, cond_nconsts, body_nconsts)), [at if b else None for b in carry]
+    condition, (dim,) = batched_condition(carry, flag_dims)
+    flag_position = flag_dims if dim is None else 0  # after unbatched flags, or before batched ones
+    if dim or flag_position != flag_dims:
+        condition, _ = batched_condition(carry, flag_position, (True,))
+    body, _ = batch_program(body_jaxpr, in_dims(body_consts, carry, flag_position), trace, tuple(carry),
+                            at=flag_position)
+    batched_operands = [place_axis(x, d, new_dim, trace.size) if new_dim is not None else x for x, d, new_dim in zip(
+        operands, dims, [*in_dims(cond_consts, [], 0), *in_dims(body_consts, carry, flag_position)])]
+    return _bind(condition, body, *layout.split(batched_operands)), [flag_position if b else None for b in carry]
 
 
-def _dce(used, eqn):
-    """Drop values of the carry that neither the condition nor the wanted results need."""
-    p = eqn.params
-    condition, body = p["cond_jaxpr"], p["body_jaxpr"]
-    cond_nconsts, body_nconsts = p["cond_nconsts"], p["body_nconsts"]
-    _, read = dce_closed(condition, [True])
-    wanted = [a or b for a, b in zip(used, read[cond_nconsts:])]
-    carry = fixpoint(wanted, lambda flags: dce_closed(body, flags)[1][body_nconsts:])
-    program, kept = dce_closed(body, carry, [i >= body_nconsts and carry[i - body_nconsts] for i in range(len(body.in_avals))])
-    if all(carry) and all(kept):
+def _dce(used: list[bool], eqn: JaxprEqn) -> JaxprEqn:
+    """Drop carries that neither the condition nor the used results need."""
+    condition, body, layout = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"], WhileLayout.of(eqn.params)
+    _, read = layout.split_condition(dce_closed(condition, [True])[1])
+    carry = fixpoint([a or b for a, b in zip(used, read)], lambda flags: layout.split_body(dce_closed(body, flags)[1])[1])
+    pruned, live_in = dce_closed(body, carry, [*[False] * layout.body_nconsts, *carry])
+    if all(carry) and all(live_in):
         return eqn
-    condition = reorder(condition, [*range(cond_nconsts), *[cond_nconsts + i for i, keep in enumerate(carry) if keep]])
-    cond_consts, body_consts, values = in_three(eqn.invars, cond_nconsts, body_nconsts)
-    body_consts = [v for v, keep in zip(body_consts, kept) if keep]
-    return eqn.replace(invars=[*cond_consts, *body_consts, *[v for v, keep in zip(values, carry) if keep]],
-                       outvars=[v for v, keep in zip(eqn.outvars, carry) if keep],
-                       params=p | {"cond_jaxpr": condition, "body_jaxpr": program, "body_nconsts": len(body_consts)})
+    consts, carry_positions = layout.split_condition(range(len(condition.in_avals)))
+    condition = reorder(condition, [*consts, *selected(carry_positions, carry)])
+    cond_consts, body_consts, carry_vars = layout.split(eqn.invars)
+    body_consts = selected(body_consts, live_in)
+    return eqn.replace(invars=[*cond_consts, *body_consts, *selected(carry_vars, carry)], outvars=selected(eqn.outvars, carry),
+                       params=eqn.params | {"cond_jaxpr": condition, "body_jaxpr": pruned, "body_nconsts": len(body_consts)})
 
 
-def _key_use(eqn, use_of_program):
-    p = eqn.params
-    condition, body = p["cond_jaxpr"].jaxpr, p["body_jaxpr"].jaxpr
+def _key_use(eqn: JaxprEqn, use_of_program: Callable) -> tuple[list[tuple[int, Any]], list[Any]]:
+    condition, body = eqn.params["cond_jaxpr"].jaxpr, eqn.params["body_jaxpr"].jaxpr
+    layout = WhileLayout.of(eqn.params)
     spends, results = use_of_program(body)
-    carried = {i - p["body_nconsts"]: part for i, part in spends}
-    asked = {i - p["cond_nconsts"]: part for i, part in use_of_program(condition).spends}
-    for which, program, found in (("cond", condition, asked), ("body", body, carried)):
-        for i in found:
+    # Keys by their index in the carry; those of constants are negative.
+    spent_by_body = {i - layout.body_nconsts: part for i, part in spends}
+    spent_by_condition = {i - layout.cond_nconsts: part for i, part in use_of_program(condition).spends}
+    for role, jaxpr, spent in (("cond", condition, spent_by_condition), ("body", body, spent_by_body)):
+        for i in spent:
             if i < 0:
-                raise errors.key_reuse_in_loop(f"while_loop {which} function", program,
-                                               "it spends a key that is the same in every turn")
+                raise errors.key_reuse_in_loop(f"while_loop {role} function", jaxpr,
+                                               "it spends a key that is the same in every iteration")
             if results[i] != "new":
-                raise errors.key_reuse_in_loop(f"while_loop {which} function", program,
+                raise errors.key_reuse_in_loop(f"while_loop {role} function", jaxpr,
                                                "it spends a key of the value, and the body returns no new one in its place")
-    if not asked.keys().isdisjoint(carried):
+    if not spent_by_condition.keys().isdisjoint(spent_by_body):
         raise errors.KeyReuseError(f"while_loop cond and body functions both use the same key of the value: "
                                    f"{condition.debug_info.func_src_info} and {body.debug_info.func_src_info}. "
                                    f"{errors.KeyReuseError.remedy}")
-    first = p["cond_nconsts"]
-    spends = [(first + p["body_nconsts"] + i, part) for i, part in {**carried, **asked}.items()]
-    return spends, [first + r if isinstance(r, int) else r for r in results]
+    first = layout.cond_nconsts + layout.body_nconsts
+    spends = [(first + i, part) for i, part in {**spent_by_body, **spent_by_condition}.items()]
+    return spends, [layout.cond_nconsts + r if isinstance(r, int) else r for r in results]
 
 
-def _impl(*args, **params):
-    places = {id(x): i for i, x in reversed(list(enumerate(args)))}
-    if len(places) == len(args) or not effects_by_operand(params["body_jaxpr"]) | effects_by_operand(params["cond_jaxpr"]):
+def _impl(*args: Any, **params: Any) -> list[Any]:
+    positions = {id(x): i for i, x in reversed(list(enumerate(args)))}
+    if len(positions) == len(args) or not effects_by_operand(params["body_jaxpr"]) | effects_by_operand(params["cond_jaxpr"]):
         return evaluate(while_p, args, params, params["body_jaxpr"].jaxpr)
-    # Condition and body use the same reference, which a program takes once.
-    distinct = sorted(places.values())
-    order = tuple([distinct.index(places[id(x)]) for x in args])
+    # The condition and the body use the same Ref, which a jaxpr takes only once.
+    distinct = sorted(positions.values())
+    order = tuple([distinct.index(positions[id(x)]) for x in args])
     jitted = params["body_jaxpr"].jaxpr.memoised_with([params["cond_jaxpr"].jaxpr], ("once", order), lambda: Jitted(
         lambda *xs: while_p.bind(*[xs[i] for i in order], **params), Options(), "while", True))
     return jitted.evaluate(*[args[i] for i in distinct])[0]
 
 
-def _steps(run, operands, params) -> None:
-    body = params["cond_nconsts"] + params["body_nconsts"]
-    of_cond, of_body, carried = operands[:params["cond_nconsts"]], operands[params["cond_nconsts"]:body], operands[body:]
-    while np.any(go_on := run(params["cond_jaxpr"], *of_cond, *carried)[0]):
-        following = run(params["body_jaxpr"], *of_body, *carried)
-        carried = those_that_go_on(go_on, carried, following) if np.ndim(go_on) else following
+def _steps(run: Callable, operands: Sequence[Any], params: Params) -> None:
+    cond_consts, body_consts, carried = WhileLayout.of(params).split(operands)
+    while np.any(active := run(params["cond_jaxpr"], *cond_consts, *carried)[0]):
+        new_carry = run(params["body_jaxpr"], *body_consts, *carried)
+        carried = select_active(active, carried, new_carry) if np.ndim(active) else new_carry
 
 
 while_p = Primitive(
-    "while", multiple_results=True, memoise=False, cost="heavy", abstract=lambda *_, body_jaxpr, **params: body_jaxpr.out_avals,
-    lower=_lower, jvp=_jvp, linearize=_linearize, transpose=_transpose, dce=_dce,
-    discharge=discharge_while,
+    "while", multiple_results=True, abstract=lambda *_, body_jaxpr, **params: body_jaxpr.out_avals, lower=_lower, jvp=_jvp,
+    transpose=_transpose,
     effects=lambda *_, cond_jaxpr, body_jaxpr, cond_nconsts, **params: effects_by_operand(cond_jaxpr) | effects_by_operand(
-        body_jaxpr, cond_nconsts),
-    impl=_impl, shown_as="while_loop")
-while_p.batch_with_axis = _batch
-while_p.steps = _steps
-while_p.moves_with = lambda operands, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts: _active(
-    body_jaxpr, operands, cond_nconsts, body_nconsts)[1]
-while_p.takes_refs_twice = True  # by its condition, and by its body
-while_p.key_use = _key_use
+        body_jaxpr, cond_nconsts), impl=_impl, shown_as="while_loop", batch_with_axis=_batch,
+    structured=Structured(
+        linearize=_linearize, dce=_dce, discharge=discharge_while, debug_steps=_steps,
+        active_outputs=lambda operands, **params: _active(params["body_jaxpr"], operands, WhileLayout.of(params))[1]),
+    traits=Traits(memoise=False, cost=Cost.HEAVY, allows_ref_aliasing=True, key_use=_key_use))
 
 
 # Public
@@ -264,87 +271,105 @@ while_p.key_use = _key_use
 
 @boundary
 def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
-    """A compiled loop that goes on while a condition holds. It can be differentiated in forward mode.
+    """Apply a function repeatedly, in a compiled loop, while a condition holds.
 
-    Both functions are traced once; the value is a pytree whose types stay the same.
+    Both functions are traced once. The loop can be differentiated in forward mode only.
 
-    - `cond_fun`: `cond_fun(value)` says whether to go on.
-    - `body_fun`: `body_fun(value)` gives the next value.
-    - `init_val`: the first value.
+    Args:
+        cond_fun: Function `cond_fun(value) -> bool`; the loop stops when it returns False.
+        body_fun: Function `body_fun(value) -> value`. The result must have the structure and types of `value`.
+        init_val: Initial value, a pytree of arrays.
 
-    >>> lax.while_loop(lambda x: x < 100, lambda x: x * 2, 1)
-    Array(128, dtype=int32, weak_type=True)
+    Returns:
+        The last value.
+
+    Example:
+        >>> lax.while_loop(lambda x: x < 100, lambda x: x * 2, 1)
+        Array(128, dtype=int32, weak_type=True)
     """
     for f, which in ((cond_fun, "cond_fun"), (body_fun, "body_fun")):
         if not callable(f):
             raise errors.not_callable("while_loop", f, which)
     if config.disable_jit.value:
         value = tree.map(as_array, init_val)
-        with contextlib.suppress(errors.TracerBoolConversionError):  # (of elements that vmap maps over, or a program's)
+        with contextlib.suppress(errors.TracerBoolConversionError):  # under vmap or while staging
             while cond_fun(value):
                 value = body_fun(value)
             return value
     name = signatures.function_name(body_fun)
-    who = f"while_loop with the body {name}"
+    context = f"while_loop with the body {name}"
     leaves, init_tree = tree.flatten(init_val)
-    carry = operands_of(leaves, who, init_val)
+    carry = operands_of(leaves, context, init_val)
     in_tree = tree.structure((init_val,))
-    # (the condition first: what functions do when they are traced may depend on the order)
+    # Trace the condition first: functions may have side effects when they are traced.
     types = [tracing.aval_of(x) for x in carry]
-    asked = trace_function(cond_fun, in_tree, types, "while_cond")
-    program, consts, out_tree, carry = trace_carry(body_fun, in_tree, carry, [], lambda out: out, init_val, init_tree, who,
-                                                "while_body")
-    if types != program.in_avals[len(consts):]:
-        types = program.in_avals[len(consts):]
-        asked = trace_function(cond_fun, in_tree, types, "while_cond")
-    condition, cond_consts, cond_tree = asked
-    found = condition.out_avals
-    axes = frozenset().union(*[a.vma for a in found])
-    if not all([axes <= a.vma for a in types]):  # devices stop after different numbers of steps
-        program, consts, out_tree, carry = trace_carry(
-            body_fun, in_tree, [vary(x, axes) for x in carry], [], lambda out: out, init_val, init_tree, who, "while_body")
-        types = program.in_avals[len(consts):]
+    traced_condition = trace_function(cond_fun, in_tree, types, "while_cond")
+    body_jaxpr, consts, out_tree, carry = trace_carry(
+        body_fun, in_tree, carry, [], lambda out: out, init_val, init_tree, context, "while_body")
+    if types != body_jaxpr.in_avals[len(consts):]:
+        types = body_jaxpr.in_avals[len(consts):]
+        traced_condition = trace_function(cond_fun, in_tree, types, "while_cond")
+    condition, cond_consts, cond_tree = traced_condition
+    cond_avals = condition.out_avals
+    axes = frozenset().union(*[a.vma for a in cond_avals])
+    if not all([axes <= a.vma for a in types]):  # the number of steps varies over devices
+        body_jaxpr, consts, out_tree, carry = trace_carry(
+            body_fun, in_tree, [vary(x, axes) for x in carry], [], lambda out: out, init_val, init_tree, context, "while_body")
+        types = body_jaxpr.in_avals[len(consts):]
         condition, cond_consts, cond_tree = trace_function(cond_fun, in_tree, types, "while_cond")
-    if cond_tree.num_nodes != 1 or len(found) != 1 or found[0].shape != () or found[0].dtype != dtypes.bool_:
-        shown = cond_tree.unflatten(found)
+    if cond_tree.num_nodes != 1 or len(cond_avals) != 1 or cond_avals[0].shape != () or cond_avals[0].dtype != dtypes.bool_:
+        returned = cond_tree.unflatten(cond_avals)
         raise TypeError(f"while_loop needs a cond_fun that returns a boolean scalar, but {signatures.function_name(cond_fun)} "
-                        f"returned {shown}, a pytree {cond_tree}. Return a comparison of scalars, or reduce with xnp.any or "
+                        f"returned {returned}, a pytree {cond_tree}. Return a comparison of scalars, or reduce with xnp.any or "
                         f"xnp.all.")
-    moving = [v is not w for v, w in zip(program.jaxpr.invars[len(consts):], program.jaxpr.outvars)]
-    if all(moving):
-        return out_tree.unflatten(_bind(condition, program, cond_consts, consts, carry))
-    # What no step changes is no part of the carry.
-    fixed, rest = ([x for x, m in zip(carry, moving) if m is changes] for changes in (False, True))
-    ask, step = program.jaxpr.memoised_with([condition.jaxpr], ("what moves", len(consts), len(cond_consts)), lambda: (
-        _fixed_first(condition, len(cond_consts), moving), reorder(
-            _fixed_first(program, len(consts), moving), None, [i for i, m in enumerate(moving) if m])))
-    results = iter(_bind(ask, step, [*cond_consts, *fixed], [*consts, *fixed], rest))
+    return out_tree.unflatten(_bind_without_invariants(condition, body_jaxpr, cond_consts, consts, carry))
+
+
+def _bind_without_invariants(condition: ClosedJaxpr, body: ClosedJaxpr, cond_consts: Sequence[Any], body_consts: Sequence[Any],
+                             carry: Sequence[Any]) -> list[Any]:
+    """Run a loop that takes the values that its body returns unchanged as constants; return the results of the whole carry."""
+    layout = WhileLayout(len(cond_consts), len(body_consts))
+    _, in_carry = layout.split_body(body.jaxpr.invars)
+    varies = [v is not w for v, w in zip(in_carry, body.jaxpr.outvars)]
+    if all(varies):
+        return _bind(condition, body, cond_consts, body_consts, carry)
+    invariant, varying = ([i for i, v in enumerate(varies) if v is chosen] for chosen in (False, True))
+
+    def invariants_first(jaxpr: ClosedJaxpr, num_consts: int) -> ClosedJaxpr:
+        return reorder(jaxpr, [*range(num_consts), *[num_consts + i for i in (*invariant, *varying)]])
+
+    reduced_condition, reduced_body = body.jaxpr.memoised_with([condition.jaxpr], ("without invariants", *layout), lambda: (
+        invariants_first(condition, layout.cond_nconsts),
+        reorder(invariants_first(body, layout.body_nconsts), None, varying)))
+    constants = [carry[i] for i in invariant]
+    results = iter(_bind(reduced_condition, reduced_body, [*cond_consts, *constants], [*body_consts, *constants],
+                         [carry[i] for i in varying]))
     read = {v for eqn in condition.jaxpr.eqns for v in eqn.invars if not v.is_literal}
-    asked_for = [v in read for v in condition.jaxpr.invars[len(cond_consts):]]
-    return out_tree.unflatten([next(results) if m else as_array(x) if asks else x for x, m, asks in zip(
-        as_results(carry), moving, asked_for)])
-
-
-def _fixed_first(program: ClosedJaxpr, num_consts: int, moving: Sequence[bool]) -> ClosedJaxpr:
-    """The program that takes what does not move with its constants, before the rest of the carry."""
-    return reorder(program, [*range(num_consts), *[num_consts + i for i, m in enumerate(moving) if not m],
-                             *[num_consts + i for i, m in enumerate(moving) if m]])
+    _, tested = layout.split_condition(condition.jaxpr.invars)
+    return [next(results) if v else as_array(x) if variable in read else x
+            for x, v, variable in zip(as_results(carry), varies, tested)]
 
 
 @boundary
 def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fun: Callable, init_val: Any, *,
               unroll: int | bool | None = None) -> Any:
-    """A compiled loop over numbers that carries a value.
+    """Apply a function repeatedly, in a compiled loop over a range of integers.
 
-    With bounds that are known numbers it is a `scan`, which reverse mode can differentiate; otherwise a `while_loop`.
+    With static bounds the loop is a `scan`, which supports reverse-mode differentiation; otherwise it is a `while_loop`.
 
-    - `lower`, `upper`: the first number, and the one after the last.
-    - `body_fun`: `body_fun(i, value)` gives the next value, a pytree whose types stay the same.
-    - `init_val`: the first value.
-    - `unroll`: how many steps go into one turn of the compiled loop, True for all; only with known bounds.
+    Args:
+        lower: First index, an integer scalar.
+        upper: End of the range, exclusive.
+        body_fun: Function `body_fun(i, value) -> value`. The result must have the structure and types of `value`.
+        init_val: Initial value, a pytree of arrays.
+        unroll: Number of steps per iteration of the compiled loop; True unrolls all. Requires static bounds.
 
-    >>> lax.fori_loop(0, 5, lambda i, x: x + i, 0)
-    Array(10, dtype=int32, weak_type=True)
+    Returns:
+        The last value.
+
+    Example:
+        >>> lax.fori_loop(0, 5, lambda i, x: x + i, 0)
+        Array(10, dtype=int32, weak_type=True)
     """
     if not callable(body_fun):
         raise errors.not_callable("fori_loop", body_fun, "body_fun")
@@ -352,7 +377,7 @@ def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fun: Callable, init_val: 
     for aval, which in ((first, "lower"), (last, "upper")):
         if aval.shape or not (dtypes.is_integer(aval.dtype) or dtypes.is_float(aval.dtype)):
             raise TypeError(f"fori_loop takes {which} as a scalar integer (or float), got {aval}.")
-    values = [_known_integer(x) for x in (lower, upper)]
+    values = [_static_integer(x) for x in (lower, upper)]
     if first.dtype != last.dtype:
         strong = last if first.weak_type else first
         if first.weak_type == last.weak_type or not first.dtype.kind == last.dtype.kind == "i":
@@ -367,7 +392,7 @@ def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fun: Callable, init_val: 
     if None not in values:
         start, stop = values
         length = max(stop - start, 0)
-        # The counter is weakly typed, as the numbers are, where the default type of integers holds them.
+        # The counter is weakly typed, like the Python scalars, if the default integer type can hold the bounds.
         counter = start if _fits(start, stop) else np.asarray(start, first.dtype)[()]
         (_, result), _ = scan(_CountedBody(body_fun, False), (counter, init_val), None, length,
                               unroll=1 if unroll is None else unroll)
@@ -382,34 +407,34 @@ def _fits(*numbers: int) -> bool:
     return limits.min <= min(numbers) and max(numbers) <= limits.max
 
 
-def _known_integer(x) -> int | None:
-    """A bound as a number, where it is known; of a float the whole part."""
+def _static_integer(x: Any) -> int | None:
+    """Return a static bound as an int (floats are truncated), or None if it is traced or symbolic."""
     if isinstance(x, tracing.Tracer) or is_symbolic_dim(x):
         return None
     return int(np.asarray(x))
 
 
-def _below(state):
+def _below(state: Sequence[Any]) -> Any:
     return lt(state[0], state[1])
 
 
 class _CountedBody(DerivedFunction):
-    """The body of `fori_loop` as one of `scan` or of `while_loop`; its key is `(dynamic,)`."""
+    """The body of `fori_loop` as a body of `scan` or `while_loop`; its key is `(dynamic,)`."""
 
     __slots__ = ()
     role = "fori_loop"
 
-    def __call__(self, state, _=None):
-        i, *upper, value = state
+    def __call__(self, state: Sequence[Any], _: None = None) -> Any:
+        i, *rest, value = state
         [dynamic] = self.key
-        following = i + 1
+        next_i = i + 1
         if dynamic:
-            return (following, *upper, self.f(i, value))
-        return (following, self.f(i, value)), None
+            return (next_i, *rest, self.f(i, value))
+        return (next_i, self.f(i, value)), None
 
     @staticmethod
-    def names(parameters, key, in_tree):
-        i, *upper, value = in_tree.children()[0].children()
-        called = tree.structure(((tree.numbered(i), tree.numbered(value)), {}))
-        of_index, *of_value = signatures.leaf_names(parameters, signatures.Selection(), called)
-        return [of_index, *[""] * len(upper), *of_value]
+    def names(parameters: signatures.Parameters, key: tuple, in_tree: Any) -> list[str]:
+        i, *rest, value = in_tree.children()[0].children()
+        arguments_tree = tree.structure(((tree.leaf_indices(i), tree.leaf_indices(value)), {}))
+        index_name, *value_names = signatures.leaf_names(parameters, signatures.Selection(), arguments_tree)
+        return [index_name, *[""] * len(rest), *value_names]

@@ -1,23 +1,27 @@
-"""The core: types, programs, tracing. Its names for users are here; `xlafront.extend.core` has those for extensions."""
+"""The core: types, jaxprs, tracing. Its public names are here; `xlafront.extend.core` has those for extensions."""
 
-from xlafront.runtime.missing_names import missing
+from __future__ import annotations
 
-_PLACES = {
-    "avals": "AbstractValue ShapedArray AbstractToken", "structs": "ShapeDtypeStruct",
-    "ir": "Atom ClosedJaxpr DropVar Effect Jaxpr JaxprEqn Literal ParamDict Value Var eval_jaxpr jaxpr_as_fun",
-    "dimensions": "is_symbolic_dim max_dim min_dim",
-    "primitive": "Primitive",
-    "tracing": "Trace Tracer ensure_compile_time_eval eval_context",
-    "ir_check": "check_jaxpr",
+from typing import Any
+
+from xlafront.base.missing_names import missing
+
+_EXPORTS = {
+    "core.avals": "AbstractValue ShapedArray AbstractToken", "core.structs": "ShapeDtypeStruct",
+    "core.ir": "Atom ClosedJaxpr DropVar Effect Jaxpr JaxprEqn Literal ParamDict Value Var eval_jaxpr jaxpr_as_fun",
+    "symbolic.dimensions": "is_symbolic_dim max_dim min_dim",
+    "core.primitive": "Primitive",
+    "core.tracing": "Trace Tracer ensure_compile_time_eval eval_context",
+    "core.ir_check": "check_jaxpr",
 }
-_MODULE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)
     if module is None:
         raise missing(__name__, name, (*_MODULE_OF, *globals()))
     from importlib import import_module
 
-    value = globals()[name] = getattr(import_module(f"xlafront.core.{module}"), name)
+    value = globals()[name] = getattr(import_module(f"xlafront.{module}"), name)
     return value

@@ -1,48 +1,64 @@
-"""Abstract values: what tracing knows of an array without its elements.
+"""Abstract values: the types of arrays, tokens and other values during tracing.
 
-`ShapedArray`s are interned: two with equal contents are the same object, so that comparing them and using
-them as dictionary keys costs a pointer.
+`ShapedArray`s are interned: two with equal contents are the same object, so that comparing them and using them as
+dictionary keys costs a pointer.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlafront.base import config
+from xlafront.base.interned import Interned
+from xlafront.base.jaxlib_compat import NamedSharding
+from xlafront.base.layouts import MemorySpace
+from xlafront.base.meshes import active
+from xlafront.base.specs import ManualAxisType, PartitionSpec, axes_of
 from xlafront.core import dtypes
-from xlafront.core.memo import Memo
-from xlafront.runtime import config
-from xlafront.runtime.interned import Interned
-from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.layouts import MemorySpace
-from xlafront.runtime.meshes import active
-from xlafront.runtime.specs import ManualAxisType, PartitionSpec, axes_of
+from xlafront.core.bounded_cache import BoundedCache
 
 
 class AbstractValue:
-    """Base of everything that can be the type of a variable in a program."""
+    """Base class of the types of variables in a jaxpr."""
 
     __slots__ = ()
 
     vma: frozenset = frozenset()  # the manual axes of a mesh over which values differ between devices
-    # How the type says that dimensions are split over explicit axes of a mesh: a NamedSharding, or None.
+    # The sharding over explicit axes of a mesh, if it is part of the type: a NamedSharding, or None.
     explicit_sharding: Any = None
-    plain = True  # whether the type says nothing of meshes and memories
-    is_high = False  # whether values consist of others (`core.parts`)
+    plain = True  # True if the type has no sharding, varying axes or memory
+    is_high = False  # True for composite values (`core.composite_lowering`)
+    if TYPE_CHECKING:  # attributes that types of arrays, references or composite values have
+        shape: tuple[Any, ...]
+        dtype: Any
+        weak_type: bool
+        ndim: int
+        size: int
+        memory: Any
+        memory_space: Any
+        inner_aval: Any
+        differentiable: bool
+        vspace_zero: Any
+        vspace_add: Any
 
-    def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
+        def update(self, **changes: Any) -> Any: ...
+        def to_ct_aval(self) -> Any: ...
+
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return repr(self)
 
     def at_least_vspace(self) -> AbstractValue:
-        """The type of tangents of values of this type."""
+        """Return the type of tangents of values of this type."""
         raise TypeError(f"values of type {self} have no tangents")
 
     to_tangent_aval = at_least_vspace
 
-    # What the types of values that consist of others say otherwise (`interpreters.hijax`).
+    # Types of composite values override these (`interpreters.hijax`).
 
     def lo_ty(self) -> list[AbstractValue]:
         return [self]
@@ -55,21 +71,21 @@ class AbstractValue:
 
 
 _interned = Interned(1 << 16)  # the types that are in use
-_seen = Memo(4096)  # of `ShapedArray.on`
+_types_on_shardings = BoundedCache(4096)  # results of `ShapedArray.on`
 
 
 def forget_unused_types() -> None:
-    """Drop the types that nothing uses any more; those in use stay the same objects."""
+    """Drop interned types that are not referenced any more; those in use stay the same objects."""
     _interned.sweep()
 
 
 _set = object.__setattr__
 _FIELDS = ("shape", "dtype", "weak_type", "explicit_sharding", "vma", "memory", "ndim", "mesh", "_bare", "plain", "_tangent")
-_SAME = object()  # in place of a type itself, which would be a circle
+_SAME = object()  # in place of the type itself, which would be a reference cycle
 
 
 class ShapedArray(AbstractValue):
-    """Shape, dtype and weak type of an array; with its sharding and manual axes where those are part of the type."""
+    """Shape, dtype and weak type of an array, and its sharding and manual axes where they are part of the type."""
 
     __slots__ = ("shape", "dtype", "weak_type", "ndim", "explicit_sharding", "vma", "memory", "mesh", "_bare", "plain",
                  "_tangent", "__weakref__")
@@ -78,10 +94,12 @@ class ShapedArray(AbstractValue):
     dtype: Any
     weak_type: bool
     ndim: int
-    mesh: Any  # of an array whose mesh types leave to the compiler: what users see of it; programs are about `bare` types
+    _bare: ShapedArray | None
+    _tangent: Any
+    mesh: Any  # the mesh of an array that is sharded over Auto axes, for users only; jaxprs have `bare` types
 
-    def __new__(cls, shape, dtype, weak_type=False, *, sharding=None, vma=frozenset(), memory_space=None,
-                manual_axis_type=None):
+    def __new__(cls, shape: Sequence[int], dtype: Any, weak_type: bool = False, *, sharding: Any = None,
+                vma: frozenset = frozenset(), memory_space: Any = None, manual_axis_type: Any = None) -> ShapedArray:
         if isinstance(manual_axis_type, ManualAxisType):
             manual_axis_type = manual_axis_type.varying
         if memory_space is MemorySpace.Device:
@@ -101,12 +119,12 @@ class ShapedArray(AbstractValue):
         return cls._of((shape, dtype, bool(weak_type), *key[3:]))
 
     @classmethod
-    def _of(cls, key: tuple, mesh=None, bare: ShapedArray | None = None) -> ShapedArray:
+    def _of(cls, key: tuple, mesh: Any = None, bare: ShapedArray | None = None) -> ShapedArray:
         contents = key if mesh is None else (*key, mesh)
         aval = _interned.get(contents)
         if aval is None:
             if key[3] is not None:
-                key[3].shard_shape(key[0])  # raises where a dimension cannot be split
+                key[3].shard_shape(key[0])  # raises if a dimension cannot be sharded
             aval = object.__new__(cls)
             for field, value in zip(_FIELDS, (*key, len(key[0]), mesh, bare, contents[3:] == (None, frozenset(), None), None)):
                 _set(aval, field, value)
@@ -115,13 +133,13 @@ class ShapedArray(AbstractValue):
 
     @property
     def bare(self) -> ShapedArray:
-        """The type as programs have it."""
+        """The type as jaxprs have it."""
         return self if self._bare is None else self._bare
 
-    def on(self, sharding) -> ShapedArray:
-        """The type that users see of an array with this sharding: of its mesh it says also what it leaves to the compiler."""
+    def on(self, sharding: Any) -> ShapedArray:
+        """Return the type that users see of an array with this sharding; it also shows the axes of the mesh that are Auto."""
         key = (self, sharding, config.remove_size_one_mesh_axis_from_type.value)
-        found = _seen.get(key)
+        found = _types_on_shardings.get(key)
         if found is None:
             kind = getattr(sharding, "memory_kind", None)
             found = ShapedArray(self.shape, self.dtype, self.weak_type, sharding=sharding,
@@ -129,7 +147,7 @@ class ShapedArray(AbstractValue):
             if type(sharding) is NamedSharding and found.explicit_sharding is None and sharding.mesh.axis_names:
                 found = ShapedArray._of((self.shape, self.dtype, self.weak_type, None, frozenset(), found.memory),
                                         sharding.mesh.abstract_mesh, found)
-            _seen.keep(key, found)
+            _types_on_shardings.put(key, found)
         return found
 
     @property
@@ -137,7 +155,7 @@ class ShapedArray(AbstractValue):
         return math.prod(self.shape)
 
     def to_ct_aval(self) -> ShapedArray:
-        """The type of cotangents: what sums are still to be made of in one are already made in the other."""
+        """Return the type of cotangents: unreduced axes become reduced ones and the other way round."""
         tangent = self.at_least_vspace()
         spec = None if self.explicit_sharding is None else self.explicit_sharding.spec
         if spec is None or not (spec.unreduced or spec.reduced):
@@ -146,14 +164,14 @@ class ShapedArray(AbstractValue):
 
     @property
     def mat(self) -> ManualAxisType:
-        """How values relate to the manual axes of the mesh."""
+        """The manual axes of the mesh over which values vary, are unreduced, or are reduced."""
         unreduced, reduced = self._sums()
         return ManualAxisType(varying=self.vma, unreduced=unreduced, reduced=reduced)
 
     manual_axis_type = mat
 
     def _sums(self) -> tuple[frozenset, frozenset]:
-        """The manual axes over which sums are still to be made, and those over which sums of cotangents are."""
+        """Return the manual axes over which values are unreduced, and those over which they are reduced."""
         if self.explicit_sharding is None:
             return frozenset(), frozenset()
         spec, manual = self.explicit_sharding.spec, frozenset(self.explicit_sharding.mesh.manual_axes)
@@ -165,7 +183,7 @@ class ShapedArray(AbstractValue):
 
     @property
     def sharding(self) -> NamedSharding:
-        """How dimensions are split over the explicit axes of a mesh; `mat` says what is about its manual axes."""
+        """The sharding over the explicit axes of the mesh; `mat` describes the manual axes."""
         if self.explicit_sharding is not None:
             unreduced, reduced = self._sums()
             if not (unreduced or reduced):
@@ -175,8 +193,8 @@ class ShapedArray(AbstractValue):
                 unreduced=spec.unreduced - unreduced, reduced=spec.reduced - reduced))
         return NamedSharding(self.mesh or active.abstract_mesh(), PartitionSpec(*[None] * self.ndim))
 
-    def update(self, **changes) -> ShapedArray:
-        """The type with some of its fields changed; one of another shape is split over no axes."""
+    def update(self, **changes: Any) -> ShapedArray:
+        """Return the type with some fields replaced. If the shape changes, the sharding is dropped unless it is given."""
         fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type, "sharding": self.explicit_sharding,
                   "vma": self.vma, "memory_space": self.memory}
         if self.explicit_sharding is not None and changes.get("shape", self.shape) != self.shape:
@@ -205,55 +223,55 @@ class ShapedArray(AbstractValue):
         return self.size * self.dtype.itemsize
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"cannot assign to {name}: types do not change, and {self} is one object everywhere. Use "
-                             f"update({name}=...).")
+        raise AttributeError(f"cannot assign to {name}: types are immutable, and {self} is shared. Use update({name}=...) for "
+                             f"a changed copy.")
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return _shaped_array, (self.shape, self.dtype, self.weak_type, self.explicit_sharding, self.vma, self.memory)
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: Any) -> Any:
         return self
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{'~' if self.weak_type else ''}{self.str_short()}"
 
-    def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         if short_dtypes:
             return str_short(self)
         return f"{dtype_name(self.dtype)}{_details(self)}"
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
         return f"ShapedArray({dtype_name(self.dtype)}{_details(self)}{weak})"
 
 
-ShapedArray.__copy__ = lambda self: self
+ShapedArray.__copy__ = lambda self: self  # type: ignore[attr-defined]
 
 
-def _shaped_array(shape, dtype, weak_type, sharding, vma, memory_space):
+def _shaped_array(shape: tuple, dtype: Any, weak_type: bool, sharding: Any, vma: frozenset, memory_space: Any) -> ShapedArray:
     return ShapedArray(shape, dtype, weak_type, sharding=sharding, vma=vma, memory_space=memory_space)
 
 
 class AbstractToken(AbstractValue):
-    """The type of the tokens that put ordered effects in their order."""
+    """The type of tokens, which order effects."""
 
     __slots__ = ()
 
     weak_type = False
 
-    def _of_arrays(self):
-        raise TypeError("a token is no array: it says what comes before what. Pass it to after_all or precv, or through loops "
-                        "and branches.")
+    def _missing(self) -> Any:
+        raise TypeError("a token is not an array: it orders effects. Pass it to after_all or precv, or through loops and "
+                        "branches.")
 
-    shape = dtype = ndim = size = property(_of_arrays)
+    shape = dtype = ndim = size = property(_missing)
 
-    def update(self, **changes) -> AbstractToken:
+    def update(self, **changes: Any) -> AbstractToken:
         return self
 
-    def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return "Tok"
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "AbstractToken()"
 
 
@@ -261,27 +279,27 @@ abstract_token = AbstractToken()
 
 
 class Token:
-    """What a token is outside of traced functions: it holds nothing."""
+    """A token outside of traced functions; it holds no data."""
 
     __slots__ = ()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "Token()"
 
     def block_until_ready(self) -> Token:
         return self
 
 
-# How compiled programs take and return tokens, which are in no buffers.
+# The array by which executables take and return tokens, which have no buffers.
 token_stand_in = ShapedArray((0,), np.dtype(np.bool_))
 
 
-def _dims(shape) -> str:
+def _dims(shape: Sequence[Any]) -> str:
     return ",".join(map(str, shape))
 
 
 def _details(aval: ShapedArray) -> str:
-    """`[8@x,4]`: sizes, with the axes that split them, and the memory where it is not the device's own."""
+    """Return `[8@x,4]`: sizes with the axes that shard them, and the memory unless it is the device's default one."""
     memory = f"<{aval.memory.name.lower()}>" if aval.memory is not None else ""
     if aval.explicit_sharding is None:
         return f"{memory}[{_dims(aval.shape)}]{_sums_text(varying=aval.vma) if aval.vma else ''}"
@@ -291,15 +309,18 @@ def _details(aval: ShapedArray) -> str:
     return f"{memory}[{','.join(dims)}]{_sums_text(varying=aval.vma, unreduced=spec.unreduced, reduced=spec.reduced)}"
 
 
-def _sums_text(**axes) -> str:
-    """`{V:x, R:(y,z)}`: over which axes values vary, sums are still to be made, or those of cotangents are."""
-    parts = [f"{name[0].upper()}:{found[0]}" if len(found) == 1 else f"{name[0].upper()}:({','.join(found)})"
+def _sums_text(**axes: Any) -> str:
+    """Return `{V:x, R:(y,z)}`: the axes over which values vary, are unreduced, or are reduced."""
+    texts = [f"{name[0].upper()}:{found[0]}" if len(found) == 1 else f"{name[0].upper()}:({','.join(found)})"
              for name, found in ((name, sorted(map(str, names))) for name, names in axes.items()) if found]
-    return f"{{{', '.join(parts)}}}" if parts else ""
+    return f"{{{', '.join(texts)}}}" if texts else ""
 
 
-def explicit_part(sharding, rank: int):
-    """What of a sharding belongs to types: the explicit axes of its mesh that it splits dimensions over, or None."""
+def explicit_part(sharding: Any, rank: int) -> NamedSharding | None:
+    """Return the part of a sharding that belongs to types, or None.
+
+    This is the sharding of dimensions over the explicit axes of its mesh.
+    """
     if type(sharding) is not NamedSharding:
         return None
     mesh, spec = sharding.mesh.abstract_mesh, sharding.spec
@@ -308,35 +329,35 @@ def explicit_part(sharding, rank: int):
         return None
     without_ones = config.remove_size_one_mesh_axis_from_type.value
     key = (mesh, spec, rank, without_ones)
-    found = _parts.get(key)
+    found = _explicit_shardings.get(key)
     if found is None:
         if without_ones:
             explicit = [a for a in explicit if mesh.shape[a] > 1]
-        kept = [tuple(a for a in axes_of(p) if a in explicit) for p in spec.padded(rank)]
-        used = any(kept) or spec.unreduced or spec.reduced
-        found = _parts.keep(key, (NamedSharding(mesh, spec.update(partitions=kept)) if used else None,))
+        partitions = [tuple(a for a in axes_of(p) if a in explicit) for p in spec.padded(rank)]
+        used = any(partitions) or spec.unreduced or spec.reduced
+        found = _explicit_shardings.put(key, (NamedSharding(mesh, spec.update(partitions=partitions)) if used else None,))
     return found[0]
 
 
-_parts = Memo(4096)
+_explicit_shardings = BoundedCache(4096)
 
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
 
 
-def dtype_name(dtype) -> str:
-    """The name of a dtype; NumPy has none for float0, the type of tangents of integers."""
+def dtype_name(dtype: Any) -> str:
+    """Return the name of a dtype. NumPy has none for float0, the dtype of tangents of integers."""
     return "float0" if dtype == dtypes.float0 else dtype.name
 
 
-def short_dtype(dtype) -> str:
-    """`float32 -> f32`, `bool -> bool`, `float8_e4m3fn -> f8_e4m3fn`."""
+def short_dtype(dtype: Any) -> str:
+    """Return the short name of a dtype: `float32 -> f32`, `bool -> bool`, `float8_e4m3fn -> f8_e4m3fn`."""
     name = dtype_name(dtype)
     head = name.rstrip("0123456789") if "_" not in name else name.split("_")[0].rstrip("0123456789")
     return _SHORT[head] + name[len(head):] if head in _SHORT and name != "float0" else name
 
 
-def str_short(aval) -> str:
-    """`f32[3,4]`, as programs are printed."""
+def str_short(aval: Any) -> str:
+    """Return the short text of a type, `f32[3,4]`, as printed in jaxprs."""
     if isinstance(aval, ShapedArray):
         return f"{short_dtype(aval.dtype)}{_details(aval)}"
     return aval.str_short(short_dtypes=True) if isinstance(aval, AbstractValue) else repr(aval)
@@ -344,7 +365,7 @@ def str_short(aval) -> str:
 
 @functools.lru_cache(4096)
 def without_dimension(aval: ShapedArray, d: int | None) -> ShapedArray:
-    """The type of one of the elements that dimension `d` counts; the type itself where no dimension does."""
+    """Return the type without dimension `d`, or the type itself if `d` is None."""
     if d is None:
         return aval
     changed = aval.update(shape=(*aval.shape[:d], *aval.shape[d + 1:]))
@@ -356,7 +377,7 @@ def without_dimension(aval: ShapedArray, d: int | None) -> ShapedArray:
 
 
 def with_dimension(aval: ShapedArray, d: int, size: int) -> ShapedArray:
-    """The type of `size` values in a row, counted by dimension `d`."""
+    """Return the type with one more dimension of a size, at position `d`."""
     changed = aval.update(shape=(*aval.shape[:d], size, *aval.shape[d:]))
     if aval.explicit_sharding is None:
         return changed
@@ -364,7 +385,7 @@ def with_dimension(aval: ShapedArray, d: int, size: int) -> ShapedArray:
 
 
 def with_entry(sharding: Any, d: int, entry: Any = None) -> Any:
-    """The sharding of arrays with one more dimension, at `d`, which these axes split."""
+    """Return the sharding with one more dimension at position `d`, sharded over the axes in `entry`."""
     if not isinstance(sharding, NamedSharding):
         return sharding
     spec = sharding.spec
@@ -373,5 +394,5 @@ def with_entry(sharding: Any, d: int, entry: Any = None) -> Any:
 
 
 def entry_of(aval: Any, d: int | None) -> Any:
-    """The axes that split dimension `d` of values of a type, None for no dimension."""
+    """Return the mesh axes that shard dimension `d` of values of a type; None if `d` is None."""
     return None if d is None or aval.explicit_sharding is None else aval.explicit_sharding.spec.partitions[d]

@@ -1,30 +1,35 @@
-"""The exceptions of the library, and the words they use.
+"""Exceptions, and functions that build their messages.
 
-An error says what was attempted, on which values, where those came from, and what to do instead.
+A message says which operation failed, on which values, where those came from, and what to do instead.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from xlafront.base.jaxlib_compat import JaxRuntimeError as JaxRuntimeError
 from xlafront.core.zeros import is_undefined
-from xlafront.runtime.jaxlib_compat import JaxRuntimeError as JaxRuntimeError
+
+if TYPE_CHECKING:
+    from xlafront.core.ir import Jaxpr
+    from xlafront.core.tracer import Tracer
 
 
 class JAXTypeError(TypeError):
-    """Base of the type errors that tracing raises."""
+    """Base of the type errors raised during tracing."""
 
 
 class JAXIndexError(IndexError):
-    """Base of the index errors that tracing raises."""
+    """Base of the index errors raised during tracing."""
 
 
 class OutOfRangeError(JAXIndexError, ValueError):
-    """A number is not one of the dimensions of an array, or not one of the indices along an axis."""
+    """Raised for an axis that an array does not have, or an index outside of an axis."""
 
 
-def what_is(tracer) -> str:
-    """A traced array in words: its type, and where it comes from."""
+def described(tracer: Any) -> str:
+    """Return a description of a traced array: its type and where it comes from."""
     aval = getattr(tracer, "aval", None)
     shape = f"{getattr(aval, 'dtype', aval)}{list(getattr(aval, 'shape', ()))}".replace(" ", "")
     origin = tracer._origin() if hasattr(tracer, "_origin") else None
@@ -32,195 +37,204 @@ def what_is(tracer) -> str:
 
 
 class _Explained:
-    """An error that the documentation of JAX explains at length, under the same name."""
+    """Mixin of errors that JAX's documentation explains under the same name."""
 
-    def __str__(self):
+    def __str__(self) -> str:
         page = f"https://docs.jax.dev/en/latest/errors.html#jax.errors.{type(self).__name__}"
         return f"{super().__str__()} More about this error: {page}"
 
 
 class ConcretizationTypeError(_Explained, JAXTypeError):
-    """The value of an array was needed while its function was being traced."""
+    """Raised where tracing needs the concrete value of an array."""
 
     attempt = "a concrete value is needed here, and an abstract tracer value was found: {what}"
     remedy = ("Its value is only known when the compiled function runs. Keep the computation in xlafront.numpy (as "
               "x.astype(int) for int(x)), make the argument static (static_argnums), or compute this part outside of the "
               "transformed function.")
 
-    def __init__(self, tracer, context: str = ""):
-        text = self.attempt.format(what=what_is(tracer))
+    def __init__(self, tracer: Tracer, context: str = "") -> None:
+        text = self.attempt.format(what=described(tracer))
         super().__init__(f"{text[0].upper()}{text[1:]}.{' ' + context if context else ''} {self.remedy}")
 
 
-def decides_shape(function: str, argument: str, tracer) -> ConcretizationTypeError:
-    """A size among the arguments of a function whose value is not known."""
+def decides_shape(function: str, argument: str, tracer: Tracer) -> ConcretizationTypeError:
+    """Return the error for a traced argument on which the shape of the result depends."""
     return ConcretizationTypeError(
-        tracer, f"It is the argument {argument!r} of {function}, which decides the shape of the result.")
+        tracer, f"The argument {argument!r} of {function} determines the shape of the result.")
 
 
-def no_number(tracer) -> str:
-    """Why a traced value does not become a Python number, and what to do instead."""
+def no_number(tracer: Tracer) -> str:
+    """Return why a traced array cannot become a Python number, and what to do instead."""
     if tracer._concrete() is None:
-        return f"{what_is(tracer)} has no concrete value, it is an abstract tracer value. {ConcretizationTypeError.remedy}"
-    return (f"a concrete Python number in place of {what_is(tracer)}, which is being differentiated, would be a constant, and "
-            f"the derivative would lose a term. Use the function of the same name in xlafront.numpy (xnp.sin for math.sin); "
-            f"where the value is to be held constant, or only shown, take lax.stop_gradient(x), or xlafront.debug.print.")
+        return f"{described(tracer)} has no concrete value, it is an abstract tracer value. {ConcretizationTypeError.remedy}"
+    return (f"{described(tracer)} is being differentiated: a concrete Python number in its place would be a constant, and the "
+            f"derivative would lose a term. Use the function of the same name in xlafront.numpy (xnp.sin for math.sin). To "
+            f"hold the value constant, use lax.stop_gradient(x); to print it, use xlafront.debug.print.")
 
 
-def python_number(tracer, attempt: str) -> ConcretizationTypeError:
+def python_number(tracer: Tracer, attempt: str) -> ConcretizationTypeError:
     error = ConcretizationTypeError(tracer)
     error.args = (f"{attempt} cannot be computed: {no_number(tracer)}",)
     return error
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
-    """A traced array was used as a condition."""
+    """Raised where a traced array is used as a condition."""
 
     attempt = ("attempted boolean conversion of traced array, by `if`, `while`, `and`, `or` or `not`: {what} has no concrete "
                "value while it is traced")
-    remedy = ("Which way it goes is only known when the compiled function runs. Use lax.cond or lax.while_loop for "
+    remedy = ("Its value is only known when the compiled function runs. Use lax.cond or lax.while_loop for "
               "branches and loops, xlafront.numpy.where to select elements, & | ~ for logic on arrays, or make the "
               "argument static (static_argnums).")
 
-    def __init__(self, tracer):
+    def __init__(self, tracer: Tracer) -> None:
         super().__init__(tracer)
 
 
 class TracerIntegerConversionError(ConcretizationTypeError):
-    """A traced array was used where Python needs an integer, or a function that asks for an axis or a size. The reference
-    raises the one class in some of these places and the other in the rest."""
+    """Raised where a traced array is used as a Python integer: an axis, a size, a list index.
 
-    def __init__(self, tracer, user: str = "Python"):
+    JAX raises `ConcretizationTypeError` in some of these places.
+    """
+
+    def __init__(self, tracer: Tracer, caller: str = "Python") -> None:
         JAXTypeError.__init__(
             self,
-            f"{user} asked for an integer with the method __index__ (for an axis, a shape, a list index, a range), which takes "
-            f"a concrete value, and got {what_is(tracer)}. Its value is only known when the compiled function runs. Make the "
+            f"{caller} called the method __index__ (for an axis, a shape, a list index, a range), which needs a concrete "
+            f"value, on {described(tracer)}. Its value is only known when the compiled function runs. Make the "
             "argument static (static_argnums), index an array instead of a list, or use lax.fori_loop or lax.dynamic_slice.")
 
 
 class TracerArrayConversionError(_Explained, JAXTypeError):
-    """A traced array was handed to NumPy."""
+    """Raised where a traced array is passed to NumPy."""
 
-    def __init__(self, tracer):
+    def __init__(self, tracer: Tracer) -> None:
         super().__init__(
-            "A NumPy function (or another library) asked with __array__ for the numpy.ndarray conversion of "
-            f"{what_is(tracer)}. Its elements have concrete values only when the compiled function runs. Use the function of "
+            "A NumPy function (or another library) called the numpy.ndarray conversion method __array__ on "
+            f"{described(tracer)}. Its elements have concrete values only when the compiled function runs. Use the function of "
             "the same name in xlafront.numpy, or pure_callback to call NumPy from compiled code.")
 
 
 class NonConcreteBooleanIndexError(_Explained, JAXIndexError):
-    """A traced boolean array was used as an index."""
+    """Raised where a traced boolean array is used as an index."""
 
-    def __init__(self, tracer):
+    def __init__(self, tracer: Tracer) -> None:
         super().__init__(
-            f"An array was indexed by {what_is(tracer)}. Boolean indices must be concrete: how many elements a mask selects, "
-            "and so the shape of the result, must be known while tracing. Use xlafront.numpy.where(mask, x, fill), "
+            f"An array was indexed by {described(tracer)}. Boolean indices must be concrete: the number of selected elements, "
+            "and with it the shape of the result, must be known while tracing. Use xlafront.numpy.where(mask, x, fill), "
             "also in place of x.at[mask].set(fill), or xlafront.numpy.nonzero(mask, size=n).")
 
 
 class UnexpectedTracerError(_Explained, JAXTypeError):
-    """A traced array was used after its function had been traced."""
+    """Raised where a traced array is used after the trace of its function has ended."""
 
 
 class KeyReuseError(JAXTypeError):
-    """A random key was used twice (setting `debug_key_reuse`)."""
+    """Raised where a random key is consumed twice, if `debug_key_reuse` is on."""
 
     remedy = ("A previously-consumed key gives the same numbers again (key reuse). Split it first, key, subkey = "
-              "random.split(key), and use each key once; where the same numbers are wanted, pass random.clone(key).")
+              "random.split(key), and use each key once; to get the same numbers on purpose, pass random.clone(key).")
 
 
-def key_reuse_in_loop(which: str, program, why: str) -> KeyReuseError:
-    """For a loop one of whose functions spends a key in every turn."""
-    return KeyReuseError(f"A {which} leads to key reuse when it runs more than once: {program.debug_info.func_src_info}, "
-                         f"{why}. {KeyReuseError.remedy}")
+def key_reuse_in_loop(loop: str, jaxpr: Jaxpr, reason: str) -> KeyReuseError:
+    """Return the error for a loop whose body consumes the same key on each iteration."""
+    return KeyReuseError(f"A {loop} leads to key reuse when it runs more than once: {jaxpr.debug_info.func_src_info}, "
+                         f"{reason}. {KeyReuseError.remedy}")
 
 
 class JaxprTypeError(TypeError):
-    """A program does not type-check."""
+    """Raised for a jaxpr that does not type-check."""
 
 
 class InconclusiveDimensionOperation(Exception):
-    """A comparison of symbolic dimensions has no single answer."""
+    """Raised where a comparison of symbolic dimensions has no single answer."""
 
 
-def leaked_tracer(tracer, user: str) -> UnexpectedTracerError:
+def leaked_tracer(tracer: Tracer, caller: str) -> UnexpectedTracerError:
     return UnexpectedTracerError(
-        f"{user} was given an unexpected tracer, one that leaked: {what_is(tracer)}. The function that it belongs to is no "
-        "longer being traced. It was stored somewhere (in global state, an attribute, a list) as a side effect. Return it "
-        "from the transformed function instead; the setting check_tracer_leaks finds the place.")
+        f"{caller} was given an unexpected tracer, one that leaked: {described(tracer)}. The trace of its function has ended. "
+        "The tracer was stored (in global state, an attribute, a list) as a side effect. Return it from the transformed "
+        "function instead; the setting check_tracer_leaks finds where it was stored.")
 
 
-def ambiguous_truth(shape) -> ValueError:
-    """Of `if x:` for an array that has several elements, or none."""
+def ambiguous_truth(shape: Sequence[int]) -> ValueError:
+    """Return the error for the truth value of an array that does not have exactly one element."""
     if 0 in shape:
         return ValueError(f"the truth value of an empty array (shape {tuple(shape)}) is ambiguous: use x.size > 0.")
     return ValueError(f"the truth value of an array of shape {tuple(shape)}, with several elements, is ambiguous: use x.any() "
                       "or x.all().")
 
 
-def not_a_scalar(name: str, shape) -> TypeError:
-    """Of `int(x)` and its kin."""
+def not_a_scalar(name: str, shape: Sequence[int]) -> TypeError:
+    """Return the error for `int(x)`, `float(x)` and `complex(x)` of an array with dimensions."""
     return TypeError(f"{name}() needs a scalar array, with one element and no dimensions, got shape {tuple(shape)}. Take one "
                      f"element, x[0], or convert all of them with x.astype({name}).")
 
 
-def not_an_index(aval) -> TypeError:
-    """Of `x.__index__()`."""
+def not_an_index(aval: Any) -> TypeError:
+    """Return the error for `x.__index__()`."""
     return TypeError(f"only integer scalar arrays can be converted to an index (a shape, a range, a position in a list), got "
                      f"{aval.str_short() if hasattr(aval, 'str_short') else aval}. Convert it with int(x).")
 
 
-def short(value) -> str:
-    """A value in at most 80 characters."""
+def short(value: Any) -> str:
+    """Return the `repr` of a value, truncated to 80 characters."""
     shown = repr(value)
     return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
-def not_callable(user: str, value, argument: str = "its first argument") -> TypeError:
-    return TypeError(f"{user} takes a function (a callable) as {argument}, got {type(value).__name__}: {short(value)}")
+def not_callable(caller: str, value: Any, argument: str = "its first argument") -> TypeError:
+    return TypeError(f"{caller} takes a function (a callable) as {argument}, got {type(value).__name__}: {short(value)}")
 
 
 class NotAnArrayError(TypeError):
-    """`value` was given where an array is needed."""
+    """Raised where `value` is given instead of an array."""
 
-    def __init__(self, text: str, value: Any):
+    def __init__(self, text: str, value: Any) -> None:
         super().__init__(text)
         self.value = value
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return TypeError, self.args
 
 
-def not_an_array(value, user: str, argument: str | None, may_be_static: bool = False) -> NotAnArrayError | TypeError:
-    """`may_be_static`: the user can mark the argument of this function as static."""
+def not_an_array(value: Any, caller: str, argument: str | None, may_be_static: bool = False) -> NotAnArrayError | TypeError:
+    """Return the error for a value that is no array.
+
+    Args:
+        value: The value.
+        caller: Name of the function that got it.
+        argument: Name of the argument, None if unknown.
+        may_be_static: True if the argument can be marked as static.
+    """
     if is_undefined(value):
-        return TypeError(f"the function to transpose is not linear: {user} takes two values that both depend on its arguments. "
-                         f"Transpose in one of them, or linearize the function first (xlafront.linearize).")
+        return TypeError(f"the function to transpose is not linear: {caller} takes two values that both depend on its "
+                         f"arguments. Transpose in one of them, or linearize the function first (xlafront.linearize).")
     shown = short(value)
     where = f"argument {argument}" if argument else "an argument"
     if not may_be_static and not isinstance(value, (list, tuple)):
         remedy = "Pass an array or a number."
     elif isinstance(value, str):
-        remedy = "Strings are no arrays: make the argument static (static_argnums, static_argnames)."
+        remedy = "Strings are not arrays: make the argument static (static_argnums, static_argnames)."
     elif isinstance(value, (list, tuple)):
         remedy = "Convert it with xlafront.numpy.asarray(...)."
     elif callable(value):
-        remedy = "Functions are no arrays: close over it, or make the argument static (static_argnums)."
+        remedy = "Functions are not arrays: close over it, or make the argument static (static_argnums)."
     else:
         remedy = ("Pass an array, a number or a pytree of them; make the argument static (static_argnums), or register "
                   "its type as a pytree (tree_util.register_dataclass).")
-    return NotAnArrayError(f"{user} got {where} of type {type(value).__name__}, which is not an array nor another valid JAX "
-                           f"type, and cannot be read as an abstract array: {shown}. {remedy}", value)
+    return NotAnArrayError(f"{caller} got {where} of type {type(value).__name__}, which is not an array nor another valid JAX "
+                           f"type, and cannot be interpreted as an abstract array: {shown}. {remedy}", value)
 
 
 class StaticTracerError(ConcretizationTypeError, ValueError):
-    """A traced value where a function is compiled for values."""
+    """Raised for a traced array as a static argument."""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str) -> None:
         Exception.__init__(self, text)
 
 
-def unhashable_static(name: str, value, function: str) -> ValueError:
+def unhashable_static(name: str, value: Any, function: str) -> ValueError:
     kind = StaticTracerError if hasattr(value, "_concrete") else ValueError
     return kind(
         f"The static argument {name} of {function} is non-hashable: unhashable type {type(value).__name__!r}. The values of "
@@ -233,49 +247,61 @@ def wrong_argnums(kind: str, index: int, signature: str, function: str) -> Value
                       f"Positions count from 0.")
 
 
+class ForbiddenCollectiveError(Exception):
+    """Raised where a program would communicate over a mesh axis that `sharding.no_collectives` forbids."""
+
+
 class ShardingTypeError(TypeError):
-    """Types of operands that are split over explicit axes of a mesh do not say how a result is split."""
+    """Raised where the shardings of operands over explicit mesh axes do not determine that of the result."""
 
 
-def incompatible_shapes(operation: str, shapes, remedy: str = "", broadcast: bool = False) -> TypeError:
-    """`shapes`: (name, shape) pairs, in the order of the arguments. `broadcast`: they were to be brought to one shape."""
+def incompatible_shapes(operation: str, shapes: Iterable[tuple[str, Sequence[int]]], remedy: str = "", broadcast: bool = False
+                        ) -> TypeError:
+    """Return the error for operands of shapes that do not go together.
+
+    Args:
+        operation: Name of the operation.
+        shapes: `(name, shape)` pairs in the order of the arguments.
+        remedy: What to do instead.
+        broadcast: True if the shapes do not broadcast.
+    """
     listed = ", ".join(f"{name} {tuple(shape)}" if name else str(tuple(shape)) for name, shape in shapes)
     return TypeError(f"{operation} got incompatible shapes{' for broadcasting' if broadcast else ''}: {listed}. "
                      f"{remedy}".rstrip())
 
 
-def incompatible_dtypes(operation: str, dtypes, remedy: str = "") -> TypeError:
+def incompatible_dtypes(operation: str, dtypes: Iterable[Any], remedy: str = "") -> TypeError:
     return TypeError(f"{operation} needs arguments of the same dtypes, got {', '.join(str(d) for d in dtypes)}. "
                      f"{remedy}".rstrip())
 
 
 def pytree_without_end(error: SystemError) -> Exception:
-    """What jaxlib's complaint about a pytree without an end means; another complaint as it is."""
+    """Return a readable error for jaxlib's error about a pytree with a cycle; other errors unchanged."""
     if not isinstance(error.__cause__, RecursionError):
         return error
-    return ValueError("a pytree is nested more deeply than Python's recursion limit allows, or contains itself (a cycle), so "
-                      "that it has no end. Flatten it into one container, or break the cycle.")
+    return ValueError("a pytree is nested more deeply than Python's recursion limit allows, or contains itself (a cycle). "
+                      "Flatten it into one container, or break the cycle.")
 
 
-def reference_as_array(operation: str, aval) -> TypeError:
+def reference_as_array(operation: str, aval: Any) -> TypeError:
     return TypeError(f"{operation} got a reference of type {aval} where it needs an array. Read its value first, with "
                      "ref[...].")
 
 
-def reference_of_rule(aval) -> NotImplementedError:
+def reference_of_rule(aval: Any) -> NotImplementedError:
     return NotImplementedError(
-        f"a derivative or batching rule closes over a reference, of type {aval}, and ran for a function inside of a jitted "
-        f"function, a loop or a branch, which does not take the reference. Pass it to the function with the rule as an "
-        f"argument, which its rule gets too.")
+        f"a derivative or batching rule closes over a reference, of type {aval}. It ran for a function inside of a jitted "
+        f"function, a loop or a branch that does not take the reference. Pass the reference to the function with the rule as "
+        f"an argument; the rule gets it too.")
 
 
-def reference_twice(operation: str, aval, where: str | None) -> ValueError:
+def reference_twice(operation: str, aval: Any, where: str | None) -> ValueError:
     return ValueError(f"{operation} got one reference of type {aval}{f' ({where})' if where else ''} twice, as two arguments, "
-                      f"or as an argument and from outside: a write to one would change the other. Pass it once, and use it "
-                      f"under one name.")
+                      f"or as an argument and a closed-over value: a write to one would change the other. Pass it once, and "
+                      f"use it under one name.")
 
 
-def not_varying_alike(operation: str, avals) -> ValueError:
-    return ValueError(f"{operation} got operands of types {', '.join(map(str, avals))} inside of a shard_map, which do not "
-                      f"vary along the same axes of its mesh, while the setting auto_pcast is off: make them with "
+def not_varying_alike(operation: str, avals: Sequence[Any]) -> ValueError:
+    return ValueError(f"{operation} got operands of types {', '.join(map(str, avals))} inside of a shard_map that do not "
+                      f"vary along the same axes of its mesh, and the setting auto_pcast is off. Make them vary alike with "
                       f"pcast(x, axes, to='varying').")

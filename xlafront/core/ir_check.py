@@ -1,30 +1,38 @@
-"""Does a program make sense? Checked after every tracing with the setting `enable_checks`, and by the tests."""
+"""Type checks of jaxprs, which run after each tracing if `enable_checks` is on, and in tests."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from xlafront.core.avals import abstract_token
 from xlafront.core.errors import JaxprTypeError
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, effects_outside, no_effects, subprograms
 
+if TYPE_CHECKING:
+    from xlafront.core.ir import Var
+    from xlafront.core.typing import Atom
+
 
 def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
-    """Raise `JaxprTypeError` unless variables are bound once and before use, types are those of the primitives' rules,
-    and effects are declared; sub-programs included."""
+    """Raise `JaxprTypeError` unless a jaxpr and its inner jaxprs are well-formed.
+
+    Variables must be bound once and before use, types must be those of the primitives' rules, and effects must be declared.
+    """
     if isinstance(jaxpr, ClosedJaxpr):
         jaxpr = jaxpr.jaxpr
     bound: set = set()
 
-    def bind(v, where: str) -> None:
+    def bind(v: Var, where: str) -> None:
         if v in bound:
             raise JaxprTypeError(f"the variable {v} is bound twice, the second time by {where}.")
         bound.add(v)
 
-    def read(v, where: str) -> None:
+    def read(v: Atom, where: str) -> None:
         if type(v) is not Literal and v not in bound:
-            raise JaxprTypeError(f"{where} reads the variable {v}, which nothing before it binds.")
+            raise JaxprTypeError(f"{where} reads the variable {v}, which is not bound before.")
 
     for v in (*jaxpr.constvars, *jaxpr.invars):
-        bind(v, "the program's arguments")
+        bind(v, "the jaxpr's arguments")
     effects: frozenset = no_effects
     for eqn in jaxpr.eqns:
         where = f"the equation `{eqn}`"
@@ -40,7 +48,7 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
         read(v, "the result")
     effects = effects_outside(effects, (*jaxpr.constvars, *jaxpr.invars))
     if effects != jaxpr.effects:
-        raise JaxprTypeError(f"the program declares the effects {set(jaxpr.effects)}, its equations have {set(effects)}.")
+        raise JaxprTypeError(f"the jaxpr declares the effects {set(jaxpr.effects)}, its equations have {set(effects)}.")
 
 
 def _check_equation(eqn: JaxprEqn, where: str) -> None:
@@ -54,5 +62,5 @@ def _check_equation(eqn: JaxprEqn, where: str) -> None:
             raise JaxprTypeError(f"{where} binds a variable of type {v.aval} to a result of type {aval}.")
 
 
-def _shape_and_dtype(aval):
+def _shape_and_dtype(aval: Any) -> tuple[Any, Any]:
     return aval if aval is abstract_token or aval.is_high else (aval.shape, aval.dtype)

@@ -1,25 +1,29 @@
-"""Programs as text: `{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }`."""
+"""Jaxprs as text: `{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }`."""
 
 from __future__ import annotations
 
 import re
 import sys
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlafront.base import config
 from xlafront.core.avals import str_short
-from xlafront.runtime import config
+
+if TYPE_CHECKING:
+    from xlafront.core.ir import JaxprEqn, Var
 
 _WIDTH = 80
 
 
 class _Names(dict):
-    """Variables get the names a, b, ..., z, ba, bb, ... in the order they are met."""
+    """Names of variables: a, b, ..., z, ba, bb, ... in the order in which they are met."""
 
-    used = 0  # fewer than there are variables: some share a name
+    used = 0  # less than the number of variables: some share a name
 
-    def __missing__(self, var):
+    def __missing__(self, var: Var) -> str:
         n, name = self.used, ""
         self.used += 1
         while True:
@@ -31,8 +35,8 @@ class _Names(dict):
         return name
 
 
-_NOTE = re.compile("\0(.*?)\0")  # what is said of an equation beside its first line, until the lines are known
-_LARGE = 10  # a program inside of another with more equations stands before it, as one that occurs twice does
+_NOTE = re.compile("\0(.*?)\0")  # a note on an equation, until it is printed beside its first line
+_LARGE = 10  # inner jaxprs with more equations are printed before the jaxpr, as are those that occur twice
 
 
 def _width(text: str) -> int:
@@ -40,13 +44,13 @@ def _width(text: str) -> int:
 
 
 def _column(text: str, indent: int) -> int:
-    """Where the text ends; its first line begins at `indent`."""
+    """Return the column at which the text ends; its first line begins at `indent`."""
     before, _, last = text.rpartition("\n")
     return _width(last) + (0 if before else indent)
 
 
-def _filled(items, column: int, indent: int, comma: str = "") -> str:
-    """Items side by side from `column` on; a line that is full goes on in the next one, at `indent`."""
+def _filled(items: Sequence[str], column: int, indent: int, comma: str = "") -> str:
+    """Return the items on lines of at most `_WIDTH` columns, from `column` on; further lines begin at `indent`."""
     text = ""
     for i, item in enumerate(items):
         if i:
@@ -58,31 +62,33 @@ def _filled(items, column: int, indent: int, comma: str = "") -> str:
 
 
 class _Printer:
-    """
-    - `source_info`, `name_stack`: say beside each equation where it was written, and in which scopes.
-    - `print_shapes`: variables with their types.
-    - `custom_pp_eqn_rules`: leave parameters out that say nothing; without, all of them are shown.
-    - `print_effects`: the effects behind each program.
+    """Prints jaxprs.
+
+    Args:
+        source_info, name_stack: If True, print the source location and the scope beside each equation.
+        print_shapes: If True, print variables with their types.
+        custom_pp_eqn_rules: If True, omit parameters with default values.
+        print_effects: If True, print the effects after each jaxpr.
     """
 
     def __init__(self, source_info: bool = False, name_stack: bool = False, print_shapes: bool = True,
-                 custom_pp_eqn_rules: bool = True, print_effects: bool = False):
+                 custom_pp_eqn_rules: bool = True, print_effects: bool = False) -> None:
         self.names = _Names()
         self.source_info, self.name_stack, self.print_shapes = source_info, name_stack, print_shapes
         self.shortened, self.print_effects = custom_pp_eqn_rules, print_effects
         self.shared: dict[Any, str] = {}
 
-    def whole(self, jaxpr) -> str:
-        """The program, after those inside of it that occur more than once or are large, under names."""
+    def print(self, jaxpr: Any) -> str:
+        """Return the text of a jaxpr, preceded by named inner jaxprs: those that are large or occur more than once."""
         self.shared = _shared_programs(jaxpr)
-        parts = []
+        texts = []
         for inner, name in self.shared.items():
             start = f"let {name} = "
-            parts.append(f"{start}{self.program(inner, 0, len(start))} in")
-        return _with_notes("\n".join([*parts, self.program(jaxpr)]))
+            texts.append(f"{start}{self.program(inner, 0, len(start))} in")
+        return _with_notes("\n".join([*texts, self.program(jaxpr)]))
 
-    def program(self, jaxpr, indent: int = 0, column: int | None = None) -> str:
-        """With its lines at `indent`; the first one begins at `column`, behind other text."""
+    def program(self, jaxpr: Any, indent: int = 0, column: int | None = None) -> str:
+        """Return the text with its lines at `indent`; the first one begins at `column`, after other text."""
         column = indent if column is None else column
         read = {v for eqn in jaxpr.eqns for v in eqn.invars if not v.is_literal}
         read.update(v for v in jaxpr.outvars if not v.is_literal)
@@ -94,29 +100,29 @@ class _Printer:
         if self.print_effects:
             end += f" : {{ {', '.join(sorted(map(str, jaxpr.effects)))} }}"
         one_line = f"{head} {'; '.join(lines)} in ({', '.join(results)}{end} }}"
-        # Tools read of which line each note is.
+        # Tools rely on one line for each note.
         if column + _width(one_line) <= _WIDTH and "\n" not in one_line and not (lines and self.source_info):
             return one_line
         space = " " * indent
         body = "\n".join(f"{space}    {line}" for line in lines or [""])
         return f"{head}\n{body}\n{space}  in ({_filled(results, indent + 6, indent + 4, ',')}{end} }}"
 
-    def binders(self, variables) -> list[str]:
+    def binders(self, variables: Sequence[Var]) -> list[str]:
         return [self.binder(v) for v in variables]
 
-    def binder(self, v, read=None) -> str:
+    def binder(self, v: Any, read: Collection[Var] | None = None) -> str:
         name = self.names[v] if read is None or v in read else "_"
         return f"{name}:{str_short(v.aval)}" if self.print_shapes else name
 
-    def atom(self, v) -> str:
+    def atom(self, v: Any) -> str:
         if v.is_literal:
             value = v.val.item() if isinstance(v.val, np.generic) else v.val
             return f"{value}:{str_short(v.aval)}"
         return self.names[v]
 
-    def equation(self, eqn, read, indent: int = 0) -> str:
+    def equation(self, eqn: JaxprEqn, read: Collection[Var] | None, indent: int = 0) -> str:
         if eqn.primitive.name == "jit" and eqn.params["jaxpr"].jaxpr not in self.shared:
-            program = eqn.params["jaxpr"].jaxpr  # it goes on with the names of the variables outside
+            program = eqn.params["jaxpr"].jaxpr  # its variables have the names of the operands and results
             for outside, inside in ((eqn.invars, program.invars), (eqn.outvars, program.outvars)):
                 for v, w in zip(outside, inside):
                     if not (v.is_literal or w.is_literal or w in self.names or read is not None and v not in read):
@@ -133,7 +139,7 @@ class _Printer:
         return f"\0{'  # '.join(notes)}\0{text}" if notes else text
 
     def params(self, primitive: str, params: dict[str, Any], indent: int, column: int) -> str:
-        """In one line where it fits behind what ends at `column`."""
+        """Return the parameters, on one line if it fits after `column`."""
         shown = {k: v for k, v in params.items() if not (self.shortened and _is_default(primitive, k, v))}
         if not shown:
             return ""
@@ -142,26 +148,26 @@ class _Printer:
         first = self.shortened and primitive == "jit"
         order = sorted(shown, key=lambda k: (first and k != "name", k != "ctx_mesh", names[k]))
         forms = _FORMS.get(primitive, {}) if self.shortened else {}
-        parts = [f"name={params['call_jaxpr'].debug_info.function_name}"] if self.shortened and primitive in _CUSTOM else []
-        parts += [f"{names[k]}={forms[k](shown[k]) if k in forms else self.value(shown[k], inner, inner + len(names[k]) + 1)}"
+        items = [f"name={params['call_jaxpr'].debug_info.function_name}"] if self.shortened and primitive in _CUSTOM else []
+        items += [f"{names[k]}={forms[k](shown[k]) if k in forms else self.value(shown[k], inner, inner + len(names[k]) + 1)}"
                   for k in order]
-        line = f"[{' '.join(parts)}]"
+        line = f"[{' '.join(items)}]"
         if "\n" not in line and column + _width(line) <= _WIDTH:
             return line
         space = "\n" + " " * inner
-        return f"[{space}{space.join(parts)}\n{' ' * indent}]"
+        return f"[{space}{space.join(items)}\n{' ' * indent}]"
 
-    def value(self, value, indent: int, column: int) -> str:
+    def value(self, value: Any, indent: int, column: int) -> str:
         if _is_program(value):
             program = getattr(value, "jaxpr", value)
             return self.shared.get(program) or self.program(program, indent, column)
         if isinstance(value, tuple) and any(map(_is_program, value)):
-            parts = [self.value(x, indent + 2, indent + 2) for x in value]
-            line = f"({' '.join(parts)})"
+            items = [self.value(x, indent + 2, indent + 2) for x in value]
+            line = f"({' '.join(items)})"
             if "\n" not in line and column + _width(line) <= _WIDTH:
                 return line
             space = "\n" + " " * (indent + 2)
-            return "(" + space + space.join(parts) + "\n" + " " * indent + ")"
+            return "(" + space + space.join(items) + "\n" + " " * indent + ")"
         if isinstance(value, np.dtype):
             return value.name
         if isinstance(value, type):
@@ -169,8 +175,8 @@ class _Printer:
         return str(value)
 
 
-def _shared_programs(jaxpr) -> dict[Any, str]:
-    """The programs inside of one, level by level, that are printed before it, and their names."""
+def _shared_programs(jaxpr: Any) -> dict[Any, str]:
+    """Return the inner jaxprs that are printed before a jaxpr, level by level, with their names."""
     found, count, names = [(jaxpr, "")], {jaxpr: 1}, {}
     for program, _ in found:
         for eqn in program.eqns:
@@ -190,7 +196,7 @@ def _shared_programs(jaxpr) -> dict[Any, str]:
 
 
 def _with_notes(text: str) -> str:
-    """Notes on equations beside the lines where these begin, below each other."""
+    """Return the text with the notes on equations beside the lines on which these begin, one below the other."""
     if "\0" not in text:
         return text
     lines = [(_NOTE.sub("", line), _NOTE.findall(line)) for line in text.split("\n")]
@@ -199,35 +205,36 @@ def _with_notes(text: str) -> str:
                      for line, notes in lines for i, note in enumerate(notes or [None]))
 
 
-def _is_program(value) -> bool:
-    """Closed or not; this file is below the classes, which print themselves with it."""
+def _is_program(value: Any) -> bool:
+    """True for jaxprs, closed or not. This file is below their classes, which print themselves with it."""
     return hasattr(value, "eqns")
 
 
-# Where there is none, too.
-_SHARDING_SHOWN = {"conv_general_dilated", "iota", "ragged_dot_general", "reduce_sum", "reshape", "rng_bit_generator"}
+# Printed even if it is None.
+_SHARDING_SHOWN = {"conv_general_dilated", "iota", "ragged_dot_general", "reduce_max", "reduce_min", "reduce_sum",
+                   "reshape", "rng_bit_generator"}
 
 _CUSTOM = {"custom_jvp_call", "custom_vjp_call"}  # calls of functions, whose name comes first
 _SHOWN_AS = {("custom_jvp_call", "jvp_jaxpr_fun"): "jvp", ("custom_vjp_call", "fwd_jaxpr_thunk"): "fwd"}
-# What the types of operands and results say, and what is for the machinery alone.
+# Parameters that repeat the types of operands and results, and internal ones.
 _NOT_SHOWN = {("broadcast_in_dim", "shape"), ("broadcast_in_dim", "sharding"), ("custom_jvp_call", "num_consts"),
               ("custom_vjp_call", "num_consts"), ("custom_vjp_call", "out_trees"), ("dot_general", "out_sharding"),
               ("reshard", "dst_sharding")}
 
 
-def _lists(value) -> str:
-    """Dimension numbers: pairs of lists, in tuples."""
+def _lists(value: Any) -> str:
+    """Return dimension numbers as pairs of lists, in tuples."""
     return f"({', '.join(map(_lists, value))})" if value and isinstance(value[0], tuple) else str(list(value))
 
 
 _FORMS = {"dot_general": {"dimension_numbers": _lists}}
 
 
-def _is_default(primitive: str, name: str, value) -> bool:
-    """Parameters that say nothing are left out."""
+def _is_default(primitive: str, name: str, value: Any) -> bool:
+    """True for parameters that are not printed."""
     if (primitive, name) in _NOT_SHOWN or name == "broadcast_dimensions" and not value:
         return True
-    if value is None and (name in ("accuracy", "out_dtype")
+    if value is None and (name in ("accuracy", "out_dtype") or (primitive, name) == ("polynomial", "unroll")
                           or name in ("sharding", "out_sharding") and primitive not in _SHARDING_SHOWN
                           or name in ("precision", "preferred_element_type") and primitive == "dot_general"):
         return True
@@ -239,16 +246,16 @@ def _is_default(primitive: str, name: str, value) -> bool:
         return True
     if name in ("in_shardings", "out_shardings") and all(repr(x) == "UnspecifiedValue" for x in value):
         return True
-    return name in ("keep_unused", "inline") and value is False
+    return name == "inline" or name == "keep_unused" and value is False
 
 
-def program_text(jaxpr, *, source_info: bool = False, name_stack: bool = False, print_shapes: bool = True,
-                 custom_pp_eqn_rules: bool = True, print_effects: bool = False, use_color: bool | None = None, **_) -> str:
-    """A program as text; the other options are those of `_Printer`."""
-    return _colored(_Printer(source_info, name_stack, print_shapes, custom_pp_eqn_rules, print_effects).whole(jaxpr), use_color)
+def program_text(jaxpr: Any, *, source_info: bool = False, name_stack: bool = False, print_shapes: bool = True,
+                 custom_pp_eqn_rules: bool = True, print_effects: bool = False, use_color: bool | None = None, **_: Any) -> str:
+    """Return a jaxpr as text; the other options are those of `_Printer`."""
+    return _colored(_Printer(source_info, name_stack, print_shapes, custom_pp_eqn_rules, print_effects).print(jaxpr), use_color)
 
 
-def equation_text(eqn) -> str:
+def equation_text(eqn: JaxprEqn) -> str:
     return _colored(_Printer().equation(eqn, None), None)
 
 
@@ -257,7 +264,7 @@ _TYPE = re.compile(r"(?<!\S)([a-z]+|_)(:\S+?)(?=;|\.?(?:\s|$))", re.MULTILINE)
 
 
 def _colored(text: str, use_color: bool | None) -> str:
-    """With the words of programs in bold blue and the types of variables in magenta; None: where a terminal shows it."""
+    """Return the text with keywords in bold blue and types in magenta. `use_color=None`: if the output is a terminal."""
     if use_color is None:
         use_color = config.pprint_use_color.value and sys.stdout is not None and sys.stdout.isatty()
     if not use_color:

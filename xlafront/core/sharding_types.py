@@ -1,27 +1,31 @@
-"""What types of results say of mesh axes and of memories, from what types of operands say.
+"""Shardings and memories of results, from those of operands, as far as they are part of types.
 
-Three fields of a primitive's record tell it. `sharding_rule(name, operands, result, params)` returns for each dimension of the
-result the axes that split it; `operands` are pairs of a type and its entries, one for each dimension. What has no rule gives
-results that are not split. Where a choice is not for types to make (a sum over a split dimension), the user is asked for
+Three fields of a primitive determine them. `sharding_rule(name, operands, result, params)` returns for each dimension of
+the result the mesh axes that shard it; `operands` are pairs of a type and its entries, one for each dimension. Results of
+primitives without a rule are replicated. If the choice is ambiguous (a sum over a sharded dimension), an error requests
 `out_sharding`.
 
-`sums` and `summed_axes` are about values that are the sum of what the devices hold along some axes (`unreduced`), and values
-that are the same on all devices but whose cotangents are such sums (`reduced`): in a sum over many steps these are summed once.
-What is linear does to each summand what it does to the sum, and so passes the axes on; the rest needs the sum, and the user is
-asked to make it with `reshard`.
+`sums` and `summed_axes` are about `unreduced` values, which are the sum of the values on the devices along some axes, and
+`reduced` values, which are equal on all devices but whose cotangents are unreduced: in a sum over many steps these are
+reduced once. Linear operations act on each summand as on the sum, and pass the axes on; other operations need the sum, and
+an error requests a `reshard`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from xlafront.base.jaxlib_compat import NamedSharding
+from xlafront.base.meshes import AxisType, active
+from xlafront.base.specs import PartitionSpec, UnreducedKind, axes_of
 from xlafront.core import dtypes
 from xlafront.core.avals import ShapedArray
 from xlafront.core.errors import ShardingTypeError
-from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.meshes import active
-from xlafront.runtime.specs import PartitionSpec, axes_of
+
+if TYPE_CHECKING:
+    from xlafront.core.primitive import Primitive
+    from xlafront.core.typing import Aval, Params
 
 Axes = frozenset
 Entries = tuple
@@ -29,46 +33,54 @@ Operands = Sequence[tuple[Any, Entries]]
 
 
 class Sums(NamedTuple):
-    """Of which operands the result is linear: `of` the "first", of "all" but those in `operands` together, or of "one" of
-    those in `operands`, where the others are the same on all devices."""
+    """The operands in which an operation is linear.
+
+    Args:
+        of: "first": linear in the first operand. "all": linear in all operands together, except for `operands`. "one":
+            linear in one of `operands`, where the others are equal on all devices.
+        operands: Indices of operands.
+    """
 
     of: str
     operands: tuple[int, ...] = ()
 
 
-of_first = Sums("first")  # other operands are indices and the like
+of_first = Sums("first")  # other operands are indices and so on
 
 
 def of_all(*besides: int) -> Sums:
-    """Linear in all operands together, but for those."""
+    """Return `Sums` for operations that are linear in all operands together, except for some."""
     return Sums("all", besides)
 
 
 def of_one(*summands: int) -> Sums:
-    """Linear in one of these operands: a product of a summand and what is the same on all devices."""
+    """Return `Sums` for operations that are linear in one of some operands.
+
+    Examples are products of a summand with values that are equal on all devices.
+    """
     return Sums("one", summands)
 
 
-def types_over_meshes(primitive, avals: tuple, params: dict[str, Any]):
-    """The types of the results of an operation that contains no program."""
-    wanted = params.get("out_sharding")
-    if wanted is None:
-        wanted = params.get("sharding")
-    wanted = wanted if type(wanted) is NamedSharding else None
+def types_over_meshes(primitive: Primitive, avals: tuple, params: dict[str, Any]) -> Any:
+    """Return the types of the results of an operation that contains no jaxpr."""
+    requested = params.get("out_sharding")
+    if requested is None:
+        requested = params.get("sharding")
+    requested = requested if type(requested) is NamedSharding else None
     mesh = _common_mesh(primitive, avals)
-    if mesh is None and wanted is None:
+    if mesh is None and requested is None:
         types = primitive.varying_types(avals, params)
     else:
         types = primitive.varying_types(tuple([
             a.update(sharding=None) if a.explicit_sharding is not None else a for a in avals]), params)
     several = primitive.multiple_results
     results = list(types) if several else [types]
-    if wanted is not None:
-        if not primitive.moves:
-            _check_out_sharding(primitive, avals, params, wanted, results[0])
-        results = [_with_spec(primitive, t, wanted) for t in results]
+    if requested is not None:
+        if not primitive.traits.is_reshard:
+            _check_out_sharding(primitive, avals, params, requested, results[0])
+        results = [_with_spec(primitive, t, requested) for t in results]
     elif mesh is not None:
-        results = [_split_like(primitive, avals, t, mesh, params) for t in results]
+        results = [_shard_like(primitive, avals, t, mesh, params) for t in results]
     memories = _memories(primitive, avals)
     if len(memories) == 1:
         [memory] = memories
@@ -76,18 +88,21 @@ def types_over_meshes(primitive, avals: tuple, params: dict[str, Any]):
     return results if several else results[0]
 
 
-def _memories(primitive, avals) -> set:
-    """The memories, other than the devices' own, that operands are in. Scalars are anywhere, and what is put into an array."""
-    typed = [a for a in (avals[:1] if primitive.writes else avals) if isinstance(a, ShapedArray)]
+def _memories(primitive: Primitive, avals: Sequence[Any]) -> set:
+    """Return the memories of the operands, other than the default one of devices.
+
+    Scalars have none, nor have the values that are written into an array.
+    """
+    typed = [a for a in (avals[:1] if primitive.traits.updates_in_place else avals) if isinstance(a, ShapedArray)]
     arrays = [a for a in typed if a.shape]
     memories = {a.memory for a in arrays or typed}
     if len(memories) > 1 and arrays and not primitive.multiple_results:
-        raise ValueError(f"{primitive.shown_as} got arrays in different memories: {', '.join(map(str, avals))}. Move one "
-                         f"of them to the memory of the other: device_put(x, memory.Space.Device), or Host.")
+        raise ValueError(f"{primitive.shown_as} got arrays in different memories: {', '.join(map(str, avals))}. Transfer "
+                         f"one of them: device_put(x, memory.Space.Device), or Host.")
     return memories - {None}
 
 
-def _common_mesh(primitive, avals):
+def _common_mesh(primitive: Primitive, avals: Sequence[Any]) -> Any:
     found = None
     for aval in avals:
         if aval.explicit_sharding is None:
@@ -95,26 +110,26 @@ def _common_mesh(primitive, avals):
         mesh = aval.explicit_sharding.mesh
         if found is not None and mesh is not found and mesh.shape_tuple != found.shape_tuple:
             raise ValueError(f"{primitive.shown_as} got operands over different meshes, {found} and {mesh}: "
-                             f"{', '.join(map(str, avals))}. Bring them to one mesh with device_put.")
+                             f"{', '.join(map(str, avals))}. Transfer them to one mesh with device_put.")
         found = found or mesh
     if found is not None:
         inside = active.abstract_mesh()
         if not inside.empty and (inside.shape_tuple, inside.axis_types) != (found.shape_tuple, found.axis_types):
-            raise ValueError(f"{primitive.shown_as} got operands over {found}, but the context mesh, in force here, is "
-                             f"{inside}: they should match. {', '.join(map(str, avals))}")
+            raise ValueError(f"{primitive.shown_as} got operands over {found}, but the context mesh is {inside}: they "
+                             f"should match. {', '.join(map(str, avals))}")
     return found
 
 
-def _with_spec(primitive, aval, sharding: NamedSharding):
+def _with_spec(primitive: Primitive, aval: Any, sharding: NamedSharding) -> Any:
     if not isinstance(aval, ShapedArray):
         return aval
     return aval.update(sharding=sharding)
 
 
-def _split_like(primitive, avals, result, mesh, params):
+def _shard_like(primitive: Primitive, avals: tuple, result: Any, mesh: Any, params: Params) -> Any:
     if not isinstance(result, ShapedArray):
         return result
-    rule = primitive.sharding_rule
+    rule = primitive.mesh.sharding_rule
     unreduced, reduced = _axes_of_result(primitive, avals, result)
     if rule is None:
         return result
@@ -127,22 +142,22 @@ def _split_like(primitive, avals, result, mesh, params):
     both = [axis for axis in used if axis in unreduced or axis in reduced]
     if both:
         raise ShardingTypeError(
-            f"{primitive.shown_as} of {texts(operands)} would give a result that is split over {both[0]!r}, over which an "
-            f"operand is unreduced or reduced. Bring one of them to another sharding with reshard.")
+            f"{primitive.shown_as} of {texts(operands)} would give a result that is sharded over {both[0]!r}, over which an "
+            f"operand is unreduced or reduced. Reshard one of them with reshard.")
     if len(set(used)) != len(used):
         twice = next(a for a in used if used.count(a) > 1)
         raise ShardingTypeError(
-            f"{primitive.shown_as} of {texts(operands)} would give a result of shape {result.shape} with two dimensions split "
-            f"over {twice!r}, which splits only one. Say how it is split with out_sharding=P(...) where the function takes it, "
-            f"or bring an operand to another sharding with reshard.")
+            f"{primitive.shown_as} of {texts(operands)} would give a result of shape {result.shape} with two dimensions "
+            f"sharded over {twice!r}, which can shard only one. Pass out_sharding=P(...) if the function takes it, or reshard "
+            f"an operand with reshard.")
     return result.update(sharding=NamedSharding(mesh, PartitionSpec(*entries, unreduced=unreduced, reduced=reduced)))
 
 
-# Sums that are still to be made
+# Unreduced values
 
 
-def has_open_sums(aval) -> bool:
-    """Whether values of a type are the sum of what devices hold."""
+def has_open_sums(aval: Any) -> bool:
+    """True if values of a type are unreduced."""
     return aval.explicit_sharding is not None and bool(aval.explicit_sharding.spec.unreduced)
 
 
@@ -155,7 +170,7 @@ def _listed(axes: Axes) -> str:
 
 
 def texts(operands: Operands) -> str:
-    """The types of operands, for messages."""
+    """Return the types of operands, for messages."""
     return _texts([aval for aval, _ in operands])
 
 
@@ -163,8 +178,8 @@ def _texts(avals: Sequence[Any]) -> str:
     return ", ".join(map(str, avals))
 
 
-def _axes_of_result(primitive, avals: tuple, result) -> tuple[Axes, Axes]:
-    """The axes over which a result is unreduced, and those over which it is reduced."""
+def _axes_of_result(primitive: Primitive, avals: tuple, result: Any) -> tuple[Axes, Axes]:
+    """Return the axes over which a result is unreduced, and those over which it is reduced."""
     specs = _specs(avals)
     if not any([s is not None and (s.unreduced or s.reduced) for s in specs]):
         return frozenset(), frozenset()
@@ -175,69 +190,84 @@ def _axes_of_result(primitive, avals: tuple, result) -> tuple[Axes, Axes]:
     return frozenset(), _reduced(primitive, avals, reduced)
 
 
-def _reduced(primitive, avals: tuple, reduced: list[Axes]) -> Axes:
-    sums = primitive.sums
+def _reduced(primitive: Primitive, avals: tuple[Aval, ...], reduced: list[Axes]) -> Axes:
+    sums = primitive.mesh.sums
     if sums == of_first:
         return reduced[0]
     together = sums is not None and sums.of == "all"
-    if not primitive.broadcasts_scalars and not together:
+    if not primitive.traits.broadcasts_scalars and not together:
         return frozenset()
     first = next(axes for axes in reduced if axes)
-    unsummed = sums.operands if together else ()
+    unsummed = sums.operands if sums is not None and together else ()
     for i, (aval, axes) in enumerate(zip(avals, reduced)):
-        if i not in unsummed and axes != first and (axes or getattr(aval, "shape", ())):
+        if i not in unsummed and axes != first and (axes or getattr(aval, "shape", None)):
             raise ShardingTypeError(
-                f"{primitive.shown_as} of {_texts(avals)}: the operands must be reduced over the same axes, since along these "
-                f"the sums of cotangents are left open. Bring the others to it, with reshard(x, P(..., "
-                f"reduced={{{_listed(first)}}})), or this one to what they are.")
+                f"{primitive.shown_as} of {_texts(avals)}: the operands must be reduced over the same axes, over which their "
+                f"cotangents are unreduced. Reshard the others with reshard(x, P(..., reduced={{{_listed(first)}}})), or this "
+                f"one to the sharding of the others.")
     return first
 
 
-def _unreduced(primitive, avals: tuple, unreduced_axes: list[Axes], reduced: list[Axes], result
+def _unreduced(primitive: Primitive, avals: tuple, unreduced_axes: list[Axes], reduced: list[Axes], result: Any
                ) -> tuple[Axes, Axes]:
-    sums, axes = primitive.sums, next(axes for axes in unreduced_axes if axes)
+    sums, axes = primitive.mesh.sums, next(axes for axes in unreduced_axes if axes)
     attempt = f"{primitive.shown_as} of {_texts(avals)}"
-    remedy = f"Make the sum over {_listed(axes)} first, with reshard(x, P(...))."
+    for spec in _specs(avals):
+        if spec is not None and spec.unreduced_kind not in (None, UnreducedKind.sum):
+            raise ValueError(f"{attempt}: expected unreduced_kind={UnreducedKind.sum}, got {spec.unreduced_kind}. Reduce the "
+                             f"operand first, with reshard(x, P(...)).")
+    remedy = f"Compute the sum over {_listed(axes)} first, with reshard(x, P(...))."
     if sums is not None and sums.of == "one":
         summand, factor = (0, 1) if unreduced_axes[0] or 1 not in sums.operands else (1, 0)
         if unreduced_axes[factor] or not unreduced_axes[summand]:
             refusal = ShardingTypeError if factor in sums.operands else NotImplementedError
-            raise refusal(f"{attempt} is not the sum of what each device would compute of its part. {remedy}")
-        if reduced[factor] != axes and (reduced[factor] or getattr(avals[factor], "shape", ())):
+            raise refusal(f"{attempt} is not the sum of the results of each device for its summand. {remedy}")
+        if reduced[factor] != axes and (reduced[factor] or getattr(avals[factor], "shape", None)):
             raise ShardingTypeError(f"{attempt}: an array that multiplies summands over {_listed(axes)} must be reduced over "
-                                    f"the same axes. Use reshard(x, P(..., reduced={{{_listed(axes)}}})) of it. {remedy}")
+                                    f"the same axes. Reshard it with reshard(x, P(..., reduced={{{_listed(axes)}}})). {remedy}")
         return axes, reduced[summand]
     if sums is not None and sums.of == "all":
         if any([o != axes for i, o in enumerate(unreduced_axes) if i not in sums.operands]):
-            raise ShardingTypeError(f"{attempt}: some of them are still to be summed over {_listed(axes)}, others are not. "
+            raise ShardingTypeError(f"{attempt}: some operands are unreduced over {_listed(axes)}, others are not. "
                                     f"{remedy}")
         return axes, frozenset()
     rounds = dtypes.is_inexact(avals[0].dtype) != dtypes.is_inexact(result.dtype)
     if sums is None or any(unreduced_axes[1:]) or rounds:
-        refusal = (ShardingTypeError if primitive.contracts else
-                   NotImplementedError if primitive.broadcasts_scalars else ValueError)
-        raise refusal(f"{attempt} needs the sum over {_listed(axes)}, which has not been made. {remedy}")
+        refusal = (ShardingTypeError if primitive.traits.contracts else
+                   NotImplementedError if primitive.traits.broadcasts_scalars else ValueError)
+        raise refusal(f"{attempt} needs the sum over {_listed(axes)}, over which an operand is unreduced. {remedy}")
     return axes, reduced[0]
 
 
-def _check_out_sharding(primitive, avals: tuple, params: dict[str, Any], wanted: NamedSharding, result) -> None:
-    """Whether an operation can leave the sums open that a user names in `out_sharding`."""
-    axes = wanted.spec.unreduced
+def _check_out_sharding(primitive: Primitive, avals: tuple, params: dict[str, Any], requested: NamedSharding, result: Any
+                        ) -> None:
+    """Raise if an operation cannot leave its result unreduced over the axes that `out_sharding` names."""
+    axes = requested.spec.unreduced
+    if requested.spec.unreduced_kind not in (None, UnreducedKind.sum):
+        raise ShardingTypeError(f"{primitive.shown_as} requires the unreduced_kind of out_sharding to be {UnreducedKind.sum}, "
+                                f"got {requested.spec}.")
     own: Axes = frozenset()
     if any([s is not None and s.unreduced for s in _specs(avals)]):
         own, _ = _axes_of_result(primitive, avals, result)
     if own - axes:
-        raise ShardingTypeError(f"{primitive.shown_as} of {_texts(avals)} cannot make the sum over {_listed(own - axes)}: it "
-                                f"stays open, and out_sharding={wanted.spec} does not say so. Make it with reshard.")
+        raise ShardingTypeError(f"{primitive.shown_as} of {_texts(avals)} cannot compute the sum over {_listed(own - axes)}: "
+                                f"its result is unreduced, which out_sharding={requested.spec} does not allow. Compute the "
+                                f"sum with reshard.")
     if not axes - own:
         return
-    summed = frozenset() if primitive.summed_axes is None else primitive.summed_axes(avals, params)
-    product = len(avals) > 1  # which leaves all of its sums open, or none
+    summed = frozenset() if primitive.mesh.summed_axes is None else primitive.mesh.summed_axes(avals, params)
+    product = len(avals) > 1  # its result is unreduced over all summed axes, or none
     if product and summed != axes:
         summed = frozenset()
     if not axes <= own | summed:
         each = "in both operands over just these axes" if product else "over these axes"
         raise ShardingTypeError(
-            f"{primitive.shown_as} of {_texts(avals)} cannot leave the sum over {_listed(axes)} open, as told by out_sharding="
-            f"{wanted.spec}: it would have to sum dimensions that are split {each}. Name other axes, or bring the result to "
-            f"this sharding with reshard.")
+            f"{primitive.shown_as} of {_texts(avals)} cannot leave its result unreduced over {_listed(axes)}, as "
+            f"out_sharding={requested.spec} requests: it would have to sum dimensions that are sharded {each}. Name other "
+            f"axes, or reshard the result with reshard.")
+
+
+def auto_sharding(explicit: NamedSharding) -> NamedSharding:
+    """Return a sharding over the same mesh with automatic axes, of a type without sharding."""
+    mesh = explicit.mesh
+    return NamedSharding(mesh.update(axis_types=tuple([AxisType.Auto] * len(mesh.axis_names))), PartitionSpec())

@@ -1,9 +1,9 @@
-"""Where in the user's program an operation was written.
+"""Source locations of operations.
 
-An equation keeps a *site*: the tuple `(code, lasti, scope)` of the innermost frame outside this package and
-the `named_scope` in force inside of the program that it is in: what calls or copies this program is in scopes of its
-own, which come before (`inside`). Taking one costs a walk over a few frames; file names and line numbers are worked
-out only when a message, a printout or an MLIR location asks for them.
+An equation stores a *site*: the tuple `(code, lasti, scope)` of the innermost frame outside of this package and the active
+`named_scope` within the jaxpr that contains the equation; the scopes of calls of this jaxpr are prepended (`inside`).
+Taking a site walks a few frames; file names and line numbers are computed only for messages, printed jaxprs and MLIR
+locations.
 """
 
 from __future__ import annotations
@@ -15,51 +15,57 @@ import threading
 import warnings
 from contextvars import ContextVar
 from types import CodeType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from xlafront.runtime import config
+from xlafront.base import config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 Site = tuple[CodeType | None, int, str]
-# Of operations in programs that are written once for many places in users' programs: they are where what calls them is.
+# The site of operations in jaxprs that many call sites share: their location is that of the call.
 NOWHERE: Site = (None, 0, "")
 
 
 class _Thread(threading.local):
-    site: Site | None = None  # set while a pass re-runs the rules of an equation traced earlier
+    site: Site | None = None  # set while a transformation runs the rules of an equation traced earlier
 
 
 thread = _Thread()
-# Names of the enclosing `named_scope`s, joined by "/", in this thread and, where tasks take turns in it, in this task.
+# Names of the enclosing `named_scope`s, joined by "/", per thread and asyncio task.
 current_scope: ContextVar[str] = ContextVar("xlafront.scope", default="")
 _get_scope, _set_scope = current_scope.get, current_scope.set
 
 
-# A scope is text: the names of `named_scope`s and, ending in a parenthesis, of transformations, from the outside in and joined
-# by "/". `scope_text` makes of `out/transpose(/jvp(/in` what people read, `out/transpose(jvp(in))`. A part that begins with
-# `_ATTRIBUTES` is what compilers are told of the operations inside: in this way it is with them wherever they go.
+# A scope is a string: the names of `named_scope`s and, ending in a parenthesis, of transformations, outermost first, joined by
+# "/". `scope_texts` turns `out/transpose(/jvp(/in` into `out/transpose(jvp(in))`. A component that begins with `_ATTRIBUTES`
+# holds compiler attributes of the operations inside: as part of the scope they are copied with the operations.
 _ATTRIBUTES = "\x01"
 
 
 class transformed:
-    """Operations inside are those of a transformation, "jvp" or "vmap", of what is in the scope. Hot: once a call."""
+    """Context that marks the operations inside with a transformation of the current scope.
+
+    The transformation is "jvp", "vmap", and so on. Hot: entered once a call.
+    """
 
     __slots__ = ("mark", "saved")
 
-    def __init__(self, transformation: str):
+    def __init__(self, transformation: str) -> None:
         self.mark = f"{transformation}("
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self.saved = saved = _get_scope()
         _set_scope(f"{saved}/{self.mark}" if saved else self.mark)
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         _set_scope(self.saved)
 
 
 class _Texts(dict):
-    """`scope -> text`, of the scopes met."""
+    """Cache `scope -> text`."""
 
     def __missing__(self, scope: str) -> str:
         found, open_marks = [], ""
@@ -83,13 +89,13 @@ scope_texts = _Texts()
 
 
 class _Attributes(dict):
-    """`scope -> {name: value}`, what compilers are told of operations in it; None when it is nothing."""
+    """Cache `scope -> {name: value}` of the compiler attributes of operations in a scope; None if there are none."""
 
     def __missing__(self, scope: str) -> dict[str, str] | None:
         merged: dict[str, str] = {}
         for part in scope.split("/"):
             if part.startswith(_ATTRIBUTES):
-                import json  # start-up: for those who tell compilers something
+                import json  # start-up: rarely used
 
                 for name, value in json.loads(part[len(_ATTRIBUTES):]):
                     merged.pop(name, None)
@@ -104,62 +110,65 @@ scope_attributes = _Attributes()
 
 
 class annotated:
-    """Compilers are told these attributes of the operations traced inside; None takes one back. Also a decorator.
+    """Context that gives compiler attributes to the operations traced inside. Also a decorator.
 
-    Programs that were traced elsewhere are traced again: they are others.
+    A value of None removes an attribute. Jaxprs are retraced under other attributes: caches do not mix them up.
     """
 
     __slots__ = ("attributes", "part", "saved")
 
-    def __init__(self, attributes: dict[str, str | None]):
-        import json  # start-up: for those who tell compilers something
+    def __init__(self, attributes: dict[str, str | None]) -> None:
+        import json  # start-up: rarely used
 
         self.attributes = attributes
         text = json.dumps([*attributes.items()])
-        self.part = _ATTRIBUTES + text.replace("/", "\\u002f").replace("(", "\\u0028")  # which separate and end parts
+        self.part = _ATTRIBUTES + text.replace("/", "\\u002f").replace("(", "\\u0028")  # separators of scopes
         self.saved: list[tuple[str, object]] = []
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         outer = _get_scope()
         scope = f"{outer}/{self.part}" if outer else self.part
         found = scope_attributes[scope]
-        self.saved.append((outer, config.annotations.swap_local(None if found is None else (*found.items(),))))
+        attributes = None if found is None else (*found.items(),)
+        self.saved.append((outer, config.annotations.swap_local(attributes)))  # type: ignore[attr-defined]
         _set_scope(scope)
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         outer, annotations = self.saved.pop()
-        config.annotations.set_local(annotations)
+        config.annotations.set_local(annotations)  # type: ignore[attr-defined]
         _set_scope(outer)
 
-    def __call__(self, function):
-        import functools  # start-up: for those who decorate
+    def __call__(self, function: Any) -> Any:
+        import functools  # start-up: rarely used
 
-        def within(call):
+        def within(call: Callable) -> Callable:
             @functools.wraps(call)
-            def inside(*args, **kwargs):
+            def inside(*args: Any, **kwargs: Any) -> Any:
                 with annotated(self.attributes):
                     return call(*args, **kwargs)
 
             return inside
 
         decorated = within(function)
-        for name in ("trace", "lower", "eval_shape", "clear_cache"):  # what jitted functions are asked besides
+        for name in ("trace", "lower", "eval_shape", "clear_cache"):  # other methods of jitted functions
             if hasattr(function, name):
                 setattr(decorated, name, within(getattr(function, name)))
         return decorated
 
 
 def scope_of_bodies() -> str:
-    """The scope in which programs inside of others begin, whose operations are in that of what calls them too: in none, but
-    for what compilers are told."""
+    """Return the scope in which the tracing of an inner jaxpr starts: empty, except for compiler attributes.
+
+    The scope of the call is prepended when the jaxpr is lowered or inlined.
+    """
     scope = _get_scope()
-    if not scope or config.annotations.value is None:
+    if not scope or config.annotations.value is None:  # type: ignore[attr-defined]  # a setting, not the `__future__` import
         return ""
     return "/".join([part for part in scope.split("/") if part.startswith(_ATTRIBUTES)])
 
 
 def inside(outer: str, site: Site | None) -> Site | None:
-    """The site of an operation of a program whose operations are copied into a scope."""
+    """Return the site of an operation of a jaxpr that is inlined into a scope."""
     if site is None:
         return None
     code, lasti, scope = site
@@ -167,23 +176,23 @@ def inside(outer: str, site: Site | None) -> Site | None:
 
 
 def outside(outer: str, site: Site | None) -> Site | None:
-    """The site of an operation in a scope, in a program that other places copy."""
+    """Return the site relative to a scope, for an operation of a jaxpr that is inlined in other places."""
     if site is None or not site[2].startswith(outer):
         return site
     return (site[0], site[1], site[2][len(outer):].removeprefix("/"))
 
 
 def unnamed(site: Site | None) -> Site | None:
-    """The site in no scope, of operations whose names begin with those of the scope."""
+    """Return the site without its scope, for operations whose names begin with it already."""
     return site if site is None or not site[2] else (site[0], site[1], "")
 
 
 class _Transposed(dict):
-    """`scope -> the scope of the transpose`: it comes before the transformation that made the operations linear."""
+    """Cache `scope -> scope of the transpose`, which comes before the transformation that linearized the operations."""
 
     def __missing__(self, scope: str) -> str:
         outer, mark, inner = scope.partition("jvp(")
-        found = f"{outer}transpose(/{mark}{inner}" if mark else scope  # else they are those of a program with names of its own
+        found = f"{outer}transpose(/{mark}{inner}" if mark else scope  # no mark: a jaxpr with its own scopes
         if len(self) < 1 << 16:
             self[scope] = found
         return found
@@ -193,7 +202,7 @@ transposed_scopes = _Transposed()
 
 
 class _InternalFiles(dict):
-    """`filename -> is it one of ours`, filled on first sight."""
+    """Cache `filename -> True if the file is internal`."""
 
     paths: tuple[str, ...] = (PACKAGE_DIRECTORY, "<frozen")
 
@@ -204,22 +213,22 @@ class _InternalFiles(dict):
 
 
 is_internal = _InternalFiles()
-_not_the_users = _InternalFiles()  # with the libraries that asked not to be named as the place of an operation
+_skipped_files = _InternalFiles()  # internal files, and those of libraries that `exclude` registers
 
 
 def exclude(path: str) -> None:
-    """Count the files under a path as a library, whose lines are not the user's."""
-    _not_the_users.paths += (path,)
-    _not_the_users.clear()
+    """Treat the files under a path as a library: their lines are not reported as the user's."""
+    _skipped_files.paths += (path,)
+    _skipped_files.clear()
 
 
 def current_site() -> Site:
-    """The user's call site. Hot: 0.3 us, once a traced equation."""
+    """Return the user's call site. Hot: 0.3 us, once a traced equation."""
     if thread.site is not None:
         return thread.site
     frame = sys._getframe(2)
-    internal = _not_the_users
-    while internal[frame.f_code.co_filename]:
+    skipped = _skipped_files
+    while skipped[frame.f_code.co_filename]:
         outer = frame.f_back
         if outer is None:
             break
@@ -228,11 +237,11 @@ def current_site() -> Site:
 
 
 class SharedProgramWarns(Exception):
-    """Ends the tracing of a program for many places, in each of which the user is to be warned."""
+    """Raised to abort the tracing of a shared jaxpr, so that the warning is given at each of its call sites."""
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn of the user's line, in functions whose programs are copied."""
+    """Warn with the user's line, also from functions whose jaxprs are inlined."""
     if thread.site is NOWHERE:
         raise SharedProgramWarns(message)
     frame, level = sys._getframe(1), 2
@@ -242,17 +251,17 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def canonical_file(name: str) -> str:
-    """The name of a file as programs and maps give it."""
+    """Return a file name as it appears in modules and location maps."""
     pattern = config.hlo_source_file_canonicalization_regex.value
     if not pattern:
         return name
-    import re  # start-up: for those who set it
+    import re  # start-up: rarely used
 
     return re.sub(pattern, "", name)
 
 
 class SourceInfo(NamedTuple):
-    """A site in words."""
+    """File, line, function and scope of a site."""
 
     file: str
     line: int
@@ -265,10 +274,10 @@ class SourceInfo(NamedTuple):
 
 
 def describe(site: Site | None) -> SourceInfo:
-    """File, line, function and scope of a site."""
+    """Return the file, line, function and scope of a site."""
     if site is None or site[0] is None:
         return SourceInfo("<unknown>", 0, "<unknown>", scope_texts[site[2]] if site else "", site)
-    code, lasti, scope = site
+    code, lasti, scope = site[0], site[1], site[2]
     line = code.co_firstlineno
     for start, end, number in code.co_lines():
         if start <= lasti < end:
@@ -278,7 +287,7 @@ def describe(site: Site | None) -> SourceInfo:
 
 
 def with_column(site: Site | None) -> str:
-    """As `str(describe(site))`, with the column, counted from 0, where the interpreter keeps them."""
+    """Return `str(describe(site))` with the column, counted from 0, if the interpreter has it."""
     found = describe(site)
     if site is None or site[0] is None:
         return str(found)
@@ -287,48 +296,50 @@ def with_column(site: Site | None) -> str:
 
 
 class using_site:
-    """Attribute everything bound inside to an equation traced earlier."""
+    """Context that gives the operations inside the site of an equation traced earlier."""
 
     __slots__ = ("site", "saved")
 
-    def __init__(self, site: Site | None):
+    def __init__(self, site: Site | None) -> None:
         self.site = site
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self.saved, thread.site = thread.site, self.site
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         thread.site = self.saved
 
 
 class named_scope:
-    """Name the operations traced inside, for profiles and compiler messages. Also a decorator.
+    """Add a name to the operations traced inside, for profiles and compiler messages. Also a decorator.
 
-    - `name`: the name of the scope; scopes inside of others are joined by `/`.
+    Args:
+        name: The name. Names of nested scopes are joined by `/`.
 
-    >>> with xf.named_scope("encoder"):
-    ...     y = xnp.sin(1.0)
+    Example:
+        >>> with xf.named_scope("encoder"):
+        ...     y = xnp.sin(1.0)
     """
 
     __slots__ = ("name", "saved")
 
-    def __init__(self, name: str):
+    def __init__(self, name: str) -> None:
         if not isinstance(name, str):
             raise TypeError(f"named_scope takes a string, got {type(name).__name__}: {name!r}")
         self.name = name
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self.saved = saved = _get_scope()
         _set_scope(f"{saved}/{self.name}" if saved else self.name)
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         _set_scope(self.saved)
 
-    def __call__(self, function):
+    def __call__(self, function: Any) -> Any:
         import functools
 
         @functools.wraps(function)
-        def scoped(*args, **kwargs):
+        def scoped(*args: Any, **kwargs: Any) -> Any:
             with named_scope(self.name):
                 return function(*args, **kwargs)
 

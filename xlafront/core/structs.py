@@ -1,32 +1,37 @@
-"""`ShapeDtypeStruct`: what stands for an array where only its type matters."""
+"""`ShapeDtypeStruct`: a placeholder for arrays of which only the type matters."""
 
 from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from xlafront.base.jaxlib_compat import NamedSharding, Sharding
+from xlafront.base.layouts import Format, Layout
+from xlafront.base.meshes import active
+from xlafront.base.specs import ManualAxisType, PartitionSpec
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import AbstractValue, ShapedArray
 from xlafront.core.refs import AbstractRef
-from xlafront.runtime.jaxlib_compat import NamedSharding, Sharding
-from xlafront.runtime.layouts import Format, Layout
-from xlafront.runtime.meshes import active
-from xlafront.runtime.specs import ManualAxisType, PartitionSpec
 
 
 class ShapeDtypeStruct:
-    """A stand-in for an array in `eval_shape`, `lower` and the like: shape, dtype and optionally more. It does not change.
+    """An immutable placeholder for an array in `eval_shape`, `lower` and similar functions.
 
-    - `shape`, `dtype`: of the array.
-    - `sharding`: a sharding, a `Format`, or a `PartitionSpec` over the mesh in force (or that of `xlafront.plan`).
-    - `weak_type`: whether its dtype gives way as that of a Python number does.
-    - `manual_axis_type`: along which axes of a `shard_map` it varies. `is_ref`: it stands for a reference.
+    Args:
+        shape: Shape of the array.
+        dtype: dtype of the array.
+        sharding: A sharding, a `Format`, or a `PartitionSpec` over the current mesh (or that of `xlafront.plan`). Optional.
+        weak_type: True if the dtype is weak, as that of Python scalars.
+        manual_axis_type: The manual mesh axes of a `shard_map` over which it varies. Optional.
+        is_ref: True for a reference to such an array.
 
-    >>> xf.eval_shape(xnp.sum, xf.ShapeDtypeStruct((8, 128), "float32"))
-    ShapeDtypeStruct(shape=(), dtype=float32)
+    Example:
+        >>> xf.eval_shape(xnp.sum, xf.ShapeDtypeStruct((8, 128), "float32"))
+        ShapeDtypeStruct(shape=(), dtype=float32)
     """
 
     __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type", "is_ref", "_layout")
@@ -37,13 +42,18 @@ class ShapeDtypeStruct:
     weak_type: bool
     manual_axis_type: ManualAxisType | None
     is_ref: bool
+    _layout: Layout | None
 
-    def __init__(self, shape, dtype, *, sharding=None, weak_type=False, manual_axis_type=None, is_ref=False):
+    def __init__(self, shape: Sequence[Any], dtype: Any, *, sharding: Any = None, weak_type: bool = False,
+                 manual_axis_type: ManualAxisType | None = None, is_ref: bool = False) -> None:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct needs a dtype, got None.")
         if not (manual_axis_type is None or isinstance(manual_axis_type, ManualAxisType)):
             raise TypeError(f"ShapeDtypeStruct takes a ManualAxisType as manual_axis_type, got {manual_axis_type!r}.")
         shape = tuple(shape)
+        if None in shape:
+            raise ValueError(f"ShapeDtypeStruct got a `shape` with None in it, {shape}: sizes are integers, or symbolic sizes "
+                             f"from export.symbolic_shape.")
         sharding, layout = _sharding_and_layout(sharding, shape)
         if not isinstance(dtype, dtypes.ExtendedDType) and not (isinstance(dtype, type) and issubclass(dtype, dtypes.extended)):
             dtype = np.dtype(dtype)
@@ -52,21 +62,28 @@ class ShapeDtypeStruct:
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
-        """What stands for an array: its type and, where it is bound to devices, how it lies there.
+        """Return the placeholder for an array: its type and, if the array is committed to devices, its format.
 
-        >>> ShapeDtypeStruct.like(xnp.ones((2, 3)))
-        ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+        Args:
+            x: The array.
+
+        Returns:
+            The placeholder.
+
+        Example:
+            >>> ShapeDtypeStruct.like(xnp.ones((2, 3)))
+            ShapeDtypeStruct(shape=(2, 3), dtype=float32)
         """
         if isinstance(x, ShapeDtypeStruct):
             return x
         aval = tracing.aval_of(x, "ShapeDtypeStruct.like")
-        placed = not isinstance(x, tracing.Tracer) and getattr(x, "committed", False)
-        return cls(aval.shape, aval.dtype, sharding=x.format if placed and hasattr(x, "format") else None,
+        committed = not isinstance(x, tracing.Tracer) and getattr(x, "committed", False)
+        return cls(aval.shape, aval.dtype, sharding=x.format if committed and hasattr(x, "format") else None,
                    weak_type=aval.weak_type)
 
     @property
     def format(self) -> Format:
-        """The order of its elements in memory and its sharding, as far as they are given."""
+        """The layout and the sharding, None where not given."""
         return Format(self._layout, self.sharding)
 
     @property
@@ -79,41 +96,41 @@ class ShapeDtypeStruct:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__slots__ or name in ("size", "ndim", "format"):
-            raise RuntimeError(f"cannot assign to {name}: a ShapeDtypeStruct does not change. Use update({name}=...).")
+            raise RuntimeError(f"cannot assign to {name}: a ShapeDtypeStruct is immutable. Use update({name}=...).")
         raise AttributeError(f"a ShapeDtypeStruct has no attribute {name!r}")
 
-    def __len__(self):
+    def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of a ShapeDtypeStruct without dimensions")
         return self.shape[0]
 
-    def update(self, **changes) -> ShapeDtypeStruct:
-        """One with some of its fields changed."""
+    def update(self, **changes: Any) -> ShapeDtypeStruct:
+        """Return a copy with some fields replaced."""
         fields = {name: changes.get(name, getattr(self, name)) for name in self.__slots__[:-1]}
         if self._layout is not None:
             if "sharding" not in changes:
                 fields["sharding"] = self.format
             elif not (changes["sharding"] is None or isinstance(changes["sharding"], Format)):
                 raise ValueError(f"a ShapeDtypeStruct with {self._layout} cannot be updated with the sharding "
-                                 f"{changes['sharding']} alone. Give a Format.")
+                                 f"{changes['sharding']} alone. Pass a Format.")
         return ShapeDtypeStruct(**fields)
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return _struct, (*_fields(self)[:-1], self._layout)
 
     def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
-        """As jax pickles it."""
+        """Restore from a pickle of JAX."""
         own = {"_sharding": "sharding", "_dll": "_layout"}
         for name, value in state[1].items():
             object.__setattr__(self, own.get(name, name), value)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, ShapeDtypeStruct) and _fields(self) == _fields(other)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(_fields(self))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         more = [f", {name}={value}" for name, value in (
             ("sharding", self.sharding), ("format", self._layout), ("weak_type", self.weak_type or None),
             ("manual_axis_type", self.manual_axis_type), ("is_ref", self.is_ref or None)) if value is not None]
@@ -124,7 +141,8 @@ _fields = operator.attrgetter(*ShapeDtypeStruct.__slots__)
 _setters = [ShapeDtypeStruct.__dict__[name].__set__ for name in ShapeDtypeStruct.__slots__]
 
 
-def _struct(shape, dtype, sharding, weak_type, manual_axis_type, is_ref, layout) -> ShapeDtypeStruct:
+def _struct(shape: tuple, dtype: Any, sharding: Any, weak_type: bool, manual_axis_type: ManualAxisType | None, is_ref: bool,
+            layout: Layout | None) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(shape, dtype, sharding=sharding if layout is None else Format(layout, sharding),
                             weak_type=weak_type, manual_axis_type=manual_axis_type, is_ref=is_ref)
 
@@ -134,12 +152,12 @@ def _sharding_and_layout(given: Any, shape: tuple) -> tuple[Any, Layout | None]:
     if isinstance(given, Format):
         given, layout = given.sharding, given.layout
         if layout is not None and not isinstance(layout, Layout):
-            raise TypeError(f"a ShapeDtypeStruct says how an array lies in memory: Layout.AUTO, which leaves it open, is for "
-                            f"in_shardings and out_shardings; got {layout}.")
+            raise TypeError(f"a ShapeDtypeStruct takes a definite layout, got {layout}. Use Layout.AUTO in in_shardings and "
+                            f"out_shardings only.")
     if isinstance(given, PartitionSpec) and (mesh := active.abstract or active.mesh) is not None:
         given = NamedSharding(mesh, given)
     if not (given is None or isinstance(given, (Sharding, PartitionSpec))):
-        raise ValueError(f"ShapeDtypeStruct takes as sharding a Sharding, a PartitionSpec or a Format, got "
+        raise ValueError(f"ShapeDtypeStruct takes a Sharding, a PartitionSpec or a Format as sharding, got "
                          f"{type(given).__name__}: {given!r:.80}.")
     if isinstance(given, NamedSharding):
         given.check_compatible_aval(shape)
@@ -148,12 +166,12 @@ def _sharding_and_layout(given: Any, shape: tuple) -> tuple[Any, Layout | None]:
 
 def _aval_of_struct(x: ShapeDtypeStruct) -> AbstractValue:
     if isinstance(x.sharding, PartitionSpec):
-        raise TypeError(f"a ShapeDtypeStruct has the sharding {x.sharding}, a PartitionSpec, and no mesh is in force that it "
-                        f"could refer to: the context mesh cannot be empty. Use set_mesh(mesh), or a NamedSharding.")
+        raise TypeError(f"a ShapeDtypeStruct has the sharding {x.sharding}, a PartitionSpec, and no mesh is in force: the "
+                        f"context mesh cannot be empty. Use set_mesh(mesh), or a NamedSharding.")
     vma = frozenset() if x.manual_axis_type is None else x.manual_axis_type.varying
     aval = ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
                        sharding=x.sharding, vma=frozenset(vma))
     return AbstractRef(aval) if x.is_ref else aval
 
 
-tracing.abstractors[ShapeDtypeStruct] = _aval_of_struct
+tracing.aval_of_type[ShapeDtypeStruct] = _aval_of_struct

@@ -1,28 +1,32 @@
-"""Hides the library's own frames in the tracebacks of errors that reach the user."""
+"""Traceback filtering: hides internal frames in the tracebacks of errors that reach the user."""
 
 from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from types import TracebackType
+from typing import Any, TypeVar
 
+from xlafront.base import config
 from xlafront.core import errors
 from xlafront.core.source import is_internal
-from xlafront.runtime import config
 
-# Files of libraries that asked for their frames to be hidden too; they append to it and remove from it.
+_F = TypeVar("_F", bound=Callable)
+
+# Paths of libraries whose frames are hidden too; they append to the list and remove from it.
 hidden_paths: list[str] = []
 
 _NOTE = ("(frames of xlafront are hidden; set XLAFRONT_TRACEBACK_FILTERING=off to see them)")
 
 
 class UnfilteredStackTrace(Exception):
-    """The cause of an error whose traceback was filtered by "remove_frames": its traceback has all frames."""
+    """The cause of an error whose traceback was filtered in mode "remove_frames"; its traceback has all frames."""
 
-    def __init__(self, error: BaseException):
-        super().__init__(f"{type(error).__name__}: {error} (The traceback above this has the frames of xlafront too; the error "
-                         f"that follows is the same without them.)")
-        self.rest: TracebackType | None = None  # what was kept of it
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"{type(error).__name__}: {error} (The traceback above includes the internal frames of xlafront; the "
+                         f"error that follows is the same without them.)")
+        self.rest: TracebackType | None = None  # the part of it that was not removed
 
 
 def is_hidden(filename: str) -> bool:
@@ -30,10 +34,10 @@ def is_hidden(filename: str) -> bool:
 
 
 def filter_traceback(error: BaseException) -> None:
-    """Leave only the user's frames on the traceback of an error, as the setting `traceback_filtering` says.
+    """Remove internal frames from the traceback of an error, according to the setting `traceback_filtering`.
 
-    Called at every boundary that an error crosses; each sees what the inner ones left, so the work stays linear. A bare `raise`
-    after it does not bring the boundary's own frame back.
+    Called at every boundary that an error crosses; each filters what the inner ones left, so the work stays linear. A bare
+    `raise` after it does not add the boundary's own frame again.
     """
     mode = config.traceback_filtering.value
     if mode == "off":
@@ -52,12 +56,12 @@ def filter_traceback(error: BaseException) -> None:
         step = step.tb_next
     if not hidden:
         return
-    kept = _chained(frames, None)
+    filtered = _chained(frames, None)
     if mode == "remove_frames":
-        _keep_unfiltered(error, kept)
+        _attach_unfiltered(error, filtered)
     elif _NOTE not in getattr(error, "__notes__", ()):
         error.add_note(_NOTE)
-    error.__traceback__ = kept
+    error.__traceback__ = filtered
 
 
 def _chained(steps: list[TracebackType], rest: TracebackType | None) -> TracebackType | None:
@@ -66,8 +70,8 @@ def _chained(steps: list[TracebackType], rest: TracebackType | None) -> Tracebac
     return rest
 
 
-def _keep_unfiltered(error: BaseException, kept: TracebackType | None) -> None:
-    """Have the whole traceback be that of the error's cause; an inner boundary may have put its part there."""
+def _attach_unfiltered(error: BaseException, filtered: TracebackType | None) -> None:
+    """Attach the complete traceback to the error's cause, of which an inner boundary may have set the inner part."""
     cause = error.__cause__
     if not isinstance(cause, UnfilteredStackTrace):
         cause = UnfilteredStackTrace(error)
@@ -80,18 +84,18 @@ def _keep_unfiltered(error: BaseException, kept: TracebackType | None) -> None:
             outer.append(step)
             step = step.tb_next
         cause.__traceback__ = _chained(outer, cause.__traceback__)
-    cause.rest = kept
+    cause.rest = filtered
 
 
 def install_hook() -> None:
-    """Have uncaught errors printed without the frames that lie between the user's line and the nearest boundary."""
+    """Install hooks that print uncaught errors without the frames between the user's line and the nearest boundary."""
     previous = sys.excepthook
 
-    def hook(kind, error, traceback):
+    def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         if traceback is not None and not isinstance(error, (KeyboardInterrupt, SystemExit)):
             try:
                 filter_traceback(error.with_traceback(traceback))
-            except RecursionError:  # jaxlib did not give back all of the depth that it used; the error is shown as it is
+            except RecursionError:  # jaxlib has not released all of its recursion depth; show the error unfiltered
                 pass
         previous(kind, error, error.__traceback__)
 
@@ -102,7 +106,8 @@ def install_hook() -> None:
         shell.set_custom_exc((Exception,), _show_in_ipython)
 
 
-def _show_in_ipython(shell, kind, error, traceback, tb_offset=None):
+def _show_in_ipython(shell: Any, kind: type[BaseException], error: BaseException, traceback: Any, tb_offset: int | None = None
+                     ) -> Any:
     filter_traceback(error.with_traceback(traceback))
     shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)
 
@@ -114,14 +119,15 @@ def _mark(step: TracebackType | None) -> None:
         step = step.tb_next
 
 
-def boundary(function):
-    """Filter the errors that leave a public function."""
-    return functools.wraps(function)(guarded(function))
+def boundary(function: _F) -> _F:
+    """Wrap a public function so that the tracebacks of its errors are filtered."""
+    wrapped: Any = functools.wraps(function)(guarded(function))
+    return wrapped
 
 
-def guarded(function):
-    """As `boundary`, for functions made while a program runs, which get a name and a text of their own."""
-    def call(*args, **kwargs):
+def guarded(function: Callable) -> Any:
+    """Wrap as `boundary` does, without copying the metadata: for functions made at run time, which set their own."""
+    def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except SystemError as e:

@@ -10,23 +10,28 @@ import copyreg
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from xlafront.base.jaxlib_compat import pytree
 from xlafront.core import errors
 from xlafront.core.zeros import UndefinedPrimal, Zero
-from xlafront.runtime.jaxlib_compat import pytree
 
 default_registry = pytree.default_registry()
-# The same nodes for calls that C++ repeats alone, and beside them what users see as leaves: random keys, which hold an array.
+# The registry of C++ dispatch: the same nodes, and random keys, which are leaves for users but hold an array.
 dispatch_registry = pytree.PyTreeRegistry()
-PyTreeDef = pytree.PyTreeDef
+_T = TypeVar("_T", bound=Any)  # a class
+
+if TYPE_CHECKING:
+    PyTreeDef: TypeAlias = Any
+else:
+    PyTreeDef = pytree.PyTreeDef
 
 
-def _registry():
+def _registry() -> Any:
     return default_registry
 
 
-# Structures are pickled and copied with their registry, of which there is one in each process.
+# Structures are pickled and copied with a reference to the one registry of the process.
 copyreg.pickle(type(default_registry), lambda registry: (_registry, ()))
 SequenceKey, DictKey, GetAttrKey, FlattenedIndexKey = (
     pytree.SequenceKey, pytree.DictKey, pytree.GetAttrKey, pytree.FlattenedIndexKey)
@@ -38,14 +43,19 @@ flatten = default_registry.flatten  # (tree, is_leaf=None) -> (leaves, treedef)
 
 
 def flatten_tree(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], PyTreeDef]:
-    """The leaves of a pytree, from left to right, and its structure.
+    """Flatten a pytree into its leaves and its structure.
 
-    - `tree`: any value; lists, tuples, dicts, None and registered types are nodes, all else are leaves.
-    - `is_leaf`: says of a node whether it is to count as a leaf.
+    Args:
+        tree: The pytree. Lists, tuples, dicts, None and registered types are nodes; all other values are leaves.
+        is_leaf: A function that returns True for nodes to treat as leaves. Default: none.
 
-    >>> leaves, structure = xf.tree.flatten({"a": 1, "b": (2, 3)})
-    >>> leaves
-    [1, 2, 3]
+    Returns:
+        A list of leaves, from left to right, and the structure.
+
+    Example:
+        >>> leaves, structure = xf.tree.flatten({"a": 1, "b": (2, 3)})
+        >>> leaves
+        [1, 2, 3]
     """
     try:
         return flatten(tree, is_leaf)
@@ -55,14 +65,20 @@ def flatten_tree(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tup
 
 def flatten_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
                       is_leaf_takes_path: bool = False) -> tuple[list[tuple[tuple, Any]], PyTreeDef]:
-    """The leaves of a pytree, each with its key path, and its structure.
+    """Flatten a pytree into leaves with their key paths, and its structure.
 
-    - `tree`, `is_leaf`: as of `flatten`.
-    - `is_leaf_takes_path`: `is_leaf` is called with the path and the node.
+    Args:
+        tree: The pytree.
+        is_leaf: A function that returns True for nodes to treat as leaves. Default: none.
+        is_leaf_takes_path: If True, call `is_leaf(path, node)`.
 
-    >>> pairs, structure = xf.tree.flatten_with_path({"a": [5]})
-    >>> pairs
-    [((DictKey(key='a'), SequenceKey(idx=0)), 5)]
+    Returns:
+        A list of `(path, leaf)` pairs, and the structure.
+
+    Example:
+        >>> pairs, structure = xf.tree.flatten_with_path({"a": [5]})
+        >>> pairs
+        [((DictKey(key='a'), SequenceKey(idx=0)), 5)]
     """
     if is_leaf is not None and is_leaf_takes_path:
         predicate = is_leaf
@@ -75,49 +91,71 @@ def flatten_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
 
 
 def unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
-    """The pytree of a structure with given leaves, the inverse of `flatten`.
+    """Build a pytree from a structure and leaves. Inverse of `flatten`.
 
-    - `treedef`: the structure.
-    - `leaves`: as many as it has.
+    Args:
+        treedef: The structure.
+        leaves: The leaves, from left to right, as many as the structure has.
 
-    >>> xf.tree.unflatten(xf.tree.structure({"a": 1, "b": (2, 3)}), [7, 8, 9])
-    {'a': 7, 'b': (8, 9)}
+    Returns:
+        The pytree.
+
+    Example:
+        >>> xf.tree.unflatten(xf.tree.structure({"a": 1, "b": (2, 3)}), [7, 8, 9])
+        {'a': 7, 'b': (8, 9)}
     """
     return treedef.unflatten(leaves)
 
 
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """The leaves of a pytree, from left to right; those of a dict in the order of its keys.
+    """Return the leaves of a pytree.
 
-    - `tree`, `is_leaf`: as of `flatten`.
+    Args:
+        tree: The pytree.
+        is_leaf: A function that returns True for nodes to treat as leaves. Default: none.
 
-    >>> xf.tree.leaves({"b": 1, "a": [2, None]})
-    [2, 1]
+    Returns:
+        A list of leaves, from left to right; those of a dict in the order of its sorted keys.
+
+    Example:
+        >>> xf.tree.leaves({"b": 1, "a": [2, None]})
+        [2, 1]
     """
     return flatten_tree(tree, is_leaf)[0]
 
 
 def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> PyTreeDef:
-    """The structure of a pytree: what it is besides its leaves.
+    """Return the structure of a pytree.
 
-    - `tree`, `is_leaf`: as of `flatten`.
+    Args:
+        tree: The pytree.
+        is_leaf: A function that returns True for nodes to treat as leaves. Default: none.
 
-    >>> xf.tree.structure({"a": 1, "b": (2, 3)})
-    PyTreeDef({'a': *, 'b': (*, *)})
+    Returns:
+        The structure: its containers, without the leaves.
+
+    Example:
+        >>> xf.tree.structure({"a": 1, "b": (2, 3)})
+        PyTreeDef({'a': *, 'b': (*, *)})
     """
     return flatten_tree(tree, is_leaf)[1]
 
 
 def map(f: Callable, tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """A pytree with each leaf replaced by what a function makes of it.
+    """Apply a function to each leaf of a pytree.
 
-    - `f`: the function of a leaf, or of as many corresponding leaves as there are trees.
-    - `tree`: the pytree whose structure the result has.
-    - `rest`: further ones, with the same structure at least: in place of a leaf they may have a whole tree.
-    - `is_leaf`: as of `flatten`.
+    Args:
+        f: A function of as many leaves as there are trees.
+        tree: The pytree whose structure the result has.
+        rest: Further pytrees, of which `tree` is a prefix: in place of a leaf they may have a subtree.
+        is_leaf: A function that returns True for nodes of `tree` to treat as leaves. Default: none.
 
-    >>> xf.tree.map(lambda x, y: x + y, {"a": 1, "b": 2}, {"a": 10, "b": 20})
-    {'a': 11, 'b': 22}
+    Returns:
+        A pytree of the results of `f`, with the structure of `tree`.
+
+    Example:
+        >>> xf.tree.map(lambda x, y: x + y, {"a": 1, "b": 2}, {"a": 10, "b": 20})
+        {'a': 11, 'b': 22}
     """
     first, treedef = flatten_tree(tree, is_leaf)
     if not rest:
@@ -134,7 +172,7 @@ def map(f: Callable, tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | Non
 # Paths
 
 
-def key_name(key) -> str:
+def key_name(key: Any) -> str:
     for attribute in ("key", "idx", "name"):
         if hasattr(key, attribute):
             return str(getattr(key, attribute))
@@ -142,61 +180,66 @@ def key_name(key) -> str:
 
 
 def keystr(keys: tuple, *, simple: bool = False, separator: str = "") -> str:
-    """A key path as text.
+    """Return a key path as a string.
 
-    - `keys`: the path, as `tree_flatten_with_path` gives it.
-    - `simple`: the names of the keys alone, rather than how Python would write it.
-    - `separator`: what is put between.
+    Args:
+        keys: The path, as from `tree_flatten_with_path`.
+        simple: If True, use the names of the keys alone instead of Python's syntax for the access.
+        separator: String between the keys.
 
-    >>> path, leaf = xf.tree.leaves_with_path({"w": [5]})[0]
-    >>> xf.tree_util.keystr(path), xf.tree_util.keystr(path, simple=True, separator="/")
-    ("['w'][0]", 'w/0')
+    Returns:
+        The string.
+
+    Example:
+        >>> path, leaf = xf.tree.leaves_with_path({"w": [5]})[0]
+        >>> xf.tree_util.keystr(path), xf.tree_util.keystr(path, simple=True, separator="/")
+        ("['w'][0]", 'w/0')
     """
     return separator.join([key_name(k) if simple else str(k) for k in keys])
 
 
-class _StandIn:
-    """In place of an object whose class takes no numbers where arrays were."""
+class _Placeholder:
+    """A placeholder for an object whose class does not accept integers in place of arrays."""
 
-    def __init__(self, children: Sequence[Any]):
+    def __init__(self, children: Sequence[Any]) -> None:
         self.children = tuple(children)
 
 
-def numbered(treedef: PyTreeDef) -> Any:
-    """A pytree of a structure in which each leaf is its number, to look at what is where in it."""
+def leaf_indices(treedef: PyTreeDef) -> Any:
+    """Return a pytree of a structure in which each leaf is its index."""
     try:
         made = treedef.unflatten(range(treedef.num_leaves))
-        if len(default_registry.flatten(made)[0]) == treedef.num_leaves:  # else a class takes numbers for what is no leaf
+        if len(default_registry.flatten(made)[0]) == treedef.num_leaves:  # else a class treats integers specially
             return made
-    except Exception:  # what a user's class says when it is made of numbers
+    except Exception:  # a user's class does not accept integers
         pass
-    return _with_stand_ins(treedef, iter(range(treedef.num_leaves)))
+    return _with_placeholders(treedef, iter(range(treedef.num_leaves)))
 
 
-def _with_stand_ins(treedef: PyTreeDef, numbers: Iterator[int]) -> Any:
+def _with_placeholders(treedef: PyTreeDef, numbers: Iterator[int]) -> Any:
     data = treedef.node_data()
     if data is None:
         return next(numbers)
     kind, keys = data
-    children = [_with_stand_ins(child, numbers) for child in treedef.children()]
+    children = [_with_placeholders(child, numbers) for child in treedef.children()]
     if kind is dict:
         return dict(zip(keys, children))
     if kind in (list, tuple):
         return kind(children)
-    return kind(*children) if issubclass(kind, tuple) and hasattr(kind, "_fields") else _StandIn(children)
+    return kind(*children) if issubclass(kind, tuple) and hasattr(kind, "_fields") else _Placeholder(children)
 
 
 def leaf_paths(treedef: PyTreeDef) -> list[tuple]:
-    """The key path of each leaf of a structure."""
-    return [path for path, _ in flatten_with_path(numbered(treedef))[0]]
+    """Return the key path of each leaf of a structure."""
+    return [path for path, _ in flatten_with_path(leaf_indices(treedef))[0]]
 
 
 def result_paths(treedef: PyTreeDef) -> list[str]:
-    """The place of each leaf in what a function returns: `result['loss']`."""
+    """Return the path of each leaf in the result of a function: `result['loss']`."""
     return [f"result{keystr(path)}" for path in leaf_paths(treedef)]
 
 
-def path_of(tree, index: int) -> str:
+def path_of(tree: Any, index: int) -> str:
     paths, _ = flatten_with_path(tree)
     return keystr(paths[index][0])
 
@@ -206,18 +249,23 @@ def path_of(tree, index: int) -> str:
 
 def register_pytree_node(nodetype: type, flatten_func: Callable, unflatten_func: Callable,
                          flatten_with_keys_func: Callable | None = None) -> None:
-    """Teach pytrees a type of containers.
+    """Register a class as a pytree node.
 
-    - `nodetype`: the class.
-    - `flatten_func`: `flatten_func(x) -> (children, aux)`, where `aux` can be hashed and compared.
-    - `unflatten_func`: `unflatten_func(aux, children) -> x`.
-    - `flatten_with_keys_func`: as `flatten_func`, whose children come as (key, child) pairs, for key paths.
+    Args:
+        nodetype: The class.
+        flatten_func: A function `flatten_func(x) -> (children, aux)`; `aux` must be hashable and comparable.
+        unflatten_func: A function `unflatten_func(aux, children) -> x`.
+        flatten_with_keys_func: As `flatten_func`, but with children as `(key, child)` pairs, for key paths. Optional.
 
-    >>> class Pair:
-    ...     def __init__(self, first, second): self.first, self.second = first, second
-    >>> xf.tree_util.register_pytree_node(Pair, lambda p: ((p.first, p.second), None), lambda aux, children: Pair(*children))
-    >>> xf.tree.leaves([Pair(1, 2), 3])
-    [1, 2, 3]
+    Raises:
+        ValueError: If the class is registered already.
+
+    Example:
+        >>> class Pair:
+        ...     def __init__(self, first, second): self.first, self.second = first, second
+        >>> xf.tree_util.register_pytree_node(Pair, lambda p: ((p.first, p.second), None), lambda _, children: Pair(*children))
+        >>> xf.tree.leaves([Pair(1, 2), 3])
+        [1, 2, 3]
     """
     _refuse_twice(nodetype)
     for registry in (default_registry, dispatch_registry):
@@ -227,58 +275,72 @@ def register_pytree_node(nodetype: type, flatten_func: Callable, unflatten_func:
 
 def register_pytree_with_keys(nodetype: type, flatten_with_keys: Callable, unflatten_func: Callable,
                               flatten_func: Callable | None = None) -> None:
-    """Teach pytrees a type of containers whose children have names in key paths.
+    """Register a class as a pytree node whose children have keys in key paths.
 
-    - `nodetype`: the class.
-    - `flatten_with_keys`: `flatten_with_keys(x) -> (pairs, aux)`, with a pair (key, child) for each child.
-    - `unflatten_func`, `flatten_func`: as of `register_pytree_node`; the second is for speed.
+    Args:
+        nodetype: The class.
+        flatten_with_keys: A function `flatten_with_keys(x) -> (pairs, aux)`, with a `(key, child)` pair for each child.
+        unflatten_func: A function `unflatten_func(aux, children) -> x`.
+        flatten_func: A function `flatten_func(x) -> (children, aux)`. Optional; it makes flattening faster.
 
-    >>> class Box:
-    ...     def __init__(self, content): self.content = content
-    >>> key = xf.tree_util.GetAttrKey("content")
-    >>> xf.tree_util.register_pytree_with_keys(Box, lambda b: (((key, b.content),), None), lambda aux, children: Box(*children))
-    >>> xf.tree_util.keystr(xf.tree.leaves_with_path(Box(5))[0][0])
-    '.content'
+    Example:
+        >>> class Box:
+        ...     def __init__(self, content): self.content = content
+        >>> key = xf.tree_util.GetAttrKey("content")
+        >>> xf.tree_util.register_pytree_with_keys(Box, lambda b: (((key, b.content),), None), lambda _, xs: Box(*xs))
+        >>> xf.tree_util.keystr(xf.tree.leaves_with_path(Box(5))[0][0])
+        '.content'
     """
     if flatten_func is None:
-        def flatten_func(x):
+        def flatten_func(x: Any) -> tuple[list[Any], Any]:
             pairs, aux = flatten_with_keys(x)
             return [child for _, child in pairs], aux
     register_pytree_node(nodetype, flatten_func, unflatten_func, flatten_with_keys)
 
 
-def register_pytree_node_class(cls: type) -> type:
-    """Decorator: make a class a pytree that says itself how.
+def register_pytree_node_class(cls: _T) -> _T:
+    """Register a class as a pytree node, by its methods. Usable as a decorator.
 
-    - `cls`: the class, with the methods `tree_flatten(self) -> (children, aux)` and `tree_unflatten(cls, aux, children)`.
+    Args:
+        cls: The class, with a method `tree_flatten(self) -> (children, aux)` and a class method `tree_unflatten(cls, aux,
+            children)`.
 
-    >>> @xf.tree_util.register_pytree_node_class
-    ... class Box:
-    ...     def __init__(self, content): self.content = content
-    ...     def tree_flatten(self): return (self.content,), None
-    ...     @classmethod
-    ...     def tree_unflatten(cls, aux, children): return cls(*children)
-    >>> xf.tree.leaves(Box((1, 2)))
-    [1, 2]
+    Returns:
+        The class.
+
+    Example:
+        >>> @xf.tree_util.register_pytree_node_class
+        ... class Box:
+        ...     def __init__(self, content): self.content = content
+        ...     def tree_flatten(self): return (self.content,), None
+        ...     @classmethod
+        ...     def tree_unflatten(cls, aux, children): return cls(*children)
+        >>> xf.tree.leaves(Box((1, 2)))
+        [1, 2]
     """
     register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
     return cls
 
 
-def register_pytree_with_keys_class(cls: type) -> type:
-    """Decorator: make a class a pytree whose children have names in key paths.
+def register_pytree_with_keys_class(cls: _T) -> _T:
+    """Register a class as a pytree node with keys for its children, by its methods. Usable as a decorator.
 
-    - `cls`: the class, with the methods `tree_flatten_with_keys(self) -> ((key, child) pairs, aux)` and
-      `tree_unflatten(cls, aux, children)`; `tree_flatten` is for speed.
+    Args:
+        cls: The class, with a method `tree_flatten_with_keys(self) -> ((key, child) pairs, aux)` and a class method
+            `tree_unflatten(cls, aux, children)`. A method `tree_flatten` is optional; it makes flattening faster.
 
-    >>> @xf.tree_util.register_pytree_with_keys_class
-    ... class Box:
-    ...     def __init__(self, content): self.content = content
-    ...     def tree_flatten_with_keys(self): return ((xf.tree_util.GetAttrKey("content"), self.content),), None
-    ...     @classmethod
-    ...     def tree_unflatten(cls, aux, children): return cls(*children)
-    >>> xf.tree_util.keystr(xf.tree.leaves_with_path(Box(5))[0][0])
-    '.content'
+    Returns:
+        The class.
+
+    Example:
+        >>> @xf.tree_util.register_pytree_with_keys_class
+        ... class Box:
+        ...     def __init__(self, content): self.content = content
+        ...     def tree_flatten_with_keys(self): return ((xf.tree_util.GetAttrKey("content"), self.content),), None
+        ...     @classmethod
+        ...     def tree_unflatten(cls, aux, children): return cls(*children)
+        >>> xf.tree_util.keystr(xf.tree.leaves_with_path(Box(5))[0][0])
+        '.content'
     """
     flatten_func = (lambda x: x.tree_flatten()) if hasattr(cls, "tree_flatten") else None
     register_pytree_with_keys(cls, lambda x: x.tree_flatten_with_keys(), cls.tree_unflatten, flatten_func)
@@ -287,21 +349,27 @@ def register_pytree_with_keys_class(cls: type) -> type:
 
 def register_dataclass(nodetype: type, data_fields: Sequence[str] | None = None, meta_fields: Sequence[str] | None = None,
                        drop_fields: Sequence[str] = ()) -> type:
-    """Make a dataclass a pytree.
+    """Register a dataclass as a pytree node. Usable as a decorator.
 
-    - `nodetype`: the class.
-    - `data_fields`, `meta_fields`: the fields that hold children, and those that are static: part of the structure. Without the
-      lists, those marked `metadata=dict(static=True)` are static.
-    - `drop_fields`: fields that are neither; they must have defaults.
+    Args:
+        nodetype: The class.
+        data_fields: Names of the fields that are children. Default: all that are not static.
+        meta_fields: Names of the fields that are static, part of the structure. Default: those with
+            `metadata=dict(static=True)`.
+        drop_fields: Names of the fields that are neither; they must have defaults.
 
-    >>> import dataclasses
-    >>> @xf.tree_util.register_dataclass
-    ... @dataclasses.dataclass
-    ... class Layer:
-    ...     weights: list
-    ...     name: str = xf.tree.static()
-    >>> xf.tree.leaves(Layer([1, 2], "first"))
-    [1, 2]
+    Returns:
+        The class.
+
+    Example:
+        >>> import dataclasses
+        >>> @xf.tree_util.register_dataclass
+        ... @dataclasses.dataclass
+        ... class Layer:
+        ...     weights: list
+        ...     name: str = xf.tree.static()
+        >>> xf.tree.leaves(Layer([1, 2], "first"))
+        [1, 2]
     """
     import dataclasses
 
@@ -326,13 +394,13 @@ def register_dataclass(nodetype: type, data_fields: Sequence[str] | None = None,
     if len({*data_fields, *meta_fields}) < len(data_fields) + len(meta_fields):
         raise ValueError(f"a field of {nodetype.__name__} is both in data_fields and in meta_fields")
 
-    def flatten_func(x):
+    def flatten_func(x: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         return tuple(getattr(x, n) for n in data_fields), tuple(getattr(x, n) for n in meta_fields)
 
-    def flatten_with_keys(x):
+    def flatten_with_keys(x: Any) -> tuple[tuple[tuple[KeyEntry, Any], ...], tuple[Any, ...]]:
         return tuple((GetAttrKey(n), getattr(x, n)) for n in data_fields), tuple(getattr(x, n) for n in meta_fields)
 
-    def unflatten_func(meta, data):
+    def unflatten_func(meta: Iterable[Any], data: Iterable[Any]) -> Any:
         return nodetype(**dict(zip(data_fields, data)), **dict(zip(meta_fields, meta)))
 
     _refuse_twice(nodetype)
@@ -343,21 +411,28 @@ def register_dataclass(nodetype: type, data_fields: Sequence[str] | None = None,
 
 
 def register_static(cls: type) -> type:
-    """Make a class a pytree without children: its instances are part of the structure, where they are compared and hashed.
+    """Register a class as a pytree node without children. Usable as a decorator.
 
-    - `cls`: the class.
+    Instances are part of the structure, which is compared and hashed.
 
-    >>> @xf.tree_util.register_static
-    ... class Mode(str):
-    ...     pass
-    >>> xf.tree.leaves([1, Mode("fast")])
-    [1]
+    Args:
+        cls: The class, whose instances must be hashable and comparable.
+
+    Returns:
+        The class.
+
+    Example:
+        >>> @xf.tree_util.register_static
+        ... class Mode(str):
+        ...     pass
+        >>> xf.tree.leaves([1, Mode("fast")])
+        [1]
     """
     register_pytree_node(cls, lambda x: ((), x), lambda x, _: x, lambda x: ((), x))
     return cls
 
 
-def _refuse_twice(nodetype) -> None:
+def _refuse_twice(nodetype: type) -> None:
     if not isinstance(nodetype, type):
         raise TypeError(f"a pytree node type must be a class, got {nodetype!r}")
     if nodetype in registered_nodes or nodetype in builtin_nodes:
@@ -371,7 +446,7 @@ registered_nodes: dict[type, tuple[Callable, Callable, Callable | None]] = {}
 def _register_defaults() -> None:
     import collections
 
-    register_pytree_node(_StandIn, lambda x: (x.children, None), lambda _, children: _StandIn(children))
+    register_pytree_node(_Placeholder, lambda x: (x.children, None), lambda _, children: _Placeholder(children))
     register_pytree_node(
         collections.OrderedDict, lambda d: (tuple(d.values()), tuple(d)),
         lambda keys, values: collections.OrderedDict(zip(keys, values)),
@@ -384,24 +459,37 @@ def _register_defaults() -> None:
 
 
 def is_tree_node(typ: type) -> bool:
-    """Whether instances of a class are nodes of pytrees, not leaves.
+    """True if instances of a class are pytree nodes, not leaves.
 
-    - `typ`: the class.
+    Args:
+        typ: The class.
 
-    >>> xf.tree_util.is_tree_node(list), xf.tree_util.is_tree_node(float)
-    (True, False)
+    Returns:
+        A bool.
+
+    Example:
+        >>> xf.tree_util.is_tree_node(list), xf.tree_util.is_tree_node(float)
+        (True, False)
     """
     return typ in registered_nodes or typ in builtin_nodes or (
         issubclass(typ, tuple) and hasattr(typ, "_fields"))
 
 
 def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
-    """The direct children of a node of a pytree, and what else it takes to rebuild it.
+    """Flatten a pytree node by one level.
 
-    - `tree`: the node; a leaf is an error.
+    Args:
+        tree: The node.
 
-    >>> xf.tree_util.flatten_one_level([1, (2, 3)])
-    ([1, (2, 3)], None)
+    Returns:
+        Its direct children, and the auxiliary data from which it is rebuilt.
+
+    Raises:
+        ValueError: If it is a leaf.
+
+    Example:
+        >>> xf.tree_util.flatten_one_level([1, (2, 3)])
+        ([1, (2, 3)], None)
     """
     found = default_registry.flatten_one_level(tree)
     if found is None:
@@ -410,13 +498,21 @@ def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
 
 
 def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
-    """The direct children of a node of a pytree, each with its key, and what else it takes to rebuild it.
+    """Flatten a pytree node by one level, with the keys of the children.
 
-    - `tree`: the node; a leaf is an error.
+    Args:
+        tree: The node.
 
-    >>> children, aux = xf.tree_util.flatten_one_level_with_keys([5])
-    >>> children
-    ((SequenceKey(idx=0), 5),)
+    Returns:
+        The `(key, child)` pairs of its direct children, and the auxiliary data from which it is rebuilt.
+
+    Raises:
+        ValueError: If it is a leaf.
+
+    Example:
+        >>> children, aux = xf.tree_util.flatten_one_level_with_keys([5])
+        >>> children
+        ((SequenceKey(idx=0), 5),)
     """
     found = default_registry.flatten_one_level_with_keys(tree)
     if found is None:
@@ -427,11 +523,11 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
 # Prefixes
 
 
-def broadcast_prefix(prefix, full, is_leaf=None) -> list[Any]:
-    """The leaves of `prefix`, each repeated for all the leaves of `full` beneath it."""
+def broadcast_prefix(prefix: Any, full: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """Return the leaves of `prefix`, each repeated for all leaves of `full` below it."""
     result: list[Any] = []
 
-    def broadcast(x, subtree):
+    def broadcast(x: Any, subtree: Any) -> None:
         result.extend([x] * structure(subtree).num_leaves)
 
     prefix_leaves, treedef = flatten(prefix, is_leaf)
@@ -440,8 +536,8 @@ def broadcast_prefix(prefix, full, is_leaf=None) -> list[Any]:
     return result
 
 
-def leaves_by_prefix(name: str, prefix, full, is_leaf=None) -> list[Any]:
-    """As `broadcast_prefix`, for what a user gave under a name: an error says where it does not fit."""
+def leaves_by_prefix(name: str, prefix: Any, full: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """Return `broadcast_prefix(prefix, full)` for an argument of a user; errors give its name and the paths of mismatches."""
     if is_leaf is not None and is_leaf(prefix):
         return [prefix] * structure(full).num_leaves
     try:
@@ -451,17 +547,17 @@ def leaves_by_prefix(name: str, prefix, full, is_leaf=None) -> list[Any]:
         raise
 
 
-def check_prefix(name: str, prefix, full, is_leaf=None) -> None:
-    """Refuse what is no prefix of `full`, and say all places where it is not."""
-    found = [f"at key path {name}{keystr(path)} {what}" for path, what in mismatches((), prefix, full, is_leaf)]
+def check_prefix(name: str, prefix: Any, full: Any, is_leaf: Callable[[Any], bool] | None = None) -> None:
+    """Raise unless `prefix` is a prefix of `full`; the error lists all mismatches."""
+    found = [f"at key path {name}{keystr(path)} {reason}" for path, reason in mismatches((), prefix, full, is_leaf)]
     if found:
         raise ValueError(
-            f"{name} must be a tree prefix of the pytree that it is given for: have its pytree structure, or that of a part "
-            f"of it counted from its root. Mismatch details ({len(found)} found): {'; '.join(found)}.") from None
+            f"{name} must be a tree prefix of the pytree that it is given for: have its pytree structure, or the upper part "
+            f"of it. Mismatch details ({len(found)} found): {'; '.join(found)}.") from None
 
 
-def mismatches(path, prefix, full, is_leaf) -> Iterator[tuple[tuple, str]]:
-    """Where beneath a path, and why, one tree is no prefix of another."""
+def mismatches(path: tuple, prefix: Any, full: Any, is_leaf: Callable[[Any], bool] | None) -> Iterator[tuple[tuple, str]]:
+    """Yield the paths at which `prefix` is no prefix of `full`, with the reasons."""
     if (is_leaf is not None and is_leaf(prefix)) or default_registry.flatten_one_level(prefix) is None:
         return  # a leaf is a prefix of anything
     if type(prefix) is not type(full):
@@ -483,81 +579,93 @@ def mismatches(path, prefix, full, is_leaf) -> Iterator[tuple[tuple, str]]:
         yield from mismatches((*path, key), child, full_child, is_leaf)
 
 
-def _kind(x) -> str:
+def _kind(x: Any) -> str:
     return "leaf" if default_registry.flatten_one_level(x) is None else type(x).__name__
 
 
-def first_difference(tree1, tree2) -> str:
-    """In words, where two trees of unequal structure first differ."""
-    for path, what in mismatches((), tree1, tree2, None):
-        return f"at {keystr(path) or 'the root'} {what}"
-    for path, what in mismatches((), tree2, tree1, None):
-        return f"at {keystr(path) or 'the root'} {what} (seen from the second)"
+def first_difference(tree1: Any, tree2: Any) -> str:
+    """Return a description of the first difference between two pytrees of unequal structure."""
+    for path, reason in mismatches((), tree1, tree2, None):
+        return f"at {keystr(path) or 'the root'} {reason}"
+    for path, reason in mismatches((), tree2, tree1, None):
+        return f"at {keystr(path) or 'the root'} {reason} (seen from the second)"
     return f"{structure(tree1)} against {structure(tree2)}"
 
 
 class Partial(functools.partial):
     """`functools.partial` as a pytree: the arguments are children, the function is static.
 
-    - `func`: the function, or a `functools.partial` of one.
-    - `args`, `kw`: its first arguments, and those that are given by name.
+    Args:
+        func: The function, or a `functools.partial` of one.
+        args: Leading positional arguments.
+        kw: Keyword arguments.
 
-    >>> xf.jit(lambda f, x: f(x))(xf.tree_util.Partial(xnp.power, 2.0), 3.0)
-    Array(8., dtype=float32, weak_type=True)
+    Example:
+        >>> xf.jit(lambda f, x: f(x))(xf.tree_util.Partial(xnp.power, 2.0), 3.0)
+        Array(8., dtype=float32, weak_type=True)
     """
 
-    def __new__(cls, func, /, *args, **kw):
+    def __new__(cls, func: Callable, /, *args: Any, **kw: Any) -> Partial:
         # functools.partial would merge a partial of a partial, and its static arguments would become children.
         return super().__new__(cls, _Inner(func) if isinstance(func, functools.partial) else func, *args, **kw)
 
 
 class _Inner:
-    """A partial that stays one object when it is applied partially; equal to the object that it stands for, whose arguments
-    may be arrays."""
+    """A partial that is not merged when it is partially applied.
 
-    __slots__ = ("whole",)
+    It equals the partial that it wraps, whose arguments may be arrays.
+    """
 
-    def __init__(self, whole: functools.partial):
-        self.whole = whole
+    __slots__ = ("partial",)
 
-    func, args, keywords = (property(operator.attrgetter(f"whole.{name}")) for name in ("func", "args", "keywords"))
+    def __init__(self, partial: functools.partial) -> None:
+        self.partial = partial
 
-    def __call__(self, *args, **kwargs):
-        return self.whole(*args, **kwargs)
+    func, args, keywords = (property(operator.attrgetter(f"partial.{name}")) for name in ("func", "args", "keywords"))
 
-    def __eq__(self, other):
-        return self.whole == (other.whole if type(other) is _Inner else other)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.partial(*args, **kwargs)
 
-    def __hash__(self):
-        return hash(self.whole)
+    def __eq__(self, other: object) -> bool:
+        return self.partial == (other.partial if type(other) is _Inner else other)
 
-    def __repr__(self):
-        return repr(self.whole)
+    def __hash__(self) -> int:
+        return hash(self.partial)
+
+    def __repr__(self) -> str:
+        return repr(self.partial)
 
 
 _register_defaults()
-for _type in (Zero, UndefinedPrimal):  # among tangents and operands of rules: containers of nothing
+for _type in (Zero, UndefinedPrimal):  # tangents and operands of rules; nodes without children
     register_pytree_node(_type, lambda x: ((), x.aval), lambda aval, _, kind=_type: kind(aval))
 register_pytree_node(Partial, lambda p: ((p.args, p.keywords), p.func),
                      lambda func, children: Partial(func, *children[0], **children[1]))
 
 
-# Over whole trees
+# Functions over leaves
 
 
-_none_given = object()
+_missing = object()
 
 
 def map_with_path(f: Callable, tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None,
                   is_leaf_takes_path: bool = False) -> Any:
-    """A pytree with each leaf replaced by what a function makes of it and its key path.
+    """Apply a function to each leaf of a pytree and its key path.
 
-    - `f`: the function of a path and a leaf, or as many corresponding leaves as there are trees.
-    - `tree`, `rest`, `is_leaf`: as of `map`.
-    - `is_leaf_takes_path`: `is_leaf` is called with the path and the node.
+    Args:
+        f: A function of a path and as many leaves as there are trees.
+        tree: The pytree whose structure the result has.
+        rest: Further pytrees, of which `tree` is a prefix.
+        is_leaf: A function that returns True for nodes of `tree` to treat as leaves. Default: none.
+        is_leaf_takes_path: If True, call `is_leaf(path, node)`.
 
-    >>> xf.tree.map_with_path(lambda path, x: f"{xf.tree_util.keystr(path)}={x}", {"a": [5]})
-    {'a': ["['a'][0]=5"]}
+    Returns:
+        A pytree of the results of `f`, with the structure of `tree`.
+
+    Example:
+        >>> xf.tree.map_with_path(lambda path, x: f"{xf.tree_util.keystr(path)}={x}", {"a": [5]})
+        {'a': ["['a'][0]=5"]}
     """
     pairs, treedef = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     if not rest:
@@ -568,45 +676,67 @@ def map_with_path(f: Callable, tree: Any, *rest: Any, is_leaf: Callable[[Any], b
 
 def leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
                      is_leaf_takes_path: bool = False) -> list[tuple[tuple, Any]]:
-    """The leaves of a pytree, each with its key path.
+    """Return the leaves of a pytree with their key paths.
 
-    - `tree`, `is_leaf`, `is_leaf_takes_path`: as of `flatten_with_path`.
+    Args:
+        tree: The pytree.
+        is_leaf: A function that returns True for nodes to treat as leaves. Default: none.
+        is_leaf_takes_path: If True, call `is_leaf(path, node)`.
 
-    >>> xf.tree.leaves_with_path([5])
-    [((SequenceKey(idx=0),), 5)]
+    Returns:
+        A list of `(path, leaf)` pairs.
+
+    Example:
+        >>> xf.tree.leaves_with_path([5])
+        [((SequenceKey(idx=0),), 5)]
     """
     return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
-def reduce(function: Callable, tree: Any, initializer: Any = _none_given, is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """The leaves of a pytree combined from left to right, as by `functools.reduce`.
+def reduce(function: Callable, tree: Any, initializer: Any = _missing, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """Reduce the leaves of a pytree from left to right, as `functools.reduce` does.
 
-    - `function`: `function(so_far, leaf)` gives the next value.
-    - `tree`, `is_leaf`: as of `flatten`.
-    - `initializer`: the first value; the first leaf when left out.
+    Args:
+        function: A function `function(accumulated, leaf)` that returns the next accumulated value.
+        tree: The pytree.
+        initializer: The start value. Default: the first leaf.
+        is_leaf: A function that returns True for nodes to treat as leaves. Default: none.
 
-    >>> xf.tree.reduce(lambda x, y: x - y, {"a": 10, "b": (3, 2)})
-    5
+    Returns:
+        The last accumulated value.
+
+    Example:
+        >>> xf.tree.reduce(lambda x, y: x - y, {"a": 10, "b": (3, 2)})
+        5
     """
     items = leaves(tree, is_leaf)
-    return functools.reduce(function, items) if initializer is _none_given else functools.reduce(
+    return functools.reduce(function, items) if initializer is _missing else functools.reduce(
         function, items, initializer)
 
 
-def reduce_associative(operation: Callable, tree: Any, *, identity: Any = _none_given,
+def reduce_associative(operation: Callable, tree: Any, *, identity: Any = _missing,
                        is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """The leaves of a pytree combined pair by pair, in a tree of logarithmic depth.
+    """Reduce the leaves of a pytree pairwise, in logarithmic depth.
 
-    - `operation`: combines two values, and is associative.
-    - `tree`, `is_leaf`: as of `flatten`.
-    - `identity`: the value of a tree without leaves, which is an error when left out.
+    Args:
+        operation: An associative function of two values.
+        tree: The pytree.
+        identity: The result for a tree without leaves. Default: such a tree raises.
+        is_leaf: A function that returns True for nodes to treat as leaves. Default: none.
 
-    >>> xf.tree.reduce_associative(lambda x, y: x + y, {"a": 10, "b": (3, 2)})
-    15
+    Returns:
+        The combined value.
+
+    Raises:
+        TypeError: If the tree has no leaves and there is no `identity`.
+
+    Example:
+        >>> xf.tree.reduce_associative(lambda x, y: x + y, {"a": 10, "b": (3, 2)})
+        15
     """
     items = leaves(tree, is_leaf)
     if not items:
-        if identity is _none_given:
+        if identity is _missing:
             raise TypeError("reduce_associative of a tree without leaves needs `identity`.")
         return identity
     while len(items) > 1:
@@ -616,12 +746,18 @@ def reduce_associative(operation: Callable, tree: Any, *, identity: Any = _none_
 
 
 def all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool:
-    """Whether every leaf of a pytree is true.
+    """True if all leaves of a pytree are true.
 
-    - `tree`, `is_leaf`: as of `flatten`.
+    Args:
+        tree: The pytree.
+        is_leaf: A function that returns True for nodes to treat as leaves. Default: none.
 
-    >>> xf.tree.all({"a": True, "b": (1, 0)})
-    False
+    Returns:
+        A bool; True if there are no leaves.
+
+    Example:
+        >>> xf.tree.all({"a": True, "b": (1, 0)})
+        False
     """
     for leaf in leaves(tree, is_leaf):
         if not leaf:
@@ -630,13 +766,18 @@ def all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool:
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = None) -> bool:
-    """Whether every element of an iterable is a leaf.
+    """True if all elements of an iterable are leaves.
 
-    - `iterable`: the elements.
-    - `is_leaf`: says of a node whether it is to count as a leaf.
+    Args:
+        iterable: The elements.
+        is_leaf: A function that returns True for nodes to treat as leaves. Default: none.
 
-    >>> xf.tree_util.all_leaves([1, 2.0]), xf.tree_util.all_leaves([1, (2,)])
-    (True, False)
+    Returns:
+        A bool.
+
+    Example:
+        >>> xf.tree_util.all_leaves([1, 2.0]), xf.tree_util.all_leaves([1, (2,)])
+        (True, False)
     """
     if is_leaf is None:
         return pytree.all_leaves(default_registry, iterable)
@@ -644,49 +785,67 @@ def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = 
 
 
 def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """A pytree with its leaves repeated to the structure of another.
+    """Broadcast the leaves of a prefix to the structure of a pytree.
 
-    - `prefix_tree`: the pytree, whose structure is the upper part of the other.
-    - `full_tree`: the other.
-    - `is_leaf`: says of a node of the first whether it is to count as a leaf.
+    Args:
+        prefix_tree: A prefix of `full_tree`.
+        full_tree: The pytree.
+        is_leaf: A function that returns True for nodes of `prefix_tree` to treat as leaves. Default: none.
 
-    >>> xf.tree.broadcast((1, 2), (0, {"a": 0, "b": 0}))
-    (1, {'a': 2, 'b': 2})
+    Returns:
+        A pytree with the structure of `full_tree`, in which each leaf is the leaf of `prefix_tree` above it.
+
+    Raises:
+        ValueError: If `prefix_tree` is no prefix of `full_tree`.
+
+    Example:
+        >>> xf.tree.broadcast((1, 2), (0, {"a": 0, "b": 0}))
+        (1, {'a': 2, 'b': 2})
     """
     return structure(full_tree).unflatten(leaves_by_prefix("prefix_tree", prefix_tree, full_tree, is_leaf))
 
 
 def transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any) -> Any:
-    """A tree of trees turned inside out.
+    """Transpose a pytree of pytrees: exchange its outer and its inner structure.
 
-    - `outer_treedef`: the structure of the outer tree.
-    - `inner_treedef`: that of the inner ones; None: that of the first.
-    - `pytree_to_transpose`: the tree of trees.
+    Args:
+        outer_treedef: The outer structure.
+        inner_treedef: The structure of the inner trees. None: that of the first one.
+        pytree_to_transpose: The pytree.
 
-    >>> xf.tree.transpose(xf.tree.structure([0, 0]), None, [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
-    {'a': [1, 3], 'b': [2, 4]}
+    Returns:
+        A pytree with `inner_treedef` outside and `outer_treedef` inside.
+
+    Example:
+        >>> xf.tree.transpose(xf.tree.structure([0, 0]), None, [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
+        {'a': [1, 3], 'b': [2, 4]}
     """
     flat, treedef = flatten(pytree_to_transpose)
     if inner_treedef is None:
         inner_treedef = structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
     inner, outer = inner_treedef.num_leaves, outer_treedef.num_leaves
-    # Only the leaves are compared: what a node holds besides them may depend on what is below it.
+    # Only the leaves are compared: the auxiliary data of a node may depend on its children.
     if len(flat) != inner * outer:
         raise TypeError(f"the tree to transpose must have the structure {outer_treedef.compose(inner_treedef)} (outer around "
                         f"inner); it has {treedef}.")
-    if not outer and inner:  # what the result holds is told by nothing
-        raise ValueError(f"the tree to transpose has no leaves: there is nothing to put where {inner_treedef} has them.")
+    if not outer and inner:  # no values for the leaves of the result
+        raise ValueError(f"the tree to transpose has no leaves: there are no values for the leaves of {inner_treedef}.")
     rows = [flat[i * inner:(i + 1) * inner] for i in range(outer)]
     return inner_treedef.unflatten([outer_treedef.unflatten([row[j] for row in rows]) for j in range(inner)])
 
 
 def static(**kwargs: Any) -> Any:
-    """A field of a registered dataclass that is static, not a child.
+    """Declare a field of a registered dataclass as static: part of the structure, not a child.
 
-    - `kwargs`: those of `dataclasses.field`.
+    Args:
+        kwargs: Arguments of `dataclasses.field`.
 
-    >>> xf.tree.static(default=3).default
-    3
+    Returns:
+        The field.
+
+    Example:
+        >>> xf.tree.static(default=3).default
+        3
     """
     import dataclasses
 
@@ -694,33 +853,48 @@ def static(**kwargs: Any) -> Any:
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether a structure is that of a leaf, or of a node without children.
+    """True if a structure is that of a leaf, or of a node without children.
 
-    - `treedef`: the structure.
+    Args:
+        treedef: The structure.
 
-    >>> xf.tree_util.treedef_is_leaf(xf.tree.structure(1)), xf.tree_util.treedef_is_leaf(xf.tree.structure([1]))
-    (True, False)
+    Returns:
+        A bool.
+
+    Example:
+        >>> xf.tree_util.treedef_is_leaf(xf.tree.structure(1)), xf.tree_util.treedef_is_leaf(xf.tree.structure([1]))
+        (True, False)
     """
     return treedef.num_nodes == 1
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """The structures of the direct children of a structure.
+    """Return the structures of the direct children of a structure.
 
-    - `treedef`: the structure.
+    Args:
+        treedef: The structure.
 
-    >>> xf.tree_util.treedef_children(xf.tree.structure([1, (2, 3)]))
-    [PyTreeDef(*), PyTreeDef((*, *))]
+    Returns:
+        A list of structures.
+
+    Example:
+        >>> xf.tree_util.treedef_children(xf.tree.structure([1, (2, 3)]))
+        [PyTreeDef(*), PyTreeDef((*, *))]
     """
     return treedef.children()
 
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
-    """The structure of a tuple whose items have given structures.
+    """Return the structure of a tuple whose items have the given structures.
 
-    - `treedefs`: their structures.
+    Args:
+        treedefs: The structures.
 
-    >>> xf.tree_util.treedef_tuple([xf.tree.structure(1), xf.tree.structure([2])])
-    PyTreeDef((*, [*]))
+    Returns:
+        The structure of the tuple.
+
+    Example:
+        >>> xf.tree_util.treedef_tuple([xf.tree.structure(1), xf.tree.structure([2])])
+        PyTreeDef((*, [*]))
     """
     return pytree.treedef_tuple(default_registry, list(treedefs))

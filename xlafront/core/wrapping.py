@@ -1,4 +1,4 @@
-"""Functions that are made of users' functions, and look like them."""
+"""`functools.wraps` for wrapped callables of any type."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 
 def update_wrapper(wrapper: Any, wrapped: Callable) -> Any:
-    """As that of `functools`, but what is called may be any object, whose `__name__` need not be a text: that is left out."""
+    """Do as `functools.update_wrapper`, for any callable.
+
+    Attributes that cannot be set are skipped, such as a `__name__` that is no string.
+    """
     try:
         return functools.update_wrapper(wrapper, wrapped)
     except TypeError:
@@ -20,5 +23,5 @@ def update_wrapper(wrapper: Any, wrapped: Callable) -> Any:
 
 
 def wraps(wrapped: Callable) -> Callable[[Any], Any]:
-    """As that of `functools`, by `update_wrapper`."""
+    """Do as `functools.wraps`, by `update_wrapper` of this module."""
     return functools.partial(update_wrapper, wrapped=wrapped)

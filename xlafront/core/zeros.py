@@ -1,6 +1,11 @@
-"""Symbolic zeros: tangents and cotangents that are known to vanish and never become arrays."""
+"""Symbolic zeros: tangents and cotangents that are known to be zero and never become arrays."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xlafront.core.typing import Aval
 
 
 class Zero:
@@ -8,27 +13,27 @@ class Zero:
 
     __slots__ = ("aval",)
 
-    def __init__(self, aval):
+    def __init__(self, aval: Any) -> None:
         self.aval = aval
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Zero({self.aval})"
 
 
 class UndefinedPrimal:
-    """In a transpose rule: the operand that the operation is linear in, of which only the type is known."""
+    """An operand of a transpose rule in which the operation is linear; only its type is known."""
 
     __slots__ = ("aval",)
 
-    def __init__(self, aval):
+    def __init__(self, aval: Aval) -> None:
         self.aval = aval
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"UndefinedPrimal({self.aval})"
 
 
 UndefPrimal = UndefinedPrimal
 
 
-def is_undefined(x) -> bool:
+def is_undefined(x: Any) -> bool:
     return type(x) is UndefinedPrimal

@@ -1,5 +1,5 @@
-"""Small libraries as examples: layers of networks (`stax`), and optimizers."""
+"""Small example libraries: neural-network layers (`stax`) and optimizers."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {}, "optimizers stax")
+__getattr__, __dir__, __all__ = attach(__name__, {}, "optimizers stax")

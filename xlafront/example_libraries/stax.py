@@ -1,8 +1,7 @@
-"""Layers of networks, as pairs of functions.
+"""Neural-network layers as pairs of functions.
 
-A layer is `init_fun(rng, input_shape)`, which returns the shape of the output and the parameters, and
-`apply_fun(params, inputs, **kwargs)`, of which `rng=` is for layers that draw random numbers. `serial` and `parallel` make of
-layers one.
+A layer is `init_fun(rng, input_shape)`, which returns the output shape and the parameters, and `apply_fun(params,
+inputs, **kwargs)`; layers that sample random numbers need the keyword `rng`. `serial` and `parallel` combine layers.
 """
 
 from __future__ import annotations
@@ -35,14 +34,19 @@ def _same_shape(rng, input_shape):
 
 
 def Dense(out_dim: int, W_init: Initializer = glorot(), b_init: Initializer = randn()) -> Layer:
-    """The layer `x @ W + b`.
+    """Create a fully connected layer, `x @ W + b`.
 
-    - `out_dim`: the size of the output's last dimension.
-    - `W_init`, `b_init`: how parameters begin, functions of a key and a shape.
+    Args:
+        out_dim: Size of the last dimension of the output.
+        W_init, b_init: Initializers of the parameters, functions of a key and a shape.
 
-    >>> shape, (w, b) = Dense(4)[0](xf.random.key(0), (-1, 3))
-    >>> shape, w.shape, b.shape
-    ((-1, 4), (3, 4), (4,))
+    Returns:
+        The layer.
+
+    Example:
+        >>> shape, (w, b) = Dense(4)[0](xf.random.key(0), (-1, 3))
+        >>> shape, w.shape, b.shape
+        ((-1, 4), (3, 4), (4,))
     """
     def init_fun(rng, input_shape):
         w_key, b_key = random.split(rng)
@@ -55,8 +59,8 @@ def Dense(out_dim: int, W_init: Initializer = glorot(), b_init: Initializer = ra
     return init_fun, apply_fun
 
 
-def _convolution(shape_of: Callable, convolve: Callable, dimension_numbers, out_chan, filter_shape, strides, padding, W_init,
-                 b_init) -> Layer:
+def _convolution(output_shape_rule: Callable, convolve: Callable, dimension_numbers, out_chan, filter_shape, strides, padding,
+                 W_init, b_init) -> Layer:
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     strides = tuple(strides) if strides else (1,) * len(filter_shape)
     W_init = W_init or glorot(rhs_spec.index("I"), rhs_spec.index("O"))
@@ -65,7 +69,7 @@ def _convolution(shape_of: Callable, convolve: Callable, dimension_numbers, out_
         sizes = iter(filter_shape)
         special = {"O": out_chan, "I": input_shape[lhs_spec.index("C")]}
         kernel_shape = tuple([special[c] if c in special else next(sizes) for c in rhs_spec])
-        output_shape = shape_of(input_shape, kernel_shape, strides, padding, dimension_numbers)
+        output_shape = output_shape_rule(input_shape, kernel_shape, strides, padding, dimension_numbers)
         w_key, b_key = random.split(rng)
         bias = b_init(b_key, tuple([out_chan if c == "C" else 1 for c in out_spec]))
         return tuple(map(int, output_shape)), (W_init(w_key, kernel_shape), bias)
@@ -80,17 +84,22 @@ def _convolution(shape_of: Callable, convolve: Callable, dimension_numbers, out_
 def GeneralConv(dimension_numbers: tuple[str, str, str], out_chan: int, filter_shape: Sequence[int],
                 strides: Sequence[int] | None = None, padding: Any = "VALID", W_init: Initializer | None = None,
                 b_init: Initializer = randn(1e-6)) -> Layer:
-    """A convolution.
+    """Create a convolution layer.
 
-    - `dimension_numbers`: what the dimensions of input, kernel and output are, as in `("NHWC", "HWIO", "NHWC")`.
-    - `out_chan`: the number of the output's channels.
-    - `filter_shape`: the size of the window.
-    - `strides`: how far it moves; None: 1.
-    - `padding`: "VALID", "SAME", or pairs of numbers.
-    - `W_init`, `b_init`: how parameters begin, functions of a key and a shape.
+    Args:
+        dimension_numbers: The dimensions of input, kernel and output, as in `("NHWC", "HWIO", "NHWC")`.
+        out_chan: Number of output channels.
+        filter_shape: Spatial shape of the kernel.
+        strides: Strides of the window. Default: 1.
+        padding: "VALID", "SAME", or pairs of integers.
+        W_init, b_init: Initializers of the parameters, functions of a key and a shape.
 
-    >>> GeneralConv(("NCHW", "OIHW", "NCHW"), 4, (3, 3))[0](xf.random.key(0), (2, 1, 8, 8))[0]
-    (2, 4, 6, 6)
+    Returns:
+        The layer.
+
+    Example:
+        >>> GeneralConv(("NCHW", "OIHW", "NCHW"), 4, (3, 3))[0](xf.random.key(0), (2, 1, 8, 8))[0]
+        (2, 4, 6, 6)
     """
     return _convolution(lax.conv_general_shape_tuple, lax.conv_general_dilated, dimension_numbers, out_chan, filter_shape,
                         strides, padding, W_init, b_init)
@@ -99,17 +108,22 @@ def GeneralConv(dimension_numbers: tuple[str, str, str], out_chan: int, filter_s
 def GeneralConvTranspose(dimension_numbers: tuple[str, str, str], out_chan: int, filter_shape: Sequence[int],
                          strides: Sequence[int] | None = None, padding: Any = "VALID", W_init: Initializer | None = None,
                          b_init: Initializer = randn(1e-6)) -> Layer:
-    """A transposed convolution, whose output is larger than its input by the strides.
+    """Create a transposed convolution layer, which upsamples its input by the strides.
 
-    - `dimension_numbers`: what the dimensions of input, kernel and output are, as in `("NHWC", "HWIO", "NHWC")`.
-    - `out_chan`: the number of the output's channels.
-    - `filter_shape`: the size of the window.
-    - `strides`: how far it moves in the output; None: 1.
-    - `padding`: "VALID", "SAME", or pairs of numbers.
-    - `W_init`, `b_init`: how parameters begin, functions of a key and a shape.
+    Args:
+        dimension_numbers: The dimensions of input, kernel and output, as in `("NHWC", "HWIO", "NHWC")`.
+        out_chan: Number of output channels.
+        filter_shape: Spatial shape of the kernel.
+        strides: Strides of the window in the output. Default: 1.
+        padding: "VALID", "SAME", or pairs of integers.
+        W_init, b_init: Initializers of the parameters, functions of a key and a shape.
 
-    >>> GeneralConvTranspose(("NHWC", "HWIO", "NHWC"), 4, (2, 2), (2, 2))[0](xf.random.key(0), (1, 8, 8, 1))[0]
-    (1, 16, 16, 4)
+    Returns:
+        The layer.
+
+    Example:
+        >>> GeneralConvTranspose(("NHWC", "HWIO", "NHWC"), 4, (2, 2), (2, 2))[0](xf.random.key(0), (1, 8, 8, 1))[0]
+        (1, 16, 16, 4)
     """
     return _convolution(lax.conv_transpose_shape_tuple, lax.conv_transpose, dimension_numbers, out_chan, filter_shape, strides,
                         padding, W_init, b_init)
@@ -122,15 +136,20 @@ ConvTranspose = functools.partial(GeneralConvTranspose, ("NHWC", "HWIO", "NHWC")
 
 def BatchNorm(axis: int | Sequence[int] = (0, 1, 2), epsilon: float = 1e-5, center: bool = True, scale: bool = True,
               beta_init: Initializer = zeros, gamma_init: Initializer = ones) -> Layer:
-    """Inputs with mean 0 and variance 1 over a batch, times `gamma`, plus `beta`.
+    """Create a batch normalization layer: standardize over the batch, scale by `gamma` and shift by `beta`.
 
-    - `axis`: the dimensions over which means are taken.
-    - `epsilon`: what is added to the variance.
-    - `center`, `scale`: whether there are `beta` and `gamma`.
-    - `beta_init`, `gamma_init`: how these begin, functions of a key and a shape.
+    Args:
+        axis: Axis or axes to normalize over.
+        epsilon: A constant added to the variance.
+        center, scale: If True, use `beta` and `gamma`, respectively.
+        beta_init, gamma_init: Initializers of these parameters, functions of a key and a shape.
 
-    >>> BatchNorm()[0](xf.random.key(0), (8, 4, 4, 3))[1][1].tolist()
-    [1.0, 1.0, 1.0]
+    Returns:
+        The layer.
+
+    Example:
+        >>> BatchNorm()[0](xf.random.key(0), (8, 4, 4, 3))[1][1].tolist()
+        [1.0, 1.0, 1.0]
     """
     axes = (axis,) if np.ndim(axis) == 0 else tuple(axis)
 
@@ -141,10 +160,10 @@ def BatchNorm(axis: int | Sequence[int] = (0, 1, 2), epsilon: float = 1e-5, cent
 
     def apply_fun(params, x, **kwargs):
         beta, gamma = params
-        spread = tuple([None if i in axes else slice(None) for i in range(xnp.ndim(x))])
+        expansion = tuple([None if i in axes else slice(None) for i in range(xnp.ndim(x))])
 
         def to_inputs(parameter):
-            return parameter[spread] if xnp.ndim(parameter) != xnp.ndim(x) else parameter
+            return parameter[expansion] if xnp.ndim(parameter) != xnp.ndim(x) else parameter
 
         z = nn.standardize(x, axes, epsilon=epsilon)
         z = z * to_inputs(gamma) if scale else z
@@ -154,13 +173,18 @@ def BatchNorm(axis: int | Sequence[int] = (0, 1, 2), epsilon: float = 1e-5, cent
 
 
 def elementwise(fun: Callable, **fun_kwargs: Any) -> Layer:
-    """The layer of a function of each element.
+    """Create a layer that applies a function to its input.
 
-    - `fun`: the function.
-    - `fun_kwargs`: keywords for it.
+    Args:
+        fun: The function.
+        fun_kwargs: Keyword arguments of the function.
 
-    >>> elementwise(lambda x, y: x + y, y=1)[1]((), 2)
-    3
+    Returns:
+        The layer.
+
+    Example:
+        >>> elementwise(lambda x, y: x + y, y=1)[1]((), 2)
+        3
     """
     return _same_shape, lambda params, inputs, **kwargs: fun(inputs, **fun_kwargs)
 
@@ -183,69 +207,84 @@ def _pooling(reducer: Callable, start: float, window_shape, strides, padding, sp
     channel = len(window_shape) + 1 if spec is None else spec.index("C")
     batch = 0 if spec is None else spec.index("N")
 
-    def whole(sizes):
-        """With ones for the dimensions of batch and channel."""
+    def with_unit_dims(sizes):
+        """Insert sizes of 1 for the batch and channel dimensions."""
         sizes = iter(sizes)
         return tuple([1 if i in (batch, channel) else next(sizes) for i in range(len(window_shape) + 2)])
 
-    window, moves = whole(window_shape), whole(strides)
+    window, window_strides = with_unit_dims(window_shape), with_unit_dims(strides)
 
     def init_fun(rng, input_shape):
-        pads = lax.padtype_to_pads(input_shape, window, moves, padding)
-        shape = lax.reduce_window_shape_tuple(input_shape, window, moves, pads)
+        pads = lax.padtype_to_pads(input_shape, window, window_strides, padding)
+        shape = lax.reduce_window_shape_tuple(input_shape, window, window_strides, pads)
         return tuple(map(int, shape)), ()
 
     def apply_fun(params, inputs, **kwargs):
-        out = lax.reduce_window(inputs, start, reducer, window, moves, padding)
-        return finish(out, inputs, window, moves, padding) if finish else out
+        out = lax.reduce_window(inputs, start, reducer, window, window_strides, padding)
+        return finish(out, inputs, window, window_strides, padding) if finish else out
 
     return init_fun, apply_fun
 
 
 def MaxPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: str = "VALID",
             spec: str | None = None) -> Layer:
-    """The largest elements of windows.
+    """Create a max pooling layer.
 
-    - `window_shape`: the size of the window.
-    - `strides`: how far it moves; None: 1.
-    - `padding`: "VALID" or "SAME".
-    - `spec`: what the dimensions are, as in "NCHW"; None: the batch first, channels last.
+    Args:
+        window_shape: Shape of the window.
+        strides: Strides of the window. Default: 1.
+        padding: "VALID" or "SAME".
+        spec: The dimensions of the input, as in "NCHW". Default: batch first, channels last.
 
-    >>> MaxPool((2, 2))[1]((), xnp.arange(4.0).reshape(1, 2, 2, 1)).item()
-    3.0
+    Returns:
+        The layer.
+
+    Example:
+        >>> MaxPool((2, 2))[1]((), xnp.arange(4.0).reshape(1, 2, 2, 1)).item()
+        3.0
     """
     return _pooling(lax.max, -np.inf, window_shape, strides, padding, spec)
 
 
 def SumPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: str = "VALID",
             spec: str | None = None) -> Layer:
-    """The sums of windows.
+    """Create a sum pooling layer.
 
-    - `window_shape`: the size of the window.
-    - `strides`: how far it moves; None: 1.
-    - `padding`: "VALID" or "SAME".
-    - `spec`: what the dimensions are, as in "NCHW"; None: the batch first, channels last.
+    Args:
+        window_shape: Shape of the window.
+        strides: Strides of the window. Default: 1.
+        padding: "VALID" or "SAME".
+        spec: The dimensions of the input, as in "NCHW". Default: batch first, channels last.
 
-    >>> SumPool((2, 2))[1]((), xnp.arange(4.0).reshape(1, 2, 2, 1)).item()
-    6.0
+    Returns:
+        The layer.
+
+    Example:
+        >>> SumPool((2, 2))[1]((), xnp.arange(4.0).reshape(1, 2, 2, 1)).item()
+        6.0
     """
     return _pooling(lax.add, 0.0, window_shape, strides, padding, spec)
 
 
 def AvgPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: str = "VALID",
             spec: str | None = None) -> Layer:
-    """The means of windows, of what of them lies inside.
+    """Create an average pooling layer. Padding does not count toward the average.
 
-    - `window_shape`: the size of the window.
-    - `strides`: how far it moves; None: 1.
-    - `padding`: "VALID" or "SAME".
-    - `spec`: what the dimensions are, as in "NCHW"; None: the batch first, channels last.
+    Args:
+        window_shape: Shape of the window.
+        strides: Strides of the window. Default: 1.
+        padding: "VALID" or "SAME".
+        spec: The dimensions of the input, as in "NCHW". Default: batch first, channels last.
 
-    >>> AvgPool((2, 2))[1]((), xnp.arange(4.0).reshape(1, 2, 2, 1)).item()
-    1.5
+    Returns:
+        The layer.
+
+    Example:
+        >>> AvgPool((2, 2))[1]((), xnp.arange(4.0).reshape(1, 2, 2, 1)).item()
+        1.5
     """
-    def mean(sums, inputs, window, moves, padding):
-        return sums / lax.reduce_window(xnp.ones_like(inputs), 0.0, lax.add, window, moves, padding)
+    def mean(sums, inputs, window, window_strides, padding):
+        return sums / lax.reduce_window(xnp.ones_like(inputs), 0.0, lax.add, window, window_strides, padding)
 
     return _pooling(lax.add, 0.0, window_shape, strides, padding, spec, mean)
 
@@ -256,12 +295,17 @@ Identity = (_same_shape, lambda params, inputs, **kwargs: inputs)
 
 
 def FanOut(num: int) -> Layer:
-    """The input, so many times, for layers in `parallel`.
+    """Create a layer that copies its input, for layers in `parallel`.
 
-    - `num`: how many times.
+    Args:
+        num: Number of copies.
 
-    >>> FanOut(2)[1]((), 1.0)
-    [1.0, 1.0]
+    Returns:
+        The layer.
+
+    Example:
+        >>> FanOut(2)[1]((), 1.0)
+        [1.0, 1.0]
     """
     return lambda rng, input_shape: ([input_shape] * num, ()), lambda params, inputs, **kwargs: [inputs] * num
 
@@ -271,34 +315,44 @@ FanInSum = (lambda rng, input_shape: (input_shape[0], ()),
 
 
 def FanInConcat(axis: int = -1) -> Layer:
-    """Several inputs, concatenated.
+    """Create a layer that concatenates its inputs.
 
-    - `axis`: the dimension along which.
+    Args:
+        axis: Axis to concatenate along. Default: the last.
 
-    >>> FanInConcat()[0](xf.random.key(0), [(2, 3), (2, 4)])[0]
-    (2, 7)
+    Returns:
+        The layer.
+
+    Example:
+        >>> FanInConcat()[0](xf.random.key(0), [(2, 3), (2, 4)])[0]
+        (2, 7)
     """
     def init_fun(rng, input_shape):
-        place = axis % len(input_shape[0])
-        total = sum([shape[place] for shape in input_shape])
-        return (*input_shape[0][:place], total, *input_shape[0][place + 1:]), ()
+        dim = axis % len(input_shape[0])
+        total = sum([shape[dim] for shape in input_shape])
+        return (*input_shape[0][:dim], total, *input_shape[0][dim + 1:]), ()
 
     return init_fun, lambda params, inputs, **kwargs: xnp.concatenate(inputs, axis)
 
 
 def Dropout(rate: float, mode: str = "train") -> Layer:
-    """Inputs of which some are zero, by chance, and the others so much larger that the mean stays.
+    """Create a dropout layer, which sets inputs to zero at random and scales the others such that the mean is preserved.
 
-    - `rate`: the probability that one is kept.
-    - `mode`: "train"; with any other word inputs stay as they are.
+    Args:
+        rate: The probability that an input is preserved.
+        mode: "train" enables dropout; with any other value inputs pass unchanged.
 
-    >>> set(Dropout(0.5)[1]((), xnp.ones(50), rng=xf.random.key(0)).tolist()) == {0.0, 2.0}
-    True
+    Returns:
+        The layer.
+
+    Example:
+        >>> set(Dropout(0.5)[1]((), xnp.ones(50), rng=xf.random.key(0)).tolist()) == {0.0, 2.0}
+        True
     """
     def apply_fun(params, inputs, **kwargs):
         rng = kwargs.get("rng")
         if rng is None:
-            raise ValueError("the layer Dropout needs a key: call apply_fun(params, inputs, rng=key).")
+            raise ValueError("the layer Dropout needs a random key: call apply_fun(params, inputs, rng=key).")
         if mode != "train":
             return inputs
         return xnp.where(random.bernoulli(rng, rate, inputs.shape), inputs / rate, 0)
@@ -311,14 +365,19 @@ def _keys(rng, count: int) -> Any:
 
 
 def serial(*layers: Layer) -> Layer:
-    """Layers one after the other. Parameters are a list.
+    """Compose layers in sequence.
 
-    - `layers`: the layers.
+    Args:
+        layers: The layers.
 
-    >>> init_fun, apply_fun = serial(Dense(8), stax.Relu, Dense(2))
-    >>> shape, params = init_fun(xf.random.key(0), (-1, 3))
-    >>> apply_fun(params, xnp.ones((5, 3))).shape
-    (5, 2)
+    Returns:
+        The layer, whose parameters are a list.
+
+    Example:
+        >>> init_fun, apply_fun = serial(Dense(8), stax.Relu, Dense(2))
+        >>> shape, params = init_fun(xf.random.key(0), (-1, 3))
+        >>> apply_fun(params, xnp.ones((5, 3))).shape
+        (5, 2)
     """
     inits, applies = [init for init, _ in layers], [apply for _, apply in layers]
 
@@ -339,13 +398,18 @@ def serial(*layers: Layer) -> Layer:
 
 
 def parallel(*layers: Layer) -> Layer:
-    """Layers beside each other, each with an input of its own. Parameters are a tuple.
+    """Combine layers in parallel, each with its own input.
 
-    - `layers`: the layers.
+    Args:
+        layers: The layers.
 
-    >>> init_fun, apply_fun = serial(FanOut(2), parallel(stax.Identity, stax.Exp), stax.FanInSum)
-    >>> apply_fun(init_fun(xf.random.key(0), (1,))[1], xnp.zeros(1)).tolist()
-    [1.0]
+    Returns:
+        The layer, whose parameters are a tuple and whose inputs and outputs are sequences.
+
+    Example:
+        >>> init_fun, apply_fun = serial(FanOut(2), parallel(stax.Identity, stax.Exp), stax.FanInSum)
+        >>> apply_fun(init_fun(xf.random.key(0), (1,))[1], xnp.zeros(1)).tolist()
+        [1.0]
     """
     def init_fun(rng, input_shape):
         found = [init(key, shape) for (init, _), key, shape in zip(layers, random.split(rng, len(layers)), input_shape)]
@@ -359,12 +423,17 @@ def parallel(*layers: Layer) -> Layer:
 
 
 def shape_dependent(make_layer: Callable[[Any], Layer]) -> Layer:
-    """A layer that is made once the shape of its input is known.
+    """Create a layer that is built once the shape of its input is available.
 
-    - `make_layer`: a function of the shape to a layer.
+    Args:
+        make_layer: A function from the input shape to a layer.
 
-    >>> shape_dependent(lambda shape: Dense(shape[-1]))[0](xf.random.key(0), (2, 3))[0]
-    (2, 3)
+    Returns:
+        The layer.
+
+    Example:
+        >>> shape_dependent(lambda shape: Dense(shape[-1]))[0](xf.random.key(0), (2, 3))[0]
+        (2, 3)
     """
     return (lambda rng, input_shape: make_layer(input_shape)[0](rng, input_shape),
             lambda params, inputs, **kwargs: make_layer(inputs.shape)[1](params, inputs, **kwargs))

@@ -15,6 +15,7 @@ from xlafront.experimental import layout as layout
 from xlafront.experimental import mesh_utils as mesh_utils
 from xlafront.experimental import multihost_utils as multihost_utils
 from xlafront.experimental import ode as ode
+from xlafront.experimental import overlap as overlap
 from xlafront.experimental import pallas as pallas
 from xlafront.experimental import pjit as pjit
 from xlafront.experimental import profiler as profiler
@@ -29,12 +30,8 @@ from xlafront.experimental import sparse as sparse
 from xlafront.experimental import topologies as topologies
 from xlafront.experimental import transfer as transfer
 from xlafront.experimental import xla_metadata as xla_metadata
+from xlafront.host.callbacks import io_callback as io_callback
 from xlafront.interpreters.extended_dtypes import EArray as EArray
-from xlafront.interpreters.extended_dtypes import PrimalTangentDType as _PrimalTangentDType
-from xlafront.typing import DTypeLike as _DTypeLike
-import builtins as _builtins
-import typing as _typing
+from xlafront.interpreters.extended_dtypes import primal_tangent_dtype as primal_tangent_dtype
+from xlafront.interpreters.hijax import cur_qdd as cur_qdd
 
-def cur_qdd(x: _typing.Any) -> _typing.Any: ...
-def io_callback(callback: _typing.Callable[..., _typing.Any], result_shape_dtypes: _typing.Any, *args: _typing.Any, sharding: _typing.Any = ..., ordered: _builtins.bool = ..., **kwargs: _typing.Any) -> _typing.Any: ...
-def primal_tangent_dtype(primal_dtype: _DTypeLike, tangent_dtype: _DTypeLike, name: _builtins.str | None = ...) -> _PrimalTangentDType: ...

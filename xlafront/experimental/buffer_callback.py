@@ -1,9 +1,9 @@
-"""Python functions that write their results into the memory of compiled programs."""
+"""Python callbacks that write their results into device buffers of compiled programs."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.host.buffer_callbacks": "buffer_callback",
-    "xlafront.runtime.jaxlib_compat": "Buffer ExecutionContext ExecutionStage",
+    "xlafront.base.jaxlib_compat": "Buffer ExecutionContext ExecutionStage",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,8 +1,8 @@
-"""Python functions and objects on the hosts of the devices of arrays."""
+"""Python functions and objects that run on the hosts of the devices that hold their arguments."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.host.colocated_python": "colocated_cpu_devices colocated_python colocated_python_class",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

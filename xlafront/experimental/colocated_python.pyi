@@ -1,7 +1,5 @@
 # Written by `python -m tests.stubs`.
-import builtins as _builtins
-import typing as _typing
+from xlafront.host.colocated_python import colocated_cpu_devices as colocated_cpu_devices
+from xlafront.host.colocated_python import colocated_python as colocated_python
+from xlafront.host.colocated_python import colocated_python_class as colocated_python_class
 
-def colocated_cpu_devices(devices_or_mesh: _typing.Any) -> _typing.Any: ...
-def colocated_python(fun: _typing.Callable[..., _typing.Any]) -> _typing.Callable[..., _typing.Any]: ...
-def colocated_python_class(cls: _builtins.type) -> _builtins.type: ...

@@ -1,7 +1,4 @@
 # Written by `python -m tests.stubs`.
-import builtins as _builtins
-import typing as _typing
-import xlafront.core.source as _source
+from xlafront.transforms.calls.annotations import compute_on as compute_on
+from xlafront.transforms.calls.annotations import compute_on2 as compute_on2
 
-def compute_on(compute_type: _builtins.str) -> _source.annotated: ...
-def compute_on2(f: _typing.Callable | None = ..., *, compute_type: _builtins.str, out_memory_spaces: _typing.Any, compiler_options: _builtins.dict[_builtins.str, _typing.Any] | None = ...) -> _typing.Callable: ...

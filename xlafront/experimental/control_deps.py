@@ -1,8 +1,8 @@
-"""The order in which a compiled program does things."""
+"""Control dependencies: constraints on the order of operations in a compiled program."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.control.dependencies": "control_dep schedule",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

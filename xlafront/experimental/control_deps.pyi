@@ -1,6 +1,4 @@
 # Written by `python -m tests.stubs`.
-from xlafront.typing import ArrayLike as _ArrayLike
-import typing as _typing
+from xlafront.control.dependencies import control_dep as control_dep
+from xlafront.control.dependencies import schedule as schedule
 
-def control_dep(src: _ArrayLike, dst: _ArrayLike) -> None: ...
-def schedule(ops: _typing.Sequence[_ArrayLike]) -> None: ...

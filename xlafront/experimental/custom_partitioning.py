@@ -1,9 +1,9 @@
-"""Functions that say themselves how they run on the parts of arrays that devices hold."""
+"""Functions that define how they are partitioned over devices."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.parallel.custom_partitioning": "custom_partitioning custom_partitioning_p",
     "xlafront.parallel.partitioning_rules": "ArrayMapping BATCHING CompoundFactor SdyShardingRule",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,8 +1,8 @@
-"""Functions that are computed by one kernel."""
+"""Functions that compile to one fused kernel."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.transforms.calls.annotations": "fused",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,4 +1,3 @@
 # Written by `python -m tests.stubs`.
-import typing as _typing
+from xlafront.transforms.calls.annotations import fused as fused
 
-def fused(*, out_spaces: _typing.Any) -> _typing.Callable[[_typing.Callable], _typing.Callable]: ...

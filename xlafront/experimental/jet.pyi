@@ -1,23 +1,19 @@
 # Written by `python -m tests.stubs`.
-from xlafront.core.primitive import Primitive as _Primitive
 from xlafront.transforms.taylor import JetTrace as JetTrace
 from xlafront.transforms.taylor import JetTracer as JetTracer
 from xlafront.transforms.taylor import ZeroSeries as ZeroSeries
 from xlafront.transforms.taylor import ZeroTerm as ZeroTerm
-from xlafront.typing import ArrayLike as _ArrayLike
-import builtins as _builtins
+from xlafront.transforms.taylor import def_comp as def_comp
+from xlafront.transforms.taylor import def_deriv as def_deriv
+from xlafront.transforms.taylor import deflinear as deflinear
+from xlafront.transforms.taylor import defzero as defzero
+from xlafront.transforms.taylor import deriv_prop as deriv_prop
+from xlafront.transforms.taylor import fact as fact
+from xlafront.transforms.taylor import jet as jet
+from xlafront.transforms.taylor import linear_prop as linear_prop
+from xlafront.transforms.taylor import zero_prop as zero_prop
 import typing as _typing
-import xlafront as _xlafront
 
-def def_comp(prim: _Primitive, comp: _typing.Callable, **kwargs: _typing.Any) -> None: ...
-def def_deriv(prim: _Primitive, deriv: _typing.Callable) -> None: ...
-def deflinear(prim: _Primitive) -> None: ...
-def defzero(prim: _Primitive) -> None: ...
-def deriv_prop(prim: _Primitive, deriv: _typing.Callable, primals_in: _typing.Sequence[_typing.Any], series_in: _typing.Sequence[_typing.Any]) -> _builtins.tuple[_typing.Any, _builtins.list]: ...
-def fact(n: _ArrayLike) -> _xlafront.Array: ...
-def jet(fun: _typing.Callable, primals: _typing.Sequence[_ArrayLike], series: _typing.Sequence[_typing.Any], factorial_scaled: _builtins.bool = ..., **_: _typing.Any) -> _builtins.tuple[_typing.Any, _typing.Any]: ...
 jet_rules: _typing.Any
-def linear_prop(prim: _Primitive, primals_in: _typing.Sequence[_typing.Any], series_in: _typing.Sequence[_typing.Any], **params: _typing.Any) -> _builtins.tuple[_typing.Any, _typing.Any]: ...
-def zero_prop(prim: _Primitive, primals_in: _typing.Sequence[_typing.Any], series_in: _typing.Sequence[_typing.Any], **params: _typing.Any) -> _builtins.tuple[_typing.Any, _typing.Any]: ...
 zero_series: _typing.Any
 zero_term: _typing.Any

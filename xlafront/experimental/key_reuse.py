@@ -1,6 +1,6 @@
-"""Random keys that are used twice are found by a setting: `config.update("debug_key_reuse", True)`.
+"""Detection of random keys that are used twice: `config.update("debug_key_reuse", True)`.
 
-Outside of compiled functions a key is refused from its second use on, compiled functions are refused when they are traced.
+Outside compiled functions the second use of a key raises an error; for compiled functions, tracing raises it.
 
 >>> with xlafront.debug_key_reuse(True):
 ...     key = random.key(0)

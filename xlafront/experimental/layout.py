@@ -1,9 +1,9 @@
-"""How arrays lie in the memory of devices."""
+"""Layouts of arrays in device memory."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.lax.layout_constraint": "with_layout_constraint",
-    "xlafront.runtime.layouts": "Format Layout",
+    "xlafront.base.layouts": "Format Layout",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,6 +1,5 @@
 # Written by `python -m tests.stubs`.
-from xlafront.runtime.layouts import Format as Format
-from xlafront.runtime.layouts import Layout as Layout
-import typing as _typing
+from xlafront.base.layouts import Format as Format
+from xlafront.base.layouts import Layout as Layout
+from xlafront.lax.layout_constraint import with_layout_constraint as with_layout_constraint
 
-def with_layout_constraint(x: _typing.Any, layouts: _typing.Any) -> _typing.Any: ...

@@ -1,5 +1,6 @@
-"""Arrangements of devices for meshes."""
+"""Arrangement of devices in meshes."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.staging.mesh_utils": "create_device_mesh create_hybrid_device_mesh"})
+_EXPORTS = {"xlafront.staging.mesh_utils": "create_device_mesh create_hybrid_device_mesh"}
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

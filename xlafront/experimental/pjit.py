@@ -1,5 +1,5 @@
 """`pjit`, an older name of `jit`."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.staging.jit": "pjit"}, deprecated={"pjit": "jit"})
+__getattr__, __dir__, __all__ = attach(__name__, {"xlafront.staging.jit": "pjit"}, deprecated={"pjit": "jit"})

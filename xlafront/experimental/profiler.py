@@ -1,8 +1,8 @@
-"""What recordings say of single instructions."""
+"""Profiles of single HLO instructions."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.host.profiler": "get_profiled_instructions_proto",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,4 +1,3 @@
 # Written by `python -m tests.stubs`.
-import builtins as _builtins
+from xlafront.host.profiler import get_profiled_instructions_proto as get_profiled_instructions_proto
 
-def get_profiled_instructions_proto(tensorboard_dir: _builtins.str) -> _builtins.bytes: ...

@@ -1,8 +1,8 @@
-"""Generators of random numbers that change with each draw."""
+"""Stateful generators of random numbers."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.random.stateful": "StatefulPRNG stateful_rng",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,9 +1,9 @@
-"""What functions compute and move at the least, on one device and between devices."""
+"""Roofline estimates: the work, memory traffic and communication of a function."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.planning.roofline": """RooflineResult RooflineRuleContext RooflineShape register_roofline
         register_standard_roofline roofline roofline_and_grad""",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,13 +1,9 @@
 # Written by `python -m tests.stubs`.
-from xlafront.core.primitive import Primitive as _Primitive
 from xlafront.planning.roofline import RooflineResult as RooflineResult
 from xlafront.planning.roofline import RooflineRuleContext as RooflineRuleContext
 from xlafront.planning.roofline import RooflineShape as RooflineShape
-from xlafront.planning.roofline import Rule as _Rule
-import builtins as _builtins
-import typing as _typing
+from xlafront.planning.roofline import register_roofline as register_roofline
+from xlafront.planning.roofline import register_standard_roofline as register_standard_roofline
+from xlafront.planning.roofline import roofline as roofline
+from xlafront.planning.roofline import roofline_and_grad as roofline_and_grad
 
-def register_roofline(prim: _Primitive) -> _typing.Callable[[_Rule], _Rule]: ...
-def register_standard_roofline(prim: _Primitive) -> None: ...
-def roofline(f: _typing.Callable, mesh: _typing.Any = ..., in_specs: _typing.Any = ..., out_specs: _typing.Any = ..., *, pin_lhs_in_vmem: _builtins.bool = ..., pin_rhs_in_vmem: _builtins.bool = ..., vjp: _builtins.bool = ..., print_jaxpr: _builtins.bool = ...) -> _typing.Callable[..., _builtins.tuple]: ...
-def roofline_and_grad(f: _typing.Callable, mesh: _typing.Any, in_specs: _typing.Any, out_specs: _typing.Any, *, pin_lhs_in_vmem: _builtins.bool = ..., pin_rhs_in_vmem: _builtins.bool = ..., print_jaxpr: _builtins.bool = ...) -> _typing.Callable[..., _builtins.tuple]: ...

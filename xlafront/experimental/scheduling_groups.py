@@ -1,8 +1,8 @@
-"""What XLA is told of calls, and which its scheduler keeps together."""
+"""Frontend attributes on calls, and scheduling groups for XLA's scheduler."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.transforms.calls.annotations": "attr_get dce_jaxpr_xla_metadata_rule scheduling_group xla_metadata_call",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,9 +1,6 @@
 # Written by `python -m tests.stubs`.
-from xlafront.core.ir import JaxprEqn as _JaxprEqn
-import builtins as _builtins
-import typing as _typing
+from xlafront.transforms.calls.annotations import attr_get as attr_get
+from xlafront.transforms.calls.annotations import dce_jaxpr_xla_metadata_rule as dce_jaxpr_xla_metadata_rule
+from xlafront.transforms.calls.annotations import scheduling_group as scheduling_group
+from xlafront.transforms.calls.annotations import xla_metadata_call as xla_metadata_call
 
-def attr_get(x: _builtins.str) -> _typing.Any: ...
-def dce_jaxpr_xla_metadata_rule(used_outputs: _typing.Sequence[_builtins.bool], eqn: _JaxprEqn) -> _builtins.tuple[_builtins.list[_builtins.bool], _JaxprEqn | None]: ...
-def scheduling_group(name: _builtins.str) -> _typing.Callable[[_typing.Callable], _typing.Callable]: ...
-def xla_metadata_call(f: _typing.Callable | None = ..., **meta: _builtins.str) -> _typing.Callable: ...

@@ -1,9 +1,9 @@
-"""Compiled programs as bytes: compiled once, run by other processes on the same machine."""
+"""Serialization of compiled executables: compiled once, run by other processes on the same machine."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "__future__": "annotations",
     "xlafront.staging.stored_programs": "deserialize_and_load serialize",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

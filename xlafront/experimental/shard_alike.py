@@ -1,8 +1,8 @@
-"""Values that are spread over devices alike."""
+"""Constraint that two values have the same sharding."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.lax.shard_alike": "shard_alike",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,5 +1,3 @@
 # Written by `python -m tests.stubs`.
-import builtins as _builtins
-import typing as _typing
+from xlafront.lax.shard_alike import shard_alike as shard_alike
 
-def shard_alike(x: _typing.Any, y: _typing.Any) -> _builtins.tuple[_typing.Any, _typing.Any]: ...

@@ -1,18 +1,13 @@
 # Written by `python -m tests.stubs`.
 from xlafront.host.source_maps import MappingsGenerator as MappingsGenerator
 from xlafront.host.source_maps import Pass as Pass
-from xlafront.host.source_maps import Pass as _Pass
 from xlafront.host.source_maps import SourceMap as SourceMap
-from xlafront.host.source_maps import SourceMap as _SourceMap
 from xlafront.host.source_maps import SourceMapDump as SourceMapDump
-from xlafront.host.source_maps import SourceMapDump as _SourceMapDump
-import builtins as _builtins
-import typing as _typing
+from xlafront.host.source_maps import all_passes as all_passes
+from xlafront.host.source_maps import canonicalize_filename as canonicalize_filename
+from xlafront.host.source_maps import compile_with_env as compile_with_env
+from xlafront.host.source_maps import create_mlir_sourcemap as create_mlir_sourcemap
+from xlafront.host.source_maps import filter_passes as filter_passes
+from xlafront.host.source_maps import generate_sourcemaps as generate_sourcemaps
+from xlafront.host.source_maps import register_pass as register_pass
 
-def all_passes() -> _typing.Sequence[_Pass]: ...
-def canonicalize_filename(file_name: _builtins.str) -> _builtins.str: ...
-def compile_with_env(f: _typing.Callable, f_args: _builtins.tuple, f_kwargs: _builtins.dict[_builtins.str, _typing.Any], env_flags: _builtins.dict[_builtins.str, _typing.Any], compiler_flags: _builtins.dict[_builtins.str, _typing.Any]) -> None: ...
-def create_mlir_sourcemap(mlir_dump: _builtins.str) -> _SourceMap: ...
-def filter_passes(regex: _builtins.str) -> _typing.Sequence[_Pass]: ...
-def generate_sourcemaps(f: _typing.Callable, passes: _typing.Sequence[_Pass], **pass_kwargs: _typing.Any) -> _typing.Callable[..., _typing.Sequence[_SourceMapDump]]: ...
-def register_pass(pass_: _Pass) -> None: ...

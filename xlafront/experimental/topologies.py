@@ -1,6 +1,6 @@
-"""Machines that are not here: what programs are compiled for without them."""
+"""Descriptions of device topologies, for compilation without the devices."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {"xlafront.planning.topologies": "TopologyDescription get_attached_topology get_topology_desc make_mesh"}
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+_EXPORTS = {"xlafront.planning.topologies": "TopologyDescription get_attached_topology get_topology_desc make_mesh"}
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,10 +1,6 @@
 # Written by `python -m tests.stubs`.
 from xlafront.planning.topologies import TopologyDescription as TopologyDescription
-from xlafront.planning.topologies import TopologyDescription as _TopologyDescription
-from xlafront.runtime.meshes import Mesh as _Mesh
-import builtins as _builtins
-import typing as _typing
+from xlafront.planning.topologies import get_attached_topology as get_attached_topology
+from xlafront.planning.topologies import get_topology_desc as get_topology_desc
+from xlafront.planning.topologies import make_mesh as make_mesh
 
-def get_attached_topology(platform: _builtins.str | None = ...) -> _TopologyDescription: ...
-def get_topology_desc(topology_name: _builtins.str | None = ..., platform: _builtins.str | None = ..., **kwargs: _typing.Any) -> _TopologyDescription: ...
-def make_mesh(topo: _TopologyDescription, mesh_shape: _typing.Sequence[_builtins.int], axis_names: _builtins.tuple[_builtins.str, ...], *, contiguous_submeshes: _builtins.bool = ...) -> _Mesh: ...

@@ -1,9 +1,9 @@
-"""Arrays from the devices of one process to those of another."""
+"""Transfer of arrays between the devices of different processes."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "typing": "TYPE_CHECKING",
     "xlafront.host.transfer_server": "TransferConnection TransferServer make_error_array start_transfer_server",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

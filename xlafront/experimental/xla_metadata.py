@@ -1,8 +1,9 @@
-"""What XLA is told of operations."""
+"""XLA metadata (frontend attributes) on operations."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
-    "xlafront.transforms.calls.annotations": "set_xla_metadata",
+_EXPORTS = {
+    "xlafront.transforms.calls.annotations": """fuse_limit must_fuse_call set_xla_metadata xla_metadata_call
+        xla_metadata_call2""",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

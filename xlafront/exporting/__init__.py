@@ -1,1 +1,1 @@
-"""Programs that leave the process: functions as StableHLO modules with all that a call needs, and files of them."""
+"""Export of functions as StableHLO modules with their calling information, and files of exported functions."""

@@ -1,4 +1,4 @@
-"""Safety checks of exports that can be left out, and the calling conventions that are known."""
+"""Safety checks of exports that can be disabled, and the supported calling conventions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ maximum_supported_calling_convention_version = 10
 
 
 class DisabledSafetyCheck:
-    """A safety check of an export that is to be left out, made by `platform()` or `custom_call(name)`."""
+    """A safety check of an export that is disabled, made by `platform()` or `custom_call(name)`."""
 
     __slots__ = ("_impl",)
 
@@ -16,29 +16,42 @@ class DisabledSafetyCheck:
 
     @classmethod
     def platform(cls) -> DisabledSafetyCheck:
-        """Let the exported function be called on platforms that it was not exported for.
+        """Allow calls of the exported function on platforms that it was not exported for.
 
-        >>> xf.export.DisabledSafetyCheck.platform()
-        platform
+        Returns:
+            The disabled check.
+
+        Example:
+            >>> xf.export.DisabledSafetyCheck.platform()
+            platform
         """
         return cls("platform")
 
     @classmethod
     def custom_call(cls, target_name: str) -> DisabledSafetyCheck:
-        """Let the module call a kernel that nobody promises to keep.
+        """Allow a custom call without compatibility guarantees in the module.
 
-        - `target_name`: the name under which the kernel is registered.
+        Args:
+            target_name: Name under which the kernel is registered.
 
-        >>> xf.export.DisabledSafetyCheck.custom_call("my_kernel").is_custom_call()
-        'my_kernel'
+        Returns:
+            The disabled check.
+
+        Example:
+            >>> xf.export.DisabledSafetyCheck.custom_call("my_kernel").is_custom_call()
+            'my_kernel'
         """
         return cls(f"custom_call:{target_name}")
 
     def is_custom_call(self) -> str | None:
-        """The kernel that may be called; None where this is about something else.
+        """Return the name of the custom call that is allowed, or None for other checks.
 
-        >>> xf.export.DisabledSafetyCheck.platform().is_custom_call() is None
-        True
+        Returns:
+            Name or None.
+
+        Example:
+            >>> xf.export.DisabledSafetyCheck.platform().is_custom_call() is None
+            True
         """
         kind, _, target = self._impl.partition(":")
         return target if kind == "custom_call" else None

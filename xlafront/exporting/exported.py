@@ -1,4 +1,4 @@
-"""`Exported`: a function that can leave the process, and be called in others."""
+"""`Exported`: an exported function, which can be saved and called in other processes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,31 @@ from xlafront.exporting.record import ExportedModule
 
 
 class Exported(ExportedModule):
-    """An exported function: what `export` makes and `deserialize` reads. Its attributes are those of `ExportedModule`."""
+    """An exported function: the result of `export` and of `deserialize`. Its attributes are those of `ExportedModule`."""
 
     def has_vjp(self) -> bool:
-        """Whether `vjp` gives something: files have it to the order that `serialize` was asked for.
+        """Return True if `vjp` is available: files contain derivatives up to the `vjp_order` of `serialize`.
 
-        >>> xf.export.export(xf.jit(xnp.sin))(np.float32(1)).has_vjp()
-        True
+        Returns:
+            True or False.
+
+        Example:
+            >>> xf.export.export(xf.jit(xnp.sin))(np.float32(1)).has_vjp()
+            True
         """
         return self._get_vjp is not None
 
     def vjp(self) -> Exported:
-        """The exported derivative: of the flat arguments and a cotangent for each result, the cotangents of the arguments.
+        """Return the exported derivative.
 
-        >>> xf.export.export(xf.jit(xnp.sin))(np.float32(1)).vjp().call(0.0, 1.0)
-        (Array(1., dtype=float32),)
+        It takes the flat arguments and a cotangent for each result, and returns the cotangents of the arguments.
+
+        Returns:
+            The exported derivative.
+
+        Example:
+            >>> xf.export.export(xf.jit(xnp.sin))(np.float32(1)).vjp().call(0.0, 1.0)
+            (Array(1., dtype=float32),)
         """
         return self._vjp
 
@@ -39,36 +49,51 @@ class Exported(ExportedModule):
 
     @boundary
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the exported function, outside or inside of `jit`, `grad`, `shard_map` and other exports.
+        """Call the exported function, also inside of `jit`, `grad`, `shard_map` and other exports.
 
-        - `args`, `kwargs`: as those with which it was exported.
+        Args:
+            args, kwargs: Arguments with the structure and the types of the export.
 
-        >>> xf.export.export(xf.jit(lambda x: 2 * x))(np.float32(1)).call(3.0)
-        Array(6., dtype=float32)
+        Returns:
+            Pytree of results.
+
+        Example:
+            >>> xf.export.export(xf.jit(lambda x: 2 * x))(np.float32(1)).call(3.0)
+            Array(6., dtype=float32)
         """
         return call_exported(self, args, kwargs)
 
     def serialize(self, vjp_order: int = 0) -> bytearray:
-        """The bytes of a file from which `deserialize` makes this again, in any process.
+        """Serialize the exported function for `deserialize`.
 
-        - `vjp_order`: how often it can be differentiated then; each order adds a module.
+        Args:
+            vjp_order: How many times the deserialized function can be differentiated; each order adds a module.
 
-        >>> exported = xf.export.deserialize(xf.export.export(xf.jit(xnp.sin))(np.float32(1)).serialize(vjp_order=1))
-        >>> xf.grad(exported.call)(np.float32(0))
-        Array(1., dtype=float32)
+        Returns:
+            The contents of the file.
+
+        Example:
+            >>> exported = xf.export.deserialize(xf.export.export(xf.jit(xnp.sin))(np.float32(1)).serialize(vjp_order=1))
+            >>> xf.grad(exported.call)(np.float32(0))
+            Array(1., dtype=float32)
         """
         return files.serialize(self, vjp_order)
 
 
 def deserialize(blob: bytearray | bytes | memoryview) -> Exported:
-    """The exported function of a file.
+    """Deserialize an exported function.
 
-    - `blob`: the bytes that `Exported.serialize` has made, here or in jax, whose files have no checksum. Types that it
-      takes or returns and that were registered for serialization are registered again, under the same names, before.
+    Args:
+        blob: Result of `Exported.serialize`, of xlafront or of jax (whose files have no checksum). Register the serialized
+            types that the function takes or returns first, under the names that they have in the file.
 
-    >>> blob = xf.export.export(xf.jit(xnp.sin))(np.float32(1)).serialize()
-    >>> xf.export.deserialize(blob).call(0.0)
-    Array(0., dtype=float32)
+    Returns:
+        The exported function.
+
+    Example:
+        >>> blob = xf.export.export(xf.jit(xnp.sin))(np.float32(1)).serialize()
+        >>> xf.export.deserialize(blob).call(0.0)
+        Array(0., dtype=float32)
     """
     header, modules = files.read(blob)
     return files.from_record(header["exported"], modules, Exported)

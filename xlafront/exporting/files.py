@@ -1,11 +1,11 @@
-"""Files of exported functions: the format in which they are written, and what is read from others (`jax_files.py`).
+"""The file format of exported functions, and its reader (files of jax are read in `jax_files.py`).
 
-    magic, 12 bytes | version, u32 | length of what follows, u64 | SHA-256 of version, length and what follows | a header as
-    JSON, behind its length, u64 | the modules, one after the other
+    magic, 12 bytes | version, u32 | length of the rest, u64 | SHA-256 of version, length and rest | a header as JSON, after its
+    length, u64 | the modules, concatenated
 
-Numbers are little endian. The part before the header is the same in every version, so that a damaged file, one that is cut off
-and one that is newer are told apart. The header says where in the file the module of each export is, and has in itself that of
-its derivative, when it is written with one.
+Numbers are little endian. The prefix before the header is the same in every version, so that damaged, truncated and newer files
+can be distinguished. The header has for each export the position of its module in the file, and contains the header of its
+derivative if one is included.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xlafront import lowering
+from xlafront.base.jaxlib_compat import HloSharding, NamedSharding, jaxlib_version_text
+from xlafront.base.layouts import MemorySpace
+from xlafront.base.version import __version__
 from xlafront.core import dtypes
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dimension_text import read_shape
-from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.errors import short
 from xlafront.core.ir import Effect
-from xlafront.core.symbolic_shapes import SymbolicScope
 from xlafront.exporting import jax_files, structures
 from xlafront.exporting.checks import (
     DisabledSafetyCheck,
@@ -34,13 +34,13 @@ from xlafront.exporting.checks import (
 )
 from xlafront.exporting.record import ExportedModule
 from xlafront.random.prng import IMPLEMENTATIONS
-from xlafront.runtime.jaxlib_compat import HloSharding, NamedSharding, jaxlib_version_text
-from xlafront.runtime.layouts import MemorySpace
 from xlafront.runtime.sharding import AbstractMesh, AxisType, PartitionSpec, hlo_sharding_from_bytes, hlo_sharding_to_bytes
-from xlafront.runtime.version import __version__
+from xlafront.symbolic.dimensions import is_symbolic_dim
+from xlafront.symbolic.shapes import SymbolicScope
+from xlafront.symbolic.text import read_shape
 
 _MARK = b"XLAFRONT"
-MAGIC = b"\x89" + _MARK + b"\r\n\x1a"  # no text, and damaged by what treats it as text
+MAGIC = b"\x89" + _MARK + b"\r\n\x1a"  # not text, and damaged by transfers in text mode
 VERSION = 1
 _PREFIX = struct.Struct("<12sIQ32s")
 _LENGTH = struct.Struct("<Q")
@@ -65,26 +65,26 @@ def _digest(version: int, body) -> bytes:
 
 
 def read(blob: Any) -> tuple[dict[str, Any], memoryview]:
-    """The header of a file, and its modules, after what can be wrong with it has been looked for."""
+    """Validate a file; return its header and its modules."""
     if not isinstance(blob, (bytes, bytearray, memoryview)):
         raise TypeError(f"deserialize takes the bytes of a file, got {short(blob)} of type {type(blob).__name__}. Read them "
                         f"with open(path, 'rb').read().")
     view = memoryview(blob).cast("B")
-    if view[:len(MAGIC)] != MAGIC and (found := _of_jax(view)):
-        return found, view
-    again = "Copy the file again from where it was written, as a binary file, or export the function again."
+    if view[:len(MAGIC)] != MAGIC and (header := _read_jax_file(view)):
+        return header, view
+    remedy = "Copy the original file again, as a binary file, or export the function again."
     if len(view) < len(MAGIC) or view[:len(MAGIC)] != MAGIC:
-        raise ValueError(f"cannot deserialize these {len(view)} bytes: they are {_kind(bytes(view[:4096]), len(view))}. What "
-                         f"Exported.serialize of xlafront.export writes begins with {MAGIC!r}.")
+        raise ValueError(f"cannot deserialize these {len(view)} bytes: they are {_kind(bytes(view[:4096]), len(view))}. Files "
+                         f"written by Exported.serialize of xlafront.export begin with {MAGIC!r}.")
     if len(view) < _PREFIX.size:
-        raise ValueError(f"cannot deserialize an exported function from {len(view)} bytes: the file is truncated. {again}")
+        raise ValueError(f"cannot deserialize an exported function from {len(view)} bytes: the file is truncated. {remedy}")
     _, version, length, digest = _PREFIX.unpack_from(view)
     body = view[_PREFIX.size:]
     if length > len(body):
         raise ValueError(f"cannot deserialize an exported function: the file is truncated or damaged, it has {len(body)} bytes "
-                         f"after its beginning, which speaks of {length}. {again}")
+                         f"after its prefix instead of {length}. {remedy}")
     if length < len(body) or _digest(version, body) != digest:
-        raise ValueError(f"cannot deserialize an exported function: the file is damaged, its checksum does not match. {again}")
+        raise ValueError(f"cannot deserialize an exported function: the file is damaged, its checksum does not match. {remedy}")
     if version != VERSION:
         raise ValueError(f"cannot deserialize an exported function: the file has format {version}, and this version of "
                          f"xlafront, {__version__}, reads format {VERSION}. Install a newer version, or export the function "
@@ -93,29 +93,29 @@ def read(blob: Any) -> tuple[dict[str, Any], memoryview]:
     return json.loads(bytes(body[_LENGTH.size:_LENGTH.size + size])), body[_LENGTH.size + size:]
 
 
-def _of_jax(view: memoryview) -> dict[str, Any] | None:
-    """The header of a file that jax wrote; None where it is none."""
+def _read_jax_file(view: memoryview) -> dict[str, Any] | None:
+    """Return the header of a file that jax wrote; None for other files."""
     content = bytes(view)
     module = content.find(lowering.artifacts.MAGIC + b"\rStableHLO_v")
     return jax_files.read(view) if module > 0 and _MARK not in content[:len(MAGIC)] else None
 
 
 def _kind(start: bytes, length: int) -> str:
-    """In words, what a file that is none of ours is."""
+    """Describe a file that is not an exported function."""
     if not length:
-        return "none at all"
+        return "an empty file"
     if start.startswith(b"ML\xefR"):
         return "a bare MLIR module or StableHLO artifact, without the types and structures of arguments and results"
     if _MARK in start[:len(MAGIC)]:
-        return "an exported function, damaged at its beginning, as by a transfer that took it for text"
-    return "no exported function"
+        return "an exported function, damaged at its beginning, as by a transfer in text mode"
+    return "not an exported function"
 
 
-# What files say
+# Records
 
 
 def _record(exported: ExportedModule, vjp_order: int, modules: list[bytes]) -> dict[str, Any]:
-    """All of an export as JSON; its module is added to `modules`."""
+    """Return an export as JSON; append its module to `modules`."""
     start = sum(map(len, modules))
     modules.append(exported.mlir_module_serialized)
     record = {
@@ -139,17 +139,17 @@ def _record(exported: ExportedModule, vjp_order: int, modules: list[bytes]) -> d
 
 
 def from_record(record: dict[str, Any], modules: memoryview, make: Callable[..., Any]) -> Any:
-    """What `make`, the class of exported functions, makes of what a file says."""
+    """Return the exported function of a record, an instance of the class `make`."""
     version = record["calling_convention"]
     if not minimum_supported_calling_convention_version <= version <= maximum_supported_calling_convention_version:
         raise ValueError(
             f"cannot deserialize the exported function {record['name']}: it was exported with the calling convention "
-            f"{version}, and this version of xlafront knows those from {minimum_supported_calling_convention_version} to "
-            f"{maximum_supported_calling_convention_version}. Export it again, or install a version that knows it.")
+            f"{version}, and this version of xlafront supports {minimum_supported_calling_convention_version} to "
+            f"{maximum_supported_calling_convention_version}. Export it again, or install a version that supports it.")
     start, size = record["module"]
     derivative = record["vjp"]
     shardings = [record["in_shardings"], record["out_shardings"]]
-    ins, outs = [tuple(map(_sharding_from_json, written)) for written in shardings]
+    ins, outs = [tuple(map(_sharding_from_json, records)) for records in shardings]
     scopes = itertools.repeat(SymbolicScope(record.get("constraints", ())))
     in_avals = tuple(map(_aval_from_json, record["in_avals"], ins, scopes))
     out_avals = tuple(map(_aval_from_json, record["out_avals"], outs, scopes))
@@ -170,7 +170,7 @@ def from_record(record: dict[str, Any], modules: memoryview, make: Callable[...,
 
 
 def _constraints(avals: Sequence[Any]) -> list[str]:
-    """What is known of the dimension variables in types."""
+    """Return the constraints on the dimension variables in types."""
     found = [n for aval in avals if isinstance(aval, ShapedArray) for n in aval.shape if is_symbolic_dim(n)]
     return [c.text for c in found[0].scope.constraints] if found else []
 
@@ -201,11 +201,11 @@ def _dtype_from_json(name: str):
         if f"key<{impl.tag}>" == name:
             return dtypes.PRNGKeyDType(impl)
     raise ValueError(f"cannot deserialize an exported function: it takes or returns random keys of the implementation {name}, "
-                     f"which there is none of here. Export a function of their words (random.key_data).")
+                     f"which does not exist here. Export a function of their key data (random.key_data).")
 
 
 def _sharding_to_json(sharding: NamedSharding | None, hlo: HloSharding | None) -> dict[str, Any] | None:
-    """A sharding by the axes of its mesh; one of a file of jax that does not speak of them, as XLA describes it."""
+    """Return a sharding by the axes of its mesh, or XLA's sharding for one without axes, from a file of jax."""
     if sharding is None:
         return None if hlo is None else {"hlo": base64.b64encode(hlo_sharding_to_bytes(hlo)).decode()}
     mesh, spec = sharding.mesh, sharding.spec
@@ -237,36 +237,36 @@ def _effect_to_json(effect: Effect) -> str:
     except TypeError:
         same = False
     if not same:
-        raise ValueError(f"the effect {effect} cannot be written to a file: its class, {kind.__name__}, must make an equal "
-                         f"one when it is called without arguments.")
+        raise ValueError(f"the effect {effect} cannot be written to a file: its class, {kind.__name__}, must return an equal "
+                         f"effect when it is called without arguments.")
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _effect_from_json(name: str) -> Effect:
-    for kind in _effects(Effect):
+    for kind in _effect_classes(Effect):
         if f"{kind.__module__}.{kind.__qualname__}" == name:
             return kind()
-    raise ValueError(f"cannot deserialize an exported function: it has the effect {name}, which is not known here. Import the "
-                     f"module that defines it first.")
+    raise ValueError(f"cannot deserialize an exported function: it has the unknown effect {name}. Import the module that "
+                     f"defines it first.")
 
 
-def _effects(kind: type[Effect]) -> Iterator[type[Effect]]:
+def _effect_classes(kind: type[Effect]) -> Iterator[type[Effect]]:
     inner: type[Effect]
     for inner in kind.__subclasses__():
         yield inner
-        yield from _effects(inner)
+        yield from _effect_classes(inner)
 
 
 def describe(header: dict[str, Any]) -> Sequence[tuple[str, str]]:
-    """What a file says of itself, as pairs of a word and a text."""
+    """Describe a file as pairs of a title and a text."""
     record = header["exported"]
     order, derivative = 0, record["vjp"]
     while derivative is not None:
         order, derivative = order + 1, derivative["vjp"]
-    unsaid = "constraints" not in record and any([type(n) is str for aval in record["in_avals"] for n in aval["shape"]])
-    ins, outs = [", ".join([_type_text(aval) for aval in record[which]]) or "nothing" for which in ("in_avals", "out_avals")]
+    in_module = "constraints" not in record and any([type(n) is str for aval in record["in_avals"] for n in aval["shape"]])
+    ins, outs = [", ".join([_type_text(aval) for aval in record[key]]) or "nothing" for key in ("in_avals", "out_avals")]
     return [("function", record["name"]), ("arguments", ins), ("results", outs),
-            ("constraints", ", ".join(record.get("constraints", ())) or ("those of the module" if unsaid else "none")),
+            ("constraints", ", ".join(record.get("constraints", ())) or ("those of the module" if in_module else "none")),
             ("platforms", ", ".join(record["platforms"])),
             ("devices", str(record["devices"])), ("derivatives", f"to order {order}" if order else "none"),
             ("effects", ", ".join([*record["ordered_effects"], *record["unordered_effects"]]) or "none"),

@@ -1,6 +1,7 @@
-"""Files of exported functions that jax writes: read as the record that a file of our own has (`files.py`).
+"""Reader of the exported functions that jax serializes; it returns the same record as `files.py` does.
 
-They are flatbuffers. The tables' fields below were found by writing files with jax 0.6.2, 0.10.2 and 0.12.0 and comparing them.
+The files are flatbuffers. The fields of the tables below were found by writing files with jax 0.6.2, 0.10.2 and 0.12.0 and
+comparing them.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from xlafront.exporting.flatbuffers import Damaged, Table
 
 # Exported
 (_FORMAT, _NAME, _IN_TREE, _IN_AVALS, _OUT_TREE, _OUT_AVALS, _FEW_DEVICES, _IN_SHARDINGS, _OUT_SHARDINGS, _PLATFORMS,
- _ORDERED_EFFECTS, _UNORDERED_EFFECTS, _CHECKS, _MODULE, _CONVENTION, _KEPT, _GLOBAL_CONSTANTS, _VJP, _DEVICES) = range(19)
-_WRITER = 26  # newer than 0.10.2; between them are indices that say again what the fields before do
+ _ORDERED_EFFECTS, _UNORDERED_EFFECTS, _CHECKS, _MODULE, _CONVENTION, _LIVE, _GLOBAL_CONSTANTS, _VJP, _DEVICES) = range(19)
+_WRITER = 26  # newer than 0.10.2; the fields between are indices that repeat earlier fields
 
-# Structures of pytrees: the kind, what is in it, the keys of a dictionary, the name and the data of a registered type
+# Structures of pytrees: the kind, the children, the keys of a dictionary, the name and the auxiliary data of a registered type
 _KIND, _CHILDREN, _KEYS, _REGISTERED_NAME, _AUXDATA = range(5)
 _LEAF, _NONE, _TUPLE, _LIST, _DICT, _REGISTERED = range(6)
 _ORDERED_DICT = "collections.OrderedDict"
@@ -28,22 +29,22 @@ _ORDERED_DICT = "collections.OrderedDict"
 _DTYPES = """bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 bfloat16
     int4 uint4 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float0 float8_e4m3 float8_e3m4
     float8_e8m0fnu float4_e2m1fn key<fry> key<rbg> key<urbg>""".split()
-_HOST = 2  # of the memories of types; the others are those of devices
+_HOST = 2  # memory space of a type; the other values are device memories
 _AXIS_KINDS = (None, "Auto", "Explicit", "Manual")
 _MEMORIES = ("", "device", "pinned_host", "unpinned_host")
 _CLASS = re.compile(r"<class '([^']+)'>")
 
 
 def read(content: memoryview) -> dict[str, Any]:
-    """The header of a file of our own that says the same; its modules are where they are in `content`."""
+    """Return the header of an equivalent xlafront file; the offsets of its modules are those in `content`."""
     try:
         root = Table.root(content)
         writer = root.text(_WRITER)
         return {"writer": f"jax {writer}".rstrip() + f", format {root.number(_FORMAT, 'H')}", "exported": _record(root)}
     except Damaged as e:
-        raise ValueError(f"cannot deserialize an exported function: the file of jax is truncated, damaged or newer than what "
-                         f"is known here: {e}. Copy the file again from where it was written, as a binary file, or export "
-                         f"the function again.") from None
+        raise ValueError(f"cannot deserialize an exported function: the file of jax is truncated, damaged or newer than "
+                         f"supported: {e}. Copy the original file again, as a binary file, or export the function "
+                         f"again.") from None
 
 
 def _record(table: Table) -> dict[str, Any]:
@@ -51,35 +52,35 @@ def _record(table: Table) -> dict[str, Any]:
     in_avals, out_avals = [list(map(_aval, table.tables(field))) for field in (_IN_AVALS, _OUT_AVALS)]
     ins, outs = [list(map(_sharding, table.tables(field))) for field in (_IN_SHARDINGS, _OUT_SHARDINGS)]
     in_tree, out_tree = [_structure(_required(table, field)) for field in (_IN_TREE, _OUT_TREE)]
-    kept = table.numbers(_KEPT, "H")
-    if (len(ins), len(outs)) != (len(in_avals), len(out_avals)) or any([i >= len(in_avals) for i in kept]):
-        raise Damaged("it has not as many types as shardings")
+    live = table.numbers(_LIVE, "H")
+    if (len(ins), len(outs)) != (len(in_avals), len(out_avals)) or any([i >= len(in_avals) for i in live]):
+        raise Damaged("it has different numbers of types and shardings")
     for aval, sharding in zip([*in_avals, *out_avals], [*ins, *outs]):
         if sharding is not None and len(sharding.get("spec", ())) > len(aval["shape"]):
-            raise Damaged(f"it splits {len(sharding['spec'])} dimensions of an array of the shape {aval['shape']}")
+            raise Damaged(f"it shards {len(sharding['spec'])} dimensions of an array of shape {aval['shape']}")
     if (_leaves(in_tree), _leaves(out_tree)) != (len(in_avals), len(out_avals)):
-        raise Damaged("it has not as many types as leaves")
+        raise Damaged("it has different numbers of types and leaves")
     return {
         "name": table.text(_NAME), "in_tree": in_tree, "in_avals": in_avals, "out_tree": out_tree, "out_avals": out_avals,
         "in_shardings": ins, "out_shardings": outs, "devices": table.number(_DEVICES, "I") or table.number(_FEW_DEVICES, "H"),
         "platforms": table.texts(_PLATFORMS), "ordered_effects": list(map(_effect, table.tables(_ORDERED_EFFECTS))),
         "unordered_effects": list(map(_effect, table.tables(_UNORDERED_EFFECTS))),
         "disabled_checks": list(map(_check, table.tables(_CHECKS))), "module": list(table.data(_MODULE)),
-        "calling_convention": table.number(_CONVENTION, "H"), "kept": kept,
+        "calling_convention": table.number(_CONVENTION, "H"), "kept": live,
         "global_constants": bool(table.number(_GLOBAL_CONSTANTS, "B")),
         "vjp": None if derivative is None else _record(derivative),
-    }  # constraints of sizes are in the module alone
+    }  # constraints on symbolic dimensions are only in the module
 
 
 def _required(table: Table, field: int) -> Table:
     found = table.table(field)
     if found is None:
-        raise Damaged("it does not say what the function takes and returns")
+        raise Damaged("it has no types of the arguments or results")
     return found
 
 
 def _structure(table: Table) -> Any:
-    """The structure in the form of `structures.to_json`."""
+    """Return the structure in the form of `structures.to_json`."""
     kind, children = table.number(_KIND, "B"), list(map(_structure, table.tables(_CHILDREN)))
     if kind == _LEAF:
         return "*"
@@ -88,29 +89,29 @@ def _structure(table: Table) -> Any:
     if kind in (_TUPLE, _LIST):
         return ["tuple" if kind == _TUPLE else "list", children]
     if kind == _DICT:
-        return ["dict", children, _as_many(table.texts(_KEYS), children)]
+        return ["dict", children, _check_keys(table.texts(_KEYS), children)]
     if kind != _REGISTERED:
-        raise Damaged(f"it has a structure of the kind {kind}, which is not known")
+        raise Damaged(f"it has a structure of the unknown kind {kind}")
     name, auxdata = table.text(_REGISTERED_NAME), table.blob(_AUXDATA)
     if name == _ORDERED_DICT:
-        return ["OrderedDict", children, _as_many(_names(auxdata), children)]
+        return ["OrderedDict", children, _check_keys(_names(auxdata), children)]
     return ["registered", children, name, base64.b64encode(auxdata).decode()]
 
 
-def _as_many(keys: list[str], children: Sequence[Any]) -> list[str]:
+def _check_keys(keys: list[str], children: Sequence[Any]) -> list[str]:
     if len(set(keys)) != len(children):
-        raise Damaged("it has a dictionary with other than as many keys as values")
+        raise Damaged("it has a dictionary with different numbers of keys and values")
     return keys
 
 
 def _names(auxdata: bytes) -> list[str]:
-    """A list of names, which jax writes for ordered dictionaries and named tuples."""
+    """Parse a list of names, which jax writes for ordered dictionaries and named tuples."""
     try:
         found = json.loads(auxdata)
     except ValueError:
         found = None
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise Damaged(f"{auxdata[:40]!r} are no keys")
+        raise Damaged(f"{auxdata[:40]!r} are not keys")
     return found
 
 
@@ -122,7 +123,7 @@ def _aval(table: Table) -> dict[str, Any]:
     shape = [int(size) if re.fullmatch(r"\d{1,18}", size) else size for size in table.texts(1)]
     dtype = table.number(2, "B")
     if dtype >= len(_DTYPES):
-        raise Damaged(f"it has a dtype of the number {dtype}, which is not known")
+        raise Damaged(f"it has a dtype with the unknown number {dtype}")
     record: dict[str, Any] = {"shape": shape, "dtype": _DTYPES[dtype]}
     return {**record, "memory": "Host"} if table.number(3, "B") == _HOST else record
 
@@ -130,33 +131,33 @@ def _aval(table: Table) -> dict[str, Any]:
 def _sharding(table: Table) -> dict[str, Any] | None:
     named = table.table(2)
     if named is None:
-        written = table.blob(1)  # by jax 0.6: XLA's description, which does not speak of axes
-        return {"hlo": base64.b64encode(written).decode()} if written else None
+        hlo = table.blob(1)  # by jax 0.6: XLA's sharding, without mesh axes
+        return {"hlo": base64.b64encode(hlo).decode()} if hlo else None
     mesh, spec = named.table(0), named.table(1)
     if mesh is None or spec is None:
         raise Damaged("it has a sharding without a mesh")
     sizes, names, kinds = mesh.numbers(0, "I"), mesh.texts(1), mesh.numbers(2, "B")
     if not len(sizes) == len(set(names)) == len(kinds) or not set(kinds) <= {1, 2, 3} or not (
             0 < math.prod(sizes) < 2**31):
-        raise Damaged("it has a mesh whose axes are not described")
-    parts = [part.texts(0) for part in spec.tables(0)]
+        raise Damaged("it has a mesh with invalid axes")
+    partitions = [partition.texts(0) for partition in spec.tables(0)]
     reduced, unreduced = spec.texts(1), spec.texts(2)
-    used = [*itertools.chain(*parts), *reduced, *unreduced]
+    used = [*itertools.chain(*partitions), *reduced, *unreduced]
     if len(set(used)) < len(used) or not set(used) <= set(names):
-        raise Damaged("it has a sharding over axes that its mesh does not have, or that are split twice")
+        raise Damaged("it has a sharding over axes that its mesh does not have, or that are used twice")
     return {"mesh": [[name, size, _AXIS_KINDS[kind]] for name, size, kind in zip(names, sizes, kinds)],
-            "spec": [part if len(part) > 1 else part[0] if part else None for part in parts],
+            "spec": [axes if len(axes) > 1 else axes[0] if axes else None for axes in partitions],
             "unreduced": unreduced, "reduced": reduced, "memory": _one_of(_MEMORIES, named.text(2)) or None}
 
 
 def _one_of(known: Sequence[str], text: str) -> str:
     if text not in known:
-        raise Damaged(f"{text!r} is none of {', '.join(filter(None, known))}")
+        raise Damaged(f"{text!r} is not one of {', '.join(filter(None, known))}")
     return text
 
 
 def _effect(table: Table) -> str:
-    """The class of an effect, which jax writes as its `repr`."""
+    """Return the class name of an effect, which jax writes as the `repr` of the class."""
     text = table.text(0)
     found = _CLASS.fullmatch(text)
     return found.group(1) if found else text
@@ -165,5 +166,5 @@ def _effect(table: Table) -> str:
 def _check(table: Table) -> str:
     kind = table.number(0, "B")
     if kind > 1:
-        raise Damaged(f"it has a disabled check of the number {kind}, which is not known")
+        raise Damaged(f"it has a disabled check with the unknown number {kind}")
     return f"custom_call:{table.text(1)}" if kind else "platform"

@@ -1,4 +1,4 @@
-"""What an exported function consists of."""
+"""`ExportedModule`: the data of an exported function."""
 
 from __future__ import annotations
 
@@ -10,30 +10,33 @@ from typing import Any
 
 from xlafront import lowering
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dimensions import variables
 from xlafront.core.ir import Effect
 from xlafront.core.tree import PyTreeDef
 from xlafront.exporting.checks import DisabledSafetyCheck
 from xlafront.runtime.sharding import AbstractMesh, Mesh, NamedSharding, named_from_hlo
+from xlafront.symbolic.dimensions import variables
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExportedModule:
-    """A function lowered to StableHLO, and what is to be known to call it.
+    """A function lowered to StableHLO, with the information that calls need.
 
-    - `fun_name`: its name, for messages.
-    - `in_tree`, `in_avals`, `out_tree`, `out_avals`: the structures of `(args, kwargs)` and of the result, and the types of
-      their leaves, whose shapes may hold symbolic dimensions.
-    - `in_shardings_hlo`, `out_shardings_hlo`: how each is split, as XLA describes it, without the axes of a mesh; None where
-      that was left open, and in what was not read from a file: see `in_shardings_jax`.
-    - `nr_devices`: how many devices the module is for. `platforms`: those that it can be compiled for.
-    - `ordered_effects`, `unordered_effects`: what it does besides computing.
-    - `disabled_safety_checks`: the checks that were left out.
-    - `mlir_module_serialized`: the module, a portable StableHLO artifact.
-    - `calling_convention_version`: how its `main` is called: the index of the platform where there are several, the tokens of
-      ordered effects, then the arguments in `module_kept_var_idx`.
-    - `module_kept_var_idx`: the numbers of the arguments that the module takes; nobody reads the others.
-    - `uses_global_constants`: whether it is for several platforms or for symbolic dimensions.
+    Args:
+        fun_name: Name of the function, for messages.
+        in_tree, in_avals: Structure of `(args, kwargs)` and types of its leaves, whose shapes may have symbolic dimensions.
+        out_tree, out_avals: Structure of the result and types of its leaves.
+        in_shardings_hlo, out_shardings_hlo: XLA's shardings, without mesh axes. None where unspecified, and None for functions
+            that
+            were not read from a file: see `in_shardings_jax`.
+        nr_devices: Number of devices of the module.
+        platforms: Platforms that the module can be compiled for.
+        ordered_effects, unordered_effects: Side effects.
+        disabled_safety_checks: Safety checks that were disabled.
+        mlir_module_serialized: The module, a portable StableHLO artifact.
+        calling_convention_version: Version of the arguments of `main`: the index of the platform if there are several, the
+            tokens of ordered effects, then the arguments in `module_kept_var_idx`.
+        module_kept_var_idx: Indices of the live arguments, which the module takes.
+        uses_global_constants: True if the module is for several platforms or has symbolic dimensions.
     """
 
     fun_name: str
@@ -59,7 +62,7 @@ class ExportedModule:
 
     @functools.cached_property
     def dimension_variables(self) -> tuple[str, ...]:
-        """The names of the dimension variables in the shapes of arguments."""
+        """Names of the dimension variables in the shapes of the arguments."""
         shapes = [aval.shape for aval in self.in_avals if isinstance(aval, ShapedArray)]
         return tuple(sorted({name for shape in shapes for n in shape for name in variables(n)}))
 
@@ -67,36 +70,50 @@ class ExportedModule:
         return f"Exported(fun_name={self.fun_name}, ...)"
 
     def mlir_module(self, serialized: bool = True) -> Any:
-        """The StableHLO module as text, with the places in the source that its operations come from.
+        """Return the StableHLO module as text, with source locations.
 
-        - `serialized`: False gives the module itself, an object of MLIR's bindings.
+        Args:
+            serialized: If False, return a module of MLIR's bindings.
 
-        >>> "stablehlo.sine" in xf.export.export(xf.jit(xnp.sin))(1.0).mlir_module()
-        True
+        Returns:
+            Text or module.
+
+        Example:
+            >>> "stablehlo.sine" in xf.export.export(xf.jit(xnp.sin))(1.0).mlir_module()
+            True
         """
         module = lowering.artifacts.deserialize(self.mlir_module_serialized)
-        return lowering.written.module_text(module, debug_info=True) if serialized else module
+        return lowering.module_text.module_text(module, debug_info=True) if serialized else module
 
     def in_shardings_jax(self, mesh: Mesh | AbstractMesh | None) -> tuple[NamedSharding | None, ...]:
-        """The sharding of each flat argument over a mesh like that of the export; None where it was left open.
+        """Return the sharding of each flat argument over a mesh like that of the export.
 
-        - `mesh`: with the axes, of the sizes, of the mesh for which the function was exported; None: as it was then, without
-          devices.
+        Args:
+            mesh: Mesh with the same axis names and sizes as the mesh of the export. None: the abstract mesh of the export.
 
-        >>> mesh = xf.make_mesh((1,), ("a",))
-        >>> xf.export.export(xf.jit(xnp.sin))(1.0).in_shardings_jax(mesh)
-        (None,)
+        Returns:
+            Tuple of shardings; None where unspecified.
+
+        Example:
+            >>> mesh = xf.make_mesh((1,), ("a",))
+            >>> xf.export.export(xf.jit(xnp.sin))(1.0).in_shardings_jax(mesh)
+            (None,)
         """
         return tuple(map(self._over, self._in_named_shardings, self.in_shardings_hlo, self.in_avals, itertools.repeat(mesh)))
 
     def out_shardings_jax(self, mesh: Mesh | AbstractMesh | None) -> tuple[NamedSharding | None, ...]:
-        """As `in_shardings_jax`, of the results.
+        """Return the sharding of each result over a mesh like that of the export.
 
-        - `mesh`: as of `in_shardings_jax`.
+        Args:
+            mesh: See `in_shardings_jax`.
 
-        >>> mesh = xf.make_mesh((1,), ("a",))
-        >>> xf.export.export(xf.jit(xnp.sin))(1.0).out_shardings_jax(mesh)
-        (None,)
+        Returns:
+            Tuple of shardings; None where unspecified.
+
+        Example:
+            >>> mesh = xf.make_mesh((1,), ("a",))
+            >>> xf.export.export(xf.jit(xnp.sin))(1.0).out_shardings_jax(mesh)
+            (None,)
         """
         return tuple(map(self._over, self._out_named_shardings, self.out_shardings_hlo, self.out_avals, itertools.repeat(mesh)))
 
@@ -108,6 +125,6 @@ class ExportedModule:
             return sharding
         if sharding.mesh.shape_tuple != mesh.shape_tuple:
             raise ValueError(f"{self.fun_name} was exported for {sharding.mesh}, which the mesh {mesh} does not match: its "
-                             f"axes have the same names and sizes, in the same order. Make one with "
+                             f"axes must have the same names and sizes, in the same order. Create one with "
                              f"make_mesh({sharding.mesh.axis_sizes}, {sharding.mesh.axis_names}).")
         return NamedSharding(mesh, sharding.spec, memory_kind=sharding.memory_kind)

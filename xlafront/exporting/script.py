@@ -1,4 +1,4 @@
-"""`python -m xlafront export SCRIPT:FUNCTION` and `python -m xlafront info FILE`."""
+"""The commands `python -m xlafront export SCRIPT:FUNCTION` and `python -m xlafront info FILE`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from xlafront import lowering
 from xlafront.core import dtypes
 from xlafront.core.structs import ShapeDtypeStruct
-from xlafront.core.symbolic_shapes import SymbolicScope, symbolic_args_specs, symbolic_shape
 from xlafront.exporting import files
 from xlafront.exporting.export import export
 from xlafront.planning.script import UsageError, call_arguments, find, load_script, print_error
 from xlafront.random.prng import IMPLEMENTATIONS
 from xlafront.staging.jit import jit
+from xlafront.symbolic.shapes import SymbolicScope, symbolic_args_specs, symbolic_shape
 
 _SPEC = re.compile(r"([\w<>]+)\[([^\]]*)\]")
 _SHORT = {"f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16", "c64": "complex64", "c128": "complex128",
@@ -24,7 +24,7 @@ _SHORT = {"f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat1
 
 
 def main(args) -> int:
-    """Export a function of a script. 0: it is written; 2: it could not be."""
+    """Export a function of a script. Return 0, or 2 if it could not be exported."""
     try:
         for path, content in written_files(args).items():
             path.write_bytes(content)
@@ -39,10 +39,10 @@ def main(args) -> int:
 
 
 def written_files(args) -> dict[pathlib.Path, bytes]:
-    """The module as text, as a portable artifact, and the file for `deserialize`, by their paths."""
+    """Return the files to write, by path: the module as text, as a portable artifact, and the file for `deserialize`."""
     path, _, name = args.target.rpartition(":")
     if not path or not name:
-        raise UsageError(f"say which function to export as SCRIPT:FUNCTION (model.py:predict), not {args.target!r}.")
+        raise UsageError(f"give the function to export as SCRIPT:FUNCTION (model.py:predict), not {args.target!r}.")
     script = load_script(path)
     function = find(script, path, name)
     scope = SymbolicScope(args.constraint)
@@ -51,7 +51,7 @@ def written_files(args) -> dict[pathlib.Path, bytes]:
     if not args.specs:
         maker = args.args or f"{name.replace('.', '_')}_args"
         if not hasattr(script, maker):
-            raise UsageError(f"{path} does not say what {name} is called with, and no types are given: name them, as in\n\n"
+            raise UsageError(f"{path} does not define the arguments of {name}, and no types are given: give them, as in\n\n"
                              f"    python -m xlafront export {args.target} 'float32[8,128]' 'int32[8]' --out {args.out}\n\n"
                              f"or add a function {maker}() to the script that returns the arguments as a tuple.")
         function, given, keywords = call_arguments(script, path, name, function, args.args, None)
@@ -62,13 +62,13 @@ def written_files(args) -> dict[pathlib.Path, bytes]:
     platforms = args.platforms.replace(" ", "").split(",") if args.platforms else None
     exported = export(jitted, platforms=platforms)(*given, **keywords)
     out = pathlib.Path(args.out)
-    text = lowering.written.module_text(exported.mlir_module(serialized=False))
+    text = lowering.module_text.module_text(exported.mlir_module(serialized=False))
     return {out: text.encode(), out.with_suffix(".mlirbc"): exported.mlir_module_serialized,
             out.with_suffix(".exported"): bytes(exported.serialize(args.vjp_order))}
 
 
 def _spec(text: str, scope: SymbolicScope) -> ShapeDtypeStruct:
-    """The type that is written as `float32[8,128]`, `f32[8,128]` or, with a dimension variable, `f32[b,128]`."""
+    """Parse a type such as `float32[8,128]`, `f32[8,128]` or, with a dimension variable, `f32[b,128]`."""
     found = _SPEC.fullmatch(text.replace(" ", ""))
     try:
         if found is None:
@@ -88,25 +88,25 @@ def _dtype(name: str):
 
 
 def info(path: str) -> int:
-    """Say what is in a file: 0, or 2 where it is none that is known."""
+    """Print a description of a file. Return 0, or 2 if its format is unknown."""
     try:
         content = pathlib.Path(path).read_bytes()
-        lines = _described(content)
+        lines = _describe(content)
     except (OSError, ValueError) as e:
         print(f"xlafront info: {e}", file=sys.stderr)
         return 2
     lines = [("file", f"{path}, {len(content)} bytes"), *lines]
-    width = 1 + max([len(word) for word, _ in lines])
-    print("\n".join([f"{word + ':':<{width}} {text}" for word, text in lines]))
+    width = 1 + max([len(title) for title, _ in lines])
+    print("\n".join([f"{title + ':':<{width}} {text}" for title, text in lines]))
     return 0
 
 
-def _described(content: bytes) -> list[tuple[str, str]]:
+def _describe(content: bytes) -> list[tuple[str, str]]:
     if not content.startswith(files.MAGIC):
         if content.startswith(lowering.artifacts.MAGIC):
-            return [("kind", "portable StableHLO artifact"), *_of_module(content)]
+            return [("kind", "portable StableHLO artifact"), *_describe_module(content)]
         if b"module" in content[:4096] and b"\0" not in content[:4096]:
-            return [("kind", "StableHLO as text"), *_of_module(content)]
+            return [("kind", "StableHLO as text"), *_describe_module(content)]
     header, modules = files.read(content)
     start, size = header["exported"]["module"]
     artifact = bytes(modules[start:start + size])
@@ -115,8 +115,8 @@ def _described(content: bytes) -> list[tuple[str, str]]:
             ("StableHLO", f"{lowering.artifacts.version_of(artifact)}, {size} bytes")]
 
 
-def _of_module(content: bytes) -> list[tuple[str, str]]:
-    """What a bare module says of itself."""
+def _describe_module(content: bytes) -> list[tuple[str, str]]:
+    """Describe a module without export data."""
     artifact = content.startswith(lowering.artifacts.MAGIC)
     module = lowering.artifacts.deserialize(content) if artifact else lowering.artifacts.parse(content.decode())
     name, main, calls = lowering.artifacts.summary(module)

@@ -1,4 +1,4 @@
-"""Which kernels an exported module may call: those whose names and meaning are promised to stay."""
+"""The custom calls that an exported module may contain: those with compatibility guarantees."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ STABLE_CALLS = frozenset([
     *[f"lapack_{letter}{kernel}_ffi" for letters, kernels in _LAPACK.items() for letter in letters for kernel in
     kernels.split()], *[f"{library}_{kernel}_ffi" for library in ("cusolver", "hipsolver") for kernel in _SOLVERS.split()],
     *"cusparse_gtsv2_ffi cu_lu_pivots_to_permutation cu_threefry2x32_ffi hip_threefry2x32_ffi".split(),
-    # What XLA itself knows by these names, on each platform or on TPUs.
+    # Custom calls that XLA itself implements, on each platform or on TPUs.
     *"Sharding SPMDFullToShardShape SPMDShardToFullShape annotate_device_placement shape_assertion AllocateBuffer".split(),
     *"ApproxTopK Eigh LuDecomposition ProductOfElementaryHouseholderReflectors Qr tpu_custom_call mosaic_gpu_v2".split(),
     *[f"stablehlo.dynamic_{name}" for name in ("approx_top_k", "reduce_window", "rng_bit_generator", "top_k")]])
 
 
 def check_custom_calls(name: str, module, disabled: Sequence[DisabledSafetyCheck]) -> None:
-    """Raise for a module that calls kernels of which nobody promises that they will be there."""
+    """Raise an error if a module has custom calls without compatibility guarantees."""
     allowed = STABLE_CALLS.union([target for check in disabled if (target := check.is_custom_call()) is not None])
     others = sorted(set(lowering.artifacts.custom_calls(module)) - allowed)
     if others:
         raise ValueError(
-            f"{name} cannot be exported: it calls {', '.join(others)}, and there is no promise that other versions or "
-            f"machines know a kernel of that name with that meaning (its custom calls have no compatibility guarantees). If "
-            f"you see to it yourself, export it with disabled_checks=[DisabledSafetyCheck.custom_call({others[0]!r})].")
+            f"{name} cannot be exported: it calls {', '.join(others)}, which other versions or machines may not have, or may "
+            f"implement differently (its custom calls have no compatibility guarantees). If you guarantee compatibility "
+            f"yourself, export it with disabled_checks=[DisabledSafetyCheck.custom_call({others[0]!r})].")

@@ -1,4 +1,4 @@
-"""Structures of pytrees in files: containers of Python, and those types that users register under a name of their own."""
+"""Serialization of pytree structures: Python containers, and types that are registered under a name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class _Registered(NamedTuple):
-    """How the nodes of a type are written and read."""
+    """The serialization of a pytree type."""
 
     nodetype: type
     name: str
@@ -32,19 +32,25 @@ def register_pytree_node_serialization(
         nodetype: type[T], *, serialized_name: str, serialize_auxdata: Callable[[Any], bytes],
         deserialize_auxdata: Callable[[bytes], Any],
         from_children: Callable[[Any, Sequence[Any]], Any] | None = None) -> type[T]:
-    """Let exported functions that take or return a registered pytree type be written to files; returns the type.
+    """Register a pytree type for the serialization of exported functions that take or return it.
 
-    - `nodetype`: a type known to `register_pytree_node`.
-    - `serialized_name`: what it is called in files; it is looked up when they are read.
-    - `serialize_auxdata`, `deserialize_auxdata`: of what its flatten function returns beside the children, to bytes and back.
-    - `from_children`: `(auxdata, children)` to a node; None: as the type was registered.
+    Args:
+        nodetype: Type that is registered with `register_pytree_node`.
+        serialized_name: Name of the type in files.
+        serialize_auxdata, deserialize_auxdata: Conversions of the auxiliary data, which its flatten function returns, to and
+            from bytes.
+        from_children: Function `(auxdata, children)` that returns a node. Default: the registered unflatten function.
 
-    >>> class Scaled:
-    ...     def __init__(self, x, unit):
-    ...         self.x, self.unit = x, unit
-    >>> xf.tree_util.register_pytree_node(Scaled, lambda s: ((s.x,), s.unit), lambda unit, xs: Scaled(*xs, unit))
-    >>> Scaled = xf.export.register_pytree_node_serialization(
-    ...     Scaled, serialized_name="example.Scaled", serialize_auxdata=str.encode, deserialize_auxdata=bytes.decode)
+    Returns:
+        `nodetype`.
+
+    Example:
+        >>> class Scaled:
+        ...     def __init__(self, x, unit):
+        ...         self.x, self.unit = x, unit
+        >>> xf.tree_util.register_pytree_node(Scaled, lambda s: ((s.x,), s.unit), lambda unit, xs: Scaled(*xs, unit))
+        >>> Scaled = xf.export.register_pytree_node_serialization(
+        ...     Scaled, serialized_name="example.Scaled", serialize_auxdata=str.encode, deserialize_auxdata=bytes.decode)
     """
     if not isinstance(nodetype, type):
         raise TypeError(f"register_pytree_node_serialization takes a type, got {nodetype!r}.")
@@ -60,29 +66,34 @@ def register_pytree_node_serialization(
 
 
 def register_namedtuple_serialization(nodetype: type[T], *, serialized_name: str) -> type[T]:
-    """Let exported functions that take or return a named tuple be written to files; returns the type.
+    """Register a named tuple type for the serialization of exported functions that take or return it.
 
-    - `nodetype`: a type made by `collections.namedtuple` or `typing.NamedTuple`; when a file is read it has the fields that it
-      had when the file was written.
-    - `serialized_name`: what it is called in files.
+    Args:
+        nodetype: Type made by `collections.namedtuple` or `typing.NamedTuple`. It must have the same fields when a file is
+            written and read.
+        serialized_name: Name of the type in files.
 
-    >>> from typing import Any, NamedTuple
-    >>> class Point(NamedTuple):
-    ...     x: Any
-    ...     y: Any
-    >>> Point = xf.export.register_namedtuple_serialization(Point, serialized_name="example.Point")
+    Returns:
+        `nodetype`.
+
+    Example:
+        >>> from typing import Any, NamedTuple
+        >>> class Point(NamedTuple):
+        ...     x: Any
+        ...     y: Any
+        >>> Point = xf.export.register_namedtuple_serialization(Point, serialized_name="example.Point")
     """
     if not (isinstance(nodetype, type) and issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")):
-        raise ValueError(f"register_namedtuple_serialization takes a type made by namedtuple, got {nodetype!r}. Other types "
-                         f"are for register_pytree_node_serialization.")
+        raise ValueError(f"register_namedtuple_serialization takes a type made by namedtuple, got {nodetype!r}. Use "
+                         f"register_pytree_node_serialization for other types.")
     fields = nodetype._fields
 
     def to_bytes(auxdata) -> bytes:
         return " ".join(fields).encode()
 
-    def from_bytes(written: bytes):
-        text = written.decode()
-        names = tuple(json.loads(text) if text.startswith("[") else text.split())  # the former in files of jax
+    def from_bytes(data: bytes):
+        text = data.decode()
+        names = tuple(json.loads(text) if text.startswith("[") else text.split())  # JSON in files of jax
         if names != fields:
             raise ValueError(f"the named tuple {serialized_name!r} had the fields {names} when the file was written, and "
                              f"{nodetype.__name__}, which is registered under this name, has {fields}.")
@@ -114,7 +125,7 @@ def _ordered_keys(keys: Sequence[Any]) -> list:
 
 
 def to_json(structure: PyTreeDef) -> Any:
-    """A structure as lists and strings: `"*"` is a leaf, None is None."""
+    """Return a structure as lists and strings: `"*"` is a leaf, None is None."""
     data = structure.node_data()
     if data is None:
         return "*" if structure.num_leaves else None
@@ -138,41 +149,41 @@ def to_json(structure: PyTreeDef) -> Any:
         raise ValueError(f"the export cannot be serialized: it takes or returns a {kind}, which is not registered for that. "
                          f"Use export.register_namedtuple_serialization for named tuples, and "
                          f"export.register_pytree_node_serialization for others.")
-    written = entry.to_bytes(auxdata)
-    if not isinstance(written, (bytes, bytearray, str)):
-        raise TypeError(f"serialize_auxdata of {kind} returned {written!r}, which is not bytes.")
-    written = written.encode() if isinstance(written, str) else bytes(written)
-    return ["registered", children, entry.name, base64.b64encode(written).decode()]
+    data = entry.to_bytes(auxdata)
+    if not isinstance(data, (bytes, bytearray, str)):
+        raise TypeError(f"serialize_auxdata of {kind} returned {data!r}, which is not bytes.")
+    data = data.encode() if isinstance(data, str) else bytes(data)
+    return ["registered", children, entry.name, base64.b64encode(data).decode()]
 
 
 _FACTORIES: dict[str, Any] = {"": None, "dict": dict, "list": list, "set": set, "int": int, "float": float}
 
 
-def from_json(written: Any) -> PyTreeDef:
-    """The structure that `to_json` wrote down."""
-    return tree.structure(_example(written))
+def from_json(record: Any) -> PyTreeDef:
+    """Return the structure that `to_json` serialized."""
+    return tree.structure(_example(record))
 
 
-def _example(written: Any) -> Any:
-    """A pytree of the structure."""
-    if written == "*":
+def _example(record: Any) -> Any:
+    """Return a pytree with the structure."""
+    if record == "*":
         return 0
-    if written is None:
+    if record is None:
         return None
-    kind, children, *rest = written
-    parts = [_example(child) for child in children]
+    kind, child_records, *rest = record
+    children = [_example(child) for child in child_records]
     if kind in ("tuple", "list"):
-        return tuple(parts) if kind == "tuple" else parts
+        return tuple(children) if kind == "tuple" else children
     if kind == "dict":
-        return dict(zip(rest[0], parts))
+        return dict(zip(rest[0], children))
     if kind == "OrderedDict":
-        return collections.OrderedDict(zip(rest[0], parts))
+        return collections.OrderedDict(zip(rest[0], children))
     if kind == "defaultdict":
-        return collections.defaultdict(_FACTORIES[rest[1]], zip(rest[0], parts))
+        return collections.defaultdict(_FACTORIES[rest[1]], zip(rest[0], children))
     name, auxdata = rest
     entry = _by_name.get(name)
     if entry is None:
-        raise ValueError(f"the exported function takes or returns a type that is called {name!r} in the file, and no type is "
+        raise ValueError(f"the exported function takes or returns a type with the name {name!r} in the file, and no type is "
                          f"registered under this name. Register it before reading the file, with "
                          f"export.register_pytree_node_serialization or export.register_namedtuple_serialization.")
-    return entry.from_children(entry.from_bytes(base64.b64decode(auxdata)), parts)
+    return entry.from_children(entry.from_bytes(base64.b64decode(auxdata)), children)

@@ -1,29 +1,31 @@
-"""The clients of this process: which there are, starting others, forgetting what they hold."""
+"""The clients of this process: listing, registration of platforms, and clearing of caches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from xlafront.core import backends as _backends
-from xlafront.runtime.clients import PLATFORMS, PlatformError, clients
+from xlafront.base.jaxlib_compat import Client
+from xlafront.base.platforms import PlatformError
+from xlafront.runtime import backends as _backends
+from xlafront.runtime.clients import PLATFORMS, clients
 from xlafront.runtime.compile_options import get_compile_options as get_compile_options
-from xlafront.runtime.jaxlib_compat import Client
 from xlafront.staging.caches import clear_caches, clear_executables
 
 _caches: list[tuple[Any, str]] = []
 
 
 def backends() -> dict[str, Client]:
-    """The clients of all platforms that this machine has, by name; starts them.
+    """Return the clients of all platforms of this machine, by name; start them if necessary.
 
-    >>> "cpu" in backends()
-    True
+    Example:
+        >>> "cpu" in backends()
+        True
     """
     _backends.client()
     for row in sorted(PLATFORMS.values(), key=lambda row: -row.priority):
-        wanted = [w for w in _backends.wanted_platforms()]
-        if row.available() and (not wanted or row.name in wanted):
+        requested = [platform for platform in _backends.requested_platforms()]
+        if row.available() and (not requested or row.name in requested):
             try:
                 clients.get(row.name, _backends.settings())
             except PlatformError:
@@ -32,35 +34,39 @@ def backends() -> dict[str, Client]:
 
 
 def get_backend(platform: Any = None) -> Client:
-    """The client of a platform, the default one without a name.
+    """Return the client of a platform. Default: the default platform.
 
-    >>> get_backend("cpu").platform
-    'cpu'
+    Example:
+        >>> get_backend("cpu").platform
+        'cpu'
     """
     return _backends.client(platform)
 
 
 def get_default_device():
-    """The device that new arrays go to.
+    """Return the device on which new arrays are created.
 
-    >>> device = get_default_device()
+    Example:
+        >>> device = get_default_device()
     """
     return _backends.default_device()
 
 
 def backend_xla_version(platform: Any = None) -> int | None:
-    """The version of XLA that a platform's plugin was built with, None where it does not say.
+    """Return the XLA version of a platform's plugin, or None if it has no version.
 
-    >>> version = backend_xla_version()
+    Example:
+        >>> version = backend_xla_version()
     """
     return getattr(get_backend(platform), "xla_version", None)
 
 
 def register_backend_cache(cache: Any, for_what: str) -> None:
-    """Have a cache emptied, with its `cache_clear()`, when the clients are forgotten.
+    """Register a cache that is cleared, by its method `cache_clear`, when the clients are cleared.
 
-    >>> from functools import lru_cache
-    >>> register_backend_cache(lru_cache(len), "lengths")
+    Example:
+        >>> from functools import lru_cache
+        >>> register_backend_cache(lru_cache(len), "lengths")
     """
     if not callable(getattr(cache, "cache_clear", None)):
         raise TypeError(f"register_backend_cache takes an object with a method cache_clear, got {type(cache).__name__}.")
@@ -68,17 +74,19 @@ def register_backend_cache(cache: Any, for_what: str) -> None:
 
 
 def clear_in_memory_compilation_cache() -> None:
-    """Forget compiled programs; what was traced stays.
+    """Clear the compiled executables; traced jaxprs remain cached.
 
-    >>> clear_in_memory_compilation_cache()
+    Example:
+        >>> clear_in_memory_compilation_cache()
     """
     clear_executables()
 
 
 def clear_backends(_crash: bool = False) -> None:
-    """Forget all clients and what was compiled for them. Arrays made before keep their own, and cannot be mixed with new ones.
+    """Clear all clients and their executables. Existing arrays retain their clients, and cannot be mixed with new arrays.
 
-    >>> # clear_backends()
+    Example:
+        >>> # clear_backends()
     """
     clear_caches()
     for cache, _ in _caches:
@@ -88,11 +96,12 @@ def clear_backends(_crash: bool = False) -> None:
 
 def register_backend_factory(name: str, factory: Callable[[], Client | None], *, priority: int = 0, fail_quietly: bool = True,
                              experimental: bool = False, make_topology: Callable | None = None, c_api: Any = None) -> None:
-    """Add a platform: `factory()` makes its client. The one of highest priority that starts is the default.
+    """Register a platform: `factory()` returns its client. The platform of highest priority that starts is the default.
 
-    When the platform fails to start, the next is taken, with a warning unless `fail_quietly`.
+    If a platform does not start, the next one is used, with a warning unless `fail_quietly`.
 
-    >>> register_backend_factory("my_cpu", lambda: get_backend("cpu"), priority=-1)
+    Example:
+        >>> register_backend_factory("my_cpu", lambda: get_backend("cpu"), priority=-1)
     """
     if clients.default is not None and priority > PLATFORMS[clients.default].priority:
         raise RuntimeError(f"the platform {name!r} was registered after the clients were started, when {clients.default} had "

@@ -1,18 +1,14 @@
 # Written by `python -m tests.stubs`.
-from xlafront.core.ir import DebugInfo as _DebugInfo
-from xlafront.core.linear_util import EqualStore as EqualStore
-from xlafront.core.linear_util import Store as Store
-from xlafront.core.linear_util import StoreException as StoreException
-from xlafront.core.linear_util import WrappedFun as WrappedFun
-from xlafront.core.linear_util import WrappedFun as _WrappedFun
-import builtins as _builtins
-import typing as _typing
+from xlafront.transforms.calls.linear_util import EqualStore as EqualStore
+from xlafront.transforms.calls.linear_util import Store as Store
+from xlafront.transforms.calls.linear_util import StoreException as StoreException
+from xlafront.transforms.calls.linear_util import WrappedFun as WrappedFun
+from xlafront.transforms.calls.linear_util import _missing_debug_info as _missing_debug_info
+from xlafront.transforms.calls.linear_util import cache as cache
+from xlafront.transforms.calls.linear_util import merge_linear_aux as merge_linear_aux
+from xlafront.transforms.calls.linear_util import transformation as transformation
+from xlafront.transforms.calls.linear_util import transformation2 as transformation2
+from xlafront.transforms.calls.linear_util import transformation_with_aux as transformation_with_aux
+from xlafront.transforms.calls.linear_util import transformation_with_aux2 as transformation_with_aux2
+from xlafront.transforms.calls.linear_util import wrap_init as wrap_init
 
-def _missing_debug_info(for_what: _builtins.str) -> _DebugInfo: ...
-def cache(call: _typing.Callable, *, explain: _typing.Callable | None = ...) -> _typing.Callable: ...
-def merge_linear_aux(aux1: _typing.Callable, aux2: _typing.Callable) -> _builtins.tuple[_builtins.bool, _typing.Any]: ...
-def transformation(gen: _typing.Callable, fun: _WrappedFun | None = ..., *gen_static_args) -> _typing.Any: ...
-def transformation2(gen: _typing.Callable, fun: _WrappedFun | None = ..., *gen_static_args) -> _typing.Any: ...
-def transformation_with_aux(gen: _typing.Callable, fun: _WrappedFun | None = ..., *gen_static_args) -> _typing.Any: ...
-def transformation_with_aux2(gen: _typing.Callable, fun: _WrappedFun | None = ..., *gen_static_args, use_eq_store: _builtins.bool = ..., unk_names: _builtins.bool = ...) -> _typing.Any: ...
-def wrap_init(f: _typing.Callable, params: _builtins.dict[_builtins.str, _typing.Any] | None = ..., *, debug_info: _DebugInfo | None = ...) -> _WrappedFun: ...

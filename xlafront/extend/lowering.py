@@ -1,4 +1,4 @@
-"""The types that lowering rules are written against."""
+"""Types for writing lowering rules."""
 
 from xlafront.interpreters.lowering_rules import LoweringRuleContext as LoweringRuleContext
 from xlafront.lowering.mlir import ir as _ir

@@ -1,4 +1,4 @@
-"""Random number generators of one's own, and those of the library by name."""
+"""Custom random number generators, and the built-in ones by name."""
 
 from __future__ import annotations
 
@@ -6,41 +6,44 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import xlafront.numpy as xnp
+from xlafront.api.vmap import vmap
 from xlafront.random import prng
 from xlafront.random.prng import PRNGImpl, PRNGSpec, threefry_prng_impl as threefry_prng_impl
 from xlafront.random.threefry import threefry2x32_p as threefry2x32_p
-from xlafront.transforms.batching.vmap import vmap
 
 
 def define_prng_impl(*, key_shape: tuple[int, ...], seed: Callable, split: Callable, random_bits: Callable, fold_in: Callable,
                      name: str = "<unnamed>", tag: str = "?") -> Hashable:
-    """A random number generator from its parts, to be given as `impl` to `random.key`.
+    """Define a random number generator, for `impl` of `random.key`.
 
-    `seed(number)` makes the words of a key, `split(words, shape)` those of new keys, `fold_in(words, number)` those of another
-    key, and `random_bits(words, bit_width, shape)` random integers.
+    `seed(number)` returns the key data of a key, `split(words, shape)` that of new keys, `fold_in(words, number)` that of
+    another key, and `random_bits(words, bit_width, shape)` random integers.
 
-    >>> from xlafront.random import threefry
-    >>> impl = define_prng_impl(key_shape=(2,), seed=threefry.seed, split=threefry.split, random_bits=threefry.random_bits,
-    ...                         fold_in=threefry.fold_in, name="mine", tag="mine")
-    >>> xf.random.key(0, impl=impl).dtype
-    key<mine>
+    Example:
+        >>> from xlafront.random import threefry
+        >>> impl = define_prng_impl(key_shape=(2,), seed=threefry.seed, split=threefry.split, random_bits=threefry.random_bits,
+        ...                         fold_in=threefry.fold_in, name="mine", tag="mine")
+        >>> xf.random.key(0, impl=impl).dtype
+        key<mine>
     """
     return PRNGSpec(PRNGImpl(tuple(key_shape), seed, split, random_bits, fold_in, name=name, tag=tag))
 
 
 def seed_with_impl(impl: Hashable, seed: Any):
-    """A key of an implementation from a number.
+    """Return a key of an implementation from an integer seed.
 
-    >>> key = seed_with_impl(threefry_prng_impl, 3)
+    Example:
+        >>> key = seed_with_impl(threefry_prng_impl, 3)
     """
     return random_seed(seed, impl)
 
 
 def random_seed(seeds: Any, impl: Hashable):
-    """Keys of an implementation, one for each of an array of numbers.
+    """Return keys of an implementation, one for each element of an array of seeds.
 
-    >>> random_seed(xnp.arange(3), threefry_prng_impl).shape
-    (3,)
+    Example:
+        >>> random_seed(xnp.arange(3), threefry_prng_impl).shape
+        (3,)
     """
     make = lambda seed: prng.key(seed, impl=impl)
     for _ in range(xnp.ndim(seeds)):
@@ -49,10 +52,11 @@ def random_seed(seeds: Any, impl: Hashable):
 
 
 def threefry_2x32(keypair: Any, count: Any):
-    """The words of an array of counters under the Threefry cipher with a key of two words.
+    """Encrypt an array of counters with the Threefry cipher and a key of two words.
 
-    >>> threefry_2x32(xnp.array([1, 2], "uint32"), xnp.arange(4, dtype="uint32")).shape
-    (4,)
+    Example:
+        >>> threefry_2x32(xnp.array([1, 2], "uint32"), xnp.arange(4, dtype="uint32")).shape
+        (4,)
     """
     first, second = keypair
     words = xnp.asarray(count)

@@ -1,1 +1,1 @@
-"""What compiled programs and Python do together: callbacks, debugging, views of the process."""
+"""Interaction of compiled programs with Python: callbacks, runtime checks, debugging, profiling, storage of arrays."""

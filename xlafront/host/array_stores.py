@@ -1,6 +1,6 @@
-"""Arrays written to storage and read from it by `tensorstore`, each device's part by itself.
+"""Storage of arrays with `tensorstore`, shard by shard.
 
-A process writes the parts that its devices hold, and of parts that several devices hold one; it reads what its devices need.
+A process writes the shards on its devices, one of each set of replicas, and reads the shards that its devices need.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ except ImportError:
     raise ImportError("experimental.array_serialization stores arrays with tensorstore, which is not installed: "
                       "pip install tensorstore") from None
 
-from xlafront.core import backends, dtypes, tree
-from xlafront.core.shards import make_array_from_single_device_arrays
+from xlafront.base.jaxlib_compat import ArrayImpl, SingleDeviceSharding
+from xlafront.base.layouts import Format
+from xlafront.core import dtypes, tree
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.host.store_specs import metadata_of
 from xlafront.lax.device_put import device_put
-from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.jaxlib_compat import SingleDeviceSharding
-from xlafront.runtime.layouts import Format
+from xlafront.runtime import backends
+from xlafront.runtime.shards import make_array_from_single_device_arrays
 
 TS_CONTEXT = ts.Context({"file_io_concurrency": {"limit": 128}, "data_copy_concurrency": {"limit": 128},
                          "cache_pool": {"total_bytes_limit": 10_000_000_000},
@@ -34,7 +34,7 @@ _CHUNKS = ts.ChunkLayout(chunk_elements=100_000_000)
 
 
 class ByteLimiter:
-    """Lets pass so many bytes at a time."""
+    """A semaphore that limits the number of bytes in use."""
 
     def __init__(self, limit: int):
         if limit <= 0:
@@ -43,7 +43,7 @@ class ByteLimiter:
         self.changed = asyncio.Condition()
 
     async def wait_for_bytes(self, count: int) -> None:
-        count = min(count, self.limit)  # what is larger than all of it passes alone
+        count = min(count, self.limit)  # a request above the limit passes when nothing else is in use
         async with self.changed:
             await self.changed.wait_for(lambda: self.available >= count)
             self.available -= count
@@ -57,17 +57,20 @@ class ByteLimiter:
 async def async_serialize(arr_inp: Any, tensorstore_spec: dict[str, Any], commit_future: list | None = None,
                           context: Any = TS_CONTEXT, chunk_layout: Any = _CHUNKS, primary_host: int | None = None,
                           replica_id: int = 0, transaction: Any = None) -> None:
-    """Write an array, the parts of which are on the devices of this process.
+    """Write the shards of an array that are on the devices of this process.
 
-    - `arr_inp`: the array. `tensorstore_spec`: where it goes; what it does not say of the format is added to it.
-    - `commit_future`: a list that gets futures of what is still to be written when this returns; without it, nothing is.
-    - `context`, `transaction`, `chunk_layout`: of tensorstore.
-    - `primary_host`: the number of the process that makes the array's directory; None: each does.
-    - `replica_id`: which copy is written, of parts that several devices hold.
+    Args:
+        arr_inp: Array to write.
+        tensorstore_spec: Where to write it; missing metadata is added to this dictionary.
+        commit_future: List to which futures of unfinished writes are appended. If None, all writes are finished on return.
+        context, chunk_layout, transaction: Arguments of tensorstore.
+        primary_host: Index of the process that creates the array's directory. Default: each process does.
+        replica_id: Index of the replica to write.
 
-    >>> import asyncio, tempfile
-    >>> spec = serialization.get_tensorstore_spec(tempfile.mkdtemp() + "/w")
-    >>> asyncio.run(serialization.async_serialize(xnp.arange(3), spec))
+    Example:
+        >>> import asyncio, tempfile
+        >>> spec = serialization.get_tensorstore_spec(tempfile.mkdtemp() + "/w")
+        >>> asyncio.run(serialization.async_serialize(xnp.arange(3), spec))
     """
     x = arr_inp if isinstance(arr_inp, ArrayImpl) else _array(arr_inp)
     if "metadata" not in tensorstore_spec:
@@ -81,13 +84,13 @@ async def async_serialize(arr_inp: Any, tensorstore_spec: dict[str, Any], commit
         commit_future.append(opened)
     store = await opened
     if creates:
-        # Others, and the parts below, need no look at what is there.
+        # The metadata is known now: do not read it for each shard.
         store = await ts.open(spec, open=True, assume_metadata=True, context=context, transaction=transaction)
     pending = []
     for shard in x.addressable_shards:
         if shard.replica_id != replica_id:
             continue
-        # What is written later is copied: until then the program may give its memory to another array.
+        # Copy shards that are written after the return, as the program may donate or delete the array before.
         writing = store[shard.index].write(np.asarray(shard.data), can_reference_source_data_indefinitely=commit_future is None)
         pending.append(writing.copy if commit_future is not None else writing.commit)
         if commit_future is not None:
@@ -98,8 +101,8 @@ async def async_serialize(arr_inp: Any, tensorstore_spec: dict[str, Any], commit
 
 def _array(x: Any) -> ArrayImpl:
     if isinstance(getattr(x, "dtype", None), dtypes.ExtendedDType):
-        raise TypeError(f"an array of {x.dtype} cannot be stored: store its words, random.key_data(keys), and make keys of "
-                        f"them with random.wrap_key_data.")
+        raise TypeError(f"an array of {x.dtype} cannot be stored: store its key data, random.key_data(keys), and restore the "
+                        f"keys with random.wrap_key_data.")
     return device_put(x)
 
 
@@ -108,17 +111,24 @@ async def async_deserialize(in_type: Any, tensorstore_spec: Any, global_shape: S
                             assume_metadata: bool = False) -> ArrayImpl:
     """Read an array onto devices.
 
-    - `in_type`: how it is split: a sharding, a `Format`, or a `ShapeDtypeStruct` with a sharding.
-    - `tensorstore_spec`: where it is. `dtype`: of the result; None for what is stored.
-    - `global_shape`: the shape of the result; what is stored is cut off, or filled up with zeros.
-    - `byte_limiter`: what lets pass so many bytes at a time.
-    - `context`, `chunk_layout`: of tensorstore. `assume_metadata`: take the format from the specification, without a look.
+    Args:
+        in_type: Sharding of the result: a sharding, a `Format`, or a `ShapeDtypeStruct` with a sharding.
+        tensorstore_spec: Where the array is stored.
+        global_shape: Shape of the result. The stored array is truncated or padded with zeros to it. Default: the stored shape.
+        dtype: dtype of the result. Default: the stored dtype.
+        byte_limiter: Limiter of the memory for reading, with `wait_for_bytes` and `release_bytes`.
+        context, chunk_layout: Arguments of tensorstore.
+        assume_metadata: If True, take the metadata from the specification without reading it.
 
-    >>> import asyncio, tempfile
-    >>> spec = serialization.get_tensorstore_spec(tempfile.mkdtemp() + "/w")
-    >>> serialization.run_serialization([xnp.arange(3)], [spec])
-    >>> asyncio.run(serialization.async_deserialize(xf.sharding.SingleDeviceSharding(xf.devices()[0]), spec))
-    Array([0, 1, 2], dtype=int32)
+    Returns:
+        The array.
+
+    Example:
+        >>> import asyncio, tempfile
+        >>> spec = serialization.get_tensorstore_spec(tempfile.mkdtemp() + "/w")
+        >>> serialization.run_serialization([xnp.arange(3)], [spec])
+        >>> asyncio.run(serialization.async_deserialize(xf.sharding.SingleDeviceSharding(xf.devices()[0]), spec))
+        Array([0, 1, 2], dtype=int32)
     """
     layout = in_type.layout if isinstance(in_type, Format) else None
     sharding = in_type if not isinstance(in_type, (Format, ShapeDtypeStruct)) else in_type.sharding
@@ -133,42 +143,45 @@ async def async_deserialize(in_type: Any, tensorstore_spec: Any, global_shape: S
     shape = tuple(store.shape if global_shape is None else global_shape)
     dtype = store.dtype.numpy_dtype if dtype is None else np.dtype(dtype)
 
-    async def part(index: tuple[slice, ...], devices: Sequence[Any]) -> list[ArrayImpl]:
-        wanted = ts.IndexDomain(shape=shape)[ts.d[:][index]] if shape else ts.IndexDomain(shape=())
-        there = wanted.intersect(store.domain)
-        size = int(np.prod(there.shape, dtype=np.int64)) * store.dtype.numpy_dtype.itemsize
+    async def read_shard(index: tuple[slice, ...], devices: Sequence[Any]) -> list[ArrayImpl]:
+        domain = ts.IndexDomain(shape=shape)[ts.d[:][index]] if shape else ts.IndexDomain(shape=())
+        stored = domain.intersect(store.domain)
+        size = int(np.prod(stored.shape, dtype=np.int64)) * store.dtype.numpy_dtype.itemsize
         if byte_limiter is not None:
             await byte_limiter.wait_for_bytes(size)
         try:
-            if there == wanted:
-                values = await store[wanted].read()
+            if stored == domain:
+                values = await store[domain].read()
             else:
-                values = np.zeros(wanted.shape, store.dtype.numpy_dtype)
-                if all(there.shape):
-                    place = ts.array(values)[ts.d[:].translate_to[wanted.origin]]
-                    await place[there].write(store[there])
+                values = np.zeros(domain.shape, store.dtype.numpy_dtype)
+                if all(stored.shape):
+                    target = ts.array(values)[ts.d[:].translate_to[domain.origin]]
+                    await target[stored].write(store[stored])
             values = np.asarray(values).astype(dtype, copy=False)
             return [device_put(values, SingleDeviceSharding(device, memory_kind=sharding.memory_kind)) for device in devices]
         finally:
             if byte_limiter is not None:
                 await byte_limiter.release_bytes(size)
 
-    parts: dict[tuple, tuple] = {}  # each is read once, whatever the number of devices that hold it
+    shards: dict[tuple, tuple] = {}  # each shard is read once for all of its replicas
     for device, index in sharding.addressable_devices_indices_map(shape).items():
         key = tuple([s.indices(n) for s, n in zip(index, shape)])
-        parts.setdefault(key, (index, []))[1].append(device)
-    found = await asyncio.gather(*[part(index, devices) for index, devices in parts.values()])
+        shards.setdefault(key, (index, []))[1].append(device)
+    found = await asyncio.gather(*[read_shard(index, devices) for index, devices in shards.values()])
     x = make_array_from_single_device_arrays(shape, sharding, [a for arrays in found for a in arrays])
     return x if layout is None else device_put(x, Format(layout, sharding))
 
 
 def run_serialization(arrays: Any, tensorstore_specs: Any) -> None:
-    """Write arrays; when this returns, all of it is written.
+    """Write arrays, and wait until everything is written.
 
-    - `arrays`: a pytree of them. `tensorstore_specs`: one for each, in the same structure.
+    Args:
+        arrays: Pytree of arrays.
+        tensorstore_specs: Pytree of specifications with the same structure.
 
-    >>> import tempfile
-    >>> serialization.run_serialization([xnp.ones(3)], [serialization.get_tensorstore_spec(tempfile.mkdtemp() + "/w")])
+    Example:
+        >>> import tempfile
+        >>> serialization.run_serialization([xnp.ones(3)], [serialization.get_tensorstore_spec(tempfile.mkdtemp() + "/w")])
     """
     run_together(arrays, tensorstore_specs, lambda x, spec: async_serialize(x, spec))
 
@@ -177,41 +190,47 @@ def run_deserialization(shardings: Any, tensorstore_specs: Any, global_shapes: A
                         concurrent_gb: int = 32) -> Any:
     """Read arrays onto devices.
 
-    - `shardings`: how each is split, as for `async_deserialize`. `tensorstore_specs`: where each is.
-    - `global_shapes`, `dtypes`: of each, or None for what is stored.
-    - `concurrent_gb`: how much memory what is being read may take, in gigabytes.
+    Args:
+        shardings: Pytree of shardings, formats or types, as for `async_deserialize`.
+        tensorstore_specs: Pytree of specifications with the same structure.
+        global_shapes, dtypes: Pytrees of shapes and dtypes of the results. Default: those stored.
+        concurrent_gb: Limit of the memory for reading, in gigabytes.
 
-    >>> import tempfile
-    >>> spec = serialization.get_tensorstore_spec(tempfile.mkdtemp() + "/w")
-    >>> serialization.run_serialization([xnp.ones(3)], [spec])
-    >>> serialization.run_deserialization([xf.sharding.SingleDeviceSharding(xf.devices()[0])], [spec])
-    [Array([1., 1., 1.], dtype=float32)]
+    Returns:
+        Pytree of arrays with the structure of `shardings`.
+
+    Example:
+        >>> import tempfile
+        >>> spec = serialization.get_tensorstore_spec(tempfile.mkdtemp() + "/w")
+        >>> serialization.run_serialization([xnp.ones(3)], [spec])
+        >>> serialization.run_deserialization([xf.sharding.SingleDeviceSharding(xf.devices()[0])], [spec])
+        [Array([1., 1., 1.], dtype=float32)]
     """
-    unsaid = tree.map(lambda _: None, shardings)
-    limiter: list[ByteLimiter] = []  # made where the loop runs
+    nones = tree.map(lambda _: None, shardings)
+    limiter: list[ByteLimiter] = []  # created inside the event loop
 
     def read(sharding, spec, shape, dtype) -> Awaitable:
         if not limiter:
             limiter.append(ByteLimiter(int(concurrent_gb * 10**9)))
         return async_deserialize(sharding, spec, shape, dtype, limiter[0])
 
-    rest = [unsaid if given is None else given for given in (global_shapes, dtypes)]
+    rest = [nones if given is None else given for given in (global_shapes, dtypes)]
     return run_together(shardings, tensorstore_specs, read, *rest)
 
 
-def run_together(things: Any, specs: Any, start: Callable[..., Awaitable], *rest: Any) -> Any:
-    """What `start` gives for all of them, in the structure of `things`."""
-    leaves, structure = tree.flatten(things)
+def run_together(values: Any, specs: Any, start: Callable[..., Awaitable], *rest: Any) -> Any:
+    """Run `start` concurrently for each leaf of `values` and its specification; return a tree of the results."""
+    leaves, structure = tree.flatten(values)
     columns = [structure.flatten_up_to(given) for given in (specs, *rest)]
 
-    async def together():
+    async def gather():
         return await asyncio.gather(*[start(*row) for row in zip(leaves, *columns)])
 
-    return structure.unflatten(run_to_the_end(together))
+    return structure.unflatten(run_coroutine(gather))
 
 
-def run_to_the_end(start: Callable[[], Awaitable]) -> Any:
-    """The result of a coroutine, also where a loop runs in this thread already, as in a notebook."""
+def run_coroutine(start: Callable[[], Awaitable]) -> Any:
+    """Run a coroutine and return its result, also if an event loop runs in this thread already, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,6 +1,6 @@
-"""`buffer_callback`: Python functions that read and write the memory of compiled programs while these run.
+"""`buffer_callback`: Python callbacks that read and write the buffers of a running compiled program.
 
-Nothing is copied: the function sees the arguments where they are and writes its results where the program wants them.
+Nothing is copied: the function sees the arguments in place and writes its results to the buffers that the program allocated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xlafront.control.foreign_calls import aliased_pairs
 from xlafront.core import tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import Effect
-from xlafront.core.primitive import Primitive
+from xlafront.core.primitive import Primitive, Traits
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.shapes import broadcast_batch
 from xlafront.runtime import effects as runtime_effects
@@ -23,7 +23,7 @@ from xlafront.staging import signatures
 
 
 class BufferCallbackEffect(Effect):
-    """Of a function that does more than to write its results."""
+    """The effect of a buffer callback with side effects."""
 
     def __repr__(self):
         return "BufferCallback"
@@ -36,32 +36,37 @@ _effect = BufferCallbackEffect()
 def buffer_callback(callback: Callable[..., None], result_shape_dtypes: Any, *, has_side_effect: bool = False,
                     vmap_method: str | None = None, input_output_aliases: Mapping[int, int] | None = None,
                     command_buffer_compatible: bool = False) -> Callable[..., Any]:
-    """A function of arrays that calls a Python function with the memory of its arguments and results, on CPUs and GPUs.
+    """Return a function of arrays that calls a Python function with the buffers of its arguments and results, on CPUs and GPUs.
 
-    - `callback`: is called as `callback(context, results, *args)`. `results` has the structure of `result_shape_dtypes` and
-      `args` that of the arguments, with `Buffer`s in place of arrays: NumPy's `asarray` shows one on a CPU, DLPack and
-      `__cuda_array_interface__` on a GPU, where `context.stream` is the stream of the computation. It writes all of `results`,
-      and returns nothing.
-    - `result_shape_dtypes`: a pytree of objects with shape and dtype: what the results are.
-    - `has_side_effect`: run it even if nothing reads its results.
-    - `vmap_method`: how `vmap` calls it, as for `pure_callback`.
-    - `input_output_aliases`: from the number of an argument to that of the result that may lie in the same memory.
-    - `command_buffer_compatible`: whether a GPU may record what it does once and repeat it without Python.
+    Args:
+        callback: Function to call, as `callback(context, results, *args)`. `results` has the structure of `result_shape_dtypes`
+            and `args` that of the arguments, with `Buffer`s in place of arrays: `numpy.asarray` gives a view of one on a CPU,
+            DLPack and `__cuda_array_interface__` on a GPU, where `context.stream` is the stream of the computation. It must
+            write all of `results`, and returns None.
+        result_shape_dtypes: Pytree of objects with shape and dtype: the types of the results.
+        has_side_effect: If True, call the function even if its results are not used.
+        vmap_method: How `vmap` calls it; see `pure_callback`.
+        input_output_aliases: Mapping from indices of arguments to indices of results that may share their buffer.
+        command_buffer_compatible: True if a GPU may record the work of the function once and replay it without Python.
 
-    >>> def add_one(context, result, x):
-    ...     np.asarray(result)[...] = np.asarray(x) + 1
-    >>> from xlafront.experimental.buffer_callback import buffer_callback
-    >>> buffer_callback(add_one, xf.ShapeDtypeStruct((2,), "float32"))(xnp.zeros(2))
-    Array([1., 1.], dtype=float32)
+    Returns:
+        A function of pytrees of arrays.
+
+    Example:
+        >>> def add_one(context, result, x):
+        ...     np.asarray(result)[...] = np.asarray(x) + 1
+        >>> from xlafront.experimental.buffer_callback import buffer_callback
+        >>> buffer_callback(add_one, xf.ShapeDtypeStruct((2,), "float32"))(xnp.zeros(2))
+        Array([1., 1.], dtype=float32)
     """
     vmap_methods.check("buffer_callback", vmap_method)
-    promised, out_tree = tree.flatten(result_shape_dtypes)
-    for i, p in enumerate(promised):
+    expected, out_tree = tree.flatten(result_shape_dtypes)
+    for i, p in enumerate(expected):
         if not hasattr(p, "shape") or not hasattr(p, "dtype"):
             raise AttributeError(f"buffer_callback takes as result_shape_dtypes a pytree of objects with shape and dtype, such "
                                  f"as ShapeDtypeStruct((3,), 'float32'); "
                                  f"result_shape_dtypes{tree.path_of(result_shape_dtypes, i)} is {p!r:.60}.")
-    result_avals = tuple([ShapedArray(tuple(p.shape), p.dtype) for p in promised])
+    result_avals = tuple([ShapedArray(tuple(p.shape), p.dtype) for p in expected])
 
     def call(*args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = tree.flatten((args, kwargs))
@@ -88,28 +93,29 @@ def _lower(ctx, *operands, callback, in_tree, out_tree, has_side_effect, input_o
 
 
 def _jvp(primals, tangents, *, callback, **_):
-    raise ValueError(f"buffer_callback cannot be differentiated, as callbacks do not support JVP: of "
-                     f"{signatures.function_name(callback)} only its values are known, not its derivative. Wrap it in "
-                     f"custom_jvp, or hold its arguments constant with lax.stop_gradient.")
+    raise ValueError(f"buffer_callback cannot be differentiated, as callbacks do not support JVP: the derivative of "
+                     f"{signatures.function_name(callback)} is unknown. Wrap it in custom_jvp, or hold its arguments "
+                     f"constant with lax.stop_gradient.")
 
 
 def _batch(size, operands: Sequence[Any], dims, *, result_avals, vmap_method, **params):
     if vmap_method is None:
-        raise NotImplementedError("vmap is only supported for buffer_callback with vmap_method, which tells how to call the "
-                                  "function for a batch: give vmap_method='sequential' for one call an element, or "
-                                  "'expand_dims' or 'broadcast_all' for one call with the whole batch.")
+        raise NotImplementedError("vmap is only supported for buffer_callback with vmap_method, which defines how the "
+                                  "function is called for a batch: give vmap_method='sequential' for one call per element, "
+                                  "or 'expand_dims' or 'broadcast_all' for one call with the entire batch.")
     bind = functools.partial(buffer_callback_p.bind, vmap_method=vmap_method, **params)
     if vmap_method.startswith("sequential"):
         return vmap_methods.one_by_one(functools.partial(bind, result_avals=result_avals), size, operands, dims, result_avals,
                                        vmap_method == "sequential_unrolled")
-    aliased = {i for i, _ in params["input_output_aliases"]}  # what shares its memory with a result must be as large
+    aliased = {i for i, _ in params["input_output_aliases"]}  # an operand and a result in one buffer have one size
     operands = [broadcast_batch(x, d, size) if i in aliased else x for i, (x, d) in enumerate(zip(operands, dims))]
     dims = [0 if i in aliased else d for i, d in enumerate(dims)]
-    wider = tuple([aval.update(shape=(size, *aval.shape)) for aval in result_avals])
-    return bind(*vmap_methods.batched_operands(vmap_method, size, operands, dims), result_avals=wider), [0] * len(wider)
+    batched_avals = tuple([aval.update(shape=(size, *aval.shape)) for aval in result_avals])
+    batch = vmap_methods.batched_operands(vmap_method, size, operands, dims)
+    return bind(*batch, result_avals=batched_avals), [0] * len(batched_avals)
 
 
 buffer_callback_p = Primitive(
-    "buffer_callback", multiple_results=True, memoise=False, lower=_lower, batch=_batch, jvp=_jvp,
+    "buffer_callback", multiple_results=True, lower=_lower, batch=_batch, jvp=_jvp,
     abstract=lambda *_, result_avals, **params: list(result_avals),
-    effects=lambda *_, has_side_effect, **params: frozenset([_effect] if has_side_effect else ()))
+    effects=lambda *_, has_side_effect, **params: frozenset([_effect] if has_side_effect else ()), traits=Traits(memoise=False))

@@ -1,4 +1,4 @@
-"""Arrays that are written while the program goes on: managers that know what is still to be written, and what failed."""
+"""Asynchronous checkpoint managers, which write arrays in the background and track pending writes and errors."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xlafront.base.jaxlib_compat import JaxRuntimeError
 from xlafront.host.store_specs import get_tensorstore_spec
 from xlafront.runtime import distributed
-from xlafront.runtime.jaxlib_compat import JaxRuntimeError
 
 logger = logging.getLogger("xlafront.experimental.array_serialization.serialization")
-_numbers = itertools.count()  # of managers, which all processes make in the same order
+_manager_ids = itertools.count()  # the same in all processes, which create managers in the same order
 
 
 class BarrierTimeoutError(Exception):
-    """A process waited for the others longer than it may."""
+    """A timeout of a barrier between the processes."""
 
 
 class AsyncManager:
-    """Waits in a thread of its own until what was started is written, on all processes.
+    """A manager that waits, in a thread, until all processes have finished the writes that were started.
 
-    - `timeout_secs`: how long it waits for other processes.
+    Args:
+        timeout_secs: Timeout for other processes, in seconds.
 
-    >>> serialization.AsyncManager(timeout_secs=10).wait_until_finished()
+    Example:
+        >>> serialization.AsyncManager(timeout_secs=10).wait_until_finished()
     """
 
     def __init__(self, timeout_secs: float = 300):
@@ -35,15 +37,15 @@ class AsyncManager:
         self._commit_futures: Sequence[Any] = ()
         self._thread: threading.Thread | None = None
         self._exception: BaseException | None = None
-        self._number, self._commits = next(_numbers), itertools.count()
-        self._key = ""  # under which the first process says that all is written
+        self._number, self._commits = next(_manager_ids), itertools.count()
+        self._key = ""  # key under which the first process reports that everything is written
 
     def _add_futures(self, futures: Sequence[Any]) -> None:
-        """What is to be waited for by the next `_start_async_commit`."""
+        """Set the futures that the next `_start_async_commit` waits for."""
         self._commit_futures = futures
 
     def _start_async_commit(self, on_commit_callback: Callable[[], None] | None) -> None:
-        """Wait for it in a thread; the first process calls `on_commit_callback` when all processes have written."""
+        """Wait for the futures in a thread; the first process calls `on_commit_callback` when all processes have written."""
         self._key = f"xlafront/array_serialization/{self._number}/{next(self._commits)}"
         self._thread = threading.Thread(target=self._commit, args=(self._commit_futures, on_commit_callback, self._key))
         self._commit_futures = ()
@@ -73,22 +75,24 @@ class AsyncManager:
             if "DEADLINE_EXCEEDED" not in str(e):
                 raise
             raise BarrierTimeoutError(f"after {self._timeout_secs} s not all processes have written their parts: one may have "
-                                      f"died or be slow. Give the manager a longer timeout_secs, or look at the other "
+                                      f"died or be slow. Give the manager a longer timeout_secs, or check the other "
                                       f"processes. {e}") from None
 
     def check_for_errors(self) -> None:
-        """Raise what went wrong since this was last asked; it is raised once.
+        """Raise the error of a background write since the last check; each error is raised once.
 
-        >>> serialization.AsyncManager().check_for_errors()
+        Example:
+            >>> serialization.AsyncManager().check_for_errors()
         """
         failure, self._exception = self._exception, None
         if failure is not None:
             raise failure
 
     def wait_until_finished(self) -> None:
-        """Wait until all is written that was started; raise what went wrong.
+        """Wait until all writes that were started are finished; raise their errors.
 
-        >>> serialization.AsyncManager().wait_until_finished()
+        Example:
+            >>> serialization.AsyncManager().wait_until_finished()
         """
         thread, self._thread = self._thread, None
         if thread is not None:
@@ -100,19 +104,19 @@ class AsyncManager:
 
 
 class GlobalAsyncCheckpointManagerBase(abc.ABC):
-    """What managers of checkpoints can do. A manager of one's own derives from it."""
+    """The interface of checkpoint managers, a base class for custom ones."""
 
     @abc.abstractmethod
     def check_for_errors(self):
-        """Raise what went wrong in the background."""
+        """Raise the error of a background write, if there was one."""
 
     @abc.abstractmethod
     def wait_until_finished(self):
-        """Wait until all is written."""
+        """Wait until everything is written."""
 
     @abc.abstractmethod
     def serialize(self, arrays, tensorstore_specs, *, on_commit_callback: Callable[[], None]):
-        """Begin to write arrays."""
+        """Start to write arrays."""
 
     @abc.abstractmethod
     def deserialize(self, shardings: Sequence[Any], tensorstore_specs: Sequence[dict[str, Any]],
@@ -121,28 +125,32 @@ class GlobalAsyncCheckpointManagerBase(abc.ABC):
 
 
 class GlobalAsyncCheckpointManager(AsyncManager, GlobalAsyncCheckpointManagerBase):
-    """Writes arrays in the background: `serialize` returns when they are copied, and may be changed or given away.
+    """A manager that writes arrays in the background: `serialize` returns when they are copied and may be donated or deleted.
 
-    - `timeout_secs`: how long it waits for other processes.
+    Args:
+        timeout_secs: Timeout for other processes, in seconds.
 
-    >>> import tempfile
-    >>> path, manager = tempfile.mkdtemp() + "/w", serialization.GlobalAsyncCheckpointManager()
-    >>> manager.serialize_with_paths([xnp.arange(3)], [path], on_commit_callback=lambda: print("written"))
-    >>> manager.wait_until_finished()
-    written
-    >>> manager.deserialize_with_paths([xf.sharding.SingleDeviceSharding(xf.devices()[0])], [path])
-    [Array([0, 1, 2], dtype=int32)]
+    Example:
+        >>> import tempfile
+        >>> path, manager = tempfile.mkdtemp() + "/w", serialization.GlobalAsyncCheckpointManager()
+        >>> manager.serialize_with_paths([xnp.arange(3)], [path], on_commit_callback=lambda: print("written"))
+        >>> manager.wait_until_finished()
+        written
+        >>> manager.deserialize_with_paths([xf.sharding.SingleDeviceSharding(xf.devices()[0])], [path])
+        [Array([0, 1, 2], dtype=int32)]
     """
 
     def serialize(self, arrays: Sequence[Any], tensorstore_specs: Sequence[dict[str, Any]], *,
                   on_commit_callback: Callable[[], None] | None = None, transaction: Any = None) -> None:
-        """Begin to write arrays.
+        """Start to write arrays.
 
-        - `arrays`, `tensorstore_specs`: the arrays, and where each goes.
-        - `on_commit_callback`: what the first process calls when all is written.
-        - `transaction`: of tensorstore, by which all of them are written or none.
+        Args:
+            arrays, tensorstore_specs: Arrays, and the specification of each.
+            on_commit_callback: Function that the first process calls when everything is written.
+            transaction: Transaction of tensorstore, which writes all arrays or none.
 
-        >>> serialization.GlobalAsyncCheckpointManager().serialize([], [])
+        Example:
+            >>> serialization.GlobalAsyncCheckpointManager().serialize([], [])
         """
         from xlafront.host import array_stores  # start-up: tensorstore 100 ms, and it may be missing
 
@@ -155,12 +163,14 @@ class GlobalAsyncCheckpointManager(AsyncManager, GlobalAsyncCheckpointManagerBas
 
     def serialize_with_paths(self, arrays: Sequence[Any], paths: Sequence[str], *,
                              on_commit_callback: Callable[[], None] | None = None, transaction: Any = None) -> None:
-        """As `serialize`, to paths.
+        """Start to write arrays to paths; see `serialize`.
 
-        - `arrays`, `paths`: the arrays, and the directory for each.
-        - `on_commit_callback`, `transaction`: as of `serialize`.
+        Args:
+            arrays, paths: Arrays, and the directory of each.
+            on_commit_callback, transaction: See `serialize`.
 
-        >>> serialization.GlobalAsyncCheckpointManager().serialize_with_paths([], [])
+        Example:
+            >>> serialization.GlobalAsyncCheckpointManager().serialize_with_paths([], [])
         """
         self.serialize(arrays, [get_tensorstore_spec(path) for path in paths], on_commit_callback=on_commit_callback,
                        transaction=transaction)
@@ -168,12 +178,17 @@ class GlobalAsyncCheckpointManager(AsyncManager, GlobalAsyncCheckpointManagerBas
     def deserialize(self, shardings: Sequence[Any], tensorstore_specs: Sequence[dict[str, Any]],
                     global_shapes: Sequence[Any] | None = None, dtypes: Sequence[Any] | None = None,
                     concurrent_gb: int = 32) -> list[Any]:
-        """Read arrays onto devices, when all is written that was started before.
+        """Read arrays onto devices, after all pending writes are finished.
 
-        - `shardings`, `tensorstore_specs`, `global_shapes`, `dtypes`, `concurrent_gb`: as of `run_deserialization`.
+        Args:
+            shardings, tensorstore_specs, global_shapes, dtypes, concurrent_gb: See `run_deserialization`.
 
-        >>> serialization.GlobalAsyncCheckpointManager().deserialize([], [])
-        []
+        Returns:
+            List of arrays.
+
+        Example:
+            >>> serialization.GlobalAsyncCheckpointManager().deserialize([], [])
+            []
         """
         from xlafront.host import array_stores  # start-up: tensorstore 100 ms, and it may be missing
 
@@ -182,12 +197,17 @@ class GlobalAsyncCheckpointManager(AsyncManager, GlobalAsyncCheckpointManagerBas
 
     def deserialize_with_paths(self, shardings: Sequence[Any], paths: Sequence[str], global_shapes: Sequence[Any] | None = None,
                                dtypes: Sequence[Any] | None = None, concurrent_gb: int = 32) -> list[Any]:
-        """As `deserialize`, from paths.
+        """Read arrays from paths; see `deserialize`.
 
-        - `shardings`, `paths`: how each array is split, and where it is.
-        - `global_shapes`, `dtypes`, `concurrent_gb`: as of `run_deserialization`.
+        Args:
+            shardings, paths: Sharding and directory of each array.
+            global_shapes, dtypes, concurrent_gb: See `run_deserialization`.
 
-        >>> serialization.GlobalAsyncCheckpointManager().deserialize_with_paths([], [])
-        []
+        Returns:
+            List of arrays.
+
+        Example:
+            >>> serialization.GlobalAsyncCheckpointManager().deserialize_with_paths([], [])
+            []
         """
         return self.deserialize(shardings, [get_tensorstore_spec(path) for path in paths], global_shapes, dtypes, concurrent_gb)

@@ -1,7 +1,6 @@
 """Errors as values (`Error`), and the checks that raise them: `check`, `debug_check`, `check_error`.
 
-A check is an operation without results. Outside of compiled functions it raises; in a program `checkify` makes of it a part of
-the result.
+A check is an equation without results. Eagerly it raises an error; in a jaxpr, `checkify` makes the error a part of the result.
 """
 
 from __future__ import annotations
@@ -13,24 +12,24 @@ from typing import Any
 import numpy as np
 
 from xlafront import lax
+from xlafront.base.jaxlib_compat import ArrayImpl
+from xlafront.base.typed_scalars import Typed
 from xlafront.core import source, tracing, tree
+from xlafront.core.basic_primitives import move_dim
 from xlafront.core.ir import Effect
-from xlafront.core.primitive import Primitive
+from xlafront.core.primitive import Primitive, Traits
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary
-from xlafront.core.typed_numbers import Typed
 from xlafront.core.typing import ArrayLike
 from xlafront.lax.elementwise import as_array
-from xlafront.lax.shapes import move_dim
-from xlafront.runtime.arrays import ArrayImpl
 
 
 class JaxRuntimeError(ValueError):
-    """What a check raises that fails."""
+    """The error that a failed check raises."""
 
 
 class ErrorEffect(Effect):
-    """A program may fail with errors of this class, which hold arrays of these types: there is room for one of them."""
+    """The effect of a program that may fail with an error of one class, with arrays of these types. It has one slot."""
 
     __slots__ = ("error_type", "shape_dtypes")
 
@@ -56,14 +55,15 @@ class ErrorEffect(Effect):
         return f"ErrorEffect({self.error_type.__name__}, {self.shape_dtypes})"
 
 
-# The classes of errors. Their instances are pytrees: what is known when the program is traced is in the tree, what it finds out
-# when it runs are the leaves.
+# The classes of errors. Their instances are pytrees: the structure holds what is known at trace time, the leaves hold the
+# run-time values.
 
 
 class JaxException(Exception):
-    """Base of the classes of errors that a program can return; each is a category that `checkify` can look for.
+    """Base class of the errors that a program can return; each subclass is a category that `checkify` can check for.
 
-    - `site`: the place in the user's program.
+    Args:
+        site: Source location of the check.
     """
 
     def __init__(self, site: source.Site | None):
@@ -75,16 +75,16 @@ class JaxException(Exception):
         tree.register_pytree_node(cls, lambda error: error.tree_flatten(), cls.tree_unflatten)
 
     def tree_flatten(self) -> tuple[Sequence[Any], tuple]:
-        """What the program found out, and what was known before."""
+        """Return the run-time values, and the values known at trace time."""
         return (), (self.site,)
 
     @classmethod
-    def tree_unflatten(cls, known: tuple, found: Sequence[Any]) -> JaxException:
-        """The error of these two."""
-        return cls(*known, *found)
+    def tree_unflatten(cls, static: tuple, values: Sequence[Any]) -> JaxException:
+        """Return the error with these values."""
+        return cls(*static, *values)
 
     def get_effect_type(self) -> ErrorEffect:
-        """The place for it among the errors of a program."""
+        """Return the effect of the error, which identifies its slot among the errors of a program."""
         leaves = [tracing.aval_of(x) for x in tree.leaves(self)]
         return ErrorEffect(type(self), tuple([ShapeDtypeStruct(a.shape, a.dtype) for a in leaves]))
 
@@ -94,7 +94,7 @@ class JaxException(Exception):
 
 
 class FailedCheckError(JaxException):
-    """A `check` whose condition is false."""
+    """The error of a `check` whose condition is False."""
 
     def __init__(self, site, fmt_string: str, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None):
         super().__init__(site)
@@ -108,7 +108,7 @@ class FailedCheckError(JaxException):
 
 
 class NaNError(JaxException):
-    """An operation computed a value that is not a number."""
+    """The error of an operation with a NaN result."""
 
     def __init__(self, site, primitive_name: str):
         super().__init__(site)
@@ -122,14 +122,14 @@ class NaNError(JaxException):
 
 
 class DivisionByZeroError(JaxException):
-    """A division by zero."""
+    """The error of a division by zero."""
 
     def __str__(self):
         return f"division by zero{self.where}"
 
 
 class OOBError(JaxException):
-    """An index outside of an array."""
+    """The error of an out-of-bounds index."""
 
     def __init__(self, site, primitive_name: str, operand_shape: tuple[int, ...], payload):
         super().__init__(site)
@@ -141,13 +141,13 @@ class OOBError(JaxException):
     def __str__(self):
         index, axis, last = np.asarray(self.payload).tolist()
         size = self.operand_shape[axis]
-        part = "" if last == size - 1 else f" as the start of {size - last} elements"
+        extent = "" if last == size - 1 else f" as the start of {size - last} elements"
         return (f"out-of-bounds indexing for array of shape {self.operand_shape}: index {index} is out of bounds for axis "
-                f"{axis} with size {size}{part} ({self.primitive_name}{self.where}).")
+                f"{axis} with size {size}{extent} ({self.primitive_name}{self.where}).")
 
 
 class BatchedError(JaxException):
-    """Errors of the elements of a batch, or of the devices of a mesh, by index."""
+    """The errors of the elements of a batch, or of the devices of a mesh, by index."""
 
     def __init__(self, error_mapping: dict[tuple[int, ...], JaxException]):
         super().__init__(None)
@@ -157,8 +157,8 @@ class BatchedError(JaxException):
         return tuple(self.error_mapping.values()), tuple(self.error_mapping)
 
     @classmethod
-    def tree_unflatten(cls, known, found):
-        return cls(dict(zip(known, found)))
+    def tree_unflatten(cls, indices, errors):
+        return cls(dict(zip(indices, errors)))
 
     def __str__(self):
         return "\n".join(f"at mapped index {', '.join(map(str, index))}: {e}"
@@ -178,69 +178,77 @@ all_checks = automatic_checks | user_checks
 # Errors as values
 
 
-class Kinds(dict):
-    """`code -> structure of the error`, of the errors that a program can have. It is part of the structure of an `Error`."""
+class ErrorTrees(dict):
+    """The structure of each error code of a program. It is part of the structure of an `Error`, therefore hashable."""
 
     def __hash__(self):  # type: ignore[override]
         return hash(tuple(self.items()))
 
 
 class Error:
-    """The errors of a program, as a value: what a function made by `checkify` returns first. A pytree.
+    """The errors of a program, as a pytree: the first result of a function made by `checkify`.
 
-    For each class of errors and each combination of types of what they hold there is one place, for the first error of that
-    kind in the program.
+    For each class of errors and each combination of types of their arrays there is one slot, for the first such error in the
+    program.
 
-    - `_pred`: for each place whether there is an error, a boolean array with the dimensions of the batch.
-    - `_code`: for each place the number of the check that failed.
-    - `_metadata`: for each of these numbers the structure of the error.
-    - `_payload`: for each place the arrays that the error holds.
+    Args:
+        _pred: For each slot, whether there is an error: a boolean array with the batch dimensions.
+        _code: For each slot, the number of the check that failed.
+        _metadata: For each of these numbers, the structure of the error.
+        _payload: For each slot, the arrays of the error.
 
-    >>> error, _ = checkify(lambda x: check(x > 0, "{x} is not positive", x=x))(-1.0)
-    >>> error.get().startswith("-1.0 is not positive")
-    True
+    Example:
+        >>> error, _ = checkify(lambda x: check(x > 0, "{x} is not positive", x=x))(-1.0)
+        >>> error.get().startswith("-1.0 is not positive")
+        True
     """
 
-    __slots__ = ("_effects", "_metadata", "_places")
+    __slots__ = ("_effects", "_metadata", "_slots")
 
     def __init__(self, _pred: dict[ErrorEffect, Any], _code: dict[ErrorEffect, Any], _metadata: dict[int, Any],
                  _payload: dict[ErrorEffect, list]):
         self._effects = tuple(sorted(_pred))
-        self._places = tuple([(_pred[e], _code[e], _payload[e]) for e in self._effects])
-        self._metadata = Kinds(_metadata)
+        self._slots = tuple([(_pred[e], _code[e], _payload[e]) for e in self._effects])
+        self._metadata = ErrorTrees(_metadata)
 
-    _pred = property(lambda self: {e: place[0] for e, place in zip(self._effects, self._places)})
-    _code = property(lambda self: {e: place[1] for e, place in zip(self._effects, self._places)})
-    _payload = property(lambda self: {e: place[2] for e, place in zip(self._effects, self._places)})
+    _pred = property(lambda self: {e: slot[0] for e, slot in zip(self._effects, self._slots)})
+    _code = property(lambda self: {e: slot[1] for e, slot in zip(self._effects, self._slots)})
+    _payload = property(lambda self: {e: slot[2] for e, slot in zip(self._effects, self._slots)})
 
     def tree_flatten(self) -> tuple[tuple, tuple]:
-        """The arrays, place by place; the places and the structures of errors."""
-        return self._places, (self._effects, self._metadata)
+        """Return the arrays of the slots; and the effects and the structures of the errors."""
+        return self._slots, (self._effects, self._metadata)
 
     @classmethod
-    def tree_unflatten(cls, known: tuple, parts: Sequence[Any]) -> Error:
-        """The error of these two. Hot: once a call of a compiled function."""
+    def tree_unflatten(cls, static: tuple, slots: Sequence[Any]) -> Error:
+        """Return the error with these slots. Hot: called for each call of a compiled function."""
         error = object.__new__(cls)
-        error._effects, error._metadata = known
-        error._places = tuple(parts)
+        error._effects, error._metadata = static
+        error._slots = tuple(slots)
         return error
 
     def get_exception(self) -> JaxException | None:
-        """The error as an exception, or None. Of several the one of the check that comes first in the program; for a batch a
-        `BatchedError`, which has one for each element that failed.
+        """Return the error as an exception, or None.
 
-        >>> error, _ = checkify(xnp.log, errors=nan_checks)(-1.0)
-        >>> type(error.get_exception()).__name__
-        'NaNError'
+        Of several errors it is that of the first check in the program. For a batch it is a `BatchedError` with one error for
+        each failed element.
+
+        Returns:
+            The exception, or None.
+
+        Example:
+            >>> error, _ = checkify(xnp.log, errors=nan_checks)(-1.0)
+            >>> type(error.get_exception()).__name__
+            'NaNError'
         """
-        errors = self._found()
+        errors = self._first_errors()
         return errors.get(()) or (BatchedError(errors) if errors else None)
 
-    def _found(self) -> dict[tuple[int, ...], JaxException]:
-        """By index the errors of a batch, the first in the program of each element; or one error, by the empty index."""
+    def _first_errors(self) -> dict[tuple[int, ...], JaxException]:
+        """Return the first error in the program of each batch element, by index; for a single error, the index is empty."""
         first: dict[tuple[int, ...], tuple[int, ErrorEffect]] = {}
         payloads = self._payload
-        for effect, (pred, code, _) in zip(self._effects, self._places):
+        for effect, (pred, code, _) in zip(self._effects, self._slots):
             failed = np.asarray(pred)
             codes = np.broadcast_to(np.asarray(code), failed.shape)
             for where in np.argwhere(failed):
@@ -256,37 +264,42 @@ class Error:
                 for index, (code, effect) in sorted(first.items(), key=lambda item: (item[1][0], item[0]))}
 
     def get(self) -> str | None:
-        """The message of the error, or None.
+        """Return the message of the error, or None.
 
-        >>> error, _ = checkify(lambda x: check(x > 0, "not positive"))(1.0)
-        >>> error.get() is None
-        True
+        Returns:
+            The message, or None.
+
+        Example:
+            >>> error, _ = checkify(lambda x: check(x > 0, "not positive"))(1.0)
+            >>> error.get() is None
+            True
         """
         error = self.get_exception()
         return None if error is None else str(error)
 
     @boundary
     def throw(self) -> None:
-        """Raise a `JaxRuntimeError`, which is a `ValueError`, if there is an error; in a function for `checkify`, as a check.
+        """Raise a `JaxRuntimeError` (a `ValueError`) if there is an error; inside of a function for `checkify`, act as a check.
 
-        >>> error, _ = checkify(lambda x: check(x > 0, "not positive"))(1.0)
-        >>> error.throw()
+        Example:
+            >>> error, _ = checkify(lambda x: check(x > 0, "not positive"))(1.0)
+            >>> error.throw()
         """
         if any([isinstance(x, tracing.Tracer) for x in tree.leaves(self)]):
             check_error(self)
             return
-        for index, error in self._found().items():
+        for index, error in self._first_errors().items():
             where = f" It is at mapped index {', '.join(map(str, index))}." if index else ""
             raise JaxRuntimeError(f"{error}{where}")
 
     def __repr__(self):
-        if not all([isinstance(place[0], (ArrayImpl, np.ndarray, np.generic)) for place in self._places]):
+        if not all([isinstance(slot[0], (ArrayImpl, np.ndarray, np.generic)) for slot in self._slots]):
             return f"Error(of {len(self._effects)} kind(s), traced)"
         return f"Error({self.get()})"
 
 
 def _element(x, index: tuple[int, ...]):
-    """Of a batch; by NumPy where it can, as there may be many."""
+    """Return an element of a batch, indexed by NumPy where possible, as there may be many."""
     if not index:
         return x
     return as_array(np.asarray(x)[index]) if isinstance(x, (ArrayImpl, np.ndarray)) else x[index]
@@ -297,42 +310,42 @@ tree.register_pytree_node(Error, Error.tree_flatten, Error.tree_unflatten)
 init_error = Error({}, {}, {}, {})
 
 
-# An error in a program is, for each place, a list `[failed, code, *arrays]`.
+# An error in a program is, for each slot, a list `[failed, code, *arrays]`.
 
 
-def chosen(mask, x, y):
-    """`x` where the mask holds, which may have fewer dimensions, else `y`."""
+def select_where(mask, x, y):
+    """Select `x` where the mask is True, else `y`; the mask may have fewer dimensions."""
     rank, shape = np.ndim(mask), np.shape(x)
     if rank and rank < len(shape):
         mask = lax.broadcast_in_dim(mask, shape, tuple(range(rank)))
     return lax.select(mask, x, y)
 
 
-def first_of(earlier: Sequence[Any], later: Sequence[Any]) -> list[Any]:
-    """The earlier error in a place, or if there is none the later one."""
+def earlier_error(earlier: Sequence[Any], later: Sequence[Any]) -> list[Any]:
+    """Return the earlier error of a slot, or the later one if there is none."""
     if np.shape(earlier[0]) != np.shape(later[0]):
-        earlier, later = of_batch(earlier), of_batch(later)
+        earlier, later = reduce_batch(earlier), reduce_batch(later)
     failed = earlier[0]
-    return [lax.bitwise_or(failed, later[0]), *[chosen(failed, x, y) for x, y in zip(earlier[1:], later[1:])]]
+    return [lax.bitwise_or(failed, later[0]), *[select_where(failed, x, y) for x, y in zip(earlier[1:], later[1:])]]
 
 
-def of_batch(place: Sequence[Any]) -> list[Any]:
-    """Of the errors of a batch that of the check which comes first in the program, and of the last element that fails it."""
-    rank = np.ndim(place[0])
+def reduce_batch(slot: Sequence[Any]) -> list[Any]:
+    """Reduce the errors of a batch to one: that of the first check in the program, of the last element that fails it."""
+    rank = np.ndim(slot[0])
     if not rank:
-        return list(place)
-    count = math.prod(np.shape(place[0]))
-    failed, code, *arrays = [lax.reshape(x, (count, *np.shape(x)[rank:])) for x in place]
+        return list(slot)
+    count = math.prod(np.shape(slot[0]))
+    failed, code, *arrays = [lax.reshape(x, (count, *np.shape(x)[rank:])) for x in slot]
     last = lax.full_like(code, np.iinfo(np.int32).max)
     index = lax.sub(np.int32(count - 1), lax.argmin(lax.rev(lax.select(failed, code, last), (0,)), 0, np.int32))
     return [lax.dynamic_index_in_dim(x, index, 0, keepdims=False) for x in (failed, code, *arrays)]
 
 
-# The operation
+# The primitive
 
 
-def kinds_of(error_tree) -> list[Any]:
-    """The structures of the errors of a check."""
+def error_trees_of(error_tree) -> list[Any]:
+    """Return the structures of the errors of a check."""
     return list(error_tree.unflatten([None] * error_tree.num_leaves)._metadata.values())
 
 
@@ -345,7 +358,7 @@ def _impl(*leaves, error_tree, debug):
 def _lower(ctx, *leaves, error_tree, debug):
     if debug:
         return []
-    kind = kinds_of(error_tree)[0]
+    kind = error_trees_of(error_tree)[0]
     error = kind.unflatten([None] * kind.num_leaves)
     text = f" {error.fmt_string!r}" if isinstance(error, FailedCheckError) else ""
     raise ValueError(f"the check{text}{error.where} was not functionalized, and cannot be abstractly evaluated: in a function "
@@ -355,9 +368,9 @@ def _lower(ctx, *leaves, error_tree, debug):
 
 
 def _batch(size, leaves, dims, *, error_tree, debug):
-    """Of the elements that fail one does for all."""
-    moved = [lax.broadcast(x, (size,)) if d is None else move_dim(x, d, 0) for x, d in zip(leaves, dims)]
-    bind_error(error_tree.unflatten(moved), debug)
+    """Check the batch; one error represents all elements that fail."""
+    batched = [lax.broadcast(x, (size,)) if d is None else move_dim(x, d, 0) for x, d in zip(leaves, dims)]
+    bind_error(error_tree.unflatten(batched), debug)
     return [], []
 
 
@@ -366,19 +379,19 @@ def _jvp(primals, tangents, **params):
 
 
 check_p = Primitive(
-    "check", multiple_results=True, memoise=False, abstract=lambda *_, **params: [], impl=_impl, lower=_lower, batch=_batch,
-    jvp=_jvp, transpose=lambda cts, *leaves, **params: [None] * len(leaves),
-    effects=lambda *avals, error_tree, debug: frozenset(error_tree.unflatten(avals)._effects))
+    "check", multiple_results=True, abstract=lambda *_, **params: [], impl=_impl, lower=_lower, batch=_batch, jvp=_jvp,
+    transpose=lambda cts, *leaves, **params: [None] * len(leaves),
+    effects=lambda *avals, error_tree, debug: frozenset(error_tree.unflatten(avals)._effects), traits=Traits(memoise=False))
 
 
 def bind_error(error: Error, debug: bool = False) -> None:
-    """The check that there is no such error."""
+    """Check that there is no error."""
     if not error._effects:
         return
-    places = {e: of_batch([failed, code, *arrays]) for e, (failed, code, arrays) in zip(error._effects, error._places)}
-    whole = Error({e: p[0] for e, p in places.items()}, {e: p[1] for e, p in places.items()}, error._metadata,
-                  {e: p[2:] for e, p in places.items()})
-    leaves, error_tree = tree.flatten(whole)
+    slots = {e: reduce_batch([failed, code, *arrays]) for e, (failed, code, arrays) in zip(error._effects, error._slots)}
+    reduced = Error({e: p[0] for e, p in slots.items()}, {e: p[1] for e, p in slots.items()}, error._metadata,
+                    {e: p[2:] for e, p in slots.items()})
+    leaves, error_tree = tree.flatten(reduced)
     check_p.bind(*leaves, error_tree=error_tree, debug=debug)
 
 
@@ -387,18 +400,20 @@ def bind_error(error: Error, debug: bool = False) -> None:
 
 @boundary
 def check(pred: ArrayLike, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any) -> None:
-    """Check a condition: raise a `JaxRuntimeError` where it is false, or have it in the error that `checkify` returns.
+    """Check a condition: if it is False, raise a `JaxRuntimeError`, or add it to the error that `checkify` returns.
 
-    A function with checks cannot be compiled as it is: use `jit(checkify(f))`.
+    A function with checks cannot be compiled directly: use `jit(checkify(f))`.
 
-    - `pred`: the condition, a boolean scalar.
-    - `msg`: the message, a format string as of `str.format`.
-    - `fmt_args`, `fmt_kwargs`: what it formats, pytrees of arrays.
-    - `debug`: have no effect, unless in a function for `checkify`.
+    Args:
+        pred: Condition, a boolean scalar.
+        msg: Message, a format string as for `str.format`.
+        fmt_args, fmt_kwargs: Values to format, pytrees of arrays.
+        debug: If True, have no effect outside of `checkify`.
 
-    >>> error, _ = xf.jit(checkify(lambda x: check(x > 0, "x is {x}", x=x)))(-1.0)
-    >>> error.get().partition(" (")[0]
-    'x is -1.0'
+    Example:
+        >>> error, _ = xf.jit(checkify(lambda x: check(x > 0, "x is {x}", x=x)))(-1.0)
+        >>> error.get().partition(" (")[0]
+        'x is -1.0'
     """
     if isinstance(pred, (bool, np.bool_)):
         failed: Any = np.bool_(not pred)
@@ -408,52 +423,58 @@ def check(pred: ArrayLike, msg: str, *fmt_args: Any, debug: bool = False, **fmt_
         raise TypeError(f"check takes a scalar pred as argument, the boolean condition, got {pred!r:.200} of type "
                         f"{type(pred).__name__}. Reduce an array with xlafront.numpy.all, compare a number.")
     for x in tree.leaves((fmt_args, fmt_kwargs)):
-        # Numbers of a dtype stand for arrays, as the cotangent of one does that begins.
+        # Numbers with a dtype represent arrays, such as a cotangent that begins with one.
         known = isinstance(x, (bool, int, float, complex, np.generic)) and not isinstance(x, Typed)
         if known or not tracing.is_arraylike(x):
             raise TypeError(f"Formatting arguments of check are pytrees of arrays, got {x!r:.60} of type {type(x).__name__} "
-                            f"among those for its message {msg!r:.60}. Write what is known when a function is traced into the "
+                            f"among those for its message {msg!r:.60}. Write values that are known at trace time into the "
                             "message.")
-    args, kwargs = tree.map(_held, (fmt_args, fmt_kwargs))
-    with source.using_site(None):  # rather than that of an operation whose rule calls this
+    args, kwargs = tree.map(_without_weak_type, (fmt_args, fmt_kwargs))
+    with source.using_site(None):  # not the site of an operation whose rule calls this
         error = FailedCheckError(source.current_site(), msg, args, kwargs)
     effect = error.get_effect_type()
     leaves, kind = tree.flatten(error)
     bind_error(Error({effect: failed}, {effect: np.int32(0)}, {0: kind}, {effect: leaves}), debug)
 
 
-def _held(x):
-    """A value as an error holds it: without a weak type."""
+def _without_weak_type(x):
+    """Return a value without weak type, as errors hold it."""
     aval = tracing.aval_of(x)
     return lax.convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=False, sharding=None) if aval.weak_type else x
 
 
 @boundary
 def debug_check(pred: ArrayLike, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
-    """A `check` that has no effect, unless in a function for `checkify`: it may stay in a function that is compiled without.
+    """Check a condition as `check` does inside of `checkify`, and have no effect outside of it.
 
-    - `pred`: the condition, a boolean scalar.
-    - `msg`: the message, a format string as of `str.format`.
-    - `fmt_args`, `fmt_kwargs`: what it formats, pytrees of arrays.
+    A function with debug checks can be compiled without `checkify`.
 
-    >>> f = xf.jit(lambda x: debug_check(x > 0, "not positive"))
-    >>> f(-1.0)
-    >>> checkify(f)(-1.0)[0].get().startswith("not positive")
-    True
+    Args:
+        pred: Condition, a boolean scalar.
+        msg: Message, a format string as for `str.format`.
+        fmt_args, fmt_kwargs: Values to format, pytrees of arrays.
+
+    Example:
+        >>> f = xf.jit(lambda x: debug_check(x > 0, "not positive"))
+        >>> f(-1.0)
+        >>> checkify(f)(-1.0)[0].get().startswith("not positive")
+        True
     """
     check(pred, msg, *fmt_args, debug=True, **fmt_kwargs)
 
 
 @boundary
 def check_error(error: Error) -> None:
-    """Check that an error, as `checkify` returns it, is none; `error.throw()` as a check that `checkify` finds.
+    """Check that an error returned by `checkify` is empty; like `error.throw()`, but as a check that `checkify` can find.
 
-    - `error`: the error.
+    Args:
+        error: Error to check.
 
-    >>> error, _ = checkify(lambda x: check(x > 0, "not positive"))(-1.0)
-    >>> outer, _ = checkify(check_error)(error)
-    >>> outer.get() == error.get()
-    True
+    Example:
+        >>> error, _ = checkify(lambda x: check(x > 0, "not positive"))(-1.0)
+        >>> outer, _ = checkify(check_error)(error)
+        >>> outer.get() == error.get()
+        True
     """
     if not isinstance(error, Error):
         raise TypeError(f"check_error takes an Error, as functions made by checkify return it first, got {error!r:.60} of type "

@@ -1,7 +1,7 @@
-"""Python functions that run where arrays are: on the hosts of their devices.
+"""Python functions that run on the hosts of the devices that hold their arguments.
 
-The runtimes of jaxlib have their devices in the process that controls them, so that a colocated function is called in this
-process, with the arrays as they are, and of several processes in each.
+In the runtimes of jaxlib the process that controls a device is on its host. A colocated function is therefore called directly
+in this process, with the arrays unchanged; with several processes, it is called in each of them.
 """
 
 from __future__ import annotations
@@ -13,22 +13,28 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import backends, errors, tracing, tree
-from xlafront.core.keys import KeyArray
+from xlafront.base.jaxlib_compat import ArrayImpl
+from xlafront.core import errors, tracing, tree
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.wrapping import wraps
-from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime import backends
+from xlafront.runtime.keys import KeyArray
 from xlafront.runtime.sharding import Mesh
 from xlafront.staging.signatures import function_name
 
 
 def colocated_cpu_devices(devices_or_mesh: Any) -> Any:
-    """The CPU devices of the hosts on which devices are: one for each, or a mesh of them.
+    """Return CPU devices on the hosts of the given devices, one for each device.
 
-    - `devices_or_mesh`: a sequence of devices, for which a list comes back, or a mesh, for which one like it does.
+    Args:
+        devices_or_mesh: Sequence of devices, or a mesh.
 
-    >>> len(colocated_cpu_devices(xf.devices()[:1]))
-    1
+    Returns:
+        List of CPU devices, or a mesh of them with the same shape and axes.
+
+    Example:
+        >>> len(colocated_cpu_devices(xf.devices()[:1]))
+        1
     """
     if isinstance(devices_or_mesh, Mesh):
         mesh = devices_or_mesh
@@ -38,32 +44,37 @@ def colocated_cpu_devices(devices_or_mesh: Any) -> Any:
     cpus: dict[int, list[Any]] = {}
     for cpu in backends.devices("cpu"):
         cpus.setdefault(cpu.process_index, []).append(cpu)
-    taken: dict[int, int] = {}
+    last: dict[int, int] = {}
     result = []
     for device in devices_or_mesh:
         process = device.process_index
-        number = taken[process] = taken.get(process, -1) + 1
+        number = last[process] = last.get(process, -1) + 1
         if number >= len(cpus.get(process, ())):
-            raise ValueError(f"process {process} has fewer CPU devices ({len(cpus.get(process, ()))}) than there are devices "
-                             f"of it among those given. Make more with the setting num_cpu_devices.")
+            raise ValueError(f"process {process} has fewer CPU devices ({len(cpus.get(process, ()))}) than devices among those "
+                             f"given. Create more with the setting num_cpu_devices.")
         result.append(cpus[process][number])
     return result
 
 
 def colocated_python(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that is called on the hosts of the devices on which its arguments are; for devices of this process, here.
+    """Return a function that runs on the hosts of the devices of its arguments; for devices of this process, in this process.
 
-    It takes and returns pytrees of arrays, may look at their parts (`x.addressable_shards`) and keep what it likes. It is no
-    program: it cannot be traced. Its `specialize` takes what is known before the call: `devices`, which a function without
-    arguments needs, and `in_specs` and `out_specs_fn`, types of arguments and results, which the results tell here.
+    The function takes and returns pytrees of arrays, may read their shards (`x.addressable_shards`) and may hold state. It runs
+    as Python and cannot be traced. Its method `specialize` fixes properties before the call: `devices`, which a function
+    without arguments needs, and the types `in_specs` and `out_specs_fn` of arguments and results, which are not needed here.
 
-    - `fun`: the function.
+    Args:
+        fun: Function to call.
 
-    >>> add = colocated_python(lambda x, y: x + y)
-    >>> add(xnp.ones(2), xnp.ones(2))
-    Array([2., 2.], dtype=float32)
-    >>> colocated_python(lambda: xnp.zeros(2)).specialize(devices=xf.devices()[:1])()
-    Array([0., 0.], dtype=float32)
+    Returns:
+        The colocated function.
+
+    Example:
+        >>> add = colocated_python(lambda x, y: x + y)
+        >>> add(xnp.ones(2), xnp.ones(2))
+        Array([2., 2.], dtype=float32)
+        >>> colocated_python(lambda: xnp.zeros(2)).specialize(devices=xf.devices()[:1])()
+        Array([0., 0.], dtype=float32)
     """
     if not callable(fun):
         raise errors.not_callable("colocated_python", fun)
@@ -78,10 +89,10 @@ def _specialized(fun: Callable, name: str, known: dict[str, Any]) -> Callable[..
     def specialize(in_specs: Any = None, out_specs_fn: Callable[..., Any] | None = None,
                    devices: Sequence[Any] | None = None) -> Callable[..., Any]:
         given = {"in_specs": in_specs, "out_specs_fn": out_specs_fn, "devices": devices}
-        given = {part: value for part, value in given.items() if value is not None}
-        twice = [part for part in given if part in known]
-        if twice:
-            raise ValueError(f"{twice[0]} of the colocated function {name} are already specified, as {known[twice[0]]}.")
+        given = {key: value for key, value in given.items() if value is not None}
+        repeated = [key for key in given if key in known]
+        if repeated:
+            raise ValueError(f"{repeated[0]} of the colocated function {name} are already specified, as {known[repeated[0]]}.")
         return _specialized(fun, name, known | given)
 
     call.specialize = specialize
@@ -105,7 +116,7 @@ def _run(fun: Callable, name: str, devices: Sequence[Any] | None, args: tuple, k
         raise ValueError(f"all arguments of the colocated function {name} must be on the same devices, in the same order, got "
                          f"arrays on {' and on '.join(map(str, lists))}.")
     if not leaves and not devices:
-        raise ValueError(f"the colocated function {name} got no array that says on which devices it is to run: give it devices "
+        raise ValueError(f"the colocated function {name} got no arrays, whose devices determine where it runs: give it devices "
                          f"with specialize(devices=...).")
     with tracing.current_trace(tracing.eval_trace):
         result = fun(*args, **kwargs)
@@ -117,23 +128,28 @@ def _run(fun: Callable, name: str, devices: Sequence[Any] | None, args: tuple, k
 
 
 def colocated_python_class(cls: type) -> type:
-    """A class whose objects live on the hosts of the devices on which the arguments of their methods are.
+    """Return a class whose objects live on the hosts of the devices of their methods' arguments.
 
-    Its methods are colocated functions; an object is made when the first of them is called, and keeps its state from one call
-    to the next. Attributes are not seen from outside.
+    The methods are colocated functions. An object is created when one of them is first called, and holds its state between
+    calls. Attributes are not visible from outside.
 
-    - `cls`: the class.
+    Args:
+        cls: Class to wrap.
 
-    >>> @colocated_python_class
-    ... class Counter:
-    ...     def __init__(self, start):
-    ...         self.count = start
-    ...     def add(self, x):
-    ...         self.count += 1
-    ...         return x + self.count
-    >>> counter = Counter(3)
-    >>> counter.add(xnp.zeros(2)), counter.add(xnp.zeros(2))
-    (Array([4., 4.], dtype=float32), Array([5., 5.], dtype=float32))
+    Returns:
+        The colocated class.
+
+    Example:
+        >>> @colocated_python_class
+        ... class Counter:
+        ...     def __init__(self, start):
+        ...         self.count = start
+        ...     def add(self, x):
+        ...         self.count += 1
+        ...         return x + self.count
+        >>> counter = Counter(3)
+        >>> counter.add(xnp.zeros(2)), counter.add(xnp.zeros(2))
+        (Array([4., 4.], dtype=float32), Array([5., 5.], dtype=float32))
     """
     if not isinstance(cls, type):
         raise AttributeError(f"colocated_python_class takes a class, got {type(cls).__name__}.")
@@ -141,29 +157,29 @@ def colocated_python_class(cls: type) -> type:
                if not name.startswith("__") and (isinstance(member, staticmethod) or callable(member))]
 
     def init(self, *args, **kwargs):
-        made: list[Any] = []
+        created: list[Any] = []
         lock = threading.Lock()
 
-        def there() -> Any:
+        def instance() -> Any:
             with lock:
-                if not made:
-                    made.append(cls(*args, **kwargs))
-                return made[0]
+                if not created:
+                    created.append(cls(*args, **kwargs))
+                return created[0]
 
         for name in dict.fromkeys(methods):
-            vars(self)[name] = _method(cls, name, there)
+            vars(self)[name] = _method(cls, name, instance)
 
     def missing(self, name: str):
         raise AttributeError(f"an object of the colocated class {cls.__name__} has the methods "
-                             f"{', '.join(dict.fromkeys(methods))} and no {name!r}: what it holds is seen by them alone.")
+                             f"{', '.join(dict.fromkeys(methods))} and no {name!r}: only its methods can access its state.")
 
     return type(cls.__name__, (), {"__init__": init, "__getattr__": missing, "__doc__": cls.__doc__,
                                    "__module__": cls.__module__})
 
 
-def _method(cls: type, name: str, there: Callable[[], Any]) -> Callable[..., Any]:
+def _method(cls: type, name: str, instance: Callable[[], Any]) -> Callable[..., Any]:
     @functools.wraps(getattr(cls, name))
     def method(*args, **kwargs):
-        return getattr(there(), name)(*args, **kwargs)
+        return getattr(instance(), name)(*args, **kwargs)
 
     return _specialized(method, f"{cls.__name__}.{name}", {})

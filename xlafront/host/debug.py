@@ -1,4 +1,4 @@
-"""Looking into functions while they run, compiled and transformed ones too: printing, calling Python, stopping.
+"""Debugging of functions, also compiled and transformed ones: printing, Python callbacks, breakpoints.
 
 >>> @jit
 ... def f(x):
@@ -34,21 +34,26 @@ from xlafront.host.sharding_views import inspect_array_sharding, visualize_array
 @boundary
 def callback(callback: Callable[..., None] | None = None, *args: Any, ordered: bool = False, partitioned: bool = False,
              **kwargs: Any) -> Callable[..., None] | None:
-    """Call a Python function with the values of arrays, each time that the program comes here; what it returns is dropped.
+    """Call a Python function with the values of arrays each time that the program runs this line; drop its result.
 
-    Under `vmap` it is called for each element, under differentiation with the values and not the tangents.
+    Under `vmap` the function is called for each element. Under differentiation it gets the primal values, not the tangents.
 
-    - `callback`: the function. Without one, the function that takes it and its arguments is returned.
-    - `args`, `kwargs`: its arguments, pytrees of arrays and of other objects, which are passed on as they are.
-    - `ordered`: calls happen in program order.
-    - `partitioned`: in a program over several devices each calls it with its part; otherwise it is called once, with whole
-      arrays.
+    Args:
+        callback: Function to call. If None, return a function that takes it and its arguments.
+        args, kwargs: Arguments of `callback`: pytrees of arrays and of other objects, which are passed through unchanged.
+        ordered: If True, calls happen in program order.
+        partitioned: If True, in a program over several devices each device calls the function with its shards. By default it is
+            called once, with unsharded arrays.
 
-    >>> seen = []
-    >>> xf.jit(lambda x: debug.callback(lambda text, x: seen.append((text, float(x))), "x is", x))(1.0)
-    >>> xf.effects_barrier()
-    >>> seen
-    [('x is', 1.0)]
+    Returns:
+        None, or a function if `callback` is None.
+
+    Example:
+        >>> seen = []
+        >>> xf.jit(lambda x: debug.callback(lambda text, x: seen.append((text, float(x))), "x is", x))(1.0)
+        >>> xf.effects_barrier()
+        >>> seen
+        [('x is', 1.0)]
     """
     if callback is None:
         _refuse_arguments("callback", args, kwargs)
@@ -75,19 +80,24 @@ def _refuse_arguments(name: str, args: tuple, kwargs: dict) -> None:
 @boundary
 def print(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False,
           _use_logging: bool = False, **kwargs: Any) -> Callable[..., None] | None:
-    """Print values each time that the program comes here.
+    """Print values each time that the program runs this line.
 
-    Under `vmap` each element is printed, under differentiation the values and not the tangents.
+    Under `vmap` each element is printed. Under differentiation the primal values are printed, not the tangents.
 
-    - `fmt`: a format string as of `str.format`. Without one, the function that takes it and its arguments is returned.
-    - `args`, `kwargs`: what stands in it, pytrees of arrays and other objects.
-    - `ordered`: lines appear in program order.
-    - `partitioned`: print the part of each device.
-    - `skip_format_check`: allow arguments that the format does not use, and texts that are already formatted.
-    - `_use_logging`: as `debug.log`.
+    Args:
+        fmt: Format string, as for `str.format`. If None, return a function that takes it and its arguments.
+        args, kwargs: Values to format: pytrees of arrays and of other objects.
+        ordered: If True, lines appear in program order.
+        partitioned: If True, print the shard of each device.
+        skip_format_check: If True, allow arguments that the format does not use, and texts that are already formatted.
+        _use_logging: If True, log the text as `debug.log` does.
 
-    >>> _ = xf.jit(lambda x: debug.print("x = {x:.2f}", x=x))(1.0), xf.effects_barrier()
-    x = 1.00
+    Returns:
+        None, or a function if `fmt` is None.
+
+    Example:
+        >>> _ = xf.jit(lambda x: debug.print("x = {x:.2f}", x=x))(1.0), xf.effects_barrier()
+        x = 1.00
     """
     if fmt is None:
         _refuse_arguments("print", args, kwargs)
@@ -99,12 +109,17 @@ def print(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned
 @boundary
 def log(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False,
         _use_logging: bool = True, **kwargs: Any) -> Callable[..., None] | None:
-    """As `debug.print`, to the handlers of the logger `xlafront`, at level INFO with the file and line of the call.
+    """Log values to the logger `xlafront`, at level INFO with the file and line of the call.
 
-    - `fmt`, `args`, `ordered`, `partitioned`, `skip_format_check`, `kwargs`: as of `debug.print`, which it is without
-      `_use_logging`.
+    Args:
+        fmt, args, ordered, partitioned, skip_format_check, kwargs: See `debug.print`.
+        _use_logging: If False, print instead, as `debug.print` does.
 
-    >>> debug.log("loss {}", 0.5)
+    Returns:
+        None, or a function if `fmt` is None.
+
+    Example:
+        >>> debug.log("loss {}", 0.5)
     """
     if fmt is None:
         _refuse_arguments("log", args, kwargs)
@@ -118,7 +133,7 @@ def _print(fmt, args, kwargs, ordered, partitioned, skip_format_check, logged) -
         raise TypeError(f"debug.print takes a format string first, got {type(fmt).__name__}: {fmt!r:.60}. To print a value "
                         f"write debug.print('{{}}', value).")
     if not skip_format_check:
-        _CheckOnly().vformat(fmt, args, kwargs)
+        _FormatChecker().vformat(fmt, args, kwargs)
     record = None
     if logged:
         where = source.describe(source.current_site())
@@ -133,12 +148,12 @@ def _print(fmt, args, kwargs, ordered, partitioned, skip_format_check, logged) -
 def _has_fields(fmt: str) -> bool:
     try:
         return any(name is not None for _, name, _, _ in string.Formatter().parse(fmt))
-    except ValueError:  # a lone brace, in a text that is already formatted
+    except ValueError:  # an unmatched brace, in a text that is already formatted
         return False
 
 
-class _CheckOnly(string.Formatter):
-    """Formats nothing, but finds fields without an argument and arguments without a field."""
+class _FormatChecker(string.Formatter):
+    """A formatter that formats nothing, but raises errors for fields without an argument and arguments without a field."""
 
     def get_field(self, field_name, args, kwargs):
         first = re.match(r"[^.\[]*", field_name).group()

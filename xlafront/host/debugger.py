@@ -1,7 +1,7 @@
-"""`debug.breakpoint`: stop a program, compiled ones too, and look at the variables of the functions that led there.
+"""`debug.breakpoint`: stop a program, also a compiled one, and inspect the variables of the functions on the stack.
 
-When the function is traced, the local variables of the frames on the stack are taken down; the arrays among them become
-operands of a debugging callback. That callback is a small command line.
+When the function is traced, the local variables of the frames on the stack are captured; the tracers among them become
+operands of a debugging callback. That callback runs a small command line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from xlafront.host.callbacks import debug_callback_p, debug_effect, ordered_debu
 
 
 class Frame(NamedTuple):
-    """One function on the stack, as it was when the breakpoint was met."""
+    """A function on the stack, as it was at the breakpoint."""
 
     code: CodeType
     line: int
@@ -35,11 +35,11 @@ class Frame(NamedTuple):
         return eval(expression, self.globals | self.variables)
 
     def listing(self, before: int, after: int) -> str:
-        """The place and the lines around it as far as the function goes, this one marked."""
+        """Return the file and line, and the source lines around it within the function, the current one marked."""
         shown = [f"> {self.code.co_filename}({self.line})"]
         try:
-            of_module = self.code.co_name == "<module>"  # of which `getsourcelines` knows from Python 3.13 on
-            lines, first = (inspect.findsource(self.code)[0], 1) if of_module else inspect.getsourcelines(self.code)
+            is_module = self.code.co_name == "<module>"  # `getsourcelines` supports it from Python 3.13 on
+            lines, first = (inspect.findsource(self.code)[0], 1) if is_module else inspect.getsourcelines(self.code)
         except OSError:  # typed into an interpreter
             return shown[0]
         lines, at = [*[line.rstrip() for line in lines], ""], self.line - first
@@ -54,28 +54,36 @@ class Frame(NamedTuple):
 @boundary
 def breakpoint(*, backend: str | None = None, filter_frames: bool = True, num_frames: int | None = None, ordered: bool = False,
                token: Any = None, **kwargs: Any) -> Any:
-    """Stop here, each time that the program comes by, and read commands: `p EXPR`, `u`, `d`, `bt`, `l`, `c`, `q`, `help`.
+    """Stop each time that the program runs this line, and read commands: `p EXPR`, `u`, `d`, `bt`, `l`, `c`, `q`, `help`.
 
-    Expressions see the local variables of the frame, arrays with their values at run time.
+    Expressions see the local variables of the frame, with the run-time values of arrays.
 
-    - `backend`: `"cli"`, the command line, is the only one. `kwargs`: `stdin` and `stdout`, the files it reads and writes.
-    - `filter_frames`: leave out this library's frames. `num_frames`: at most so many, innermost first.
-    - `ordered`: stop in program order. `token`: a value, returned as it is. They exclude each other.
+    Args:
+        backend: `"cli"`, the command line, is the only one.
+        filter_frames: If True, leave out the frames of this library.
+        num_frames: Maximum number of frames, innermost first. Default: all.
+        ordered: If True, stop in program order. Excludes `token`.
+        token: Value that is returned unchanged, for use as a dependency. Excludes `ordered`.
+        kwargs: `stdin` and `stdout`, the files that the command line reads and writes.
 
-    >>> import io
-    >>> stdout = io.StringIO()
-    >>> xf.jit(lambda x: debug.breakpoint(stdin=io.StringIO("p x\\nc\\n"), stdout=stdout))(1.5)
-    >>> xf.effects_barrier()
-    >>> "1.5" in stdout.getvalue()
-    True
+    Returns:
+        `token`.
+
+    Example:
+        >>> import io
+        >>> stdout = io.StringIO()
+        >>> xf.jit(lambda x: debug.breakpoint(stdin=io.StringIO("p x\\nc\\n"), stdout=stdout))(1.5)
+        >>> xf.effects_barrier()
+        >>> "1.5" in stdout.getvalue()
+        True
     """
     if backend not in (None, "cli"):
-        raise ValueError(f"debug.breakpoint has the backend 'cli', a command line, and none of the name {backend!r}.")
+        raise ValueError(f"debug.breakpoint has only the backend 'cli', a command line, got {backend!r}.")
     unknown = kwargs.keys() - {"stdin", "stdout"}
     if unknown:
         raise TypeError(f"debug.breakpoint takes stdin and stdout besides its own arguments, got {', '.join(sorted(unknown))}.")
     if ordered and token is not None:
-        raise ValueError("debug.breakpoint is given both `ordered` and a `token`, two ways to say when it stops. Give one.")
+        raise ValueError("debug.breakpoint got both `ordered` and a `token`, which exclude each other. Give one of them.")
     stop = _Breakpoint(_stack(sys._getframe(1), filter_frames, num_frames), kwargs)
     debug_callback_p.bind(*stop.traced, callback=stop, partitioned=False,
                           effect=ordered_debug_effect if ordered else debug_effect)
@@ -92,7 +100,7 @@ def _stack(frame: FrameType | None, filter_frames: bool, num_frames: int | None)
 
 
 class _Breakpoint:
-    """What the program calls at a breakpoint, with the values of `traced`."""
+    """The callback of a breakpoint. The program calls it with the values of `traced`."""
 
     def __init__(self, stack: Sequence[FrameType], files: dict[str, Any]):
         self.files = files
@@ -100,14 +108,14 @@ class _Breakpoint:
         self.frames = [(frame.f_code, frame.f_lineno, self._captured(frame.f_locals), frame.f_globals) for frame in stack]
 
     def _captured(self, variables: Mapping[str, Any]) -> dict[str, tuple[Any, list]]:
-        """For each variable its tree and leaves, among which `_Traced` are the values that are yet to come."""
+        """Return the tree and the leaves of each variable, with `_Traced` in place of values known at run time only."""
         found = {}
         for name, value in variables.items():
             try:
-                with warnings.catch_warnings():  # of variables that hold iterators
+                with warnings.catch_warnings():  # given for variables that hold iterators
                     warnings.simplefilter("ignore", DeprecationWarning)
                     leaves, structure = tree.flatten(value)
-            except Exception:  # a container that is no pytree after all, as a dict whose keys cannot be sorted
+            except Exception:  # a container that cannot be flattened, such as a dict with keys that cannot be sorted
                 leaves, structure = [value], tree.structure(0)
             found[name] = structure, [self._leaf(x) for x in leaves]
         return found
@@ -116,7 +124,7 @@ class _Breakpoint:
         if not isinstance(x, tracing.Tracer):
             return x
         if not x._trace.alive:
-            return _Ended(repr(x))
+            return _LeakedTracer(repr(x))
         self.traced.append(x)
         return _Traced(len(self.traced) - 1)
 
@@ -137,8 +145,8 @@ class _Traced(NamedTuple):
     index: int
 
 
-class _Ended:
-    """Stands for a tracer whose transformation has ended: it has no value any more."""
+class _LeakedTracer:
+    """A placeholder for a leaked tracer: its transformation has ended, so it has no value."""
 
     def __init__(self, text: str):
         self.text = text
@@ -148,7 +156,7 @@ class _Ended:
 
 
 class CommandLine(cmd.Cmd):
-    """Reads commands and shows the frames. It speaks as the reference's does, for programs that drive it."""
+    """The command line of `breakpoint`. Prompt and texts are those of JAX, for programs that drive it."""
 
     prompt = "(jdb) "
     intro = "Entering jdb:"
@@ -167,7 +175,7 @@ class CommandLine(cmd.Cmd):
         self.stdout.flush()
 
     def default(self, line: str) -> None:
-        """Anything that is no command is an expression."""
+        """Evaluate a line that is not a command as an expression."""
         self.do_p(line)
 
     def _show(self, expression: str, form) -> None:
@@ -178,23 +186,23 @@ class CommandLine(cmd.Cmd):
         self.say(shown)
 
     def do_p(self, line: str) -> None:
-        """p EXPRESSION: its value"""
+        """p EXPRESSION: print its value"""
         self._show(line, repr)
 
     def do_pp(self, line: str) -> None:
-        """pp EXPRESSION: its value, over several lines"""
+        """pp EXPRESSION: print its value, over several lines"""
         self._show(line, pprint.pformat)
 
     def do_list(self, line: str) -> None:
-        """l(ist): the source around this line"""
+        """l(ist): show the source around this line"""
         self.say(self.frame.listing(6, 5))
 
     def do_up(self, line: str) -> None:
-        """u(p): to the function that called this one"""
+        """u(p): move to the function that called this one"""
         self._move(1, "At topmost frame.")
 
     def do_down(self, line: str) -> None:
-        """d(own): to the function that this one called"""
+        """d(own): move to the function that this one called"""
         self._move(-1, "At bottommost frame.")
 
     def _move(self, step: int, end: str) -> None:
@@ -205,13 +213,13 @@ class CommandLine(cmd.Cmd):
         self.say(self.frame.listing(3, 2))
 
     def do_bt(self, line: str) -> None:
-        """bt, w(here): the functions on the stack, outermost first"""
+        """bt, w(here): show the functions on the stack, outermost first"""
         self.say("Traceback:")
         for frame in reversed(self.frames):
             self.say(f'  File "{frame.code.co_filename}", line {frame.line}\n    {frame.source()}')
 
     def do_continue(self, line: str) -> bool:
-        """c(ont(inue)): let the program run on"""
+        """c(ont(inue)): continue the program"""
         return True
 
     def do_quit(self, line: str) -> None:
@@ -222,5 +230,5 @@ class CommandLine(cmd.Cmd):
         do_list, do_up, do_down, do_bt, do_bt, do_continue, do_continue, do_quit, do_quit)
 
     def do_EOF(self, line: str) -> None:
-        """The end of the input: as quit"""
+        """The end of the input: quit"""
         self.do_quit(line)

@@ -1,4 +1,4 @@
-"""What is in this process: its arrays, and the versions and devices to name in a bug report."""
+"""Views of the process: live arrays, and the versions and devices for bug reports."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ import sys
 import ml_dtypes
 import numpy
 
-from xlafront.core import backends
-from xlafront.runtime import jaxlib_compat, version
+from xlafront.base import jaxlib_compat, version
+from xlafront.runtime import backends
 
 
 def live_arrays(platform: str | None = None) -> list:
-    """All arrays on the devices of a platform that have not been deleted.
+    """Return all arrays on the devices of a platform that have not been deleted.
 
-    - `platform`: "cpu", "gpu" or "tpu"; the default one when left out.
+    Args:
+        platform: "cpu", "gpu" or "tpu". Default: the default platform.
 
-    >>> x = xnp.ones(3)
-    >>> any(x is y for y in xf.live_arrays())
-    True
+    Returns:
+        List of arrays.
+
+    Example:
+        >>> x = xnp.ones(3)
+        >>> any(x is y for y in xf.live_arrays())
+        True
     """
     return list(backends.client(platform).live_arrays())
 
@@ -28,10 +33,15 @@ def live_arrays(platform: str | None = None) -> list:
 def print_environment_info(return_string: bool = False) -> str | None:
     """Print versions, devices and settings, for bug reports.
 
-    - `return_string`: return the text instead.
+    Args:
+        return_string: If True, return the text instead of printing it.
 
-    >>> xf.print_environment_info(return_string=True).startswith("xlafront:")
-    True
+    Returns:
+        The text if `return_string`, else None.
+
+    Example:
+        >>> xf.print_environment_info(return_string=True).startswith("xlafront:")
+        True
     """
     devices = backends.local_devices()
     lines = [

@@ -1,4 +1,4 @@
-"""Seeing how arrays are split: the sharding that the compiler chose, and pictures of shardings in a terminal or a notebook."""
+"""Views of shardings: the sharding that the compiler chose, and pictures of shardings in a terminal or a notebook."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 
 from xlafront import lowering
+from xlafront.base.jaxlib_compat import ArrayImpl, GSPMDSharding, encode_inspect_sharding_callback
 from xlafront.core import errors, tracing, tree
-from xlafront.core.primitive import Primitive
+from xlafront.core.primitive import MeshRules, Primitive, Traits
 from xlafront.host.callbacks import debug_effect
-from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.jaxlib_compat import GSPMDSharding, encode_inspect_sharding_callback
 from xlafront.runtime.sharding import named_from_hlo, single_device
 from xlafront.staging.device_assignment import unbound_sharding
 
-# Asking the compiler
+# Query of the compiler
 
 
 def _lower(ctx, x, *, callback):
@@ -32,14 +31,14 @@ def _lower(ctx, x, *, callback):
         return []
     mesh, devices = shardings.assignment.replicated().mesh, shardings.assignment.devices
 
-    def answer(hlo):
+    def report(hlo):
         callback(named_from_hlo(hlo, mesh, rank) or GSPMDSharding(devices, hlo))
 
-    module.add_keepalive(answer)
-    module.cacheable = False  # the address of a function of this process is in the module
+    module.add_keepalive(report)
+    module.cacheable = False  # the module contains the address of a function of this process
     m = lowering.mlir
     ctx.op("stablehlo.custom_call", [x], [ctx.avals_in[0]], call_target_name=m.string("InspectSharding"),
-           has_side_effect=m.boolean(True), backend_config=m.ir.StringAttr.get(encode_inspect_sharding_callback(answer)))
+           has_side_effect=m.boolean(True), backend_config=m.ir.StringAttr.get(encode_inspect_sharding_callback(report)))
     return []
 
 
@@ -49,25 +48,27 @@ def _impl(x, *, callback):
 
 
 inspect_sharding_p = Primitive(
-    "inspect_sharding", multiple_results=True, memoise=False, abstract=lambda x, *, callback: [], lower=_lower, impl=_impl,
+    "inspect_sharding", multiple_results=True, abstract=lambda x, *, callback: [], lower=_lower, impl=_impl,
     effects=lambda x, *, callback: frozenset((debug_effect,)),
     jvp=lambda primals, tangents, *, callback: (inspect_sharding_p.bind(*primals, callback=callback), []),
-    batch=lambda size, xs, dims, *, callback: (inspect_sharding_p.bind(*xs, callback=callback), []))
-inspect_sharding_p.own_types = True
+    batch=lambda size, xs, dims, *, callback: (inspect_sharding_p.bind(*xs, callback=callback), []),
+    mesh=MeshRules(states_mesh_types=True), traits=Traits(memoise=False))
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:
-    """Call a function with the sharding of each array of a pytree; inside a compiled function with what the compiler chose.
+    """Call a function with the sharding of each array of a pytree; inside a compiled function, the one that the compiler chose.
 
-    There it is called while the function is compiled, not in later calls.
+    Inside a compiled function the callback runs during compilation, not in later calls.
 
-    - `value`: the pytree.
-    - `callback`: the function, of one sharding.
+    Args:
+        value: Pytree of arrays.
+        callback: Function of one sharding.
 
-    >>> seen = []
-    >>> xf.jit(lambda x: debug.inspect_array_sharding(xnp.sin(x), callback=seen.append))(xnp.arange(4.0))
-    >>> seen[0].num_devices
-    1
+    Example:
+        >>> seen = []
+        >>> xf.jit(lambda x: debug.inspect_array_sharding(xnp.sin(x), callback=seen.append))(xnp.arange(4.0))
+        >>> seen[0].num_devices
+        1
     """
     if not callable(callback):
         raise errors.not_callable("inspect_array_sharding", callback, "callback")
@@ -78,13 +79,13 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
 
 # Pictures
 
-# Backgrounds that text stands out against, for each group of devices in turn.
+# Background colors with enough contrast to text, used in turn for the groups of devices.
 _PALETTE = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bbbbbb", "#dd8844", "#7755cc", "#44aa99",
             "#999933", "#882255")
 
 
 class _Grid:
-    """The parts of an array as a table: which devices hold each."""
+    """A table of the shards of an array, with the devices that hold each shard."""
 
     def __init__(self, shape: tuple[int, ...], sharding):
         if len(shape) not in (1, 2):
@@ -104,7 +105,7 @@ class _Grid:
         return [[_label(devices) for devices in row] for row in self.cells]
 
     def numbered(self) -> list[list[int]]:
-        """A number for each cell; those that the same devices hold share one."""
+        """Return a number for each cell; cells on the same devices share a number."""
         known: dict[str, int] = {}
         return [[known.setdefault(label, len(known)) for label in row] for row in self.labels()]
 
@@ -115,7 +116,7 @@ def _label(devices) -> str:
 
 
 def _color(number: int, count: int, color_map) -> str | None:
-    """`#rrggbb` for a group of devices."""
+    """Return the color `#rrggbb` of a group of devices."""
     if color_map is None:
         return _PALETTE[number % len(_PALETTE)]
     chosen = color_map[number] if isinstance(color_map, Mapping) else color_map(number / max(count - 1, 1))
@@ -129,12 +130,12 @@ def _dark(color: str) -> bool:
     return 0.299 * red + 0.587 * green + 0.114 * blue < 140
 
 
-_LINES = 10  # that a table is high; its width follows from the array's shape
-_CHARACTER_RATIO = 2.5  # how much higher than wide a character is, with what is between lines
+_LINES = 10  # height of a table; its width follows from the array's shape
+_CHARACTER_RATIO = 2.5  # height of a character over its width, with line spacing
 
 
 def _sizes(grid: _Grid, scale: float, min_width: int, max_width: int) -> tuple[int, list[int]]:
-    """The lines of a cell and the widths of the columns, without the lines between them."""
+    """Return the height of a cell in lines and the widths of the columns, without the borders."""
     labels = grid.labels()
     rows, columns = len(labels), len(labels[0])
     high, wide = grid.shape
@@ -144,17 +145,17 @@ def _sizes(grid: _Grid, scale: float, min_width: int, max_width: int) -> tuple[i
     widths = [max(1, width, *[len(row[k]) for row in labels]) for k in range(columns)]
     excess = sum(widths) + columns + 1 - max_width
     for k in range(columns):
-        cut = min(round(excess / (columns - k)), widths[k] - 1) if excess > 0 else 0
-        widths[k] -= cut
-        excess -= cut
+        reduction = min(round(excess / (columns - k)), widths[k] - 1) if excess > 0 else 0
+        widths[k] -= reduction
+        excess -= reduction
     return height, widths
 
 
 def _lines_of(label: str, width: int, height: int) -> list[str]:
-    """A cell, with the label in the middle; one that is wider than the cell goes on in the next line."""
-    parts = [label] if len(label) <= width else textwrap.wrap(label.replace(",", ", "), width)
-    above = (max(height, len(parts)) - len(parts)) // 2
-    lines = [""] * above + [part.strip().replace(", ", ",") for part in parts]
+    """Return the lines of a cell, with the label in the middle; a label wider than the cell is wrapped."""
+    wrapped = [label] if len(label) <= width else textwrap.wrap(label.replace(",", ", "), width)
+    above = (max(height, len(wrapped)) - len(wrapped)) // 2
+    lines = [""] * above + [text.strip().replace(", ", ",") for text in wrapped]
     lines += [""] * (height - len(lines))
     return [" " * ((width - len(text)) // 2) + text + " " * ((width - len(text) + 1) // 2) for text in lines]
 
@@ -180,8 +181,8 @@ def _as_text(grid: _Grid, use_color: bool, scale: float, min_width: int, max_wid
             lines.append(line("├", "┼", "┤"))
         cells = [_lines_of(label, width, height) for label, width in zip(row, widths)]
         for texts in itertools.zip_longest(*cells):
-            whole = [" " * width if text is None else text for text, width in zip(texts, widths)]
-            lines.append("│" + "│".join(painted(t, n) for t, n in zip(whole, row_numbers)) + "│")
+            padded = [" " * width if text is None else text for text, width in zip(texts, widths)]
+            lines.append("│" + "│".join(painted(t, n) for t, n in zip(padded, row_numbers)) + "│")
     lines.append(line("└", "┴", "┘"))
     return "\n".join(lines)
 
@@ -191,21 +192,21 @@ def _as_html(grid: _Grid, use_color: bool, scale: float, color_map) -> str:
     count = 1 + max(max(row) for row in numbers)
     height = max(20, round((40 if grid.flat else 160) * scale / len(labels)))
     width = max(60, round(320 * scale / len(labels[0])))
-    parts = ['<table style="border-collapse: collapse; font-family: monospace">']
+    html = ['<table style="border-collapse: collapse; font-family: monospace">']
     for row, row_numbers in zip(labels, numbers):
-        parts.append("<tr>")
+        html.append("<tr>")
         for label, number in zip(row, row_numbers):
             style = f"border: 1px solid #888; text-align: center; width: {width}px; height: {height}px; padding: 4px"
             if use_color:
                 color = _color(number, count, color_map) or "#ffffff"
                 style += f"; background: {color}; color: {'white' if color.startswith('#') and _dark(color) else 'black'}"
-            parts.append(f'<td style="{style}">{label}</td>')
-        parts.append("</tr>")
-    return "".join([*parts, "</table>"])
+            html.append(f'<td style="{style}">{label}</td>')
+        html.append("</tr>")
+    return "".join([*html, "</table>"])
 
 
 def _notebook():
-    """IPython's display module, when output goes to a notebook."""
+    """Return IPython's display module if output goes to a notebook, else None."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None or not getattr(shell, "kernel", None):
@@ -215,17 +216,20 @@ def _notebook():
 
 def visualize_sharding(shape: Any, sharding: Any, *, use_color: bool = True, scale: float = 1.0, min_width: int = 9,
                        max_width: int = 80, color_map: Any = None) -> None:
-    """Print which device holds which part of an array of this shape: a table of text, in a notebook one of HTML.
+    """Print which devices hold which shard of an array of this shape: a table of text, or of HTML in a notebook.
 
-    - `shape`: the shape, of one or two dimensions. `sharding`: how the array is split.
-    - `use_color`: whether parts differ by their color.
-    - `scale`, `min_width`, `max_width`: how large the table is, in characters.
-    - `color_map`: gives the color of each group of devices, from a number between 0 and 1 or, when it is a mapping, from its
-      position.
+    Args:
+        shape: Shape of the array, of one or two dimensions.
+        sharding: Sharding of the array.
+        use_color: If True, color the shards.
+        scale: Factor for the size of the table.
+        min_width, max_width: Minimum width of a cell and maximum width of the table, in characters.
+        color_map: Colors of the groups of devices: a function of a number between 0 and 1, or a mapping from their index.
 
-    >>> alone = xf.sharding.SingleDeviceSharding(xf.devices()[0])
-    >>> debug.visualize_sharding((4, 4), alone, use_color=False)  # doctest: +ELLIPSIS
-    ┌───...
+    Example:
+        >>> alone = xf.sharding.SingleDeviceSharding(xf.devices()[0])
+        >>> debug.visualize_sharding((4, 4), alone, use_color=False)  # doctest: +ELLIPSIS
+        ┌───...
     """
     shape = tuple(int(n) for n in ((shape,) if isinstance(shape, (int, np.integer)) else shape))
     if 0 in shape:
@@ -240,13 +244,15 @@ def visualize_sharding(shape: Any, sharding: Any, *, use_color: bool = True, sca
 
 
 def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
-    """Print which device holds which part of an array; inside a compiled function as the compiler chose.
+    """Print which devices hold which shard of an array; inside a compiled function, for the sharding that the compiler chose.
 
-    - `arr`: the array, of one or two dimensions.
-    - `kwargs`: the options of `visualize_sharding`.
+    Args:
+        arr: Array of one or two dimensions.
+        kwargs: Options of `visualize_sharding`.
 
-    >>> debug.visualize_array_sharding(xnp.zeros((4, 4)), use_color=False)  # doctest: +ELLIPSIS
-    ┌───...
+    Example:
+        >>> debug.visualize_array_sharding(xnp.zeros((4, 4)), use_color=False)  # doctest: +ELLIPSIS
+        ┌───...
     """
     shape = tuple((arr if tracing.is_convertible(arr) else tracing.aval_of(arr, "visualize_array_sharding")).shape)
     if len(shape) not in (1, 2):

@@ -1,4 +1,4 @@
-"""Source maps (revision 3 of the browsers' format) from what compilers make of a function to the lines of the user's files."""
+"""Source maps (revision 3 of the browsers' format) from compiler representations of a function to lines of Python files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from xlafront.base import config
 from xlafront.core import source
-from xlafront.runtime import config
 from xlafront.staging.inspection import make_jaxpr
 from xlafront.staging.jit import jit
 
@@ -19,13 +19,16 @@ __all__ = ["MappingsGenerator", "Pass", "SourceMap", "SourceMapDump", "all_passe
            "create_mlir_sourcemap", "filter_passes", "generate_sourcemaps", "register_pass"]
 
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-# A column of the text, and file, line and column that it comes from; each relative to the segment before.
+# A column of the text, and the file, line and column of its source; each relative to the previous segment.
 Segment = tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class SourceMap:
-    """Where each line of a text comes from: the `mappings` of a line are segments, whose numbers are relative to the last."""
+    """A map from the lines of a text to their sources.
+
+    Each line has a list of segments, with relative numbers as in the file format.
+    """
 
     version: int
     sources: Sequence[str]
@@ -35,20 +38,20 @@ class SourceMap:
 
     @classmethod
     def from_json(cls, text: str) -> SourceMap:
-        """The map that a file holds."""
+        """Parse the contents of a source map file."""
         read = json.loads(text)
         lines = [[_decoded(segment) for segment in line.split(",") if segment] for line in read["mappings"].split(";")]
         return cls(read["version"], read["sources"], read.get("sourcesContent") or [], read.get("names") or [], lines)
 
     def to_json(self) -> str:
-        """As a file for browsers and editors."""
+        """Return the contents of a source map file, for browsers and editors."""
         mappings = ";".join([",".join(["".join(map(_encoded, segment)) for segment in line]) for line in self.mappings])
         return json.dumps({"version": self.version, "sources": [*self.sources], "sourcesContent": [*self.sources_content],
                            "names": [*self.names], "mappings": mappings})
 
 
 def _encoded(number: int) -> str:
-    """A number in digits of five bits, the sign in the first."""
+    """Encode a number as base-64 digits of five bits, the sign in the first (VLQ)."""
     rest, digits = (-number << 1 | 1) if number < 0 else number << 1, ""
     while True:
         digit, rest = rest & 31, rest >> 5
@@ -69,32 +72,32 @@ def _decoded(segment: str) -> Segment:
 
 
 class MappingsGenerator:
-    """Makes the mappings of a map line by line, from numbers that count from the beginning."""
+    """A builder of mappings, line by line, from absolute numbers."""
 
     def __init__(self) -> None:
         self._lines: list[list[Segment]] = []
         self._last: Segment = (0, 0, 0, 0, 0)
 
     def new_group(self) -> None:
-        """Begin the next line."""
+        """Begin a new line."""
         self._lines.append([])
         self._last = (0, *self._last[1:])
 
     def new_segment(self, *seg: int) -> None:
-        """A column of the line, and which file, line and column (and name) it comes from, all counted from 0."""
+        """Add a segment: a column of the line, and file, line and column (and name) of its source, all absolute and from 0."""
         if not self._lines:
-            raise RuntimeError("MappingsGenerator: a segment is of a line, and there is none yet: begin one with new_group().")
-        self._lines[-1].append(tuple([now - last for now, last in zip(seg, self._last)]))
+            raise RuntimeError("MappingsGenerator: a segment belongs to a line, and there is none yet: call new_group() first.")
+        self._lines[-1].append(tuple([value - last for value, last in zip(seg, self._last)]))
         self._last = (*seg, *self._last[len(seg):])
 
     def mappings(self) -> list[list[Segment]]:
-        """The mappings of all lines."""
+        """Return the mappings of all lines."""
         return self._lines
 
 
 @dataclasses.dataclass(frozen=True)
 class SourceMapDump:
-    """What a pass made of a function, and the map from its lines to the user's."""
+    """The output of a pass, and the map from its lines to source lines."""
 
     source_map: SourceMap
     generated_code: str
@@ -103,11 +106,12 @@ class SourceMapDump:
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-    """A step of compilers that maps can be made of.
+    """A compiler pass whose output can be mapped to sources.
 
-    - `name`: by which it is found.
-    - `compile_fn`: `(work_dir, f, args, kwargs, **pass_kwargs)`, what the step makes of a function.
-    - `generate_dump`: `(made, **pass_kwargs)`, a `SourceMapDump` of that.
+    Args:
+        name: Name of the pass.
+        compile_fn: Function `(work_dir, f, args, kwargs, **pass_kwargs)` that returns the output of the pass for `f`.
+        generate_dump: Function `(output, **pass_kwargs)` that returns a `SourceMapDump` of the output.
     """
 
     name: str
@@ -119,13 +123,15 @@ _passes: dict[str, Pass] = {}
 
 
 def register_pass(pass_: Pass) -> None:
-    """Let maps be made of one more step.
+    """Register a pass for source maps.
 
-    - `pass_`: the step, whose name must be new.
+    Args:
+        pass_: Pass to register; its name must be new.
 
-    >>> def dump(text, **_):
-    ...     return source_mapper.SourceMapDump(create_mlir_sourcemap(text), text, "plain")
-    >>> register_pass(source_mapper.Pass("plain", lambda directory, f, args, kwargs, **_: f.__name__, dump))
+    Example:
+        >>> def dump(text, **_):
+        ...     return source_mapper.SourceMapDump(create_mlir_sourcemap(text), text, "plain")
+        >>> register_pass(source_mapper.Pass("plain", lambda directory, f, args, kwargs, **_: f.__name__, dump))
     """
     if pass_.name in _passes:
         raise ValueError(f"Pass {pass_.name} is already registered: names of passes must differ.")
@@ -133,37 +139,51 @@ def register_pass(pass_: Pass) -> None:
 
 
 def all_passes() -> Sequence[Pass]:
-    """The steps that maps can be made of.
+    """Return the registered passes.
 
-    >>> [step.name for step in all_passes()][:4]
-    ['jaxpr', 'hlo:stable-hlo', 'hlo:original', 'hlo:optimized']
+    Returns:
+        List of passes.
+
+    Example:
+        >>> [step.name for step in all_passes()][:4]
+        ['jaxpr', 'hlo:stable-hlo', 'hlo:original', 'hlo:optimized']
     """
     return [*_passes.values()]
 
 
 def filter_passes(regex: str) -> Sequence[Pass]:
-    """The steps whose names begin as a regular expression says.
+    """Return the passes whose names match a regular expression at their beginning.
 
-    - `regex`: the expression.
+    Args:
+        regex: Regular expression.
 
-    >>> [step.name for step in filter_passes("hlo:s")]
-    ['hlo:stable-hlo']
+    Returns:
+        List of passes.
+
+    Example:
+        >>> [step.name for step in filter_passes("hlo:s")]
+        ['hlo:stable-hlo']
     """
     return [step for step in _passes.values() if re.match(regex, step.name)]
 
 
 def generate_sourcemaps(f: Callable, passes: Sequence[Pass], **pass_kwargs: Any) -> Callable[..., Sequence[SourceMapDump]]:
-    """A function of the arguments of `f` that returns what each step makes of `f`, with a map to its lines.
+    """Return a function that runs passes on `f` and maps their outputs to source lines.
 
-    - `f`: the function.
-    - `passes`: the steps, of `all_passes()`.
-    - `pass_kwargs`: what the steps are given besides.
+    Args:
+        f: Function to compile.
+        passes: Passes, from `all_passes()`.
+        pass_kwargs: Additional keyword arguments for the passes.
 
-    >>> def f(x):
-    ...     return xnp.sin(x)
-    >>> [dump] = generate_sourcemaps(f, filter_passes("jaxpr"))(1.0)
-    >>> "sin" in dump.generated_code
-    True
+    Returns:
+        A function of the arguments of `f` that returns one `SourceMapDump` per pass.
+
+    Example:
+        >>> def f(x):
+        ...     return xnp.sin(x)
+        >>> [dump] = generate_sourcemaps(f, filter_passes("jaxpr"))(1.0)
+        >>> "sin" in dump.generated_code
+        True
     """
     def generate(*args: Any, **kwargs: Any) -> Sequence[SourceMapDump]:
         dumps = []
@@ -179,13 +199,15 @@ def generate_sourcemaps(f: Callable, passes: Sequence[Pass], **pass_kwargs: Any)
 
 def compile_with_env(f: Callable, f_args: tuple, f_kwargs: dict[str, Any], env_flags: dict[str, Any],
                      compiler_flags: dict[str, Any]) -> None:
-    """Compile a function for what compiling leaves behind, such as files that XLA writes.
+    """Compile a function for the side effects of compilation, such as files that XLA writes.
 
-    - `f`, `f_args`, `f_kwargs`: the function and its arguments.
-    - `env_flags`: settings that hold while it is compiled, by name.
-    - `compiler_flags`: options of XLA.
+    Args:
+        f, f_args, f_kwargs: Function and its arguments.
+        env_flags: Settings that apply during compilation, by name.
+        compiler_flags: XLA options.
 
-    >>> compile_with_env(lambda x: x + 1, (1.0,), {}, {"jax_enable_x64": True}, {"xla_embed_ir_in_executable": True})
+    Example:
+        >>> compile_with_env(lambda x: x + 1, (1.0,), {}, {"jax_enable_x64": True}, {"xla_embed_ir_in_executable": True})
     """
     before = {name: config.config.read(name) for name in env_flags}
     try:
@@ -198,27 +220,33 @@ def compile_with_env(f: Callable, f_args: tuple, f_kwargs: dict[str, Any], env_f
 
 
 def canonicalize_filename(file_name: str) -> str:
-    """The name under which a file stands in programs and maps, which the setting `hlo_source_file_canonicalization_regex` makes
-    of its own by leaving out what it matches.
+    """Return the name of a file as it appears in programs and source maps.
 
-    - `file_name`: the name.
+    The setting `hlo_source_file_canonicalization_regex` matches the parts of the name that are removed.
 
-    >>> canonicalize_filename("model.py")
-    'model.py'
+    Args:
+        file_name: Name of the file.
+
+    Returns:
+        The canonical name.
+
+    Example:
+        >>> canonicalize_filename("model.py")
+        'model.py'
     """
     return source.canonical_file(file_name)
 
 
 # From texts to maps
 
-Place = tuple[str, int, int]  # file, line from 1, column from 0
+Location = tuple[str, int, int]  # file, line from 1, column from 0
 
 
-def _map_of(places: Sequence[tuple[int, Place] | None]) -> SourceMap:
-    """The map of a text, of each of whose lines a column and where that comes from is known, or nothing."""
+def _map_of(locations: Sequence[tuple[int, Location] | None]) -> SourceMap:
+    """Return the map of a text, given for each line a column and its source location, or None."""
     files: dict[str, int] = {}
     mappings = MappingsGenerator()
-    for found in places:
+    for found in locations:
         mappings.new_group()
         if found is not None:
             column, (file, line, source_column) = found
@@ -237,36 +265,41 @@ _REFERENCE = re.compile(r"#loc\d*")
 
 
 def create_mlir_sourcemap(mlir_dump: str) -> SourceMap:
-    """The map from the lines of a module in MLIR's text, with locations, to the lines of files.
+    """Return the source map of an MLIR module.
 
-    - `mlir_dump`: the text.
+    Args:
+        mlir_dump: Text of the module, with locations.
 
-    >>> text = xf.jit(xnp.sin).lower(1.0).as_text(debug_info=True)
-    >>> create_mlir_sourcemap(text).version
-    3
+    Returns:
+        The map from the lines of the text to source lines.
+
+    Example:
+        >>> text = xf.jit(xnp.sin).lower(1.0).as_text(debug_info=True)
+        >>> create_mlir_sourcemap(text).version
+        3
     """
     lines = mlir_dump.split("\n")
     named = {match[1]: match[2] for match in map(_LOCATION.match, lines) if match}
 
-    def place_of(location: str, depth: int = 0) -> Place | None:
-        """The innermost place that a location names."""
+    def resolve(location: str, depth: int = 0) -> Location | None:
+        """Return the innermost source location in an MLIR location."""
         for match in re.finditer(f"{_FILE.pattern}|{_REFERENCE.pattern}", location):
             if match[1] is not None:
                 return match[1], int(match[2]), int(match[3])
             if match[0] in named and depth < 100:
-                found = place_of(named[match[0]], depth + 1)
+                found = resolve(named[match[0]], depth + 1)
                 if found is not None:
                     return found
         return None
 
-    def found_on(line: str) -> tuple[int, Place] | None:
+    def location_on(line: str) -> tuple[int, Location] | None:
         start = line.rfind(" loc(")
         if start < 0 or _LOCATION.match(line) or not line[:_indentation(line) + 1].startswith(" "):
             return None
-        place = place_of(line[start:])
-        return None if place is None else (_indentation(line), place)
+        found = resolve(line[start:])
+        return None if found is None else (_indentation(line), found)
 
-    return _map_of([found_on(line) for line in lines])
+    return _map_of([location_on(line) for line in lines])
 
 
 _METADATA = re.compile(r'source_file="([^"]*)"(?: source_line=(\d+))?')
@@ -274,7 +307,7 @@ _ROW = re.compile(r"^(\d+) (?:\"(.*)\"|\{(.*)\})$")
 
 
 def _hlo_map(text: str) -> SourceMap:
-    """Of a module in HLO's text, which names places in tables at its beginning, or in the line of an operation."""
+    """Return the map of an HLO text, which has locations in tables at its beginning or in the lines of operations."""
     lines = text.split("\n")
     tables: dict[str, dict[int, Any]] = {name: {} for name in ("FileNames", "FunctionNames", "FileLocations", "StackFrames")}
     table: dict[int, Any] | None = None
@@ -285,7 +318,7 @@ def _hlo_map(text: str) -> SourceMap:
             numbers = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", row[3] or "")}
             table[int(row[1])] = row[2] if row[3] is None else numbers
 
-    def found_on(line: str) -> tuple[int, Place] | None:
+    def location_on(line: str) -> tuple[int, Location] | None:
         if "metadata={" not in line:
             return None
         if match := _METADATA.search(line):
@@ -296,7 +329,7 @@ def _hlo_map(text: str) -> SourceMap:
             return None
         return _indentation(line), (tables["FileNames"][location["file_name_id"]], location["line"], location.get("column", 0))
 
-    return _map_of([found_on(line) for line in lines])
+    return _map_of([location_on(line) for line in lines])
 
 
 _COMMENT = re.compile(r" +# (.*):(\d+)(?::(\d+))? \([^()]*\)$")
@@ -304,14 +337,14 @@ _EQUATION = re.compile(r"^ *(?:\S+:\S+ )+= ")
 
 
 def _jaxpr_map(text: str) -> tuple[SourceMap, str]:
-    """Of a program with comments that say where its equations come from; and the text without them."""
-    places: list[tuple[int, Place] | None] = []
+    """Return the map of a jaxpr printed with source comments, and the text without these comments."""
+    locations: list[tuple[int, Location] | None] = []
     bare = []
-    first: list[int] = []  # the lines at which the equations around begin
+    first: list[int] = []  # the first lines of the enclosing equations
     for i, line in enumerate(text.split("\n")):
         match = _COMMENT.search(line)
         bare.append(line[:match.start()] if match else line)
-        places.append(None)
+        locations.append(None)
         while first and _indentation(line) < _indentation(bare[first[-1]]):
             first.pop()
         if _EQUATION.match(line):
@@ -320,12 +353,12 @@ def _jaxpr_map(text: str) -> tuple[SourceMap, str]:
             first.append(i)
         if match:
             for j in range(first[-1] if first else i, i + 1):
-                if places[j] is None:
-                    places[j] = _indentation(bare[j]), (match[1], int(match[2]), int(match[3] or 0))
-    return _map_of(places), "\n".join(bare)
+                if locations[j] is None:
+                    locations[j] = _indentation(bare[j]), (match[1], int(match[2]), int(match[3] or 0))
+    return _map_of(locations), "\n".join(bare)
 
 
-# The steps
+# The standard passes
 
 
 def _dump_jaxpr(jaxpr: Any, **_: Any) -> SourceMapDump:
@@ -343,8 +376,9 @@ def _dump_text(name: str, text_of: Callable[[Any, Any], str],
 
 
 def _optimized(lowered: Any, flags: dict[str, Any] | None) -> str:
-    """As it is compiled anew: what is known of an equal program is about other lines."""
-    return "\n\n".join([module.to_string() for module in lowered._lowered.compile(flags, anew=True).loaded.hlo_modules()])
+    """Return the optimized HLO, compiled without the cache: a cached executable of an equal program has other source lines."""
+    modules = lowered._lowered.compile(flags, bypass_cache=True).loaded.hlo_modules()
+    return "\n\n".join([module.to_string() for module in modules])
 
 
 def _lower(work_dir: str, f: Callable, f_args: tuple, f_kwargs: dict[str, Any], **_: Any) -> Any:

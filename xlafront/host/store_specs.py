@@ -1,4 +1,4 @@
-"""Where an array is stored, as `tensorstore` is told: from a path to a specification. Nothing here needs the library."""
+"""`tensorstore` specifications of stored arrays, made from paths. Nothing here needs the tensorstore package."""
 
 from __future__ import annotations
 
@@ -14,16 +14,22 @@ _URL = re.compile(r"(gs|s3|http|https)://([^/]*)/?(.*)")
 
 def get_tensorstore_spec(ckpt_path: str | os.PathLike[str], *, ocdbt: bool = False, process_idx: int | None = None,
                          arr: Any = None, driver: str = "zarr") -> dict[str, Any]:
-    """The specification of an array in a directory, or in a bucket (`gs://bucket/path`, `s3://bucket/path`).
+    """Return the specification of an array stored in a directory or in a bucket (`gs://bucket/path`, `s3://bucket/path`).
 
-    - `ckpt_path`: the path of the array.
-    - `ocdbt`: keep all arrays of the directory in one database of tensorstore, in which the last part of the path names it.
-    - `process_idx`: of several processes that write, the number of this one: it writes to a database of its own.
-    - `arr`: an array, whose type and parts are written into the specification.
-    - `driver`: the format, "zarr" or "zarr3".
+    Args:
+        ckpt_path: Path of the array.
+        ocdbt: If True, store all arrays of the directory in one tensorstore database, in which the last component of the path
+            names the array.
+        process_idx: Index of this process if several processes write: each writes to a database of its own.
+        arr: Array whose shape, chunks and dtype are added to the specification.
+        driver: Format, "zarr" or "zarr3".
 
-    >>> serialization.get_tensorstore_spec("/tmp/state/w")
-    {'driver': 'zarr', 'kvstore': {'driver': 'file', 'path': '/tmp/state/w'}}
+    Returns:
+        The specification, a dictionary.
+
+    Example:
+        >>> serialization.get_tensorstore_spec("/tmp/state/w")
+        {'driver': 'zarr', 'kvstore': {'driver': 'file', 'path': '/tmp/state/w'}}
     """
     path = os.path.normpath(os.fspath(ckpt_path)) if "://" not in os.fspath(ckpt_path) else os.fspath(ckpt_path).rstrip("/")
     if ocdbt:
@@ -58,7 +64,7 @@ def _store(path: str) -> dict[str, Any]:
 
 
 def metadata_of(x: Any, driver: str) -> dict[str, Any]:
-    """How an array is stored: its shape, and as one chunk what one device holds."""
+    """Return the storage metadata of an array: its shape, and chunks of the size of one shard."""
     chunk = [max(1, n) for n in x.sharding.shard_shape(x.shape)]
     if driver == "zarr3":
         return {"codecs": [{"name": "zstd"}], "shape": x.shape,
@@ -67,15 +73,20 @@ def metadata_of(x: Any, driver: str) -> dict[str, Any]:
 
 
 def is_remote_storage(tspec: dict[str, Any] | str) -> bool:
-    """Whether a specification, or a path, is of storage on other machines.
+    """Return True if a specification or a path is on remote storage.
 
-    - `tspec`: what `get_tensorstore_spec` returns, or a part of it.
+    Args:
+        tspec: Result of `get_tensorstore_spec`, a part of it, or a path.
 
-    >>> serialization.is_remote_storage("gs://bucket/state"), serialization.is_remote_storage("/tmp/state")
-    (True, False)
+    Returns:
+        True for buckets and HTTP, False for local files.
+
+    Example:
+        >>> serialization.is_remote_storage("gs://bucket/state"), serialization.is_remote_storage("/tmp/state")
+        (True, False)
     """
     if isinstance(tspec, str):
         return _URL.match(tspec) is not None
     if tspec.get("driver") in _REMOTE_DRIVERS:
         return True
-    return any(is_remote_storage(tspec[part]) for part in ("kvstore", "base") if part in tspec)
+    return any(is_remote_storage(tspec[key]) for key in ("kvstore", "base") if key in tspec)

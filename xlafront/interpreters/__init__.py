@@ -1,9 +1,9 @@
-"""The rules that primitives have in each transformation, for programs that define primitives of their own.
+"""The transformation rules of primitives, for programs that define their own primitives.
 
-`ad`, `batching`, `mlir`, `partial_eval`, `xla` and `pxla` have the names of the reference. Their registries are views
-of the records in `core.primitive`.
+`ad`, `batching`, `mlir`, `partial_eval`, `xla` and `pxla` have the names of JAX's modules. Their registries are views of the
+fields of `core.primitive.Primitive`.
 """
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {}, "ad batching mlir partial_eval pxla xla")
+__getattr__, __dir__, __all__ = attach(__name__, {}, "ad batching mlir partial_eval pxla xla")

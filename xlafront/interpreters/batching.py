@@ -1,7 +1,7 @@
-"""Batching rules of primitives: the operation over one more dimension.
+"""Batching rules of primitives.
 
-A rule is `rule(operands, dims, **params) -> (result, dim)`: `dims[i]` is the dimension of operand `i` that counts the
-elements, or `not_mapped` (None) where the operand is the same for all of them; for a primitive with several results, lists.
+A rule is `rule(operands, dims, **params) -> (result, dim)`: `dims[i]` is the batch dimension of operand `i`, or `not_mapped`
+(None) if the operand is the same for all elements; for a primitive with several results, it returns lists.
 """
 
 from __future__ import annotations
@@ -11,13 +11,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlafront.core.primitive import Primitive
-from xlafront.interpreters.registries import Registry, arrays
-from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, reshape_to
-from xlafront.transforms.batching.vmap import BatchTrace as BatchTrace, BatchTracer as BatchTracer, batch_of_call
-from xlafront.transforms.batching.vmappable_types import (
+from xlafront.api.vmappable_types import (
     register_vmappable as register_vmappable,
     unregister_vmappable as unregister_vmappable,
+)
+from xlafront.core import tracing
+from xlafront.core.avals import with_dimension
+from xlafront.core.basic_primitives import broadcast_in_dim_p, move_dim, place_axis
+from xlafront.core.ir import ClosedJaxpr
+from xlafront.core.primitive import Primitive
+from xlafront.interpreters.registries import Registry, arrays
+from xlafront.lax.shapes import reshape_to
+from xlafront.transforms.batching.vmap import (
+    BatchTrace as BatchTrace,
+    BatchTracer as BatchTracer,
+    batch_flat,
+    batch_of_call,
 )
 
 not_mapped = None
@@ -46,14 +55,14 @@ def _present(primitive, batch):
 
 
 class AxisData(NamedTuple):
-    """What a rule of `fancy_primitive_batchers` is told of the mapped axis."""
+    """The mapped axis, as rules of `fancy_primitive_batchers` get it."""
 
     name: Any
     size: int
     spmd_name: Any = None
     explicit_mesh_axis: Any = None
 
-    # As the rules of the library ask for it.
+    # The names that internal rules use.
 
     @property
     def axis_name(self) -> Any:
@@ -65,7 +74,7 @@ class AxisData(NamedTuple):
 
 
 class _Batchers(Registry):
-    """The record has one rule: that for the element count, or that which also takes the axis. Filling one clears the other."""
+    """A registry of batching rules, of which each primitive has one: with or without the axis. Setting one clears the other."""
 
     def __init__(self, name, field, other, adapt, present, of_calls=None):
         super().__init__(name, field, adapt, present, of_calls)
@@ -80,19 +89,19 @@ class _Batchers(Registry):
         setattr(primitive, self.other, None)
 
     def __contains__(self, primitive):
-        return super().__contains__(primitive) and self._speaks(primitive)
+        return super().__contains__(primitive) and self._owns_rule(primitive)
 
     def __getitem__(self, primitive):
         rule = super().__getitem__(primitive)
-        if not self._speaks(primitive):
+        if not self._owns_rule(primitive):
             raise KeyError(f"{self.name} has no rule for {primitive}")
         return rule
 
     def __iter__(self):
-        return iter([p for p in super().__iter__() if self._speaks(p)])
+        return iter([p for p in super().__iter__() if self._owns_rule(p)])
 
-    def _speaks(self, primitive) -> bool:
-        """Two registries share the field of rules that take the axis, in different signatures."""
+    def _owns_rule(self, primitive) -> bool:
+        """True if the rule of a primitive was set by this registry: two registries share a field, with different signatures."""
         own = "primitive_batchers" if self.field == "batch" else "fancy_primitive_batchers"
         return getattr(getattr(primitive, self.field), "given_to", own) == self.name
 
@@ -122,14 +131,15 @@ fancy_primitive_batchers = _Batchers("fancy_primitive_batchers", "batch_with_axi
 axis_primitive_batchers = _Batchers("axis_primitive_batchers", "batch_with_axis", "batch", _adapt_axis, None)
 
 
-# Moving the mapped dimension
+# The batch dimension
 
 
 def broadcast(x, sz: int, axis: int, mesh_axis: Any = None):
-    """`sz` copies of `x` along a new dimension at `axis`.
+    """Return `sz` copies of `x` along a new dimension at `axis`.
 
-    >>> broadcast(xnp.ones(2), 3, 0).shape
-    (3, 2)
+    Example:
+        >>> broadcast(xnp.ones(2), 3, 0).shape
+        (3, 2)
     """
     shape = np.shape(x)
     axis = axis % (len(shape) + 1)
@@ -138,10 +148,11 @@ def broadcast(x, sz: int, axis: int, mesh_axis: Any = None):
 
 
 def moveaxis(x, src: int | None, dst: int):
-    """`x` with dimension `src` at position `dst`; as it is when it is not mapped.
+    """Move dimension `src` of `x` to position `dst`; return `x` itself if it is not mapped.
 
-    >>> moveaxis(xnp.ones((2, 3)), 1, 0).shape
-    (3, 2)
+    Example:
+        >>> moveaxis(xnp.ones((2, 3)), 1, 0).shape
+        (3, 2)
     """
     if src is None:
         return x
@@ -150,10 +161,11 @@ def moveaxis(x, src: int | None, dst: int):
 
 
 def bdim_at_front(x, bdim: int | None, size: int, mesh_axis: Any = None):
-    """`x` with the mapped dimension in front, copied along one where it is not mapped.
+    """Move the batch dimension of `x` to the front; broadcast `x` along a new one if it is not mapped.
 
-    >>> bdim_at_front(xnp.ones((2, 3)), 1, 3).shape
-    (3, 2)
+    Example:
+        >>> bdim_at_front(xnp.ones((2, 3)), 1, 3).shape
+        (3, 2)
     """
     return broadcast(x, size, 0, mesh_axis) if bdim is None else moveaxis(x, bdim, 0)
 
@@ -166,15 +178,16 @@ def _dims_of(primitive: Primitive, results, dim):
 
 
 def defvectorized(prim: Primitive) -> None:
-    """Say that the primitive works on each element by itself, and takes all operands mapped along one dimension.
+    """Register a batching rule for an elementwise primitive whose operands are all mapped along one dimension.
 
-    >>> half_p = xf.extend.core.Primitive("half")
-    >>> defvectorized(half_p)
+    Example:
+        >>> half_p = xf.extend.core.Primitive("half")
+        >>> defvectorized(half_p)
     """
     def rule(operands, dims, **params):
         if any(d != dims[0] for d in dims):
             raise ValueError(f"{prim} was defined with defvectorized and takes operands mapped along one dimension, got "
-                             f"{dims}. Use defbroadcasting for operands of which some are not mapped.")
+                             f"{dims}. Use defbroadcasting if some operands are not mapped.")
         results = prim.bind(*operands, **params)
         return results, _dims_of(prim, results, dims[0])
 
@@ -182,10 +195,11 @@ def defvectorized(prim: Primitive) -> None:
 
 
 def defbroadcasting(prim: Primitive) -> None:
-    """Say that the primitive works on each element by itself, and broadcasts dimensions of size 1.
+    """Register a batching rule for an elementwise primitive that broadcasts dimensions of size 1.
 
-    >>> add_p = xf.extend.core.Primitive("my_add")
-    >>> defbroadcasting(add_p)
+    Example:
+        >>> add_p = xf.extend.core.Primitive("my_add")
+        >>> defbroadcasting(add_p)
     """
     def rule(operands, dims, **params):
         shapes = {(np.shape(x), d) for x, d in zip(operands, dims) if np.ndim(x)}
@@ -194,26 +208,77 @@ def defbroadcasting(prim: Primitive) -> None:
             if dim is not None:
                 results = prim.bind(*operands, **params)
                 return results, _dims_of(prim, results, dim)
-        fronted = [reshape_to(x, (1, *np.shape(x))) if d is None else moveaxis(x, d, 0) for x, d in zip(operands, dims)]
-        rank = max(np.ndim(x) for x in fronted)
-        level = [x if np.ndim(x) == rank else reshape_to(
-            x, (np.shape(x)[0], *(1,) * (rank - np.ndim(x)), *np.shape(x)[1:])) for x in fronted]
-        results = prim.bind(*level, **params)
+        batched = [reshape_to(x, (1, *np.shape(x))) if d is None else moveaxis(x, d, 0) for x, d in zip(operands, dims)]
+        rank = max(np.ndim(x) for x in batched)
+        same_rank = [x if np.ndim(x) == rank else reshape_to(
+            x, (np.shape(x)[0], *(1,) * (rank - np.ndim(x)), *np.shape(x)[1:])) for x in batched]
+        results = prim.bind(*same_rank, **params)
         return results, _dims_of(prim, results, 0)
 
     primitive_batchers[prim] = rule
 
 
 def defreducer(prim: Primitive, ident: Callable | None = None) -> None:
-    """Say that the primitive reduces its operand over the dimensions in its parameter `axes`.
+    """Register a batching rule for a primitive that reduces its operand over the dimensions in its parameter `axes`.
 
-    >>> total_p = xf.extend.core.Primitive("total")
-    >>> defreducer(total_p)
+    Example:
+        >>> total_p = xf.extend.core.Primitive("total")
+        >>> defreducer(total_p)
     """
     def rule(operands, dims, *, axes, **params):
         [operand], [dim] = operands, dims
-        moved = tuple(axis + (axis >= dim) for axis in axes)
-        results = prim.bind(operand, axes=moved, **params)
-        return results, _dims_of(prim, results, dim - sum(axis < dim for axis in moved))
+        batched_axes = tuple(axis + (axis >= dim) for axis in axes)
+        results = prim.bind(operand, axes=batched_axes, **params)
+        return results, _dims_of(prim, results, dim - sum(axis < dim for axis in batched_axes))
 
     primitive_batchers[prim] = rule
+
+
+# Jaxprs
+
+
+class ZeroIfMapped:
+    """In place of a batch dimension of a result: 0 if the result is a batch, None if it is the same for all elements."""
+
+    __slots__ = ()
+
+
+zero_if_mapped = ZeroIfMapped()
+
+
+def batch_jaxpr_axes(closed_jaxpr: ClosedJaxpr, axis_data: Any, in_axes: Sequence[int | None],
+                     out_axes_dest: Sequence[int | None | ZeroIfMapped]) -> tuple[ClosedJaxpr, list[bool]]:
+    """Return a jaxpr on batches.
+
+    Args:
+        closed_jaxpr: Jaxpr on elements.
+        axis_data: The mapped axis, an `AxisData` as rules of `fancy_primitive_batchers` get it.
+        in_axes: Batch dimension of each input, None if it is the same for all elements.
+        out_axes_dest: Batch dimension of each result, None if it must be the same for all elements, or `zero_if_mapped`.
+
+    Returns:
+        The jaxpr, and for each result whether it is a batch.
+
+    Example:
+        >>> program = xf.make_jaxpr(lambda x, y: (x * y, y))(1.0, 2.0)
+        >>> batched, marks = batch_jaxpr_axes(program, AxisData("i", 3), [0, None], [0, zero_if_mapped])
+        >>> batched.out_avals[0].shape, marks
+        ((3,), [True, False])
+    """
+    size = axis_data.size
+
+    def placed(x: Any, dim: int | None, target: int | None | ZeroIfMapped) -> tuple[Any, bool]:
+        if dim is None and (target is None or isinstance(target, ZeroIfMapped)):
+            return x, False
+        if target is None:
+            raise ValueError(f"batch_jaxpr_axes: a result of {closed_jaxpr.debug_info.func_src_info} is mapped along the axis "
+                             f"{axis_data.name!r}, but its entry in out_axes_dest is None. Give it a dimension.")
+        return place_axis(x, dim, 0 if isinstance(target, ZeroIfMapped) else target, size), True
+
+    def run(*xs: Any) -> tuple[list[Any], list[bool]]:
+        results, dims = batch_flat(closed_jaxpr, xs, tuple(in_axes), size, axis_data.name, axis_data.spmd_name)
+        pairs = [placed(x, d, target) for x, d, target in zip(results, dims, out_axes_dest)]
+        return [x for x, _ in pairs], [is_batched for _, is_batched in pairs]
+
+    in_avals = [aval if d is None else with_dimension(aval, d, size) for aval, d in zip(closed_jaxpr.in_avals, in_axes)]
+    return tracing.trace_with_aux(run, in_avals, closed_jaxpr.debug_info.with_unknown_results())

@@ -1,4 +1,4 @@
-"""Dtypes whose elements are stored as numbers of one dtype and have derivatives of another, and arrays of extended dtypes."""
+"""Dtypes whose elements are stored in one dtype and have derivatives in another, and arrays of extended dtypes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from xlafront.core import dtypes
 from xlafront.core.avals import ShapedArray, short_dtype
-from xlafront.core.keys import KeyArray
 from xlafront.core.typing import DTypeLike
+from xlafront.runtime.keys import KeyArray
 
 
 class _EArrayMeta(type):
-    """Arrays of extended dtypes are of one class, in which random keys are too."""
+    """The instance check of `EArray`: all arrays of extended dtypes are of one class, also random keys."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, KeyArray) and not dtypes.issubdtype(instance.dtype, dtypes.prng_key)
@@ -23,13 +23,15 @@ class _EArrayMeta(type):
 class EArray(metaclass=_EArrayMeta):
     """An array of an extended dtype, other than random keys.
 
-    - `aval`: its type, a `ShapedArray`.
-    - `data`: the array of numbers in which its elements are stored.
+    Args:
+        aval: Type of the array, a `ShapedArray`.
+        data: Array of numbers in which the elements are stored.
 
-    >>> from xlafront.experimental import EArray, primal_tangent_dtype
-    >>> kind = xf.core.ShapedArray((2,), primal_tangent_dtype("int8", "float32"))
-    >>> EArray(kind, xnp.zeros(2, "int8")).dtype
-    PrimalTangentDType{i8/f32}
+    Example:
+        >>> from xlafront.experimental import EArray, primal_tangent_dtype
+        >>> kind = xf.core.ShapedArray((2,), primal_tangent_dtype("int8", "float32"))
+        >>> EArray(kind, xnp.zeros(2, "int8")).dtype
+        PrimalTangentDType{i8/f32}
     """
 
     def __new__(cls, aval: ShapedArray, data: Any) -> Any:
@@ -37,11 +39,11 @@ class EArray(metaclass=_EArrayMeta):
 
 
 class primal_tangent_dtype_scalar(dtypes.extended):
-    """The kind of the elements of a `primal_tangent_dtype`."""
+    """The scalar type of `primal_tangent_dtype`s."""
 
 
 class _Rules:
-    """What transformations and programs ask of such a dtype."""
+    """The functions that transformations and lowering need for such a dtype."""
 
     @staticmethod
     def physical_element_aval(dtype: PrimalTangentDType) -> ShapedArray:
@@ -62,7 +64,7 @@ class _Rules:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class PrimalTangentDType(dtypes.ExtendedDType):
-    """What `primal_tangent_dtype` makes."""
+    """The result of `primal_tangent_dtype`."""
 
     primal_dtype: np.dtype
     tangent_dtype: np.dtype
@@ -73,21 +75,26 @@ class PrimalTangentDType(dtypes.ExtendedDType):
 
 
 def primal_tangent_dtype(primal_dtype: DTypeLike, tangent_dtype: DTypeLike, name: str | None = None) -> PrimalTangentDType:
-    """A dtype whose elements are stored as one dtype and have derivatives of another.
+    """Return a dtype whose elements are stored in one dtype and have derivatives in another.
 
-    `lax.convert_element_type` makes arrays of it of those that store it, and the other way. As derivatives through such a
-    conversion are of the second dtype, it may be an integer's that is differentiated with respect to.
+    `lax.convert_element_type` converts between arrays of this dtype and of the storage dtype. Derivatives through the
+    conversion are in the tangent dtype, so that functions of arrays of integers can be differentiated.
 
-    - `primal_dtype`: in which elements are stored.
-    - `tangent_dtype`: of derivatives.
-    - `name`: for messages, made of the two when left out.
+    Args:
+        primal_dtype: dtype of the stored elements.
+        tangent_dtype: dtype of derivatives.
+        name: Name in messages. Default: composed of the two dtypes.
 
-    >>> from xlafront.experimental import primal_tangent_dtype
-    >>> half = primal_tangent_dtype("float32", "bfloat16")
-    >>> def f(x):
-    ...     return lax.convert_element_type(lax.convert_element_type(x, half), "float32").sum()
-    >>> xf.grad(f)(xnp.ones(2))
-    Array([1., 1.], dtype=float32)
+    Returns:
+        The dtype.
+
+    Example:
+        >>> from xlafront.experimental import primal_tangent_dtype
+        >>> half = primal_tangent_dtype("float32", "bfloat16")
+        >>> def f(x):
+        ...     return lax.convert_element_type(lax.convert_element_type(x, half), "float32").sum()
+        >>> xf.grad(f)(xnp.ones(2))
+        Array([1., 1.], dtype=float32)
     """
     primal, tangent = dtypes.dtype(primal_dtype), dtypes.dtype(tangent_dtype)
     if name is None:

@@ -1,57 +1,64 @@
-"""`VJPHiPrimitive`: an operation of which a class says what it computes and how transformations treat it."""
+"""`HiPrim`: a primitive defined as a class with its computation and its transformation rules as methods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlafront.core import errors, parts, tracing, tree
-from xlafront.core.ir import eval_jaxpr
-from xlafront.core.primitive import Primitive
+from xlafront.api.vmap import vmap
+from xlafront.core import composite_lowering, source, tracing, tree
+from xlafront.core.primitive import Primitive, Structured, Traits
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.interpreters.ad import add_jaxvals, instantiate_zeros
+from xlafront.interpreters.ad import instantiate_zeros
 from xlafront.interpreters.batching import AxisData
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.reductions import reduce_sum_p
 from xlafront.transforms.ad.linearize import LinearTrace
-from xlafront.transforms.batching.vmap import vmap
+from xlafront.transforms.calls.accumulators import NullAccum, ValAccum
 from xlafront.transforms.calls.custom_calls import Rule
-from xlafront.transforms.calls.custom_jvp import given_to_rule
+from xlafront.transforms.calls.custom_jvp import to_rule_argument
 from xlafront.transforms.calls.custom_vjp import custom_lin_p
 
 
-class VJPHiPrimitive:
-    """An operation on arrays, or pytrees of them. A subclass sets three attributes and calls `super().__init__()`:
+class HiPrim:
+    """A primitive on arrays, or pytrees of arrays, with methods as rules.
 
-    - `in_avals`: a tuple of the arguments' types, pytrees where these are; `out_aval`: that of the result.
-    - `params`: a dict of what else distinguishes it, hashable, which become attributes too.
+    A subclass sets three attributes, calls `super().__init__()`, and defines `expand(*args)`, the computation.
 
-    and defines `expand(*args)`, what it computes. Where it is differentiated, it needs `vjp_fwd(nzs_in, *args)`, which returns
-    the result and what the backward pass needs, and `vjp_bwd_retval(res, outgrad)`, a tuple of the cotangents of the arguments
-    (None in place of an array that has none), or `vjp_bwd(res, outgrad, *arg_accums)`, which gets for each argument a pytree
-    with an accumulator in place of each array: `accum(ct)` of it takes a cotangent, as often as there is a part of it, and
-    `aval` is the cotangent's type; what a `NullAccum` takes is not needed. `jvp(primals, tangents)` is for forward mode, or
-    `lin(nzs_in, *primals)` and `linearized(residuals, *tangents)`. Under `vmap` it needs `batch_dim_rule(axis_data, dims)`, the
-    dimension of the result that is the batch's, or `batch(axis_data, args, dims)`, which returns that and the result.
+    Reverse mode needs `vjp_fwd(nzs_in, *args)`, which returns the result and the residuals, and either `vjp_bwd_retval(res,
+    outgrad)` or `vjp_bwd(res, outgrad, *arg_accums)`. The former returns a tuple of the cotangents of the arguments (None for
+    an array without cotangent). The latter gets for each argument a pytree with an accumulator in place of each array:
+    `accum(ct)` adds a cotangent, any number of times, and `aval` is the type of the cotangent; a `NullAccum` drops it. Forward
+    mode needs `jvp(primals, tangents)`, or `lin(nzs_in, *primals)` and `linearized(residuals, *tangents)`. One kind of rules
+    follows from another by an assignment in the class: `jvp = jvp_from_lin`, `lin, linearized = linearize_from_jvp`,
+    `vjp_fwd, vjp_bwd_retval = vjp_from_jvp` or `vjp_from_lin`. `vmap` needs `batch(axis_data, args, dims)`, which returns the
+    result and its batch dimension; `vmap_rule` is often all that it calls.
 
-    >>> class Double(hijax.VJPHiPrimitive):
-    ...     def __init__(self, x):
-    ...         self.in_avals, self.out_aval, self.params = (x,), x, {}
-    ...         super().__init__()
-    ...     def expand(self, x):
-    ...         return 2 * x
-    ...     def vjp_fwd(self, nzs_in, x):
-    ...         return self(x), None
-    ...     def vjp_bwd_retval(self, res, outgrad):
-    ...         return (10 * outgrad,)
-    >>> xf.grad(lambda x: Double(xf.typeof(x))(x))(1.0)
-    Array(10., dtype=float32, weak_type=True)
+    Args:
+        in_avals: Tuple of the types of the arguments, pytrees for pytrees.
+        out_aval: Type of the result.
+        params: Dict of hashable parameters, which also become attributes.
+
+    Example:
+        >>> class Double(hijax.HiPrim):
+        ...     def __init__(self, x):
+        ...         self.in_avals, self.out_aval, self.params = (x,), x, {}
+        ...         super().__init__()
+        ...     def expand(self, x):
+        ...         return 2 * x
+        ...     def vjp_fwd(self, nzs_in, x):
+        ...         return self(x), None
+        ...     def vjp_bwd_retval(self, res, outgrad):
+        ...         return (10 * outgrad,)
+        >>> xf.grad(lambda x: Double(xf.typeof(x))(x))(1.0)
+        Array(10., dtype=float32, weak_type=True)
     """
 
     in_avals: tuple
     out_aval: Any
     params: dict[str, Any]
     effects: frozenset = frozenset()
+    skip_linearization_on_zero_tangents = True  # the rules of derivatives never run without a tangent
 
     def __init__(self) -> None:
         for name in ("in_avals", "out_aval", "params"):
@@ -64,64 +71,80 @@ class VJPHiPrimitive:
     def __call__(self, *args: Any) -> Any:
         leaves, structure = tree.flatten(args)
         if structure != self.in_tree:
-            raise TypeError(f"{self} takes arguments of the structure {self.in_tree}, as its in_avals say; got {structure}.")
+            raise TypeError(f"{self} takes arguments of the structure of its in_avals, {self.in_tree}; got {structure}.")
         self.check(*[tree.map(tracing.aval_of, arg) for arg in args])
+        trace = tracing.thread.trace
+        if isinstance(trace, tracing.StagingTrace):
+            return self.staging(trace, source.current_site(), *args)
         return self.out_tree.unflatten(call_hi_primitive_p.bind(*leaves, _prim=self))
 
     def check(self, *arg_tys: Any) -> None:
-        """May refuse arguments, by their types."""
+        """Check the types of the arguments; override to reject some."""
 
     def expand(self, *args: Any) -> Any:
-        """What it computes."""
-        raise _lacks(self, "evaluation", "expand")
+        """Compute the result."""
+        raise _missing_rule(self, "evaluation", "expand")
 
     def vjp_fwd(self, nzs_in: Any, /, *args: Any) -> tuple[Any, Any]:
-        """The result, and what the backward pass needs; `nzs_in` says in which arguments derivatives are taken."""
-        raise _lacks(self, "grad", "vjp_fwd")
+        """Return the result and the residuals; `nzs_in` marks the arguments that are differentiated."""
+        raise _missing_rule(self, "grad", "vjp_fwd")
 
     def vjp_bwd_retval(self, res: Any, outgrad: Any, /) -> Any:
-        """The cotangents of the arguments."""
-        raise _lacks(self, "grad", "vjp_bwd` or `vjp_bwd_retval")
+        """Return the cotangents of the arguments."""
+        raise _missing_rule(self, "grad", "vjp_bwd` or `vjp_bwd_retval")
+
+    def vjp_bwd_retval_logs(self, res: Any, outgrad: Any, /) -> tuple[Any, Any]:
+        """Return the cotangents of the arguments, and values to log, which gradients drop."""
+        return self.vjp_bwd_retval(res, outgrad), None
 
     def vjp_bwd(self, res: Any, outgrad: Any, /, *arg_accums: Any) -> None:
-        """Gives the cotangents of the arguments to `accum` of what stands in the place of each array."""
-        tree.map(lambda accumulator, ct: accumulator.accum(ct), arg_accums, self.vjp_bwd_retval(res, outgrad))
+        """Accumulate the cotangents of the arguments, with `accum` of the accumulator of each array."""
+        cts, _ = self.vjp_bwd_retval_logs(res, outgrad)
+        tree.map(lambda accumulator, ct: accumulator.accum(ct), arg_accums, cts)
 
     def jvp(self, primals: Any, tangents: Any) -> tuple[Any, Any]:
-        """The result, and its derivative in a direction, in which tangents may be `Zero`s."""
-        raise _lacks(self, "jvp", "jvp")
+        """Return the result and its tangent; `tangents` may contain `Zero`s."""
+        raise _missing_rule(self, "jvp", "jvp")
 
     def lin(self, nzs_in: Any, *primals: Any) -> tuple[Any, Any]:
-        """The result, and what the derivative there depends on."""
-        raise _lacks(self, "linearize", "lin")
+        """Return the result and the residuals of the linear map."""
+        raise _missing_rule(self, "linearize", "lin")
 
     def linearized(self, residuals: Any, *tangents: Any) -> Any:
-        """The derivative in a direction."""
-        raise _lacks(self, "linearize", "linearized")
+        """Apply the linear map to tangents."""
+        raise _missing_rule(self, "linearize", "linearized")
 
     def transpose(self, out_ct: Any, *maybe_accums: Any) -> None:
-        """For an operation that is linear in some arrays: gives their cotangents to `accum` of what stands in their places.
-        The others are given as they are; a cotangent may be a `Zero`."""
-        raise _lacks(self, "linear_transpose", "transpose")
+        """Transpose a primitive that is linear in some arrays: accumulate their cotangents, with `accum` of their accumulators.
 
-    def dce(self, used_outs: Any) -> tuple[Any, Any, VJPHiPrimitive]:
-        """Which arguments are needed for some of the results, which results there are then, and an operation from these
-        arguments to these results."""
-        raise _lacks(self, "leaving out results that nobody reads", "dce")
+        The other arrays are passed as values; a cotangent may be a `Zero`.
+        """
+        raise _missing_rule(self, "linear_transpose", "transpose")
 
-    def remat(self, policy: Any, *args: Any) -> Any:
-        """What the setting `remat3`, which has no effect here, makes of it under `checkpoint`."""
-        raise _lacks(self, "remat3", "remat")
+    def dce(self, used_outs: Any, live_ins: Any) -> tuple[Any, Any, HiPrim]:
+        """Eliminate unused results: return the live arguments, the live results, and a primitive from these to those."""
+        return live_ins, tree.map(lambda _: True, used_outs), self
 
-    def batch_dim_rule(self, axis_data: AxisData, dims: Any, /) -> Any:
-        """Which dimension of the result is the batch's, from those of the arguments; None where it is not batched."""
-        raise _lacks(self, "vmap", "batch` or `batch_dim_rule")
+    def remat(self, trace: Any, *args: Any) -> Any:
+        """Apply the primitive in a trace of the setting `remat3`, which has no effect here: `checkpoint` never calls it."""
+        return self(*args)
 
     def batch(self, axis_data: AxisData, args: Any, dims: Any) -> tuple[Any, Any]:
-        """The result for batches, and which of its dimensions is the batch's."""
-        out_dims = self.batch_dim_rule(axis_data, dims)
-        kinds = tree.map(tracing.aval_of, tuple(args))
-        return _Batched(self, axis_data, kinds, dims, out_dims)(*args), out_dims
+        """Return the batched result and its batch dimension."""
+        raise _missing_rule(self, "vmap", "batch")
+
+    def staging(self, trace: Any, source_info: Any, *args: Any) -> Any:
+        """Append the call to the jaxpr that is being traced, and return the traced result; override to append others."""
+        with tracing.current_trace(trace):
+            return self.out_tree.unflatten(call_hi_primitive_p.bind(*tree.leaves(args), _prim=self))
+
+    def physicalize(self, ctx: Any, *args: Any) -> Any:
+        """Compute the result from key arrays replaced by their data. Never called here: lowering replaces them in `expand`."""
+        return self.expand(*args)
+
+    def pp_params(self) -> dict[str, Any]:
+        """Return the parameters that jaxprs show."""
+        return self.params
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self._key() == other._key()  # type: ignore[attr-defined]
@@ -133,30 +156,83 @@ class VJPHiPrimitive:
         return self.in_avals_flat, self.in_tree, self.out_avals_flat, self.out_tree, self.params
 
     def __repr__(self) -> str:
+        shown = " ".join([f"{name}={value}" for name, value in self.pp_params().items()])
+        return type(self).__name__ + (f"[{shown}]" if shown else "")
+
+    def _live(self, used_outs: Any, live_ins: Any) -> tuple[Any, Any, HiPrim]:
+        return self.dce(used_outs, live_ins)
+
+
+class VJPHiPrimitive(HiPrim):
+    """A `HiPrim` by the older protocol, for programs written for JAX 0.10.
+
+    It differs in three methods: `dce(used_outs)`, `remat(policy, *args)`, and `batch_dim_rule(axis_data, dims)`, which returns
+    the batch dimension of the result and replaces `batch` where the batched primitive is the primitive under `vmap`.
+
+    Args:
+        in_avals: Tuple of the types of the arguments, pytrees for pytrees.
+        out_aval: Type of the result.
+        params: Dict of hashable parameters, which also become attributes.
+
+    Example:
+        >>> class Triple(hijax.VJPHiPrimitive):
+        ...     def __init__(self, x):
+        ...         self.in_avals, self.out_aval, self.params = (x,), x, {}
+        ...         super().__init__()
+        ...     def expand(self, x):
+        ...         return 3 * x
+        ...     def batch_dim_rule(self, axis_data, dims):
+        ...         return dims[0]
+        >>> xf.vmap(lambda x: Triple(xf.typeof(x))(x))(np.float32([1, 2]))
+        Array([3., 6.], dtype=float32)
+    """
+
+    def dce(self, used_outs: Any) -> tuple[Any, Any, HiPrim]:  # type: ignore[override]
+        """Eliminate unused results: return the live arguments, the live results, and a primitive from these to those."""
+        raise _missing_rule(self, "the elimination of unused results", "dce")
+
+    def remat(self, policy: Any, *args: Any) -> Any:
+        """Apply the setting `remat3` under `checkpoint`, which has no effect here."""
+        raise _missing_rule(self, "remat3", "remat")
+
+    def batch_dim_rule(self, axis_data: AxisData, dims: Any, /) -> Any:
+        """Return the batch dimension of the result, given those of the arguments; None if it is not batched."""
+        raise _missing_rule(self, "vmap", "batch` or `batch_dim_rule")
+
+    def batch(self, axis_data: AxisData, args: Any, dims: Any) -> tuple[Any, Any]:
+        """Return the batched result and its batch dimension."""
+        out_dims = self.batch_dim_rule(axis_data, dims)
+        types = tree.map(tracing.aval_of, tuple(args))
+        return _Batched(self, axis_data, types, dims, out_dims)(*args), out_dims
+
+    def __repr__(self) -> str:
         return f"{type(self).__name__}[{self.params}]"
 
+    def _live(self, used_outs: Any, live_ins: Any) -> tuple[Any, Any, HiPrim]:
+        return self.dce(used_outs)
 
-def _lacks(primitive: VJPHiPrimitive, use: str, method: str) -> NotImplementedError:
+
+def _missing_rule(primitive: HiPrim, use: str, method: str) -> NotImplementedError:
     return NotImplementedError(f"{primitive} has no rule for {use}: define `{method}` in the class {type(primitive).__name__}.")
 
 
-def _has(primitive: VJPHiPrimitive, method: str) -> bool:
+def _has_rule(primitive: HiPrim, method: str) -> bool:
     if isinstance(primitive, _Batched):
-        return _has(primitive.inner, method)
-    return getattr(type(primitive), method) is not getattr(VJPHiPrimitive, method)
+        return _has_rule(primitive.inner, method)
+    return getattr(type(primitive), method) not in (getattr(HiPrim, method), getattr(VJPHiPrimitive, method))
 
 
 class _Batched(VJPHiPrimitive):
-    """An operation on batches of which a rule only says where they are: all its rules are those of the elements, mapped."""
+    """A batched primitive, made from the batch dimensions only: its rules are those of the element primitive under `vmap`."""
 
     inner: VJPHiPrimitive
 
-    def __init__(self, inner: VJPHiPrimitive, axis_data: AxisData, kinds: tuple, dims: Any, out_dims: Any):
+    def __init__(self, inner: VJPHiPrimitive, axis_data: AxisData, types: tuple, dims: Any, out_dims: Any):
         self.dims, self.out_dims, self.axis_data = tuple(dims), out_dims, axis_data
-        self.in_avals = kinds
+        self.in_avals = types
         outs = tracing.trace_to_closed_jaxpr(
-            lambda *xs: tree.leaves(self._mapped(inner.expand, self.dims, out_dims)(*tree.structure(kinds).unflatten(xs))),
-            tree.leaves(kinds)).out_avals
+            lambda *xs: tree.leaves(self._mapped(inner.expand, self.dims, out_dims)(*tree.structure(types).unflatten(xs))),
+            tree.leaves(types)).out_avals
         self.out_aval = inner.out_tree.unflatten(outs)
         self.params = {"inner": inner, "over": (axis_data.name, axis_data.size)}
         super().__init__()
@@ -175,166 +251,147 @@ class _Batched(VJPHiPrimitive):
     def vjp_bwd(self, res: Any, outgrad: Any, /, *arg_accums: Any) -> None:
         batches = tree.leaves(arg_accums)
 
-        def of_element(res: Any, ct: Any) -> list[Any]:
-            elements = [type(batch)(aval) for batch, aval in zip(batches, self.inner.in_avals_flat)]
+        def element_bwd(res: Any, ct: Any) -> list[Any]:
+            elements = [type(batch)(aval.to_ct_aval()) for batch, aval in zip(batches, self.inner.in_avals_flat)]
             self.inner.vjp_bwd(res, ct, *self.in_tree.unflatten(elements))
-            return [element.value for element in elements]
+            return [None if type(ct) is Zero else ct for ct in [element.freeze() for element in elements]]
 
         dims = tree.leaves(self.dims, is_leaf=lambda d: d is None)
-        found = self._mapped(of_element, (0, self.out_dims), [0 if d is None else d for d in dims])(res, outgrad)
-        for batch, dim, ct in zip(batches, dims, found):
+        cts = self._mapped(element_bwd, (0, self.out_dims), [0 if d is None else d for d in dims])(res, outgrad)
+        for batch, dim, ct in zip(batches, dims, cts):
             batch.accum(ct if dim is not None or ct is None else reduce_sum_p.bind(ct, axes=(0,), out_sharding=None))
 
     def jvp(self, primals: Any, tangents: Any) -> tuple[Any, Any]:
         tangents = tuple([tree.map(instantiate_zeros, t) for t in tangents])
-        moving = tuple([0 if d is None else d for d in self.dims])
-        spread = [t if d is not None else tree.map(lambda x: self._mapped(lambda: x, (), 0)(), t)
-                  for t, d in zip(tangents, self.dims)]
-        return self._mapped(lambda xs, ts: self.inner.jvp(xs, ts), (self.dims, moving), (self.out_dims, self.out_dims))(
-            tuple(primals), tuple(spread))
+        tangent_dims = tuple([0 if d is None else d for d in self.dims])
+        batched = [t if d is not None else tree.map(lambda x: self._mapped(lambda: x, (), 0)(), t)
+                   for t, d in zip(tangents, self.dims)]
+        rule = self._mapped(lambda xs, ts: self.inner.jvp(xs, ts), (self.dims, tangent_dims), (self.out_dims, self.out_dims))
+        return rule(tuple(primals), tuple(batched))
 
     def batch_dim_rule(self, axis_data: AxisData, dims: Any, /) -> Any:
-        """Where the batch is, as if it were the only one; the inner dimension is counted without it."""
+        """Return the batch dimension of the result; the inner rule counts dimensions without the first batch."""
         inner_dims = tuple([None if outer is None else outer - (own is not None and own < outer)
                             for outer, own in zip(dims, self.dims)])
-        found = self.inner.batch_dim_rule(axis_data, inner_dims)
-        return None if found is None else found + (self.out_dims is not None and self.out_dims <= found)
+        dim = self.inner.batch_dim_rule(axis_data, inner_dims)
+        return None if dim is None else dim + (self.out_dims is not None and self.out_dims <= dim)
 
 
-class ValAccum:
-    """What the cotangents of one array are given to: it holds their sum."""
+# The primitive in jaxprs
 
-    __slots__ = "aval", "value"
-
-    def __init__(self, primal: Any):
-        self.aval = primal.to_ct_aval()
-        self.value: Any = None
-
-    def accum(self, ct: Any) -> None:
-        """Add a cotangent, of which None and a `Zero` stand for zeros."""
-        if ct is None or type(ct) is Zero:
-            return
-        kind = tracing.aval_of(ct)
-        if not kind.is_high and kind.shape != self.aval.shape:
-            raise ValueError(f"a rule gave {errors.short(ct)} as the cotangent of an array, where a cotangent of the type "
-                             f"{self.aval}, of the array's shape, is expected.")
-        self.value = ct if self.value is None else add_jaxvals(self.value, ct)
+derived_reverse_rules: set[Callable] = set()  # rules that follow from `jvp` or `lin`, which serve both modes
 
 
-class NullAccum(ValAccum):
-    """In place of an array whose cotangent is not needed: it takes what it is given, and holds nothing."""
-
-    __slots__ = ()
-
-    def accum(self, ct: Any) -> None:
-        """Forget a cotangent."""
+def _derives_reverse_mode(primitive: HiPrim) -> bool:
+    """True if the rules of reverse mode only transpose those of forward mode."""
+    kind = type(primitive)
+    return {kind.vjp_fwd, kind.vjp_bwd_retval} <= derived_reverse_rules and not (
+        _has_rule(primitive, "vjp_bwd") or _has_rule(primitive, "vjp_bwd_retval_logs"))
 
 
-# The operation in programs
-
-
-def _results(primitive: VJPHiPrimitive, value: Any, rule: str) -> list[Any]:
+def _results(primitive: HiPrim, value: Any, rule: str) -> list[Any]:
     leaves, structure = tree.flatten(value)
-    kinds = [tracing.aval_of(x, rule) for x in leaves]
+    types = [tracing.aval_of(x, rule) for x in leaves]
     expected = primitive.out_avals_flat
-    if structure != primitive.out_tree or list(map(_kind, kinds)) != list(map(_kind, expected)):
-        raise TypeError(f"{rule} of {primitive} must return what its out_aval says, {primitive.out_aval}; it returned "
-                        f"{value!r}.")
+    if structure != primitive.out_tree or list(map(_signature, types)) != list(map(_signature, expected)):
+        raise TypeError(f"{rule} of {primitive} must return values of the types of its out_aval, {primitive.out_aval}; it "
+                        f"returned {value!r}.")
     return leaves
 
 
-def _kind(aval: Any) -> Any:
-    """What of a type a rule has to keep to."""
+def _signature(aval: Any) -> Any:
+    """Return the properties of a type that a rule must preserve."""
     return aval if aval.is_high else (aval.shape, aval.dtype)
 
 
-def _expanded(*xs: Any, _prim: VJPHiPrimitive) -> list[Any]:
+def _expand(*xs: Any, _prim: HiPrim) -> list[Any]:
     return _results(_prim, _prim.expand(*_prim.in_tree.unflatten(xs)), "expand")
 
 
-def _lowered(*xs: Any, _prim: VJPHiPrimitive) -> list[Any]:
-    """What it computes of arrays, in which there may be values that consist of others."""
-    program = tracing.trace_to_closed_jaxpr(lambda *xs: _expanded(*xs, _prim=_prim), [tracing.aval_of(x) for x in xs])
-    if parts.is_high(program.jaxpr):
-        program = parts.program_on_parts(program)
-    return eval_jaxpr(program.jaxpr, program.consts, *xs)
+def _expand_and_lower(*xs: Any, _prim: HiPrim) -> list[Any]:
+    """Compute the result on arrays; composite values inside are lowered to their components."""
+    closed = tracing.trace_to_closed_jaxpr(lambda *xs: _expand(*xs, _prim=_prim), [tracing.aval_of(x) for x in xs])
+    if composite_lowering.is_high(closed.jaxpr):
+        closed = composite_lowering.program_on_components(closed)
+    return closed(*xs)
 
 
-def _marks(primitive: VJPHiPrimitive, marks: Sequence[bool]) -> Any:
+def _unflatten_marks(primitive: HiPrim, marks: Sequence[bool]) -> Any:
     return primitive.in_tree.unflatten(marks)
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, _prim: VJPHiPrimitive) -> tuple[list, list]:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, _prim: HiPrim) -> tuple[list, list]:
     trace = tracing.thread.trace
     args, active = _prim.in_tree.unflatten(primals), [type(t) is not Zero for t in tangents]
     linearizes = isinstance(trace, LinearTrace)
-    if linearizes and _has(_prim, "vjp_fwd"):
+    if linearizes and _has_rule(_prim, "vjp_fwd") and not _derives_reverse_mode(_prim):
         return _with_pullback(trace.parent, args, tangents, active, _prim)
-    if linearizes and _has(_prim, "lin"):
+    if linearizes and _has_rule(_prim, "lin"):
         with tracing.current_trace(trace.parent):
-            value, residuals = _prim.lin(_marks(_prim, active), *args)
-        moved = _prim.linearized(residuals, *_prim.in_tree.unflatten(tangents))
-    elif linearizes and not _has(_prim, "jvp"):
-        raise _lacks(_prim, "grad", "vjp_fwd")
+            value, residuals = _prim.lin(_unflatten_marks(_prim, active), *args)
+        out_tangents = _prim.linearized(residuals, *_prim.in_tree.unflatten(tangents))
+    elif linearizes and not _has_rule(_prim, "jvp"):
+        raise _missing_rule(_prim, "grad", "vjp_fwd")
     else:
-        value, moved = _prim.jvp(args, _prim.in_tree.unflatten(tangents))
+        value, out_tangents = _prim.jvp(args, _prim.in_tree.unflatten(tangents))
     outs = _results(_prim, value, "jvp")
     return outs, [Zero(tracing.aval_of(x).to_tangent_aval()) if t is None else t for x, t in zip(
-        outs, tree.leaves(moved, is_leaf=lambda t: t is None or type(t) is Zero), strict=True)]
+        outs, tree.leaves(out_tangents, is_leaf=lambda t: t is None or type(t) is Zero), strict=True)]
 
 
-def _with_pullback(values: tracing.Trace, args: tuple, tangents: Sequence[Any], active: list[bool], primitive: VJPHiPrimitive
+def _with_pullback(values: tracing.Trace, args: tuple, tangents: Sequence[Any], active: list[bool], primitive: HiPrim
                    ) -> tuple[list, list]:
-    """The values of the forward rule, and tangents known only by their transpose, the backward rule."""
+    """Return the results of the forward rule, and tangents that are defined only by their transpose, the backward rule."""
     with tracing.current_trace(values):
-        value, kept = primitive.vjp_fwd(_marks(primitive, active), *args)
+        value, saved = primitive.vjp_fwd(_unflatten_marks(primitive, active), *args)
     outs = _results(primitive, value, "vjp_fwd")
-    residuals, structure = tree.flatten(kept)
+    residuals, structure = tree.flatten(saved)
     in_avals = primitive.in_avals_flat
 
     def pullback(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-        accumulators = [(ValAccum if needed else NullAccum)(aval) for needed, aval in zip(active, in_avals)]
-        outgrad = primitive.out_tree.unflatten([given_to_rule(ct, False) for ct in cts])
+        accumulators = [(ValAccum if needed else NullAccum)(aval.to_ct_aval()) for needed, aval in zip(active, in_avals)]
+        outgrad = primitive.out_tree.unflatten([to_rule_argument(ct, False) for ct in cts])
         primitive.vjp_bwd(structure.unflatten(residuals), outgrad, *primitive.in_tree.unflatten(accumulators))
-        return [Zero(a.aval) if a.value is None else a.value for a in accumulators]
+        return [a.freeze() for a in accumulators]
 
     out_avals = tuple([tracing.aval_of(x).to_tangent_aval() for x in outs])
-    found = custom_lin_p.bind(
+    out_tangents = custom_lin_p.bind(
         *residuals, *[t for t in tangents if type(t) is not Zero], num_res=len(residuals), bwd=Rule(pullback, str(primitive)),
         in_zeros=tuple([not a for a in active]), out_avals=out_avals, symbolic_zeros=False, name=str(primitive))
-    return outs, list(found)
+    return outs, list(out_tangents)
 
 
-def _transpose(cts: Sequence[Any], *operands: Any, _prim: VJPHiPrimitive) -> list[Any]:
-    places = [ValAccum(x.aval) if is_undefined(x) else x for x in operands]
+def _transpose(cts: Sequence[Any], *operands: Any, _prim: HiPrim) -> list[Any]:
+    accumulators = [ValAccum(x.aval.to_ct_aval()) if is_undefined(x) else x for x in operands]
     rule: Callable[..., Any] = _prim.transpose
-    if rule(_prim.out_tree.unflatten(cts), *_prim.in_tree.unflatten(places)) is not None:
-        raise TypeError(f"transpose of {_prim} must return None: cotangents are given to `accum` of what stands in the places "
-                        f"of the arrays that it is linear in.")
-    found = [place.value if is_undefined(x) else None for place, x in zip(places, operands)]
-    return [Zero(x.aval) if ct is None and is_undefined(x) else ct for ct, x in zip(found, operands)]
+    if rule(_prim.out_tree.unflatten(cts), *_prim.in_tree.unflatten(accumulators)) is not None:
+        raise TypeError(f"transpose of {_prim} must return None: pass cotangents to `accum` of the accumulators, which it "
+                        f"gets in place of the arrays that it is linear in.")
+    in_cts = [accumulator.val if is_undefined(x) else None for accumulator, x in zip(accumulators, operands)]
+    return [Zero(x.aval) if ct is None and is_undefined(x) else ct for ct, x in zip(in_cts, operands)]
 
 
 def _dce(used: Sequence[bool], eqn: Any) -> Any:
     primitive = eqn.params["_prim"]
     if not any(used):
         return None
-    if all(used) or not _has(primitive, "dce"):
+    if all(used) or not _has_rule(primitive, "dce"):
         return eqn
-    needed, kept, smaller = primitive.dce(primitive.out_tree.unflatten(used))
+    live = primitive.in_tree.unflatten([True] * primitive.in_tree.num_leaves)
+    needed, results, smaller = primitive._live(primitive.out_tree.unflatten(used), live)
     marks = tree.leaves_by_prefix("dce", needed, primitive.in_tree.unflatten(eqn.invars), lambda x: isinstance(x, bool))
     return eqn.replace(invars=[v for v, keep in zip(eqn.invars, marks) if keep],
-                       outvars=[v for v, keep in zip(eqn.outvars, tree.leaves(kept)) if keep], params={"_prim": smaller})
+                       outvars=[v for v, keep in zip(eqn.outvars, tree.leaves(results)) if keep], params={"_prim": smaller})
 
 
-def _batch(trace: Any, values: Sequence[Any], dims: Sequence[int | None], *, _prim: VJPHiPrimitive) -> tuple[list, list]:
+def _batch(trace: Any, values: Sequence[Any], dims: Sequence[int | None], *, _prim: HiPrim) -> tuple[list, list]:
     data = AxisData(trace.axis_name, trace.size)
     result, out_dims = _prim.batch(data, _prim.in_tree.unflatten(values), _prim.in_tree.unflatten(dims))
     return tree.leaves(result), tree.leaves_by_prefix("batch", out_dims, result, lambda d: d is None or isinstance(d, int))
 
 
 call_hi_primitive_p = Primitive(
-    "call_hi_primitive", multiple_results=True, abstract=lambda *_, _prim: list(_prim.out_avals_flat), memoise=False,
-    lower=lower_fun(_lowered, True), impl=_expanded, jvp=_jvp, transpose=_transpose, dce=_dce)
-call_hi_primitive_p.batch_with_axis = _batch
-call_hi_primitive_p.of_high_types = True
+    "call_hi_primitive", multiple_results=True, abstract=lambda *_, _prim: list(_prim.out_avals_flat),
+    lower=lower_fun(_expand_and_lower, True), impl=_expand, jvp=_jvp, transpose=_transpose, batch_with_axis=_batch,
+    printed_as=lambda left, unread, atoms, eqn: f"{left} = {eqn.params['_prim']} {' '.join(atoms)}".rstrip(),
+    structured=Structured(dce=_dce), traits=Traits(memoise=False, accepts_composites=True))

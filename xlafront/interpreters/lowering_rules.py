@@ -1,7 +1,7 @@
-"""How a lowering rule from outside becomes the field of a primitive's record.
+"""Adapters for external lowering rules, which become fields of primitives.
 
-Such a rule is `rule(ctx, *operands, **params)`, written with the builders of `jaxlib.mlir.dialects`: it runs while
-context, location and insertion point are current, and returns a value, a sequence of values, or one with nested sequences.
+Such a rule is `rule(ctx, *operands, **params)`, written with the builders of `jaxlib.mlir.dialects`. It runs with a current
+MLIR context, location and insertion point, and returns a value, or a sequence of values, possibly nested.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from typing import Any
 from xlafront.core.ir import Effect, equation_context
 from xlafront.core.primitive import Primitive
 from xlafront.interpreters.source_info_util import NameStack
-from xlafront.lowering import mlir, module as lowering
+from xlafront.lowering import mlir
+from xlafront.lowering.builder import Body
+from xlafront.lowering.equations import Placeholder, RuleContext
 from xlafront.lowering.mlir import create, ir
+from xlafront.lowering.module import ModuleContext, flat_types
 
 PLATFORMS = ("cpu", "cuda", "gpu", "oneapi", "rocm", "tpu")
 
 
 class TokenSet:
-    """The token of each ordered effect: what the next operation with that effect waits for."""
+    """The token of each ordered effect, on which the next operation with that effect depends."""
 
     __slots__ = ("_tokens",)
 
@@ -28,7 +31,7 @@ class TokenSet:
 
     @classmethod
     def create(cls, effects: Sequence[Effect]) -> TokenSet:
-        """New tokens, which wait for nothing."""
+        """Create new tokens without dependencies."""
         return cls({e: create("stablehlo.create_token", results=[mlir.token_type()]).result for e in effects})
 
     def get(self, effect: Effect) -> ir.Value:
@@ -51,20 +54,19 @@ class TokenSet:
 
 
 
-
-class LoweringRuleContext(lowering.RuleContext):
-    """What a lowering rule knows of the operation that it lowers: `avals_in`, `avals_out`, `module_context`, `primitive`."""
+class LoweringRuleContext(RuleContext):
+    """The context of a lowering rule: `avals_in`, `avals_out`, `module_context`, `primitive` and others."""
 
     __slots__ = ("_name_stack", "traceback", "const_lowering", "axis_size_env", "dim_var_values", "jaxpr_eqn_ctx",
                  "platforms", "_tokens_out")
 
-    def __init__(self, module_context: lowering.ModuleContext, name_stack: NameStack | None = None, traceback: Any = None,
+    def __init__(self, module_context: ModuleContext, name_stack: NameStack | None = None, traceback: Any = None,
                  primitive: Primitive | None = None, avals_in: Sequence[Any] = (), avals_out: Sequence[Any] = (),
                  tokens_in: TokenSet | None = None, tokens_out: TokenSet | None = None, const_lowering: dict | None = None,
                  axis_size_env: dict | None = None, dim_var_values: Sequence[Any] = (), jaxpr_eqn_ctx: Any = None,
                  platforms: Sequence[str] | None = None):
-        body = lowering.Body(module_context, dict(tokens_in.items()) if tokens_in is not None else None)
-        super().__init__(body, [lowering._Typed(a) for a in avals_in], [lowering._Typed(a) for a in avals_out],
+        body = Body(module_context, dict(tokens_in.items()) if tokens_in is not None else None)
+        super().__init__(body, [Placeholder(a) for a in avals_in], [Placeholder(a) for a in avals_out],
                          mlir.unknown_location, primitive)
         self._name_stack, self.traceback = name_stack, traceback
         self.const_lowering = {} if const_lowering is None else const_lowering
@@ -73,10 +75,10 @@ class LoweringRuleContext(lowering.RuleContext):
         self.platforms, self._tokens_out = platforms, tokens_out
 
     @classmethod
-    def around(cls, ctx: lowering.RuleContext, body: lowering.Body | None = None) -> LoweringRuleContext:
-        """The context of one of our rules, for a rule from outside."""
+    def around(cls, ctx: RuleContext, body: Body | None = None) -> LoweringRuleContext:
+        """Return the context for an external rule, made from that of an internal rule."""
         found = cls.__new__(cls)
-        lowering.RuleContext.__init__(found, body or ctx.body, ctx._invars, ctx._outvars, ctx.loc, ctx.primitive, ctx.site)
+        RuleContext.__init__(found, body or ctx.body, ctx._invars, ctx._outvars, ctx.loc, ctx.primitive, ctx.site)
         found._name_stack = found.traceback = found.axis_size_env = found.platforms = found._tokens_out = None
         found.const_lowering, found.dim_var_values, found.jaxpr_eqn_ctx = {}, (), equation_context
         return found
@@ -96,7 +98,7 @@ class LoweringRuleContext(lowering.RuleContext):
         return self._tokens_out
 
     def set_tokens_out(self, tokens_out: TokenSet) -> None:
-        """Make these the tokens that what follows waits for."""
+        """Set the tokens on which the following operations depend."""
         self._tokens_out = tokens_out
         self.body.tokens.update(tokens_out.items())
 
@@ -104,23 +106,23 @@ class LoweringRuleContext(lowering.RuleContext):
         return False
 
     def replace(self, **changes) -> LoweringRuleContext:
-        """The context with other types, or other settings."""
+        """Return the context with other types or settings."""
         types = {k: changes.pop(k) for k in ("avals_in", "avals_out", "primitive") if k in changes}
-        found = LoweringRuleContext.around(lowering.RuleContext.replace(self, **types))
+        found = LoweringRuleContext.around(RuleContext.replace(self, **types))
         for name in LoweringRuleContext.__slots__:
             setattr(found, name, getattr(self, name))
         module = changes.pop("module_context", None)
         if module is not None:
-            found.body = lowering.Body(module, self.body.tokens)
+            found.body = Body(module, self.body.tokens)
         if "tokens_in" in changes:
-            found.body = lowering.Body(found.body.module, dict(changes.pop("tokens_in").items()))
+            found.body = Body(found.body.module, dict(changes.pop("tokens_in").items()))
         for name, value in changes.items():
             setattr(found, f"_{name}" if name in ("name_stack", "tokens_out") else name, value)
         return found
 
 
 def flat_values(results: Any) -> Iterator[ir.Value]:
-    """The MLIR values in what a rule returned."""
+    """Yield the MLIR values in the result of a rule."""
     if isinstance(results, ir.Value):
         yield results
     elif isinstance(results, (ir.Operation, ir.OpView)):
@@ -130,32 +132,32 @@ def flat_values(results: Any) -> Iterator[ir.Value]:
             yield from flat_values(item)
 
 
-def adapted(primitive: Primitive, rule: Callable, inline: bool = True) -> Callable:
-    """The field of the record for a rule from outside."""
+def adapt_rule(primitive: Primitive, rule: Callable, inline: bool = True) -> Callable:
+    """Return the field of a primitive for an external rule."""
     def lower(ctx, *operands, **params):
         with ctx.loc:
-            given = rule(LoweringRuleContext.around(ctx), *operands, **params)
-            return checked(primitive, given, ctx)
+            results = rule(LoweringRuleContext.around(ctx), *operands, **params)
+            return check_results(primitive, results, ctx)
 
-    return lower if inline else _outlined(primitive, lower)
+    return lower if inline else _outline(primitive, lower)
 
 
-def checked(primitive: Primitive, given: Any, ctx: lowering.RuleContext):
-    """What a rule returned, in the form and of the types that the primitive has."""
+def check_results(primitive: Primitive, results: Any, ctx: RuleContext):
+    """Return the results of a rule in the primitive's form; raise an error if their types are wrong."""
     try:
-        values = list(flat_values(given))
+        values = list(flat_values(results))
     except TypeError:
-        raise TypeError(f"the lowering of {primitive} must return MLIR values, it returned {type(given).__name__}: "
-                        f"{given!r:.200}.") from None
-    wanted = [mlir.type_of(aval) for aval in ctx.avals_out]
-    if [v.type for v in values] != wanted:
-        raise ValueError(f"the lowering of {primitive} must return values of the types ({', '.join(map(str, wanted))}), as its "
-                         f"rule for abstract evaluation says; it returned ({', '.join(str(v.type) for v in values)}).")
+        raise TypeError(f"the lowering of {primitive} must return MLIR values, it returned {type(results).__name__}: "
+                        f"{results!r:.200}.") from None
+    expected = [mlir.type_of(aval) for aval in ctx.avals_out]
+    if [v.type for v in values] != expected:
+        raise ValueError(f"the lowering of {primitive} must return values of the types ({', '.join(map(str, expected))}), as "
+                         f"given by its abstract evaluation rule; it returned ({', '.join(str(v.type) for v in values)}).")
     return values if primitive.multiple_results else values[0]
 
 
-def _outlined(primitive: Primitive, lower: Callable) -> Callable:
-    """The rule as a function of the module that is called; written once for each combination of types and parameters."""
+def _outline(primitive: Primitive, lower: Callable) -> Callable:
+    """Return the rule as a call of a function, emitted once per module for each combination of types and parameters."""
     def call(ctx, *operands, **params):
         if ctx.body.tokens:
             return lower(ctx, *operands, **params)
@@ -167,14 +169,14 @@ def _outlined(primitive: Primitive, lower: Callable) -> Callable:
             key, symbol = (), None
         if symbol is None:
             symbol, _, block = module.add_function(primitive.name, [v.type for v in operands],
-                                                   lowering.flat_types(ctx.avals_out))
+                                                   flat_types(ctx.avals_out))
             with ir.InsertionPoint(block):
-                inner = LoweringRuleContext.around(ctx, lowering.Body(module))
+                inner = LoweringRuleContext.around(ctx, Body(module))
                 results = lower(inner, *block.arguments, **params)
                 create("func.return", operands=results if primitive.multiple_results else [results], loc=ctx.loc)
             if key:
                 module.functions[key] = symbol
-        operation = create("func.call", results=lowering.flat_types(ctx.avals_out), operands=operands,
+        operation = create("func.call", results=flat_types(ctx.avals_out), operands=operands,
                            attributes={"callee": mlir.symbol(symbol)}, loc=ctx.loc)
         results = list(operation.results)
         return results if primitive.multiple_results else results[0]

@@ -1,4 +1,4 @@
-"""Whole modules and functions of modules from programs, for extensions that lower on their own."""
+"""Lowering of jaxprs to modules and functions of modules, for extensions that lower on their own."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from xlafront.core.ir import ClosedJaxpr, Jaxpr
-from xlafront.interpreters.lowering_rules import adapted
-from xlafront.lowering import mlir, module as lowering, written
+from xlafront.interpreters.lowering_rules import adapt_rule
+from xlafront.lowering import mlir, module as lowering, module_text
+from xlafront.lowering.builder import Body
+from xlafront.lowering.equations import lower_equations
 from xlafront.lowering.mlir import create, ir
 
 
 class LoweringParameters(NamedTuple):
-    """How a program is lowered: `override_lowering_rules` are (primitive, rule) pairs that come before the registered ones."""
+    """Parameters of lowering. `override_lowering_rules` are (primitive, rule) pairs that precede the registered rules."""
 
     override_lowering_rules: Any = None
     global_constant_computation: bool = False
@@ -32,14 +34,14 @@ class ShardingContext(NamedTuple):
 
 
 class SPMDAxisContext(NamedTuple):
-    """The mesh of a program of which some axes are partitioned by hand."""
+    """The mesh of a program with manual axes."""
 
     mesh: Any
     manual_axes: frozenset = frozenset()
 
 
 class ShapePolyLoweringState:
-    """The symbolic dimensions of a module, and the platforms that it is for."""
+    """The symbolic dimensions of a module, and its platforms."""
 
     __slots__ = ("dim_vars", "lowering_platforms")
 
@@ -52,7 +54,7 @@ class ShapePolyLoweringState:
 
 
 class LoweringResult(NamedTuple):
-    """A module, and what must live as long as its executable."""
+    """A module, and the objects that must live as long as its executable."""
 
     module: ir.Module
     keepalive: Any
@@ -61,14 +63,14 @@ class LoweringResult(NamedTuple):
 
 
 class _AnyModuleContext(type):
-    """A context that the library made is one too."""
+    """The instance check of `ModuleContext`: internal contexts are instances too."""
 
     def __instancecheck__(cls, instance):
         return isinstance(instance, lowering.ModuleContext)
 
 
 class ModuleContext(lowering.ModuleContext, metaclass=_AnyModuleContext):
-    """A module under construction, for a list of platforms of which the first is lowered for."""
+    """A module under construction, for a list of platforms; it is lowered for the first one."""
 
     def __init__(self, *, platforms: Sequence[str], backend: Any = None, axis_context: Any = None,
                  keepalives: list | None = None, channel_iterator: Any = None, host_callbacks: list | None = None,
@@ -78,7 +80,7 @@ class ModuleContext(lowering.ModuleContext, metaclass=_AnyModuleContext):
                  sharding_attr_cache: Any = None, aval_to_ir_types_cache: Any = None, pallas_lowering_cache: Any = None):
         platform = lowering_platform(platforms[0])
         with mlir.context, mlir.unknown_location:
-            super().__init__("module", platform, getattr(axis_context, "num_devices", 1))
+            super().__init__("module", lowering.Target((platform,)), getattr(axis_context, "num_devices", 1))
             if module is not None:
                 self.module = module
                 self.names = {str(ir.StringAttr(op.attributes["sym_name"]).value) for op in module.body.operations}
@@ -90,7 +92,7 @@ class ModuleContext(lowering.ModuleContext, metaclass=_AnyModuleContext):
         self.lowering_parameters = lowering_parameters or LoweringParameters()
         self.shape_poly_state = shape_poly_state or ShapePolyLoweringState((), tuple(platforms))
         for primitive, rule in self.lowering_parameters.override_lowering_rules or ():
-            self.rules[primitive] = adapted(primitive, rule)
+            self.rules[primitive] = adapt_rule(primitive, rule)
 
 
 def lowering_platform(name: str) -> str:
@@ -98,17 +100,18 @@ def lowering_platform(name: str) -> str:
 
 
 def make_ir_context() -> ir.Context:
-    """The MLIR context of this process, which knows the dialects; enter it with `with`.
+    """Return the MLIR context of this process, with all dialects loaded; enter it with `with`.
 
-    >>> with make_ir_context() as context:
-    ...     print(context is make_ir_context())
-    True
+    Example:
+        >>> with make_ir_context() as context:
+        ...     print(context is make_ir_context())
+        True
     """
     return mlir.context
 
 
 def _attributes(count: int, **columns) -> list[dict[str, ir.Attribute]]:
-    """A dictionary for each argument or result from columns of values, None where there is none."""
+    """Return a dictionary of attributes for each argument or result, from columns of values or Nones."""
     rows: list[dict[str, ir.Attribute]] = [{} for _ in range(count)]
     for name, (values, make) in columns.items():
         for row, value in zip(rows, values or ()):
@@ -135,25 +138,29 @@ def _sharding(value) -> ir.Attribute:
 def lower_jaxpr_to_fun(
         ctx: Any, name: str, jaxpr: ClosedJaxpr | Jaxpr, effects: Sequence[Any] = (), *, num_const_args: int = 0,
         main_function: bool = False, replicated_args: Sequence[bool] | None = None, in_avals: Sequence[Any] | None = None,
-        arg_shardings: Sequence[Any] | None = None, result_shardings: Sequence[Any] | None = None,
+        out_avals: Sequence[Any] | None = None, arg_shardings: Sequence[Any] | None = None,
+        result_shardings: Sequence[Any] | None = None,
         use_sharding_annotations: bool = True, input_output_aliases: Sequence[int | None] | None = None,
         xla_donated_args: Sequence[bool] | None = None, arg_names: Sequence[str | None] | None = None,
         result_names: Sequence[str] | None = None, arg_memory_kinds: Sequence[str | None] | None = None,
         result_memory_kinds: Sequence[str | None] | None = None, arg_layouts: Sequence[Any] | None = None,
-        result_layouts: Sequence[Any] | None = None, propagated_out_mem_kinds: Any = None) -> ir.OpView:
-    """Write a program as a function of the module; the function's operation.
+        result_layouts: Sequence[Any] | None = None, propagated_out_mem_kinds: Any = None, detached: bool = False
+        ) -> ir.OpView:
+    """Emit a jaxpr as a function of the module; return the function's operation.
 
-    Tokens of the ordered `effects` come first among its arguments and results, except in the main function.
+    Tokens of the ordered `effects` are the first arguments and results, except in the main function. With `detached` the
+    function is not part of the module. `in_avals` and `out_avals` are the types of the jaxpr.
 
-    >>> # function = lower_jaxpr_to_fun(ctx.module_context, "inner", closed_jaxpr)
+    Example:
+        >>> # function = lower_jaxpr_to_fun(ctx.module_context, "inner", closed_jaxpr)
     """
     module = getattr(ctx, "module_context", ctx)
     consts = jaxpr.consts if isinstance(jaxpr, ClosedJaxpr) else []
-    program = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+    open_jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     ordered = [] if main_function else [e for e in effects if e.ordered]
     with mlir.context, mlir.unknown_location:
         tokens = [mlir.token_type()] * len(ordered)
-        arg_types, result_types = lowering.flat_types(program.in_avals), lowering.flat_types(program.out_avals)
+        arg_types, result_types = lowering.flat_types(open_jaxpr.in_avals), lowering.flat_types(open_jaxpr.out_avals)
         aliases = input_output_aliases or ()
         donors = [d and i not in {k for k, a in enumerate(aliases) if a is not None}
                   for i, d in enumerate(xla_donated_args or ())]
@@ -176,9 +183,11 @@ def lower_jaxpr_to_fun(
                          for e in effects if e.ordered}
             else:
                 known = dict(zip(ordered, values))
-            body = lowering.Body(module, known)
-            out = body.run(program, [lowering.constant(c) for c in consts], values[len(ordered):])
+            body = Body(module, known)
+            out = lower_equations(body, open_jaxpr, [lowering.constant(c) for c in consts], values[len(ordered):])
             create("func.return", operands=[*[body.tokens[e] for e in ordered], *out])
+        if detached:
+            operation.detach_from_parent()
     return operation.opview
 
 
@@ -188,17 +197,19 @@ def _is_shardy(*groups) -> bool:
 
 def lower_jaxpr_to_module(
         module_name: str, jaxpr: ClosedJaxpr, *, num_const_args: int = 0, in_avals: Sequence[Any] | None = None,
-        ordered_effects: Sequence[Any] = (), platforms: Sequence[str], backend: Any = None, axis_context: Any = None,
+        out_avals: Sequence[Any] | None = None, ordered_effects: Sequence[Any] = (), platforms: Sequence[str],
+        backend: Any = None, axis_context: Any = None,
         donated_args: Sequence[bool] | None = None, replicated_args: Sequence[bool] | None = None,
         arg_shardings: Sequence[Any] | None = None, result_shardings: Sequence[Any] | None = None,
         in_layouts: Sequence[Any] | None = None, out_layouts: Sequence[Any] | None = None,
         arg_names: Sequence[str | None] | None = None, result_names: Sequence[str] | None = None, num_partitions: int = 1,
         all_default_mem_kind: bool = True, input_output_aliases: Sequence[int | None] | None = None,
         propagated_out_mem_kinds: Any = None, lowering_parameters: LoweringParameters | None = None) -> LoweringResult:
-    """A module whose `main` computes a program.
+    """Return a module whose `main` computes a jaxpr.
 
-    >>> closed = xf.make_jaxpr(lambda x: x * 2)(1.0)
-    >>> module = lower_jaxpr_to_module("double", closed, platforms=["cpu"]).module
+    Example:
+        >>> closed = xf.make_jaxpr(lambda x: x * 2)(1.0)
+        >>> module = lower_jaxpr_to_module("double", closed, platforms=["cpu"]).module
     """
     state = ShapePolyLoweringState((), tuple(platforms))
     ctx = ModuleContext(platforms=platforms, backend=backend, axis_context=axis_context,
@@ -219,12 +230,13 @@ def lower_jaxpr_to_module(
 
 
 def merge_mlir_modules(dst_module: ir.Module, sym_name: str, src_module: ir.Module, dst_symtab: Any = None) -> str:
-    """Copy the functions of one module into another, its `main` as a private function named after `sym_name`; that name.
+    """Copy the functions of one module into another, its `main` as a private function named like `sym_name`; return that name.
 
-    >>> closed = xf.make_jaxpr(lambda x: x * 2)(1.0)
-    >>> one, other = (lower_jaxpr_to_module("m", closed, platforms=["cpu"]).module for _ in range(2))
-    >>> merge_mlir_modules(one, "double", other)
-    'double'
+    Example:
+        >>> closed = xf.make_jaxpr(lambda x: x * 2)(1.0)
+        >>> one, other = (lower_jaxpr_to_module("m", closed, platforms=["cpu"]).module for _ in range(2))
+        >>> merge_mlir_modules(one, "double", other)
+        'double'
     """
     with mlir.context, mlir.unknown_location:
         source = ir.Module.parse(module_to_bytecode(src_module))  # a copy: symbols are about to be renamed
@@ -234,11 +246,11 @@ def merge_mlir_modules(dst_module: ir.Module, sym_name: str, src_module: ir.Modu
         symbols = [op for op in source.body.operations if "sym_name" in op.attributes]
         for op in symbols:
             old = ir.StringAttr(op.attributes["sym_name"]).value
-            wanted = sym_name if old == "main" else old
+            requested = sym_name if old == "main" else old
             own = {ir.StringAttr(o.attributes["sym_name"]).value for o in symbols} - {old}
-            new, n = wanted, 0
+            new, n = requested, 0
             while new in taken or new in own:
-                new, n = f"{wanted}_{n}", n + 1
+                new, n = f"{requested}_{n}", n + 1
             taken.add(new)
             names[old] = new
             if new != old:
@@ -254,20 +266,22 @@ def merge_mlir_modules(dst_module: ir.Module, sym_name: str, src_module: ir.Modu
 
 
 def module_to_string(module: ir.Module, enable_debug_info: bool | None = None) -> str:
-    """A module as text, with the places of its operations unless `enable_debug_info` is False.
+    """Return a module as text, with source locations unless `enable_debug_info` is False.
 
-    >>> lowered = xf.jit(lambda x: x * 2).lower(1.0)
-    >>> text = module_to_string(lowered.compiler_ir("stablehlo"))
+    Example:
+        >>> lowered = xf.jit(lambda x: x * 2).lower(1.0)
+        >>> text = module_to_string(lowered.compiler_ir("stablehlo"))
     """
-    return written.module_text(module, True if enable_debug_info is None else enable_debug_info)
+    return module_text.module_text(module, True if enable_debug_info is None else enable_debug_info)
 
 
 def module_to_bytecode(module: ir.Module) -> bytes:
-    """A module as MLIR bytecode.
+    """Return a module as MLIR bytecode.
 
-    >>> lowered = xf.jit(lambda x: x * 2).lower(1.0)
-    >>> module_to_bytecode(lowered.compiler_ir("stablehlo"))[:4]
-    b'ML\\xefR'
+    Example:
+        >>> lowered = xf.jit(lambda x: x * 2).lower(1.0)
+        >>> module_to_bytecode(lowered.compiler_ir("stablehlo"))[:4]
+        b'ML\\xefR'
     """
     buffer = io.BytesIO()
     with mlir.context:

@@ -1,4 +1,4 @@
-"""Options of compilation, results of executions and the mesh around them, for extensions that compile modules themselves."""
+"""Compile options, result handlers and the current mesh, for extensions that compile modules themselves."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.base.jaxlib_compat import CompileOptions, result_handler
+from xlafront.base.meshes import Mesh, active, empty_mesh
 from xlafront.core.avals import ShapedArray
-from xlafront.core.keys import physical, wrap
 from xlafront.runtime.compile_options import get_compile_options
-from xlafront.runtime.jaxlib_compat import CompileOptions, result_handler
-from xlafront.runtime.meshes import Mesh, active, empty_mesh
+from xlafront.runtime.keys import physical, wrap
 
 
 def create_compile_options(computation: Any, tuple_args: bool, allow_prop_to_inputs: Any, allow_prop_to_outputs: Any,
                            backend: Any, np_dev: Any, compiler_options: dict[str, Any] | None) -> CompileOptions:
-    """The options for compiling a module for an array of devices, replicas by partitions.
+    """Return the options for compiling a module for an array of devices, replicas by partitions.
 
-    >>> import numpy
-    >>> module = xf.jit(lambda x: x * 2).lower(1.0).compiler_ir("stablehlo")
-    >>> options = create_compile_options(module, False, [False], [False], None, numpy.array([xf.devices()[:1]]), None)
+    Example:
+        >>> import numpy
+        >>> module = xf.jit(lambda x: x * 2).lower(1.0).compiler_ir("stablehlo")
+        >>> options = create_compile_options(module, False, [False], [False], None, numpy.array([xf.devices()[:1]]), None)
     """
     attributes = computation.operation.attributes
     replicas, partitions = (int(attributes[f"mhlo.num_{name}"].value) if f"mhlo.num_{name}" in attributes else 1
@@ -37,7 +38,7 @@ def create_compile_options(computation: Any, tuple_args: bool, allow_prop_to_inp
 
 
 class ResultsHandler:
-    """Makes the results of an execution of its buffers: `handlers` make one each."""
+    """A function from the buffers of an execution to its results, with one handler per result."""
 
     def __init__(self, handlers: Sequence[Callable], out_shardings: Sequence[Any], out_avals: Sequence[Any]):
         self.handlers, self.out_shardings, self.out_avals = handlers, out_shardings, out_avals
@@ -48,15 +49,20 @@ class ResultsHandler:
 
 def global_avals_to_results_handler(global_out_avals: Sequence[ShapedArray], shardings: Sequence[Any], committed: bool
                                     ) -> ResultsHandler:
-    """What makes arrays of the buffers that an executable of jaxlib returns.
+    """Return a function that makes arrays from the buffers returned by an executable of jaxlib.
 
-    - `global_out_avals`: the types of the results.
-    - `shardings`: how each is split over devices.
-    - `committed`: whether they stay on their devices.
+    Args:
+        global_out_avals: Types of the results.
+        shardings: Shardings of the results.
+        committed: True if the results are committed to their devices.
 
-    >>> x = xnp.ones(2)
-    >>> global_avals_to_results_handler([xf.typeof(x)], [x.sharding], True)([[x]])
-    [Array([1., 1.], dtype=float32)]
+    Returns:
+        The `ResultsHandler`.
+
+    Example:
+        >>> x = xnp.ones(2)
+        >>> global_avals_to_results_handler([xf.typeof(x)], [x.sharding], True)([[x]])
+        [Array([1., 1.], dtype=float32)]
     """
     def handler(aval, sharding):
         make = result_handler(physical(aval), sharding, committed)
@@ -67,12 +73,12 @@ def global_avals_to_results_handler(global_out_avals: Sequence[ShapedArray], sha
 
 
 def global_aval_to_result_handler(aval: ShapedArray, out_sharding: Any, committed: bool) -> Callable:
-    """What makes an array of the buffers of one result: `global_avals_to_results_handler` for one."""
+    """Return a function that makes an array from the buffers of one result; see `global_avals_to_results_handler`."""
     return global_avals_to_results_handler([aval], [out_sharding], committed).handlers[0]
 
 
 class _Resources:
-    """What the caller is inside of: `physical_mesh` is the mesh of `with mesh:`, an empty one outside."""
+    """The context of the caller: `physical_mesh` is the mesh of `with mesh:`, and an empty one outside."""
 
     @property
     def physical_mesh(self) -> Mesh:

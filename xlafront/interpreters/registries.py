@@ -1,8 +1,7 @@
-"""Views of the primitives' records as the mappings that extensions write their rules into.
+"""Registries of rules: views of fields of primitives, as mappings from primitive to rule.
 
-`registry[primitive] = rule` fills one field of the record and reading gives that field back, so that there is one
-place that knows a rule, whoever wrote it. A rule that speaks another signature than the field is adapted on its way
-in, and the adapter remembers it for the way out.
+`registry[primitive] = rule` sets one field of the primitive, and reading returns it, so that each rule is stored in one place.
+A rule with another signature than the field's is wrapped when it is set, and the wrapper remembers it for reading.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from xlafront.lax import (  # noqa: F401 (as above)
 
 
 def arrays(values: Sequence[Any]) -> tuple[Any, ...]:
-    """The operands of a rule from outside, a tuple: Python numbers as arrays, so that all of them have a shape and a dtype."""
+    """Return the operands of an external rule, with Python scalars as arrays, so that all have a shape and a dtype."""
     if not any(type(x) in python_scalar_dtypes for x in values):
         return tuple(values)
     with tracing.ensure_compile_time_eval():
@@ -45,22 +44,23 @@ def arrays(values: Sequence[Any]) -> tuple[Any, ...]:
 class Registry(MutableMapping):
     """One field of all primitives, as a mapping from primitive to rule.
 
-    - `adapt(primitive, rule)`: the field for a rule from outside.
-    - `present(primitive, field)`: the rule that a field of our own amounts to.
-    - `of_calls`: the rule that all operations that call a program have; it takes the primitive first.
+    Args:
+        name: Name in messages.
+        field: Field of the record, or `section.field`.
+        of_calls: The rule that all operations that call a program have; it takes the primitive first.
     """
 
     def __init__(self, name: str, field: str, adapt: Callable[[Primitive, Callable], Any] | None = None,
                  present: Callable[[Primitive, Any], Callable] | None = None, of_calls: Callable | None = None):
         self.name = name
-        self.field = field
+        self.section, _, self.field = field.rpartition(".")
         self.adapt = adapt
         self.present = present
         self.of_calls = of_calls
 
     def of(self, primitive: Primitive) -> Callable | None:
         """The rule in the primitive's record, or that of calls."""
-        rule = getattr(primitive, self.field)
+        rule = getattr(getattr(primitive, self.section) if self.section else primitive, self.field)
         if rule is None and self.of_calls is not None and isinstance(primitive, ProgramCall):
             return functools.partial(self.of_calls, primitive)
         return rule
@@ -80,15 +80,21 @@ class Registry(MutableMapping):
         if rule is not None and not callable(rule):
             raise errors.not_callable(f"{self.name}[{primitive}]", rule, "a rule")
         if self.adapt is None or rule is None:  # None: there is no rule
-            setattr(primitive, self.field, rule)
+            self.write(primitive, rule)
             return
         adapted = self.adapt(primitive, rule)
         adapted.rule_as_given = rule
-        setattr(primitive, self.field, adapted)
+        self.write(primitive, adapted)
 
     def __delitem__(self, primitive: Primitive) -> None:
         self[primitive]
-        setattr(primitive, self.field, None)
+        self.write(primitive, None)
+
+    def write(self, primitive: Primitive, rule: Callable | None) -> None:
+        if self.section:
+            setattr(primitive, self.section, getattr(primitive, self.section)._replace(**{self.field: rule}))
+        else:
+            setattr(primitive, self.field, rule)
 
     def __contains__(self, primitive: object) -> bool:
         return isinstance(primitive, Primitive) and self.of(primitive) is not None

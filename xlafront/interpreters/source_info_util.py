@@ -1,4 +1,4 @@
-"""Where operations were written: sites of equations and the names of the scopes that they are in."""
+"""Source locations of equations, and stacks of name scopes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from xlafront.core.source import SourceInfo as SourceInfo
 
 
 class Scope(NamedTuple):
-    """A part of a name stack."""
+    """A component of a name stack."""
 
     name: str
 
 
 class NameStack:
-    """The names of the scopes that an operation is in, outermost first.
+    """The names of the scopes of an equation, outermost first.
 
-    >>> str(NameStack().extend("encoder").extend("layer"))
-    'encoder/layer'
+    Example:
+        >>> str(NameStack().extend("encoder").extend("layer"))
+        'encoder/layer'
     """
 
     __slots__ = ("stack",)
@@ -31,14 +32,14 @@ class NameStack:
 
     @classmethod
     def of(cls, text: str) -> NameStack:
-        return cls(tuple(Scope(part) for part in text.split("/") if part))
+        return cls(tuple(Scope(name) for name in text.split("/") if name))
 
     def extend(self, name: str) -> NameStack:
-        """The stack of a scope inside."""
+        """Return the stack of a nested scope."""
         return NameStack((*self.stack, Scope(name)))
 
     def transform(self, transform_name: str) -> NameStack:
-        """The stack inside of a transformation."""
+        """Return the stack inside a transformation."""
         return NameStack((*self.stack, Scope(f"{transform_name}()")))
 
     def __add__(self, other: NameStack) -> NameStack:
@@ -47,9 +48,9 @@ class NameStack:
     def __radd__(self, other: NameStack) -> NameStack:
         return NameStack((*other.stack, *self.stack))
 
-    def __getitem__(self, where) -> NameStack:
-        part = self.stack[where]
-        return NameStack(part if isinstance(where, slice) else (part,))
+    def __getitem__(self, index) -> NameStack:
+        item = self.stack[index]
+        return NameStack(item if isinstance(index, slice) else (item,))
 
     def __len__(self):
         return len(self.stack)
@@ -68,52 +69,74 @@ class NameStack:
 
 
 def current() -> SourceInfo:
-    """The caller's line.
+    """Return the source location of the caller.
 
-    >>> current().function
-    '<module>'
+    Returns:
+        The location.
+
+    Example:
+        >>> current().function
+        '<module>'
     """
     return source.describe(source.current_site())
 
 
 def new_source_info() -> SourceInfo:
-    """A source of which nothing is known.
+    """Return an unknown source location.
 
-    >>> new_source_info().file
-    '<unknown>'
+    Returns:
+        The location.
+
+    Example:
+        >>> new_source_info().file
+        '<unknown>'
     """
     return source.describe(None)
 
 
 def current_name_stack() -> NameStack:
-    """The scopes that the caller is in.
+    """Return the name scopes of the caller.
 
-    >>> with xf.named_scope("encoder"):
-    ...     print(current_name_stack())
-    encoder
+    Returns:
+        The name stack.
+
+    Example:
+        >>> with xf.named_scope("encoder"):
+        ...     print(current_name_stack())
+        encoder
     """
     return NameStack.of(source.current_scope.get())
 
 
 def new_name_stack(name: str = "") -> NameStack:
-    """A stack of one scope, or of none.
+    """Return a name stack with one scope, or an empty one.
 
-    - `name`: that of the scope.
+    Args:
+        name: Name of the scope.
 
-    >>> str(new_name_stack("encoder"))
-    'encoder'
+    Returns:
+        The name stack.
+
+    Example:
+        >>> str(new_name_stack("encoder"))
+        'encoder'
     """
     return NameStack.of(name)
 
 
 @contextlib.contextmanager
 def set_name_stack(name_stack: NameStack) -> Iterator[None]:
-    """Set the scopes that operations are in.
+    """Set the name stack of operations inside a `with` block.
 
-    - `name_stack`: the scopes.
+    Args:
+        name_stack: Name stack.
 
-    >>> with set_name_stack(new_name_stack("encoder")):
-    ...     y = xnp.sin(1.0)
+    Returns:
+        A context manager.
+
+    Example:
+        >>> with set_name_stack(new_name_stack("encoder")):
+        ...     y = xnp.sin(1.0)
     """
     saved = source.current_scope.set(str(name_stack))
     try:
@@ -123,45 +146,64 @@ def set_name_stack(name_stack: NameStack) -> Iterator[None]:
 
 
 def extend_name_stack(name: str) -> AbstractContextManager[None]:
-    """One scope more.
+    """Enter one more name scope inside a `with` block.
 
-    - `name`: its name.
+    Args:
+        name: Name of the scope.
 
-    >>> with extend_name_stack("encoder"):
-    ...     y = xnp.sin(1.0)
+    Returns:
+        A context manager.
+
+    Example:
+        >>> with extend_name_stack("encoder"):
+        ...     y = xnp.sin(1.0)
     """
     return set_name_stack(current_name_stack().extend(name))
 
 
 def transform_name_stack(name: str) -> AbstractContextManager[None]:
-    """A scope for what a transformation makes.
+    """Enter a name scope for the operations of a transformation.
 
-    - `name`: that of the transformation.
+    Args:
+        name: Name of the transformation.
 
-    >>> with transform_name_stack("my_grad"):
-    ...     y = xnp.sin(1.0)
+    Returns:
+        A context manager.
+
+    Example:
+        >>> with transform_name_stack("my_grad"):
+        ...     y = xnp.sin(1.0)
     """
     return set_name_stack(current_name_stack().transform(name))
 
 
 def reset_name_stack() -> AbstractContextManager[None]:
-    """Outside of all scopes.
+    """Leave all name scopes inside a `with` block.
 
-    >>> with reset_name_stack():
-    ...     y = xnp.sin(1.0)
+    Returns:
+        A context manager.
+
+    Example:
+        >>> with reset_name_stack():
+        ...     y = xnp.sin(1.0)
     """
     return set_name_stack(NameStack())
 
 
 @contextlib.contextmanager
 def user_context(traceback: Any, *, name_stack: NameStack | None = None) -> Iterator[None]:
-    """Attribute operations to the place where an earlier equation was written.
+    """Attribute operations to the source location of an earlier equation.
 
-    - `traceback`: the place: `equation.source_info`, or what `current` gives.
-    - `name_stack`: the scopes that they are in; those of this place without.
+    Args:
+        traceback: Location: `equation.source_info`, or the result of `current`.
+        name_stack: Name scopes of the operations. Default: those of the caller.
 
-    >>> with user_context(current()):
-    ...     y = xnp.sin(1.0)
+    Returns:
+        A context manager.
+
+    Example:
+        >>> with user_context(current()):
+        ...     y = xnp.sin(1.0)
     """
     site = getattr(traceback, "site", None)
     scopes = current_name_stack() if name_stack is None else name_stack
@@ -170,20 +212,28 @@ def user_context(traceback: Any, *, name_stack: NameStack | None = None) -> Iter
 
 
 def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
-    """A line of the user's program in words.
+    """Return a source location as text.
 
-    - `source_info`: the line. `num_frames`: is there for the reference's signature.
+    Args:
+        source_info: Location.
+        num_frames: Ignored; accepted for compatibility with JAX.
 
-    >>> text = summarize(current())
+    Returns:
+        The text.
+
+    Example:
+        >>> text = summarize(current())
     """
     return str(source_info)
 
 
 def register_exclusion(path: str) -> None:
-    """Count the files under a path as a library: operations are attributed to the lines that call into it.
+    """Treat the files under a path as a library: operations are attributed to the lines that call into it.
 
-    - `path`: how the names of these files begin.
+    Args:
+        path: Prefix of the names of the files.
 
-    >>> register_exclusion("/opt/my_library/")
+    Example:
+        >>> register_exclusion("/opt/my_library/")
     """
     source.exclude(path)

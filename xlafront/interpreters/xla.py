@@ -1,4 +1,4 @@
-"""Running primitives one by one."""
+"""Execution of single primitives."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ from collections.abc import Callable
 
 import numpy as np
 
+from xlafront.base.jaxlib_compat import Client
 from xlafront.core import dtypes, tracing
 from xlafront.core.primitive import Primitive
-from xlafront.runtime.jaxlib_compat import Client
 
 Backend = Client
-# Of which type the values of a class are as operands: a library that has an array class of its own enters it.
-pytype_aval_mappings = tracing.abstractors
+# The function from an operand to its abstract value, by class. Libraries with array classes of their own add them.
+pytype_aval_mappings = tracing.aval_of_type
 
 
 def apply_primitive(prim: Primitive, *args, **params):
-    """Run a primitive by compiling it, whatever its `def_impl` says.
+    """Run a primitive as a compiled program, regardless of its `def_impl`.
 
-    >>> apply_primitive(xf.lax.neg_p, 1.0)
-    Array(-1., dtype=float32, weak_type=True)
+    Example:
+        >>> apply_primitive(xf.lax.neg_p, 1.0)
+        Array(-1., dtype=float32, weak_type=True)
     """
     return tracing.EvalTrace.apply(prim, args, params)
 
 
-def _canonicalized(x):
-    found = np.asarray(x)
-    return found.astype(dtypes.canonicalize_dtype(found.dtype), copy=False)
+def _canonicalize(x):
+    array = np.asarray(x)
+    return array.astype(dtypes.canonicalize_dtype(array.dtype), copy=False)
 
 
-# The values of a class as NumPy's of a dtype that there is while 64 bits are off. Operands of all classes are made so anyway.
-canonicalize_dtype_handlers: dict[type, Callable] = {np.ndarray: _canonicalized, np.generic: _canonicalized}
+# The function from a value to a NumPy array with a canonical dtype, by class. Operands are canonicalized in any case.
+canonicalize_dtype_handlers: dict[type, Callable] = {np.ndarray: _canonicalize, np.generic: _canonicalize}

@@ -1,20 +1,23 @@
-"""Arguments that operations of many families take: dtypes, and the shardings of results. Shapes and axes are in `shapes`."""
+"""Checks of arguments of many families of operations: dtypes, and shardings of results. Shapes and axes are in `shapes`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from xlafront.base.jaxlib_compat import NamedSharding
+from xlafront.base.meshes import check_spec
+from xlafront.base.specs import PartitionSpec, axes_of
 from xlafront.core import dtypes
-from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.meshes import check_spec
-from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.staging.meshes import get_abstract_mesh
+
+if TYPE_CHECKING:
+    import numpy as np
 
 KINDS: dict[str, Callable[[Any], bool]] = {
     "bool": lambda d: d == dtypes.bool_, "int": dtypes.is_integer, "float": dtypes.is_float,
     "complex": dtypes.is_complex,
-    # Of those of fewer than 8 bits hardware knows only some operations.
+    # Hardware supports few operations on integers of fewer than 8 bits.
     "bytes": lambda d: dtypes.is_integer(d) and d not in dtypes.small_ints,
     "signed": lambda d: d.kind == "i" and d not in dtypes.small_ints,
     "float32": lambda d: d in (dtypes.float32, dtypes.float64),
@@ -23,8 +26,8 @@ _SHOWN = {"int": "integer", "float": "floating", "complex": "complex (complexflo
           "signed": "signed int of 8 bits or more", "float32": "float32 or float64", "key": "random keys"}
 
 
-def check_dtype(name: str, accepts: str, d, error: type[Exception] = TypeError) -> None:
-    """`accepts` is a list of kinds in one string, such as "int float complex"."""
+def check_dtype(name: str, accepts: str, d: np.dtype, error: type[Exception] = TypeError) -> None:
+    """Raise an error unless the dtype `d` is one of `accepts`, a string of kinds such as "int float complex"."""
     if accepts == "any":
         return
     kinds = accepts.split()
@@ -38,36 +41,39 @@ def check_dtype(name: str, accepts: str, d, error: type[Exception] = TypeError) 
 
 
 def specified(dtype: Any, name: str) -> Any:
-    """A dtype that a user must name: None is no default."""
+    """Return a dtype argument; raise ValueError if it is None."""
     if dtype is None:
         raise ValueError(f"{name}: the dtype must be specified, got None.")
     return dtype
 
 
-def named_sharding(where: Any, user: str, explicit: bool = True) -> NamedSharding | None:
-    """What a user gave as `out_sharding`, a `NamedSharding` or a spec over the mesh in force; None for None, and where
-    it says nothing: the sharding in a type that knows of no mesh is over one without axes."""
-    if where is None:
+def named_sharding(sharding: Any, caller: str, explicit: bool = True) -> NamedSharding | None:
+    """Return an `out_sharding` argument as a `NamedSharding`; a spec refers to the mesh in context.
+
+    Return None for None, and for a sharding over a mesh without axes, which is the sharding of a type without a mesh.
+    """
+    if sharding is None:
         return None
-    if isinstance(where, PartitionSpec):
+    if isinstance(sharding, PartitionSpec):
         mesh = get_abstract_mesh()
         if mesh.empty:
-            raise ValueError(f"{user} got the PartitionSpec {where}, but there is no mesh in force (no mesh context) that it "
-                             f"could refer to. Please set a mesh, with set_mesh(mesh), or use NamedSharding(mesh, {where}).")
-        where = NamedSharding(mesh, where)
-    if not isinstance(where, NamedSharding):
-        raise TypeError(f"{user} takes a NamedSharding or a PartitionSpec for out_sharding, got {type(where).__name__}: "
-                        f"{where!r}.")
-    if where.mesh.empty:
+            raise ValueError(f"{caller} got the PartitionSpec {sharding}, but there is no mesh in force (no mesh context) to "
+                             f"apply it to. Please set a mesh, with set_mesh(mesh), or use NamedSharding(mesh, {sharding}).")
+        sharding = NamedSharding(mesh, sharding)
+    if not isinstance(sharding, NamedSharding):
+        raise TypeError(f"{caller} takes a NamedSharding or a PartitionSpec for out_sharding, got {type(sharding).__name__}: "
+                        f"{sharding!r}.")
+    if sharding.mesh.empty:
         return None
-    inside = get_abstract_mesh()
-    if not inside.empty and (where.mesh.shape_tuple, where.mesh.axis_types) != (inside.shape_tuple, inside.axis_types):
-        raise ValueError(f"{user} got out_sharding {where.spec} over {where.mesh}, but the context mesh, in force here, is "
-                         f"{inside}: they should match. Give the spec alone, or put that mesh in force with set_mesh.")
-    check_spec(where.mesh, where.spec)
-    other = [a for p in where.spec for a in axes_of(p) if a not in where.mesh.explicit]
-    if explicit and other:
-        kind = where.mesh.axis_types[where.mesh.axis_names.index(other[0])]
-        raise ValueError(f"{user} got {where.spec} over {where.mesh}, but the axis {other[0]!r} is of type {kind.name}: it is "
-                         f"not part of types. Use an axis of type Explicit, or with_sharding_constraint for Auto axes.")
-    return where
+    context = get_abstract_mesh()
+    if not context.empty and (sharding.mesh.shape_tuple, sharding.mesh.axis_types) != (context.shape_tuple, context.axis_types):
+        raise ValueError(f"{caller} got out_sharding {sharding.spec} over {sharding.mesh}, but the context mesh is {context}: "
+                         f"they should match. Pass the spec alone, or enter that mesh with set_mesh.")
+    check_spec(sharding.mesh, sharding.spec)
+    not_explicit = [a for p in sharding.spec for a in axes_of(p) if a not in sharding.mesh.explicit]
+    if explicit and not_explicit:
+        kind = sharding.mesh.axis_types[sharding.mesh.axis_names.index(not_explicit[0])]
+        raise ValueError(f"{caller} got {sharding.spec} over {sharding.mesh}, but the axis {not_explicit[0]!r} is of type "
+                         f"{kind.name}, which is not part of types. Use an axis of type Explicit, or with_sharding_constraint "
+                         f"for Auto axes.")
+    return sharding

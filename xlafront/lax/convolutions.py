@@ -1,22 +1,25 @@
-"""Convolutions: one primitive, `conv_general_dilated`, and the functions that are ways to call it.
+"""Convolutions: the primitive `conv_general_dilated`, and the functions that call it.
 
-A convolution has the two derivatives of any product, and both are convolutions again: strides and dilations change places.
-Groups (of features, or of batches) keep sums apart; batching makes a batch one more group, or part of a batch.
+Both derivatives of a convolution are convolutions again, with strides and dilations exchanged. Groups (of features or of
+batches) separate sums; the batching rule turns a batch dimension into groups, or merges it into the batch.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from xlafront import lowering
+from xlafront.base.jaxlib_compat import NamedSharding
+from xlafront.base.specs import PartitionSpec, axes_of
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of
-from xlafront.core.dimensions import as_size, is_symbolic, max_dim
-from xlafront.core.primitive import Primitive
+from xlafront.core.basic_primitives import broadcast_in_dim_p, move_dim
+from xlafront.core.primitive import Cost, MeshRules, Primitive, Traits
+from xlafront.core.tangents import zeros_of
 from xlafront.core.typing import DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
@@ -26,22 +29,27 @@ from xlafront.lax.dot_products import canonical_precision, dot_general
 from xlafront.lax.elementwise import eq
 from xlafront.lax.elementwise_functions import convert_element_type
 from xlafront.lax.families import bilinear_jvp
-from xlafront.lax.shapes import broadcast_in_dim_p, inverse, move_dim, permute, reshape_to, rev_p, zeros_of
+from xlafront.lax.shapes import inverse, permute, reshape_to, rev_p
 from xlafront.lax.windows import named_padding
 from xlafront.runtime.arrays import ArrayImpl as Array
-from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.specs import PartitionSpec, axes_of
-from xlafront.staging.library import lax_function, written_once
+from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import as_size, is_symbolic, max_dim
+
+if TYPE_CHECKING:
+    from xlafront.core.typing import Dims, Tangent
+    from xlafront.lowering.equations import RuleContext
+    from xlafront.lowering.mlir import ir
 
 Pads = Sequence[tuple[int, int]]
 
 
 class ConvDimensionNumbers(NamedTuple):
-    """Which dimension of each array of a convolution is what.
+    """Positions of the dimensions of the arrays of a convolution.
 
-    - `lhs_spec`: the positions of the batch, the feature and the spatial dimensions of the input.
-    - `rhs_spec`: those of the output feature, the input feature and the spatial dimensions of the kernel.
-    - `out_spec`: those of the batch, the feature and the spatial dimensions of the result.
+    Args:
+        lhs_spec: Positions of the batch, feature and spatial dimensions of the input.
+        rhs_spec: Positions of the output feature, input feature and spatial dimensions of the kernel.
+        out_spec: Positions of the batch, feature and spatial dimensions of the result.
     """
 
     lhs_spec: tuple[int, ...]
@@ -55,8 +63,8 @@ ConvGeneralDilatedDimensionNumbers: TypeAlias = None | ConvDimensionNumbers | tu
 # Shapes
 
 
-def _extent(size: int, dilation: int) -> int:
-    """The length of `size` elements with `dilation - 1` holes between them."""
+def _dilated_size(size: int, dilation: int) -> int:
+    """Return the length of `size` elements with `dilation - 1` holes between them."""
     return (size - 1) * dilation + 1 if size else 0
 
 
@@ -66,18 +74,24 @@ def _out_size(size: int, window: int, stride: int, low: int, high: int) -> Any:
 
 def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int], padding: str
                     ) -> list[tuple[int, int]]:
-    """The numbers of elements to add before and after each dimension, for a padding that is given by name.
+    """Return the numbers of padding elements for a padding given by name.
 
-    - `in_shape`, `window_shape`, `window_strides`: sizes along each dimension, the window's with its dilation; a single one
-      stands for all.
-    - `padding`: `"VALID"` adds nothing; `"SAME"` adds what gives `ceil(size / stride)` results, an odd one at the end,
-      `"SAME_LOWER"` at the beginning.
+    Args:
+        in_shape: Sizes of the spatial dimensions.
+        window_shape: Sizes of the window, with its dilation.
+        window_strides: Strides of the window. In all three, a single number applies to all dimensions.
+        padding: `"VALID"` for no padding, `"SAME"` for the padding that gives `ceil(size / stride)` results, with the odd
+            element at the end, `"SAME_LOWER"` for the same with the odd element at the beginning.
 
-    >>> lax.padtype_to_pads((8, 9), (3, 3), (2, 2), "SAME")
-    [(0, 1), (1, 1)]
+    Returns:
+        A pair `(low, high)` for each dimension.
+
+    Example:
+        >>> lax.padtype_to_pads((8, 9), (3, 3), (2, 2), "SAME")
+        [(0, 1), (1, 1)]
     """
     if not isinstance(padding, str):
-        raise TypeError(f"padding must be a name here, got {padding!r}; it can be 'VALID', 'SAME' or 'SAME_LOWER'.")
+        raise TypeError(f"padtype_to_pads needs 'VALID', 'SAME' or 'SAME_LOWER' as padding, got {padding!r}.")
     if padding.upper() == "VALID":
         return [(0, 0)] * len(in_shape)
     if isinstance(in_shape, (tuple, list)) and is_symbolic([*in_shape, *np.ravel(window_shape).tolist()]):
@@ -89,15 +103,20 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
 
 
 def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any) -> ConvDimensionNumbers:
-    """Dimension numbers from how users write them.
+    """Convert dimension numbers to `ConvDimensionNumbers`.
 
-    - `lhs_shape`, `rhs_shape`: shapes of the input and of the kernel, of equal rank.
-    - `dimension_numbers`: three strings with a letter for each dimension of input, kernel and result, such as
-      `("NHWC", "HWIO", "NHWC")`: N is the batch, C the features, I and O the features that go in and come out, all
-      other characters are spatial. None stands for `("NC...", "OI...", "NC...")`. A `ConvDimensionNumbers` is taken as it is.
+    Args:
+        lhs_shape, rhs_shape: Shapes of the input and of the kernel, of equal rank.
+        dimension_numbers: Three strings with a letter for each dimension of input, kernel and result, such as `("NHWC", "HWIO",
+            "NHWC")`: N is the batch, C the features, O and I the output and input features of the kernel; all other characters
+            are spatial dimensions. None means `("NC...", "OI...", "NC...")`. A `ConvDimensionNumbers` is returned unchanged.
 
-    >>> lax.conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC"))
-    ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
+    Returns:
+        The positions of the dimensions.
+
+    Example:
+        >>> lax.conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC"))
+        ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
     """
     if isinstance(dimension_numbers, ConvDimensionNumbers):
         return dimension_numbers
@@ -121,25 +140,30 @@ def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int], d
 
 
 def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """The positions of the dimensions that three strings name: of input, kernel and result.
+    """Return the positions of the dimensions that three strings name.
 
-    - `dimension_numbers`: three strings, as for `conv_dimension_numbers`. The kernel's spatial letters say in which order
-      strides, padding and dilations are given.
+    Args:
+        dimension_numbers: Three strings for input, kernel and result, as in `conv_dimension_numbers`. Strides, padding and
+            dilations follow the order of the spatial letters of the kernel.
 
-    >>> lax.conv_general_permutations(("NHWC", "HWIO", "NHWC"))
-    ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
+    Returns:
+        A tuple of positions for each of input, kernel and result.
+
+    Example:
+        >>> lax.conv_general_permutations(("NHWC", "HWIO", "NHWC"))
+        ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
     """
     lhs, rhs, out = dimension_numbers
     spatial = [c for c in rhs if c not in "OI"]
-    for i, (letters, named) in enumerate(((lhs, "NC"), (rhs, "OI"), (out, "NC"))):
-        if any(letters.count(c) != 1 for c in named):
-            raise TypeError(f"dimension_numbers[{i}] = {letters!r} must contain {named[0]!r} and {named[1]!r} exactly once.")
-        if len(set(letters)) != len(letters):
-            raise TypeError(f"dimension_numbers[{i}] = {letters!r} has duplicate letters; each names one dimension.")
-        if {*letters} - {*named} != {*spatial}:
+    for i, (text, required) in enumerate(((lhs, "NC"), (rhs, "OI"), (out, "NC"))):
+        if any(text.count(c) != 1 for c in required):
+            raise TypeError(f"dimension_numbers[{i}] = {text!r} must contain {required[0]!r} and {required[1]!r} exactly once.")
+        if len(set(text)) != len(text):
+            raise TypeError(f"dimension_numbers[{i}] = {text!r} has duplicate letters; each names one dimension.")
+        if {*text} - {*required} != {*spatial}:
             raise TypeError(f"dimension_numbers {tuple(dimension_numbers)} must have the same spatial letters in all three.")
-    return tuple(tuple(letters.index(c) for c in [*named, *spatial])
-                 for letters, named in ((lhs, "NC"), (rhs, "OI"), (out, "NC")))
+    return tuple(tuple(text.index(c) for c in [*required, *spatial])
+                 for text, required in ((lhs, "NC"), (rhs, "OI"), (out, "NC")))
 
 
 def _explicit_pads(padding: Any, count: int) -> tuple[tuple[int, int], ...]:
@@ -155,14 +179,21 @@ def _explicit_pads(padding: Any, count: int) -> tuple[tuple[int, int], ...]:
 
 def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides: Sequence[int], pads: str | Pads,
                      batch_group_count: int = 1) -> tuple[int, ...]:
-    """The shape of a convolution of dimensions in the order batch, features, spatial.
+    """Return the shape of a convolution with dimensions in the order batch, features, spatial.
 
-    - `lhs_shape`, `rhs_shape`: input `(N, C, ...)` and kernel `(O, I, ...)`, the latter with its dilation.
-    - `strides`, `pads`: of each spatial dimension; `pads` can be a name, as for `padtype_to_pads`.
-    - `batch_group_count`: into how many groups the batch is divided.
+    Args:
+        lhs_shape: Shape `(N, C, ...)` of the input.
+        rhs_shape: Shape `(O, I, ...)` of the kernel, with its dilation.
+        strides: Stride in each spatial dimension.
+        pads: A pair `(low, high)` for each spatial dimension, or a name as in `padtype_to_pads`.
+        batch_group_count: Number of groups into which the batch is divided.
 
-    >>> lax.conv_shape_tuple((2, 3, 8, 9), (4, 3, 3, 3), (2, 2), "VALID")
-    (2, 4, 3, 4)
+    Returns:
+        The shape of the result.
+
+    Example:
+        >>> lax.conv_shape_tuple((2, 3, 8, 9), (4, 3, 3, 3), (2, 2), "VALID")
+        (2, 4, 3, 4)
     """
     sizes, windows = lhs_shape[2:], rhs_shape[2:]
     strides = tuple(strides)
@@ -171,111 +202,128 @@ def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides
         _out_size(n, k, s, low, high) for n, k, s, (low, high) in zip(sizes, windows, strides, pads)])
 
 
-def _in_order(shape: Sequence[int], spec: Sequence[int]) -> tuple[int, ...]:
+def _to_spec_order(shape: Sequence[int], spec: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape[i] for i in spec)
 
 
-def _placed(sizes: Sequence[Any], spec: Sequence[int]) -> tuple:
-    """What comes in the order of a spec, at its dimensions."""
+def _from_spec_order(sizes: Sequence[Any], spec: Sequence[int]) -> tuple:
+    """Reorder values listed in the order of a spec to the order of the dimensions; the inverse of `_to_spec_order`."""
     return tuple(sizes[i] for i in inverse(spec))
 
 
 def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
                              padding: str | Pads, dimension_numbers: Sequence[str]) -> tuple[int, ...]:
-    """The shape of a convolution, with dimensions in any order.
+    """Return the shape of a convolution with dimensions in any order.
 
-    - `lhs_shape`, `rhs_shape`, `window_strides`, `padding`: as of `conv_shape_tuple`.
-    - `dimension_numbers`: three strings that say where dimensions are.
+    Args:
+        lhs_shape, rhs_shape: Shapes of the input and of the kernel.
+        window_strides, padding: As in `conv_general_dilated`.
+        dimension_numbers: Three strings, as in `conv_dimension_numbers`.
 
-    >>> lax.conv_general_shape_tuple((2, 8, 9, 3), (3, 3, 3, 4), (1, 1), "SAME", ("NHWC", "HWIO", "NHWC"))
-    (2, 8, 9, 4)
+    Returns:
+        The shape of the result.
+
+    Example:
+        >>> lax.conv_general_shape_tuple((2, 8, 9, 3), (3, 3, 3, 4), (1, 1), "SAME", ("NHWC", "HWIO", "NHWC"))
+        (2, 8, 9, 4)
     """
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
-    return _placed(conv_shape_tuple(_in_order(lhs_shape, lhs), _in_order(rhs_shape, rhs), window_strides, padding), out)
+    shape = conv_shape_tuple(_to_spec_order(lhs_shape, lhs), _to_spec_order(rhs_shape, rhs), window_strides, padding)
+    return _from_spec_order(shape, out)
 
 
 def conv_transpose_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
                                padding: str | Pads, dimension_numbers: Sequence[str]) -> tuple[int, ...]:
-    """The shape of `conv_transpose`, with dimensions in any order.
+    """Return the shape of `conv_transpose` with dimensions in any order.
 
-    - `lhs_shape`, `rhs_shape`, `window_strides`, `padding`: shapes, and how the kernel moves, as of `conv_transpose`.
-    - `dimension_numbers`: three strings that say where dimensions are.
+    Args:
+        lhs_shape, rhs_shape: Shapes of the input and of the kernel.
+        window_strides, padding: Strides and padding, as in `conv_transpose`.
+        dimension_numbers: Three strings, as in `conv_dimension_numbers`.
 
-    >>> lax.conv_transpose_shape_tuple((2, 8, 9, 3), (3, 3, 3, 4), (2, 2), "SAME", ("NHWC", "HWIO", "NHWC"))
-    (2, 16, 18, 4)
+    Returns:
+        The shape of the result.
+
+    Example:
+        >>> lax.conv_transpose_shape_tuple((2, 8, 9, 3), (3, 3, 3, 4), (2, 2), "SAME", ("NHWC", "HWIO", "NHWC"))
+        (2, 16, 18, 4)
     """
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
-    sizes, windows = _in_order(lhs_shape, lhs), _in_order(rhs_shape, rhs)
+    sizes, windows = _to_spec_order(lhs_shape, lhs), _to_spec_order(rhs_shape, rhs)
     if isinstance(padding, str):
         if padding not in ("SAME", "VALID"):
             raise ValueError(f"padding of a transposed convolution is 'SAME', 'VALID' or pairs of numbers, got {padding!r}.")
         padding = [_transposed_pads(k, s, padding) for k, s in zip(windows[2:], window_strides)]
-    stretched = (*sizes[:2], *[_extent(n, s) for n, s in zip(sizes[2:], window_strides)])
-    return _placed(conv_shape_tuple(stretched, windows, (1,) * len(windows[2:]), padding), out)
+    dilated = (*sizes[:2], *[_dilated_size(n, s) for n, s in zip(sizes[2:], window_strides)])
+    return _from_spec_order(conv_shape_tuple(dilated, windows, (1,) * len(windows[2:]), padding), out)
 
 
-# The record
+# The primitive
 
 
-def _check_parameters(x, y, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
-                      batch_group_count) -> None:
-    """Refuse what XLA would, in the user's words."""
-    for spec, of in zip(dimension_numbers, ("lhs_spec", "rhs_spec", "out_spec")):
+def _check_parameters(x: ShapedArray, y: ShapedArray, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
+                      lhs_dilation: Sequence[int], rhs_dilation: Sequence[int], dimension_numbers: ConvDimensionNumbers,
+                      feature_group_count: int, batch_group_count: int) -> None:
+    """Check the parameters, so that errors name the arguments of the function and not XLA's."""
+    for spec, field in zip(dimension_numbers, ("lhs_spec", "rhs_spec", "out_spec")):
         if sorted(spec) != list(range(x.ndim)):
             raise ValueError(f"dimension_numbers of a convolution of rank {x.ndim} must name each dimension once, got "
-                             f"{of}={tuple(spec)}.")
+                             f"{field}={tuple(spec)}.")
     spatial = x.ndim - 2
-    for values, of in ((window_strides, "window_strides"), (padding, "padding"), (lhs_dilation, "lhs_dilation"),
+    for values, field in ((window_strides, "window_strides"), (padding, "padding"), (lhs_dilation, "lhs_dilation"),
                        (rhs_dilation, "rhs_dilation")):
         if len(values) != spatial:
             raise ValueError(f"conv_general_dilated over {spatial} spatial dimensions (shapes {x.shape} and {y.shape}) needs "
-                             f"as many {of}, got {len(values)}: {tuple(values)}.")
+                             f"as many {field}, got {len(values)}: {tuple(values)}.")
     if any(s < 1 for s in window_strides):
         raise ValueError(f"window_strides of a convolution must be positive, got {tuple(window_strides)}.")
     if any(d < 1 for d in (*lhs_dilation, *rhs_dilation)):
         raise TypeError(f"dilations of a convolution must be positive, got lhs_dilation={tuple(lhs_dilation)} and "
                         f"rhs_dilation={tuple(rhs_dilation)}.")
-    for count, of in ((feature_group_count, "feature_group_count"), (batch_group_count, "batch_group_count")):
+    for count, field in ((feature_group_count, "feature_group_count"), (batch_group_count, "batch_group_count")):
         if count < 1:
-            raise ValueError(f"{of} of a convolution must be a positive number, got {count}.")
+            raise ValueError(f"{field} of a convolution must be a positive number, got {count}.")
     if feature_group_count > 1 and batch_group_count > 1:
-        raise ValueError(f"a convolution has groups of features or of batches, got feature_group_count={feature_group_count} "
-                         f"and batch_group_count={batch_group_count}.")
-    batch, features, *sizes = _in_order(x.shape, dimension_numbers[0])
-    made, taken, *windows = _in_order(y.shape, dimension_numbers[1])
-    if features != taken * feature_group_count:
+        raise ValueError(f"a convolution cannot have groups of features and of batches, got "
+                         f"feature_group_count={feature_group_count} and batch_group_count={batch_group_count}.")
+    batch, features, *sizes = _to_spec_order(x.shape, dimension_numbers[0])
+    out_features, in_features, *windows = _to_spec_order(y.shape, dimension_numbers[1])
+    if features != in_features * feature_group_count:
         raise ValueError(f"a convolution of lhs {x.shape} with {features} features and rhs {y.shape} does not fit: the kernel "
-                         f"takes {taken} features in each of {feature_group_count} groups (feature_group_count).")
-    for count, of in ((feature_group_count, "feature_group_count"), (batch_group_count, "batch_group_count")):
-        if made % count:
-            raise ValueError(f"the kernel of shape {y.shape} makes {made} features, which is not a multiple of {of}={count}.")
+                         f"takes {in_features} features in each of {feature_group_count} groups (feature_group_count).")
+    for count, field in ((feature_group_count, "feature_group_count"), (batch_group_count, "batch_group_count")):
+        if out_features % count:
+            raise ValueError(f"the kernel of shape {y.shape} makes {out_features} features, which is not a multiple of "
+                             f"{field}={count}.")
     if batch % batch_group_count:
         raise ValueError(f"batch_group_count={batch_group_count} does not divide the batch of {batch} in shape {x.shape}.")
     if any(k == 0 for k in windows):
         raise ValueError(f"a convolution needs a kernel with elements in each spatial dimension, got shape {y.shape}.")
     for n, d, (low, high) in zip(sizes, lhs_dilation, padding):
-        if is_symbolic((low, high)) is False and _extent(n, d) + min(low, 0) + min(high, 0) < 0:
-            raise ValueError(f"negative padding {tuple(padding)} takes away more than lhs of shape {x.shape} has.")
+        if is_symbolic((low, high)) is False and _dilated_size(n, d) + min(low, 0) + min(high, 0) < 0:
+            raise ValueError(f"negative padding {tuple(padding)} removes more elements than lhs of shape {x.shape} has.")
 
 
-def _result_dtype(x, y, preferred) -> tuple[Any, bool]:
+def _result_dtype(x: ShapedArray, y: ShapedArray, preferred: DTypeLike | None) -> tuple[Any, bool]:
     if x.dtype != y.dtype:
         raise errors.incompatible_dtypes("conv_general_dilated", [x.dtype, y.dtype], "Convert one with x.astype(...).")
     if preferred is None:
         return x.dtype, x.weak_type and y.weak_type
-    d, wanted = x.dtype, np.dtype(preferred)
-    fits = (dtypes.is_integer(d) and (dtypes.is_integer(wanted) or dtypes.is_float(wanted))
-            or dtypes.is_float(d) and dtypes.is_float(wanted) or dtypes.is_complex(d) and dtypes.is_complex(wanted))
-    if not fits and d != wanted:
-        raise TypeError(f"conv_general_dilated of dtype {d} cannot have preferred_element_type={wanted}: integers can be "
-                        f"summed in integers or floats, floats in floats, complex numbers in complex numbers.")
-    if fits and dtypes.is_integer(d) == dtypes.is_integer(wanted) and wanted.itemsize < d.itemsize:
-        raise TypeError(f"preferred_element_type={wanted} of a convolution is narrower than its operands of dtype {d}.")
-    return wanted, False
+    d, result = x.dtype, np.dtype(preferred)
+    fits = (dtypes.is_integer(d) and (dtypes.is_integer(result) or dtypes.is_float(result))
+            or dtypes.is_float(d) and dtypes.is_float(result) or dtypes.is_complex(d) and dtypes.is_complex(result))
+    if not fits and d != result:
+        raise TypeError(f"conv_general_dilated of dtype {d} cannot have preferred_element_type={result}: integers can be "
+                        f"accumulated in integers or floats, floats in floats, complex numbers in complex numbers.")
+    if fits and dtypes.is_integer(d) == dtypes.is_integer(result) and result.itemsize < d.itemsize:
+        raise TypeError(f"preferred_element_type={result} of a convolution is narrower than its operands of dtype {d}.")
+    return result, False
 
 
-def _abstract(x, y, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
-              batch_group_count, precision, preferred_element_type, out_sharding):
+def _abstract(x: ShapedArray, y: ShapedArray, *, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
+              lhs_dilation: Sequence[int], rhs_dilation: Sequence[int], dimension_numbers: ConvDimensionNumbers,
+              feature_group_count: int, batch_group_count: int, precision: Any, preferred_element_type: np.dtype | None,
+              out_sharding: NamedSharding | None) -> ShapedArray:
     if x.ndim != y.ndim or x.ndim < 2:
         raise TypeError(f"a convolution needs an input and a kernel of equal rank (ndim), 2 at least, got shapes {x.shape} and "
                         f"{y.shape}.")
@@ -284,32 +332,35 @@ def _abstract(x, y, *, window_strides, padding, lhs_dilation, rhs_dilation, dime
     _check_parameters(x, y, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
                       batch_group_count)
     d, weak = _result_dtype(x, y, preferred_element_type)
-    batch, _, *sizes = _in_order(x.shape, dimension_numbers[0])
-    made, _, *windows = _in_order(y.shape, dimension_numbers[1])
-    shape = (batch // batch_group_count, made, *[
-        _out_size(_extent(n, ld), _extent(k, rd), s, low, high)
+    batch, _, *sizes = _to_spec_order(x.shape, dimension_numbers[0])
+    out_features, _, *windows = _to_spec_order(y.shape, dimension_numbers[1])
+    shape = (batch // batch_group_count, out_features, *[
+        _out_size(_dilated_size(n, ld), _dilated_size(k, rd), s, low, high)
         for n, ld, k, rd, s, (low, high) in zip(sizes, lhs_dilation, windows, rhs_dilation, window_strides, padding)])
-    return ShapedArray(_placed(shape, dimension_numbers[2]), d, weak)
+    return ShapedArray(_from_spec_order(shape, dimension_numbers[2]), d, weak)
 
 
-def _text(spec: Sequence[int], named: str) -> str:
+def _spec_text(spec: Sequence[int], named: str) -> str:
     letters: list = [None] * len(spec)
     for label, i in zip((*named, *map(str, range(len(spec) - 2))), spec):
         letters[i] = label
     return f"[{', '.join(letters)}]"
 
 
-def _lower(ctx, x, y, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
-           batch_group_count, precision, preferred_element_type, out_sharding):
+def _lower(ctx: RuleContext, x: ir.Value, y: ir.Value, *, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
+           lhs_dilation: Sequence[int], rhs_dilation: Sequence[int], dimension_numbers: ConvDimensionNumbers,
+           feature_group_count: int, batch_group_count: int, precision: Any, preferred_element_type: np.dtype | None,
+           out_sharding: NamedSharding | None) -> ir.Value:
     m = lowering.mlir
     lhs, rhs, out = dimension_numbers
     attributes = {
-        "dimension_numbers": m.attribute(f"#stablehlo.conv<{_text(lhs, 'bf')}x{_text(rhs, 'oi')}->{_text(out, 'bf')}>"),
+        "dimension_numbers": m.attribute(
+            f"#stablehlo.conv<{_spec_text(lhs, 'bf')}x{_spec_text(rhs, 'oi')}->{_spec_text(out, 'bf')}>"),
         "feature_group_count": m.i64(feature_group_count), "batch_group_count": m.i64(batch_group_count),
         "window_strides": m.i64s(window_strides), "lhs_dilation": m.i64s(lhs_dilation), "rhs_dilation": m.i64s(rhs_dilation)}
     flat = [n for pair in padding for n in pair]
     name, pads = "stablehlo.convolution", []
-    if ctx.computes(flat):
+    if ctx.has_computed_sizes(flat):
         name = "stablehlo.dynamic_conv"
         pads = [ctx.op("stablehlo.reshape", [ctx.vector(flat, np.int32)], [((len(padding), 2), np.int32)])]
     else:
@@ -320,31 +371,31 @@ def _lower(ctx, x, y, *, window_strides, padding, lhs_dilation, rhs_dilation, di
     result = ctx.aval_out
     if not dtypes.is_complex(a.dtype) or ctx.platform == "tpu":
         return ctx.op(name, [x, y, *pads], **attributes)
-    # Of complex numbers there are kernels on TPUs alone: three products of real ones make one of them.
+    # Only TPUs have kernels for complex numbers. On other platforms three real convolutions compute a complex one.
     real = np.dtype(np.float32 if a.dtype == np.complex64 else np.float64)
     total = np.dtype(np.float32 if result.dtype == np.complex64 else np.float64)
 
-    def part(name, v, aval):
+    def component(name: str, v: ir.Value, aval: ShapedArray) -> ir.Value:
         return ctx.op(f"stablehlo.{name}", [v], [(aval.shape, real)])
 
-    def plus(name, u, v, shape, d):
+    def combine(name: str, u: ir.Value, v: ir.Value, shape: tuple, d: np.dtype) -> ir.Value:
         return ctx.op(f"stablehlo.{name}", [u, v], [(shape, d)])
 
-    def product(u, v):
+    def product(u: ir.Value, v: ir.Value) -> ir.Value:
         return ctx.op(name, [u, v, *pads], [(result.shape, total)], **attributes)
 
-    xr, xi, yr, yi = part("real", x, a), part("imag", x, a), part("real", y, b), part("imag", y, b)
-    common = product(plus("add", xr, xi, a.shape, real), yr)
-    re = plus("subtract", common, product(xi, plus("add", yr, yi, b.shape, real)), result.shape, total)
-    im = plus("add", common, product(xr, plus("subtract", yi, yr, b.shape, real)), result.shape, total)
+    xr, xi, yr, yi = component("real", x, a), component("imag", x, a), component("real", y, b), component("imag", y, b)
+    common = product(combine("add", xr, xi, a.shape, real), yr)
+    re = combine("subtract", common, product(xi, combine("add", yr, yi, b.shape, real)), result.shape, total)
+    im = combine("add", common, product(xr, combine("subtract", yi, yr, b.shape, real)), result.shape, total)
     return ctx.op("stablehlo.complex", [re, im])
 
 
 # Derivatives
 
 
-def _split_as(aval, *others) -> NamedSharding | None:
-    """How a cotangent is split over explicit axes: as what it belongs to."""
+def _cotangent_sharding(aval: ShapedArray, *others: ShapedArray) -> NamedSharding | None:
+    """Return the sharding of a cotangent over explicit axes: that of its primal."""
     explicit = [a for a in (aval, *others) if a.explicit_sharding is not None]
     if not explicit:
         return None
@@ -352,20 +403,20 @@ def _split_as(aval, *others) -> NamedSharding | None:
     return NamedSharding(explicit[0].explicit_sharding.mesh, PartitionSpec(*entries))
 
 
-def _as_cotangent(x, ct):
-    """An operand in the dtype of the cotangent, which is wider where a wider element type was asked for."""
+def _as_cotangent(x: Array, ct: Array) -> Array:
+    """Convert an operand to the dtype of the cotangent, which is wider if `preferred_element_type` was."""
     return convert_element_type(x, tracing.aval_of(ct).dtype) if tracing.aval_of(x).dtype != tracing.aval_of(ct).dtype else x
 
 
-def _regroup(x, source: int, target: int, groups: int):
-    """Take `groups` groups from the outside of one dimension to the outside of another."""
+def _regroup(x: Array, source: int, target: int, groups: int) -> Array:
+    """Move `groups` groups from the outside of one dimension to the outside of another."""
     if groups == 1:
         return x
-    return _into(_out_of(x, source, 1, groups), source, target, 1)
+    return _merge_dim(_split_dim(x, source, 1, groups), source, target, 1)
 
 
-def _into(x, dim: int, axis: int, groups: int):
-    """Make dimension `dim` part of another, `axis` (counted without it): inside of its `groups` groups, around the rest."""
+def _merge_dim(x: Array, dim: int, axis: int, groups: int) -> Array:
+    """Merge dimension `dim` into `axis` (counted without `dim`): inside of its `groups` groups, outside of the rest."""
     x = move_dim(x, dim, axis)
     shape = np.shape(x)
     size, n = shape[axis], shape[axis + 1]
@@ -375,8 +426,8 @@ def _into(x, dim: int, axis: int, groups: int):
     return reshape_to(x, (*shape[:axis], size * n, *shape[axis + 2:]))
 
 
-def _out_of(x, axis: int, groups: int, size: int):
-    """The reverse: a dimension of that size, which stands where `axis` was, and the rest after it."""
+def _split_dim(x: Array, axis: int, groups: int, size: int) -> Array:
+    """Split a dimension of the given size off `axis` and put it in front; the inverse of `_merge_dim`."""
     shape = np.shape(x)
     n = shape[axis] // size
     if groups > 1:
@@ -385,18 +436,19 @@ def _out_of(x, axis: int, groups: int, size: int):
     return reshape_to(x, (*shape[:axis], size, n, *shape[axis + 1:]))
 
 
-def _transpose_lhs(ct, y, x, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
-                   batch_group_count, precision, **_):
-    """The cotangent of the input: the result's, spread by the strides, with the kernel the other way round."""
+def _transpose_lhs(ct: Array, y: Array, x: ShapedArray, *, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
+                   lhs_dilation: Sequence[int], rhs_dilation: Sequence[int], dimension_numbers: ConvDimensionNumbers,
+                   feature_group_count: int, batch_group_count: int, precision: Any, **_: Any) -> Array:
+    """Return the cotangent of the input: convolve the result's cotangent, dilated by the strides, with the reversed kernel."""
     lhs, rhs, out = dimension_numbers
     y = _as_cotangent(y, ct)
-    sizes, windows = _in_order(x.shape, lhs)[2:], _in_order(np.shape(y), rhs)[2:]
+    sizes, windows = _to_spec_order(x.shape, lhs)[2:], _to_spec_order(np.shape(y), rhs)[2:]
     pads = []
-    for n, ld, k, rd, m, s, (low, _) in zip(sizes, lhs_dilation, windows, rhs_dilation, _in_order(np.shape(ct), out)[2:],
+    for n, ld, k, rd, m, s, (low, _) in zip(sizes, lhs_dilation, windows, rhs_dilation, _to_spec_order(np.shape(ct), out)[2:],
                                             window_strides, padding):
-        window = _extent(k, rd)
-        first = window - 1 - low
-        pads.append((first, _extent(n, ld) + window - 1 - _extent(m, s) - first))
+        window = _dilated_size(k, rd)
+        low_pad = window - 1 - low
+        pads.append((low_pad, _dilated_size(n, ld) + window - 1 - _dilated_size(m, s) - low_pad))
     groups = max(feature_group_count, batch_group_count)
     y = _regroup(y, rhs[0], rhs[1], groups)
     if rhs[2:]:
@@ -405,34 +457,35 @@ def _transpose_lhs(ct, y, x, *, window_strides, padding, lhs_dilation, rhs_dilat
         ct, y, window_strides=lhs_dilation, padding=tuple(pads), lhs_dilation=window_strides, rhs_dilation=rhs_dilation,
         dimension_numbers=ConvDimensionNumbers(out, (rhs[1], rhs[0], *rhs[2:]), lhs), feature_group_count=groups,
         batch_group_count=1, precision=precision, preferred_element_type=None,
-        out_sharding=_split_as(x, tracing.aval_of(ct), tracing.aval_of(y)))
+        out_sharding=_cotangent_sharding(x, tracing.aval_of(ct), tracing.aval_of(y)))
     result = _regroup(result, lhs[1], lhs[0], batch_group_count)
     return result if tracing.aval_of(result).dtype == x.dtype else convert_element_type(result, x.dtype)
 
 
-def _transpose_rhs(ct, x, y, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
-                   batch_group_count, precision, **_):
-    """The cotangent of the kernel: the input with the result's cotangent as kernel; batch and features change places."""
+def _transpose_rhs(ct: Array, x: Array, y: ShapedArray, *, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
+                   lhs_dilation: Sequence[int], rhs_dilation: Sequence[int], dimension_numbers: ConvDimensionNumbers,
+                   feature_group_count: int, batch_group_count: int, precision: Any, **_: Any) -> Array:
+    """Return the cotangent of the kernel: convolve the input with the result's cotangent, with batch and features exchanged."""
     lhs, rhs, out = dimension_numbers
     x = _as_cotangent(x, ct)
-    sizes, windows = _in_order(np.shape(x), lhs)[2:], _in_order(y.shape, rhs)[2:]
+    sizes, windows = _to_spec_order(np.shape(x), lhs)[2:], _to_spec_order(y.shape, rhs)[2:]
     pads = []
-    for n, ld, k, rd, m, s, (low, _) in zip(sizes, lhs_dilation, windows, rhs_dilation, _in_order(np.shape(ct), out)[2:],
+    for n, ld, k, rd, m, s, (low, _) in zip(sizes, lhs_dilation, windows, rhs_dilation, _to_spec_order(np.shape(ct), out)[2:],
                                             window_strides, padding):
-        pads.append((low, _extent(k, rd) + _extent(m, s) - _extent(n, ld) - low - 1))
+        pads.append((low, _dilated_size(k, rd) + _dilated_size(m, s) - _dilated_size(n, ld) - low - 1))
     result = conv_general_dilated_p.bind(
         x, ct, window_strides=rhs_dilation, padding=tuple(pads), lhs_dilation=lhs_dilation, rhs_dilation=window_strides,
         dimension_numbers=ConvDimensionNumbers((lhs[1], lhs[0], *lhs[2:]), (out[1], out[0], *out[2:]),
                                                (rhs[1], rhs[0], *rhs[2:])),
         feature_group_count=batch_group_count, batch_group_count=feature_group_count, precision=precision,
-        preferred_element_type=None, out_sharding=_split_as(y, tracing.aval_of(ct), tracing.aval_of(x)))
+        preferred_element_type=None, out_sharding=_cotangent_sharding(y, tracing.aval_of(ct), tracing.aval_of(x)))
     return result if tracing.aval_of(result).dtype == y.dtype else convert_element_type(result, y.dtype)
 
 
-def _transpose(ct, x, y, **params):
+def _transpose(ct: Tangent, x: Any, y: Any, **params: Any) -> list[Any]:
     if type(ct) is Zero:
         return [Zero(a.aval) if is_undefined(a) else None for a in (x, y)]
-    if 0 in np.shape(ct):  # no kernel may be empty
+    if 0 in np.shape(ct):  # XLA does not accept empty kernels
         return [zeros_of(a.aval) if is_undefined(a) else None for a in (x, y)]
     if is_undefined(x):
         return [_transpose_lhs(ct, y, x.aval, **params), None]
@@ -442,40 +495,41 @@ def _transpose(ct, x, y, **params):
 # Batching
 
 
-def _batch(axis_size, operands, dims, *, dimension_numbers, feature_group_count, batch_group_count, out_sharding, **params):
+def _batch(axis_size: int, operands: Sequence[Any], dims: Dims, *, dimension_numbers: ConvDimensionNumbers,
+           feature_group_count: int, batch_group_count: int, out_sharding: NamedSharding | None, **params: Any
+           ) -> tuple[Any, Any]:
     (x, y), (dx, dy) = operands, dims
     lhs, rhs, out = dimension_numbers
-    split = next((e for e in (entry_of(tracing.aval_of(v), d) for v, d in zip(operands, dims)) if e is not None), None)
-    inner = 1  # the groups that stay outside of the batch
-    if dx is not None and dy is not None:  # one more group: of batches where there are some, of features else
-        x = _into(x, dx, lhs[0] if batch_group_count > 1 else lhs[1], 1)
-        y = _into(y, dy, rhs[0], 1)
+    entry = next((e for e in (entry_of(tracing.aval_of(v), d) for v, d in zip(operands, dims)) if e is not None), None)
+    inner = 1  # groups outside of the batch dimension
+    if dx is not None and dy is not None:  # more groups: of batches if there are some, of features otherwise
+        x = _merge_dim(x, dx, lhs[0] if batch_group_count > 1 else lhs[1], 1)
+        y = _merge_dim(y, dy, rhs[0], 1)
         axis = out[1]
         if batch_group_count > 1:
             batch_group_count *= axis_size
         else:
             feature_group_count *= axis_size
     elif dx is not None:
-        x, axis = _into(x, dx, lhs[0], batch_group_count), out[0]
+        x, axis = _merge_dim(x, dx, lhs[0], batch_group_count), out[0]
     else:
         inner = max(feature_group_count, batch_group_count)
-        y, axis = _into(y, dy, rhs[0], inner), out[1]
-    if out_sharding is not None and split is not None:
+        y, axis = _merge_dim(y, dy, rhs[0], inner), out[1]
+    if out_sharding is not None and entry is not None:
         entries = [*out_sharding.spec, *[None] * (len(out) - len(out_sharding.spec))]
-        entries[axis] = (*axes_of(split), *axes_of(entries[axis]))
+        entries[axis] = (*axes_of(entry), *axes_of(entries[axis]))
         out_sharding = NamedSharding(out_sharding.mesh, PartitionSpec(*entries))
     result = conv_general_dilated_p.bind(x, y, dimension_numbers=dimension_numbers, feature_group_count=feature_group_count,
                                          batch_group_count=batch_group_count, out_sharding=out_sharding, **params)
-    return _out_of(result, axis, inner, axis_size), axis
+    return _split_dim(result, axis, inner, axis_size), axis
 
 
-conv_general_dilated_p = Primitive("conv_general_dilated", abstract=_abstract, lower=_lower, transpose=_transpose, batch=_batch,
-                                   sharding_rule=sharding_rules.convolution, cost="heavy")
-conv_general_dilated_p.jvp = bilinear_jvp(conv_general_dilated_p)
-conv_general_dilated_p.contracts = True
+conv_general_dilated_p = Primitive(
+    "conv_general_dilated", abstract=_abstract, lower=_lower, transpose=_transpose, batch=_batch, jvp=bilinear_jvp,
+    mesh=MeshRules(sharding_rules.convolution), traits=Traits(cost=Cost.HEAVY, contracts=True))
 
 
-# What users call
+# Public functions
 
 
 def _integers(values: Any, name: str) -> tuple[int, ...]:
@@ -485,97 +539,121 @@ def _integers(values: Any, name: str) -> tuple[int, ...]:
         raise TypeError(f"{name} of a convolution is a sequence of integers, got {values!r}.") from None
 
 
-@lax_function(static=("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers", "feature_group_count",
+@library(static=("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers", "feature_group_count",
                       "batch_group_count", "precision", "preferred_element_type", "out_sharding"))
-def _conv_kernel(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
-                 batch_group_count, precision, preferred_element_type, out_sharding):
+def _conv_kernel(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
+                 lhs_dilation: Sequence[int], rhs_dilation: Sequence[int], dimension_numbers: ConvDimensionNumbers,
+                 feature_group_count: int, batch_group_count: int, precision: Any, preferred_element_type: np.dtype | None,
+                 out_sharding: NamedSharding | None) -> Array:
     return conv_general_dilated_p.bind(
         lhs, rhs, window_strides=window_strides, padding=padding, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation,
         dimension_numbers=dimension_numbers, feature_group_count=feature_group_count, batch_group_count=batch_group_count,
         precision=precision, preferred_element_type=preferred_element_type, out_sharding=out_sharding)
 
 
-@written_once
+@library(static=None)
 def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str | Pads,
                          lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
                          dimension_numbers: Any = None, feature_group_count: int = 1, batch_group_count: int = 1,
                          precision: Any = None, preferred_element_type: DTypeLike | None = None,
                          out_sharding: ShardingLike = None) -> Array:
-    """Convolution of any number of spatial dimensions (without a flip of the kernel, as in neural networks).
+    """Compute a convolution over any number of spatial dimensions, without flipping the kernel.
 
-    - `lhs`, `rhs`: input and kernel, of one dtype and rank.
-    - `window_strides`: the step of the kernel along each spatial dimension.
-    - `padding`: `"SAME"`, `"SAME_LOWER"`, `"VALID"` or a pair `(low, high)` for each dimension; negative ones take away.
-    - `lhs_dilation`, `rhs_dilation`: distances between neighbouring elements of the input and of the kernel.
-    - `dimension_numbers`: which dimension is what; see `conv_dimension_numbers`.
-    - `feature_group_count`: groups of features that are convolved apart (depthwise: as many as input features).
-    - `batch_group_count`: groups of the batch that each go with their part of the kernel's output features.
-    - `precision`: as of `dot_general`. `preferred_element_type`: the dtype in which products are summed and returned.
-    - `out_sharding`: how the result is split, where explicit mesh axes leave that open.
+    Args:
+        lhs, rhs: Input and kernel, of equal dtype and rank.
+        window_strides: Stride of the kernel in each spatial dimension.
+        padding: `"SAME"`, `"SAME_LOWER"`, `"VALID"`, or a pair `(low, high)` for each spatial dimension. Negative padding
+            removes elements.
+        lhs_dilation, rhs_dilation: Distance between neighboring elements of the input and of the kernel, in each spatial
+            dimension. Default: 1.
+        dimension_numbers: Positions of the dimensions, as in `conv_dimension_numbers`.
+        feature_group_count: Number of groups of features that are convolved separately. A depthwise convolution has as many
+            groups as input features.
+        batch_group_count: Number of groups of the batch, each of which is convolved with its share of the output features of
+            the kernel.
+        precision: As in `dot_general`.
+        preferred_element_type: dtype of the accumulation and of the result.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> x, kernel = xnp.ones((1, 8, 8, 3)), xnp.ones((3, 3, 3, 4))
-    >>> lax.conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")).shape
-    (1, 4, 4, 4)
+    Returns:
+        The convolution.
+
+    Example:
+        >>> x, kernel = xnp.ones((1, 8, 8, 3)), xnp.ones((3, 3, 3, 4))
+        >>> lax.conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")).shape
+        (1, 4, 4, 4)
     """
     shapes = tracing.aval_of(lhs, "conv_general_dilated").shape, tracing.aval_of(rhs, "conv_general_dilated").shape
     numbers = conv_dimension_numbers(*shapes, dimension_numbers)
     strides = _integers(window_strides, "window_strides")
     ones = (1,) * max(len(shapes[0]) - 2, 0)
-    spread = ones if lhs_dilation is None else _integers(lhs_dilation, "lhs_dilation")
-    holes = ones if rhs_dilation is None else _integers(rhs_dilation, "rhs_dilation")
+    input_dilation = ones if lhs_dilation is None else _integers(lhs_dilation, "lhs_dilation")
+    kernel_dilation = ones if rhs_dilation is None else _integers(rhs_dilation, "rhs_dilation")
     if isinstance(padding, str):
-        if any(d != 1 for d in spread):
-            raise ValueError(f"padding={padding!r} has no meaning for an input with lhs_dilation={spread}: give pairs of "
-                             f"numbers, or use conv_transpose.")
-        if any(d < 1 for d in holes):
-            raise TypeError(f"rhs_dilation must be positive, got {holes}.")
-        windows = [_extent(shapes[1][i], d) for i, d in zip(numbers.rhs_spec[2:], holes)]
+        if any(d != 1 for d in input_dilation):
+            raise ValueError(f"padding={padding!r} is not defined for lhs_dilation={input_dilation}. Pass pairs of numbers, or "
+                             f"use conv_transpose.")
+        if any(d < 1 for d in kernel_dilation):
+            raise TypeError(f"rhs_dilation must be positive, got {kernel_dilation}.")
+        windows = [_dilated_size(shapes[1][i], d) for i, d in zip(numbers.rhs_spec[2:], kernel_dilation)]
         if not len(strides) == len(windows) == len(numbers.lhs_spec) - 2:
             raise ValueError(f"conv_general_dilated over {len(numbers.lhs_spec) - 2} spatial dimensions (shapes {shapes[0]} "
-                             f"and {shapes[1]}) needs as many window_strides and rhs_dilation, got {strides} and {holes}.")
+                             f"and {shapes[1]}) needs as many window_strides and rhs_dilation, got {strides} and "
+                             f"{kernel_dilation}.")
         if any(s < 1 for s in strides):
             raise ValueError(f"window_strides of a convolution must be positive, got {strides}.")
         pads = tuple(padtype_to_pads([shapes[0][i] for i in numbers.lhs_spec[2:]], windows, strides, padding))
     else:
         pads = _explicit_pads(padding, len(ones))
-    wanted = None if preferred_element_type is None else dtypes.check_user_dtype(preferred_element_type, "conv_general_dilated")
-    return _conv_kernel(lhs, rhs, strides, pads, spread, holes, numbers, as_size(feature_group_count),
-                        as_size(batch_group_count), canonical_precision(precision), wanted,
+    if preferred_element_type is not None:
+        preferred_element_type = dtypes.check_user_dtype(preferred_element_type, "conv_general_dilated")
+    return _conv_kernel(lhs, rhs, strides, pads, input_dilation, kernel_dilation, numbers, as_size(feature_group_count),
+                        as_size(batch_group_count), canonical_precision(precision), preferred_element_type,
                         named_sharding(out_sharding, "conv_general_dilated"))
 
 
-@written_once
+@library(static=None)
 def conv(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str, precision: Any = None,
          preferred_element_type: DTypeLike | None = None) -> Array:
-    """Convolution of `(N, C, ...)` with a kernel `(O, I, ...)`.
+    """Compute a convolution of an input `(N, C, ...)` with a kernel `(O, I, ...)`.
 
-    - `lhs`, `rhs`, `window_strides`, `padding`, `precision`, `preferred_element_type`: as of `conv_general_dilated`.
+    Args:
+        lhs, rhs, window_strides, padding, precision, preferred_element_type: As in `conv_general_dilated`.
 
-    >>> lax.conv(xnp.ones((1, 3, 8, 8)), xnp.ones((4, 3, 3, 3)), (1, 1), "VALID").shape
-    (1, 4, 6, 6)
+    Returns:
+        The convolution.
+
+    Example:
+        >>> lax.conv(xnp.ones((1, 3, 8, 8)), xnp.ones((4, 3, 3, 3)), (1, 1), "VALID").shape
+        (1, 4, 6, 6)
     """
     return conv_general_dilated(lhs, rhs, window_strides, padding, precision=precision,
                                 preferred_element_type=preferred_element_type)
 
 
-@written_once
+@library(static=None)
 def conv_with_general_padding(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str | Pads,
                               lhs_dilation: Sequence[int] | None, rhs_dilation: Sequence[int] | None, precision: Any = None,
                               preferred_element_type: DTypeLike | None = None) -> Array:
-    """`conv` with dilations and any padding.
+    """Compute a convolution as `conv` does, with dilations and any padding.
 
-    - `lhs`, `rhs`, `window_strides`, `padding`, `lhs_dilation`, `rhs_dilation`, `precision`, `preferred_element_type`: as of
-      `conv_general_dilated`.
+    Args:
+        lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation: As in `conv_general_dilated`.
+        precision, preferred_element_type: As in `conv_general_dilated`.
 
-    >>> lax.conv_with_general_padding(xnp.ones((1, 3, 8)), xnp.ones((4, 3, 3)), (1,), [(1, 1)], None, (2,)).shape
-    (1, 4, 6)
+    Returns:
+        The convolution.
+
+    Example:
+        >>> lax.conv_with_general_padding(xnp.ones((1, 3, 8)), xnp.ones((4, 3, 3)), (1,), [(1, 1)], None, (2,)).shape
+        (1, 4, 6)
     """
     return conv_general_dilated(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, precision=precision,
                                 preferred_element_type=preferred_element_type)
 
 
 def _transposed_pads(window: int, stride: int, padding: str) -> tuple[int, int]:
-    """Padding of the stretched input, so that the result is what a convolution with that padding was made from."""
+    """Return the padding of the dilated input that corresponds to the named padding of the convolution to transpose."""
     total = window + stride - 2
     if padding == "SAME":
         low = window - 1 if stride > window - 1 else -(-total // 2)
@@ -588,24 +666,32 @@ _TRANSPOSED_NUMBERS = {2: ("NC", "IO", "NC"), 3: ("NHC", "HIO", "NHC"), 4: ("NHW
                        5: ("NHWDC", "HWDIO", "NHWDC")}
 
 
-@written_once
+@library(static=None)
 def conv_transpose(lhs: Array, rhs: Array, strides: Sequence[int], padding: str | Pads,
                    rhs_dilation: Sequence[int] | None = None, dimension_numbers: Any = None, transpose_kernel: bool = False,
                    precision: Any = None, preferred_element_type: DTypeLike | None = None,
                    use_consistent_padding: bool = False) -> Array:
-    """Convolution of an input that is stretched by `strides` ("deconvolution"), as the gradient of a convolution is.
+    """Compute a transposed convolution ("deconvolution"): a convolution of an input that is dilated by `strides`.
 
-    - `lhs`, `rhs`: input and kernel.
-    - `strides`: by how much each spatial dimension grows.
-    - `padding`: `"SAME"`, `"VALID"`, as of the convolution that this turns round, or pairs of numbers: of the stretched input,
-      or with `use_consistent_padding` of the convolution too.
-    - `rhs_dilation`: distances between elements of the kernel.
-    - `dimension_numbers`: as of `conv_dimension_numbers`; by default features come last (`("NHWC", "HWIO", "NHWC")`).
-    - `transpose_kernel`: flip the kernel and exchange its features, as the gradient of the convolution with this kernel does.
-    - `precision`, `preferred_element_type`: as of `conv_general_dilated`.
+    Args:
+        lhs, rhs: Input and kernel.
+        strides: Factor by which each spatial dimension grows.
+        padding: `"SAME"` or `"VALID"`, the padding of the corresponding convolution, or a pair `(low, high)` for each spatial
+            dimension.
+        rhs_dilation: Distance between neighboring elements of the kernel. Default: 1.
+        dimension_numbers: As in `conv_dimension_numbers`. Default: features last, `("NHWC", "HWIO", "NHWC")`.
+        transpose_kernel: If True, flip the kernel and exchange its features, as the gradient of the convolution with this
+            kernel does.
+        precision, preferred_element_type: As in `conv_general_dilated`.
+        use_consistent_padding: If True, pairs in `padding` are the padding of the corresponding convolution, otherwise the
+            padding of the dilated input.
 
-    >>> lax.conv_transpose(xnp.ones((1, 4, 4, 3)), xnp.ones((3, 3, 3, 5)), (2, 2), "SAME").shape
-    (1, 8, 8, 5)
+    Returns:
+        The transposed convolution.
+
+    Example:
+        >>> lax.conv_transpose(xnp.ones((1, 4, 4, 3)), xnp.ones((3, 3, 3, 5)), (2, 2), "SAME").shape
+        (1, 8, 8, 5)
     """
     shapes = tracing.aval_of(lhs, "conv_transpose").shape, tracing.aval_of(rhs, "conv_transpose").shape
     if len(shapes[0]) != len(shapes[1]):
@@ -614,15 +700,15 @@ def conv_transpose(lhs: Array, rhs: Array, strides: Sequence[int], padding: str 
     if dimension_numbers is None:
         if len(shapes[0]) not in _TRANSPOSED_NUMBERS:
             raise ValueError(f"conv_transpose has default dimension_numbers for up to 3 spatial dimensions, got shape "
-                             f"{shapes[0]}: give them.")
+                             f"{shapes[0]}. Pass dimension_numbers.")
         dimension_numbers = _TRANSPOSED_NUMBERS[len(shapes[0])]
     numbers = conv_dimension_numbers(*shapes, dimension_numbers)
     strides = _integers(strides, "strides")
     spatial = len(shapes[0]) - 2
     if len(strides) != spatial:
         raise ValueError(f"conv_transpose over {spatial} spatial dimensions needs as many strides, got {strides}.")
-    holes = (1,) * spatial if rhs_dilation is None else _integers(rhs_dilation, "rhs_dilation")
-    windows = [_extent(shapes[1][i], d) for i, d in zip(numbers.rhs_spec[2:], holes)]
+    kernel_dilation = (1,) * spatial if rhs_dilation is None else _integers(rhs_dilation, "rhs_dilation")
+    windows = [_dilated_size(shapes[1][i], d) for i, d in zip(numbers.rhs_spec[2:], kernel_dilation)]
     if padding in ("SAME", "VALID"):
         padding = [_transposed_pads(k, s, padding) for k, s in zip(windows, strides)]
     elif use_consistent_padding and not isinstance(padding, str):
@@ -634,7 +720,7 @@ def conv_transpose(lhs: Array, rhs: Array, strides: Sequence[int], padding: str 
         order = list(range(len(shapes[1])))
         order[o], order[i] = i, o
         rhs = permute(rhs, order)
-    return conv_general_dilated(lhs, rhs, (1,) * spatial, padding, strides, holes, numbers, precision=precision,
+    return conv_general_dilated(lhs, rhs, (1,) * spatial, padding, strides, kernel_dilation, numbers, precision=precision,
                                 preferred_element_type=preferred_element_type)
 
 
@@ -642,15 +728,23 @@ def conv_general_dilated_patches(lhs: Array, filter_shape: Sequence[int], window
                                  lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
                                  dimension_numbers: Any = None, precision: Any = None,
                                  preferred_element_type: DTypeLike | None = None) -> Array:
-    """The pieces of the input that a kernel of this shape would see, as features: one by one, each with all its places.
+    """Extract the patches of the input that a kernel of a given shape sees, as features.
 
-    - `lhs`: the input. `filter_shape`: the kernel's spatial shape.
-    - `window_strides`, `padding`, `lhs_dilation`, `rhs_dilation`, `dimension_numbers`, `precision` and
-      `preferred_element_type`: as of `conv_general_dilated`.
+    The elements of a patch of one input feature are successive features of the result.
 
-    >>> lax.conv_general_dilated_patches(xnp.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")[0]
-    Array([[0., 1., 2.],
-           [1., 2., 3.]], dtype=float32)
+    Args:
+        lhs: The input.
+        filter_shape: Spatial shape of the kernel.
+        window_strides, padding, lhs_dilation, rhs_dilation: As in `conv_general_dilated`.
+        dimension_numbers, precision, preferred_element_type: As in `conv_general_dilated`.
+
+    Returns:
+        An array with `prod(filter_shape)` features for each feature of the input.
+
+    Example:
+        >>> lax.conv_general_dilated_patches(xnp.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")[0]
+        Array([[0., 1., 2.],
+               [1., 2., 3.]], dtype=float32)
     """
     window = _integers(filter_shape, "filter_shape")
     shape = np.shape(lhs)
@@ -658,11 +752,11 @@ def conv_general_dilated_patches(lhs: Array, filter_shape: Sequence[int], window
         raise TypeError(f"conv_general_dilated_patches of an input of shape {shape} needs a filter_shape for its "
                         f"{len(shape) - 2} spatial dimensions, got {window}.")
     numbers = conv_dimension_numbers(shape, shape, dimension_numbers)
-    features, places, d = shape[numbers.lhs_spec[1]], math.prod(window), tracing.aval_of(lhs).dtype
-    chosen = eq(broadcasted_iota(np.int32, (places, places), 0), broadcasted_iota(np.int32, (places, places), 1))
-    kernel = broadcast_in_dim_p.bind(convert_element_type(chosen, d), shape=(features, places, places),
+    features, size, d = shape[numbers.lhs_spec[1]], math.prod(window), tracing.aval_of(lhs).dtype
+    identity = eq(broadcasted_iota(np.int32, (size, size), 0), broadcasted_iota(np.int32, (size, size), 1))
+    kernel = broadcast_in_dim_p.bind(convert_element_type(identity, d), shape=(features, size, size),
                                      broadcast_dimensions=(1, 2), sharding=None)
-    kernel = permute(reshape_to(kernel, (features * places, 1, *window)), inverse(numbers.rhs_spec))
+    kernel = permute(reshape_to(kernel, (features * size, 1, *window)), inverse(numbers.rhs_spec))
     return conv_general_dilated(lhs, kernel, window_strides, padding, lhs_dilation, rhs_dilation, numbers, features,
                                 precision=precision, preferred_element_type=preferred_element_type)
 
@@ -671,17 +765,22 @@ def conv_general_dilated_local(lhs: Array, rhs: Array, window_strides: Sequence[
                                filter_shape: Sequence[int], lhs_dilation: Sequence[int] | None = None,
                                rhs_dilation: Sequence[int] | None = None, dimension_numbers: Any = None, precision: Any = None
                                ) -> Array:
-    """A convolution with a kernel of its own at every place of the result.
+    """Compute a convolution with a separate kernel for each position of the result.
 
-    - `lhs`: the input.
-    - `rhs`: the kernels, with as many input features as `conv_general_dilated_patches` makes, and the
-      result's spatial dimensions.
-    - `filter_shape`: the spatial shape of one kernel.
-    - `window_strides`, `padding`, `lhs_dilation`, `rhs_dilation`, `dimension_numbers`, `precision`: as of
-      `conv_general_dilated`.
+    Args:
+        lhs: The input.
+        rhs: The kernels, with the features of `conv_general_dilated_patches` as input features and the spatial dimensions of
+            the result.
+        window_strides, padding: As in `conv_general_dilated`.
+        filter_shape: Spatial shape of one kernel.
+        lhs_dilation, rhs_dilation, dimension_numbers, precision: As in `conv_general_dilated`.
 
-    >>> lax.conv_general_dilated_local(xnp.ones((1, 1, 4)), xnp.arange(6.0).reshape(1, 2, 3), (1,), "VALID", (2,))
-    Array([[[3., 5., 7.]]], dtype=float32)
+    Returns:
+        The convolution.
+
+    Example:
+        >>> lax.conv_general_dilated_local(xnp.ones((1, 1, 4)), xnp.arange(6.0).reshape(1, 2, 3), (1,), "VALID", (2,))
+        Array([[[3., 5., 7.]]], dtype=float32)
     """
     numbers = conv_dimension_numbers(np.shape(lhs), np.shape(rhs), dimension_numbers)
     precision = canonical_precision(precision)
@@ -690,5 +789,5 @@ def conv_general_dilated_local(lhs: Array, rhs: Array, window_strides: Sequence[
         precision[0] if type(precision) is tuple else precision)
     lhs_spec, rhs_spec, out = numbers
     product = dot_general(patches, rhs, (((out[1],), (rhs_spec[1],)), (out[2:], rhs_spec[2:])), precision)
-    spatial = len(out) - 2  # it has the spatial dimensions first, then the batch, then the features
-    return permute(product, _placed((spatial, spatial + 1, *range(spatial)), out))
+    spatial = len(out) - 2  # the product has the spatial dimensions first, then the batch, then the features
+    return permute(product, _from_spec_order((spatial, spatial + 1, *range(spatial)), out))

@@ -1,45 +1,53 @@
-"""Running reductions along an axis: sums, products, extremes, and those by any associative function."""
+"""Cumulative reductions along an axis: sums, products, extremes, and scans with an associative function."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlafront import lowering
+from xlafront.base.jaxlib_compat import HAS_SUMS_ON_GPU
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dimensions import is_symbolic, is_symbolic_dim, known
-from xlafront.core.primitive import Primitive
+from xlafront.core.basic_primitives import broadcast_in_dim_p
+from xlafront.core.primitive import MeshRules, Primitive
 from xlafront.core.sharding_types import of_first
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.dynamic_slicing import dynamic_slice_p
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, log_add_p, size_as, sub
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, log_add_p, size_scalar, sub
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.reductions import highest, lowest
-from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axis, linear_jvp, plain_axis, reshape_to, rev_p, typed
+from xlafront.lax.shapes import canonical_axis, linear_jvp, plain_axis, reshape_to, rev_p, typed
 from xlafront.lax.slicing import concatenate_p, pad_p, slice_p
-from xlafront.runtime.jaxlib_compat import HAS_SUMS_ON_GPU
-from xlafront.staging.library import lax_function, written_once
+from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import is_symbolic, is_symbolic_dim, known
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlafront.core.typing import Dims, Tangent
+    from xlafront.lowering.equations import RuleContext
+    from xlafront.lowering.mlir import ir
 
 
-def scan_along(combine, xs: list, axis: int, reverse: bool = False) -> list:
-    """Prefix combinations along an axis in logarithmically many steps; `combine` maps two lists to one."""
+def scan_along(combine: Callable, xs: list, axis: int, reverse: bool = False) -> list:
+    """Return the prefix scan along an axis, in a logarithmic number of steps; `combine` maps two lists of arrays to one."""
     size = np.shape(xs[0])[axis]
     if is_symbolic_dim(size):
         raise NotImplementedError(
-            f"elements along an axis of the size '{size}', which is not known while tracing, are not combined with those "
-            f"before them by associative_scan, nor in the derivatives of cumprod, cummax, cummin and cumlogsumexp: how often "
-            f"that is done depends on it. Use lax.scan, or export this dimension with a fixed size.")
+            f"associative_scan and the derivatives of cumprod, cummax, cummin and cumlogsumexp do not support an axis of size "
+            f"'{size}', which is not known while tracing: the number of steps depends on it. Use lax.scan, or export this "
+            f"dimension with a fixed size.")
     if reverse:
         xs = [rev_p.bind(x, dimensions=(axis,)) for x in xs]
 
-    def part(x, start, limit, stride=1):
+    def slice_axis(x: ArrayLike, start: int, limit: int, stride: int = 1) -> ArrayLike:
         shape = np.shape(x)
         if start == 0 and limit == shape[axis] and stride == 1:
             return x
@@ -47,44 +55,44 @@ def scan_along(combine, xs: list, axis: int, reverse: bool = False) -> list:
         starts[axis], limits[axis], steps[axis] = start, limit, stride
         return slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits), strides=tuple(steps))
 
-    def prefixes(elements):
+    def scan(elements: list) -> list:
         n = np.shape(elements[0])[axis]
         if n < 2:
             return elements
-        pairs = combine([part(e, 0, n - n % 2, 2) for e in elements], [part(e, 1, n, 2) for e in elements])
-        odd = prefixes(pairs)
-        left = [part(o, 0, np.shape(o)[axis] - (n % 2 == 0)) for o in odd]
-        even = combine(left, [part(e, 2, n, 2) for e in elements]) if n > 2 else None
-        firsts = [part(e, 0, 1) for e in elements]
+        pairs = combine([slice_axis(e, 0, n - n % 2, 2) for e in elements], [slice_axis(e, 1, n, 2) for e in elements])
+        odd = scan(pairs)
+        left = [slice_axis(o, 0, np.shape(o)[axis] - (n % 2 == 0)) for o in odd]
+        even = combine(left, [slice_axis(e, 2, n, 2) for e in elements]) if n > 2 else None
+        firsts = [slice_axis(e, 0, 1) for e in elements]
         evens = firsts if even is None else [
             concatenate_p.bind(f, e, dimension=axis) for f, e in zip(firsts, even)]
         return [_interleave(a, b, axis) for a, b in zip(evens, odd)]
 
-    results = prefixes(xs)
+    results = scan(xs)
     return [rev_p.bind(x, dimensions=(axis,)) for x in results] if reverse else results
 
 
-def _interleave(a, b, axis):
+def _interleave(a: Array, b: Array, axis: int) -> Array:
     n, m = np.shape(a)[axis], np.shape(b)[axis]
     zero = np.zeros((), tracing.aval_of(a).dtype)
 
-    def config(low, high):
+    def padding(low: int, high: int) -> tuple:
         return tuple((low, high, 1) if i == axis else (0, 0, 0) for i in range(np.ndim(a)))
 
-    first_half = pad_p.bind(a, zero, padding_config=config(0, 1 if n == m else 0))
-    second_half = pad_p.bind(b, zero, padding_config=config(1, 0 if n == m else 1))
-    return ELEMENTWISE["or" if tracing.aval_of(a).dtype == dtypes.bool_ else "add"].bind(first_half, second_half)
+    even_elements = pad_p.bind(a, zero, padding_config=padding(0, 1 if n == m else 0))
+    odd_elements = pad_p.bind(b, zero, padding_config=padding(1, 0 if n == m else 1))
+    return ELEMENTWISE["or" if tracing.aval_of(a).dtype == dtypes.bool_ else "add"].bind(even_elements, odd_elements)
 
 
 # The primitives
 
-# What they combine by, and what changes nothing.
+# name: the binary operation, and a function that returns its identity element for a dtype
 _OPERATIONS = {"cumsum": (ELEMENTWISE["add"], lambda d: 0), "cumprod": (ELEMENTWISE["mul"], lambda d: 1),
                "cummax": (ELEMENTWISE["max"], lowest), "cummin": (ELEMENTWISE["min"], highest),
                "cumlogsumexp": (log_add_p, lowest)}
-_FEW = 1024  # of as many elements windows take no time
-_UNROLLED = 8  # up to this size the steps are written one by one
-_ONE_LOOP = 1024  # up to this size they are one loop
+_FEW = 1024  # up to this number of elements, reduce_window takes negligible time
+_UNROLLED = 8  # up to this axis size, the steps are unrolled
+_ONE_LOOP = 1024  # up to this axis size, they are one loop
 _BLOCK = 32
 
 
@@ -93,35 +101,36 @@ def _padded_along(axis: int, rank: int, low: int, high: int) -> tuple:
 
 
 class _Lowerings:
-    """How a cumulative operation is written, by platform.
+    """Lowerings of a cumulative operation by platform.
 
-    XLA's compilers for GPUs and TPUs know a window for each element, and the newer ones for GPUs a sum along an axis.
+    XLA's compilers for GPUs and TPUs optimize `reduce_window` with a window for each element; newer ones for GPUs have a scan
+    operation.
 
-    On CPUs it is a loop: each time all elements are combined with those twice as far away as the time before. More work than
-    `scan_along` (`unrolled`), which halves what is left to do at each step, but a program whose size does not grow with the
-    array's: it compiles several times as fast. Long arrays are blocks, within which it takes few steps, and what is before each
-    block, which is combined in the same way.
+    On CPUs the lowering is a loop: step `k` combines each element with the element `2**k` before it. This is more work than
+    `scan_along` (`unrolled`), which halves the remaining work at each step, but the size of the module does not depend on the
+    size of the array, and compilation is several times as fast. Long arrays are split into blocks, which take few steps; the
+    totals of the blocks are scanned in the same way.
     """
 
-    def __init__(self, primitive: Primitive, operation: Primitive, identity: Callable, unrolled: Callable) -> None:
-        self.primitive, self.operation, self.identity, self.unrolled = primitive, operation, identity, unrolled
+    def __init__(self, name: str, operation: Primitive, identity: Callable, unrolled: Callable) -> None:
+        self.name, self.operation, self.identity, self.unrolled = name, operation, identity, unrolled
         self.by_blocks, self.step, self.pair = lower_fun(self._blocks), lower_fun(self._step), lower_fun(operation.bind)
 
-    def elsewhere(self, ctx, x, *, axis, reverse):
+    def on_accelerators(self, ctx: RuleContext, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
         aval = ctx.avals_in[0]
         if is_symbolic(aval.shape):
             return self._loop(ctx, x, axis=axis, reverse=reverse)
         return (self._windows if math.prod(aval.shape) else self.unrolled)(ctx, x, axis=axis, reverse=reverse)
 
-    def sums_on_gpu(self, ctx, x, *, axis, reverse):
-        """One operation that passes on a sum; what leaves the process has none, as it is no StableHLO."""
+    def sums_on_gpu(self, ctx: RuleContext, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
+        """Lower a sum to one scan operation; not for export, since that operation is not part of StableHLO."""
         [aval], m = ctx.avals_in, lowering.mlir
         written_out = is_symbolic(aval.shape) or not math.prod(aval.shape)
-        if ctx.module_context.leaves or written_out or reverse or dtypes.is_complex(aval.dtype):
-            return self.elsewhere(ctx, x, axis=axis, reverse=reverse)
+        if ctx.module_context.target.for_export or written_out or reverse or dtypes.is_complex(aval.dtype):
+            return self.on_accelerators(ctx, x, axis=axis, reverse=reverse)
         slab = ShapedArray((*aval.shape[:axis], *aval.shape[axis + 1:]), aval.dtype)
 
-        def add(inner, element, before):
+        def add(inner: RuleContext, element: ir.Value, before: ir.Value) -> list[ir.Value]:
             return [inner.op("stablehlo.add", [element, before], [slab])] * 2
 
         zero, one_each = ctx.constant(np.zeros((), aval.dtype)), m.attribute("array<i32: 1, 1>")
@@ -131,7 +140,7 @@ class _Lowerings:
             "chlo.scan", [x, zero], [slab] * 2, add, types=[aval, slab], dimension=m.i64(axis), is_reverse=m.boolean(False),
             is_associative=m.boolean(True), operandSegmentSizes=one_each, resultSegmentSizes=one_each)[0]
 
-    def on_cpu(self, ctx, x, *, axis, reverse):
+    def on_cpu(self, ctx: RuleContext, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
         aval = ctx.avals_in[0]
         n = aval.shape[axis]
         if known(n, _UNROLLED + 1) <= _UNROLLED:
@@ -139,11 +148,11 @@ class _Lowerings:
             return (self._windows if few else self.unrolled)(ctx, x, axis=axis, reverse=reverse)
         return (self.by_blocks if known(n, 0) > _ONE_LOOP else self._loop)(ctx, x, axis=axis, reverse=reverse)
 
-    def _neutral(self, dtype):
+    def _neutral(self, dtype: np.dtype) -> Any:
         return np.asarray(self.identity(dtype)).astype(dtype)[()]
 
-    def _windows(self, ctx, x, *, axis, reverse):
-        """Each element the combination of a window of its own, which is one operation."""
+    def _windows(self, ctx: RuleContext, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
+        """Lower to one `reduce_window` operation with a window for each element."""
         aval, m = ctx.avals_in[0], lowering.mlir
         size, scalar = aval.shape[axis], ShapedArray((), aval.dtype)
         padding = np.array([[0, 0] if i != axis else [0, size - 1] if reverse else [size - 1, 0] for i in range(aval.ndim)])
@@ -153,17 +162,17 @@ class _Lowerings:
             window_dimensions=m.i64s([size if i == axis else 1 for i in range(aval.ndim)]),
             window_strides=m.i64s([1] * aval.ndim), padding=m.dense_i64(padding.astype(np.int64)))[0]
 
-    def _loop(self, ctx, x, *, axis, reverse):
+    def _loop(self, ctx: RuleContext, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
         aval, scalar = ctx.avals_in[0], ShapedArray((), np.dtype(np.int32))
         n = aval.shape[axis]
 
-        def body(inner, x, count):
+        def body(inner: RuleContext, x: ir.Value, count: ir.Value) -> list[ir.Value]:
             one = inner.constant(np.int32(1))
             x = self.step(inner.replace(avals_in=[aval, scalar]), x, inner.op("stablehlo.shift_left", [one, count], [scalar]),
                           axis=axis, reverse=reverse)
             return [x, inner.op("stablehlo.add", [count, one], [scalar])]
 
-        def unfinished(inner, x, count):
+        def unfinished(inner: RuleContext, x: ir.Value, count: ir.Value) -> ir.Value:
             if is_symbolic_dim(n):
                 distance = inner.op("stablehlo.shift_left", [inner.constant(np.int32(1)), count], [scalar])
                 return inner.compare("LT", "SIGNED", distance, inner.size(n), ())
@@ -171,67 +180,68 @@ class _Lowerings:
 
         return ctx.loop([x, ctx.constant(np.int32(0))], unfinished, body)[0]
 
-    def _step(self, x, distance, *, axis, reverse):
-        """Each element combined with that of a distance before it."""
+    def _step(self, x: Array, distance: ArrayLike, *, axis: int, reverse: bool) -> Array:
+        """Combine each element with the one `distance` before it."""
         shape = np.shape(x)
         n = shape[axis]
         padded = pad_p.bind(x, self._neutral(tracing.aval_of(x).dtype),
                             padding_config=_padded_along(axis, len(shape), *((0, n) if reverse else (n, 0))))
-        start = distance if reverse else sub(size_as(n, np.int32), distance)
+        start = distance if reverse else sub(size_scalar(n, np.int32), distance)
         starts = [start if i == axis else np.int32(0) for i in range(len(shape))]
         return self.operation.bind(dynamic_slice_p.bind(padded, *starts, slice_sizes=shape), x)
 
-    def _blocks(self, x, *, axis, reverse):
-        shape, nothing = np.shape(x), self._neutral(tracing.aval_of(x).dtype)
+    def _blocks(self, x: Array, *, axis: int, reverse: bool) -> Array:
+        shape, identity = np.shape(x), self._neutral(tracing.aval_of(x).dtype)
         count = -(-shape[axis] // _BLOCK)
-        whole = (*shape[:axis], count * _BLOCK, *shape[axis + 1:])
-        x = pad_p.bind(x, nothing, padding_config=_padded_along(axis, len(shape), 0, count * _BLOCK - shape[axis]))
+        padded_shape = (*shape[:axis], count * _BLOCK, *shape[axis + 1:])
+        x = pad_p.bind(x, identity, padding_config=_padded_along(axis, len(shape), 0, count * _BLOCK - shape[axis]))
         x = reshape_to(x, (*shape[:axis], count, _BLOCK, *shape[axis + 1:]))
-        x = self.primitive.bind(x, axis=axis + 1, reverse=reverse)
+        x = PRIMITIVES[self.name].bind(x, axis=axis + 1, reverse=reverse)
         starts, limits = [0] * np.ndim(x), [*np.shape(x)]
         starts[axis + 1], limits[axis + 1] = (0, 1) if reverse else (_BLOCK - 1, _BLOCK)
         totals = slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits), strides=None)
-        totals = self.primitive.bind(totals, axis=axis, reverse=reverse)
+        totals = PRIMITIVES[self.name].bind(totals, axis=axis, reverse=reverse)
         rank = len(starts)
-        before = pad_p.bind(totals, nothing, padding_config=_padded_along(axis, rank, *((-1, 1) if reverse else (1, -1))))
+        before = pad_p.bind(totals, identity, padding_config=_padded_along(axis, rank, *((-1, 1) if reverse else (1, -1))))
         before = broadcast_in_dim_p.bind(before, shape=np.shape(x), sharding=None, broadcast_dimensions=tuple(range(rank)))
-        x = reshape_to(self.operation.bind(before, x), whole)
+        x = reshape_to(self.operation.bind(before, x), padded_shape)
         return slice_p.bind(x, start_indices=(0,) * len(shape), limit_indices=shape, strides=None)
 
 
 def _cumulative(name: str) -> Primitive:
     operation, identity = _OPERATIONS[name]
 
-    def compute(x, *, axis, reverse):
+    def compute(x: Array, *, axis: int, reverse: bool) -> Array:
         return scan_along(lambda a, b: [operation.bind(a[0], b[0])], [x], axis, reverse)[0]
 
-    def abstract(x, *, axis, reverse):
+    def abstract(x: ShapedArray, *, axis: int, reverse: bool) -> ShapedArray:
         check_dtype(name, "float complex" if name == "cumlogsumexp" else "int float complex", x.dtype)
         return typed(x, x.shape)
 
-    def batch(axis_size, operands, dims, *, axis, reverse):
+    def batch(axis_size: int, operands: Sequence[Any], dims: Dims, *, axis: int, reverse: bool) -> tuple[Any, Any]:
         [x], [d] = operands, dims
         return primitive.bind(x, axis=axis + (axis >= d), reverse=reverse), d
 
-    def jvp(primals, tangents, **params):
-        """Pairs of a value and its tangent are combined as the values alone."""
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Sequence[Any]:
+        """Scan pairs of primal and tangent as the primals are scanned."""
         [x], [t] = primals, tangents
         if type(t) is Zero:
             answer = primitive.bind(x, **params)
             return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
         return scan_along(lambda a, b: operation.jvp((a[0], b[0]), (a[1], b[1])), [x, t], **params)
 
-    def transpose(ct, x, *, axis, reverse):
+    def transpose(ct: Tangent, x: Any, *, axis: int, reverse: bool) -> list[Any]:
         return [Zero(x.aval) if type(ct) is Zero else primitive.bind(ct, axis=axis, reverse=not reverse)]
 
-    primitive = Primitive(name, abstract=abstract, lower=lower_fun(compute), batch=batch, jvp=jvp,
-                          sharding_rule=sharding_rules.along("axis"), sums=of_first if name == "cumsum" else None)
-    written = _Lowerings(primitive, operation, identity, primitive.lowerings[None])
-    primitive.lowerings |= {None: written.elsewhere, "cpu": written.on_cpu}
-    if name == "cumsum":  # which is linear
-        primitive.jvp, primitive.transpose = linear_jvp(primitive), transpose
-        if HAS_SUMS_ON_GPU:
-            primitive.lowerings["cuda"] = written.sums_on_gpu
+    rules = _Lowerings(name, operation, identity, lower_fun(compute))
+    lower = {None: rules.on_accelerators, "cpu": rules.on_cpu}
+    is_linear = name == "cumsum"
+    if is_linear and HAS_SUMS_ON_GPU:
+        lower["cuda"] = rules.sums_on_gpu
+    primitive = Primitive(
+        name, abstract=abstract, lower=lower, batch=batch, jvp=linear_jvp if is_linear else jvp,
+        transpose=transpose if is_linear else None,
+        mesh=MeshRules(sharding_rules.along("axis"), sums=of_first if is_linear else None))
     return primitive
 
 
@@ -242,76 +252,92 @@ cumsum_p = PRIMITIVES["cumsum"]
 # Public functions
 
 
-def _public_cumulative(name: str):
+def _public_cumulative(name: str) -> Callable:
     primitive = PRIMITIVES[name]
 
-    def kernel(operand, axis, reverse):
+    def kernel(operand: Array, axis: int, reverse: bool) -> Array:
         return primitive.bind(operand, axis=axis, reverse=reverse)
 
     kernel.__name__ = name
-    compiled = lax_function(kernel, static=("axis", "reverse"))
+    compiled = library(kernel, static=("axis", "reverse"))
 
     def function(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
         return compiled(operand, plain_axis(axis, np.ndim(operand), name), bool(reverse))
 
     function.__name__ = function.__qualname__ = name
-    words, operand, gives = _DOCUMENTED[name]
-    function.__doc__ = (
-        f"{words} of the elements of an array up to each place along a dimension.\n\n- `operand`: an array.\n"
-        f"- `axis`: the dimension, not negative; `xnp` has functions that count from the end.\n"
-        f"- `reverse`: go from the end instead.\n\n>>> lax.{name}(xnp.array({operand}))\nArray({gives})")
-    return written_once(function)
+    reduction, operand, output = _DOCUMENTED[name]
+    function.__doc__ = f"""Compute the cumulative {reduction} along a dimension.
+
+    Args:
+        operand: An array.
+        axis: The dimension, non-negative.
+        reverse: If True, accumulate from the end.
+
+    Returns:
+        An array of the shape and dtype of `operand`.
+
+    Example:
+        >>> lax.{name}(xnp.array({operand}))
+        Array({output})
+    """
+    return library(function, static=None)
 
 
 _DOCUMENTED = {
-    "cumsum": ("The sum", "[1, 3, 2]", "[1, 4, 6], dtype=int32"),
-    "cumprod": ("The product", "[1, 3, 2]", "[1, 3, 6], dtype=int32"),
-    "cummax": ("The maximum", "[1, 3, 2]", "[1, 3, 3], dtype=int32"),
-    "cummin": ("The minimum", "[1, 3, 2]", "[1, 1, 1], dtype=int32"),
-    "cumlogsumexp": ("The logarithm of the sum of the exponentials", "[0.0, -np.inf]", "[0., 0.], dtype=float32")}
+    "cumsum": ("sum", "[1, 3, 2]", "[1, 4, 6], dtype=int32"),
+    "cumprod": ("product", "[1, 3, 2]", "[1, 3, 6], dtype=int32"),
+    "cummax": ("maximum", "[1, 3, 2]", "[1, 3, 3], dtype=int32"),
+    "cummin": ("minimum", "[1, 3, 2]", "[1, 1, 1], dtype=int32"),
+    "cumlogsumexp": ("logarithm of the sum of exponentials", "[0.0, -np.inf]", "[0., 0.], dtype=float32")}
 PUBLIC = {name: _public_cumulative(name) for name in PRIMITIVES}
 PUBLIC.update({f"{_name}_p": _primitive for _name, _primitive in PRIMITIVES.items()})
 
 
-@written_once
+@library(static=None)
 def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """Running combination of elements by an associative function, in a logarithmic number of steps.
+    """Scan elements with an associative function, in a logarithmic number of steps.
 
-    - `fn`: `fn(a, b)` combines pytrees like `elems`, of any size along `axis`, elementwise along it.
-    - `elems`: a pytree of arrays.
-    - `reverse`: from the end, where `a` is what comes from there.
-    - `axis`: the dimension along which elements lie.
+    Args:
+        fn: Associative function: `fn(a, b)` combines two pytrees like `elems`. It must work elementwise along `axis`, for any
+            size.
+        elems: A pytree of arrays of one size along `axis`.
+        reverse: If True, scan from the end. The first argument of `fn` is then the element closer to the end.
+        axis: The dimension to scan along. Negative ones count from the end.
 
-    >>> lax.associative_scan(lambda a, b: a * b, xnp.array([1, 2, 3, 4]))
-    Array([ 1,  2,  6, 24], dtype=int32)
+    Returns:
+        A pytree like `elems`: the combinations of all elements up to each position.
+
+    Example:
+        >>> lax.associative_scan(lambda a, b: a * b, xnp.array([1, 2, 3, 4]))
+        Array([ 1,  2,  6, 24], dtype=int32)
     """
-    who = "associative_scan"
+    name = "associative_scan"
     if not callable(fn):
-        raise TypeError(f"{who} needs a function to combine elements with, got {fn!r}.")
+        raise TypeError(f"{name} needs a function to combine elements with, got {fn!r}.")
     leaves, treedef = tree.flatten(elems)
     if not leaves:
         return elems
     for i, x in enumerate(leaves):
         if not tracing.is_arraylike(x):
-            raise errors.not_an_array(x, who, tree.path_of(elems, i))
-    axis = canonical_axis(axis, np.ndim(leaves[0]), who)
+            raise errors.not_an_array(x, name, tree.path_of(elems, i))
+    axis = canonical_axis(axis, np.ndim(leaves[0]), name)
     if any(np.ndim(x) <= axis for x in leaves):
-        raise ValueError(f"{who} needs arrays that all have axis {axis}, got shapes {[np.shape(x) for x in leaves]}.")
+        raise ValueError(f"{name} needs arrays that all have axis {axis}, got shapes {[np.shape(x) for x in leaves]}.")
     sizes = {np.shape(x)[axis] for x in leaves}
     if len(sizes) > 1:
-        raise ValueError(f"{who} needs arrays of one size along axis {axis}, got {sorted(sizes)}.")
+        raise ValueError(f"{name} needs arrays of one size along axis {axis}, got {sorted(sizes)}.")
 
-    def combine(xs, ys):
+    def combine(xs: list, ys: list) -> list:
         result = fn(treedef.unflatten(xs), treedef.unflatten(ys))
-        found, other = tree.flatten(result)
-        if len(found) != len(xs):
-            raise ValueError(f"the function given to {who} must return what it takes: {treedef}, got {other}.")
-        for i, (x, y) in enumerate(zip(xs, found)):
-            given, returned = tracing.aval_of(x), tracing.aval_of(y, who)
+        outputs, out_tree = tree.flatten(result)
+        if len(outputs) != len(xs):
+            raise ValueError(f"the function given to {name} must return what it takes: {treedef}, got {out_tree}.")
+        for i, (x, y) in enumerate(zip(xs, outputs)):
+            given, returned = tracing.aval_of(x), tracing.aval_of(y, name)
             if (given.shape, given.dtype) != (returned.shape, returned.dtype):
-                raise TypeError(f"the function given to {who} must return arrays of the types that it takes, but it got "
+                raise TypeError(f"the function given to {name} must return arrays of the types that it takes, but it got "
                                 f"{given} and returned {returned} at result{tree.path_of(result, i)}.")
-        return found
+        return outputs
 
     if 0 in sizes or sizes == {1}:
         return elems

@@ -1,31 +1,39 @@
-"""Discrete Fourier transforms: `fft` with its derivative, which is a transform again."""
+"""Discrete Fourier transforms: `fft`, whose derivative is again a transform."""
 
 from __future__ import annotations
 
 import enum
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dimensions import is_symbolic_dim
-from xlafront.core.primitive import Primitive
+from xlafront.core.basic_primitives import broadcast_in_dim_p, move_dim
+from xlafront.core.primitive import MeshRules, Primitive
 from xlafront.core.sharding_types import of_first
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.elementwise import as_type, conj_, mul, real_
-from xlafront.lax.shapes import broadcast_in_dim_p, linear_jvp, move_dim, static_shape
+from xlafront.lax.shapes import linear_jvp, static_shape
 from xlafront.lax.slicing import pad_p
-from xlafront.staging.library import lax_function, written_once
+from xlafront.staging.accepted_arguments import accepts
+from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import is_symbolic_dim
+
+if TYPE_CHECKING:
+    from xlafront.core.typing import Dims, Tangent
+    from xlafront.lowering.equations import RuleContext
+    from xlafront.lowering.mlir import ir
 
 
 class FftType(enum.IntEnum):
-    """Which transform: of complex numbers and back, or of real numbers to the first half of the result and back."""
+    """Types of Fourier transforms: of complex numbers and back, or of real numbers to half a spectrum and back."""
 
     FFT = 0
     IFFT = 1
@@ -33,24 +41,24 @@ class FftType(enum.IntEnum):
     IRFFT = 3
 
 
-def _abstract(x, *, fft_type, fft_lengths):
-    who = f"fft of type {fft_type.name}"
-    check_dtype(who, "float32" if fft_type == FftType.RFFT else "complex", x.dtype)
+def _abstract(x: ShapedArray, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> ShapedArray:
+    name = f"fft of type {fft_type.name}"
+    check_dtype(name, "float32" if fft_type == FftType.RFFT else "complex", x.dtype)
     rank = len(fft_lengths)
     if not 1 <= rank <= 3:
-        raise ValueError(f"{who} transforms 1, 2 or 3 dimensions, got lengths {fft_lengths}.")
+        raise ValueError(f"{name} transforms 1, 2 or 3 dimensions, got lengths {fft_lengths}.")
     if x.ndim < rank:
-        raise ValueError(f"{who} of {rank} dimensions needs an array with as many, got shape {x.shape}.")
-    half = (*fft_lengths[:-1], fft_lengths[-1] // 2 + 1)
-    taken, given = (half, fft_lengths) if fft_type == FftType.IRFFT else (fft_lengths, half)
-    if x.shape[x.ndim - rank:] != tuple(taken):
-        raise ValueError(f"{who} with fft_lengths={fft_lengths} needs an operand whose last dimensions are {taken}, got "
+        raise ValueError(f"{name} of {rank} dimensions needs an array with as many, got shape {x.shape}.")
+    half_spectrum = (*fft_lengths[:-1], fft_lengths[-1] // 2 + 1)
+    expected, result = (half_spectrum, fft_lengths) if fft_type == FftType.IRFFT else (fft_lengths, half_spectrum)
+    if x.shape[x.ndim - rank:] != tuple(expected):
+        raise ValueError(f"{name} with fft_lengths={fft_lengths} needs an operand whose last dimensions are {expected}, got "
                          f"shape {x.shape}.")
     lead = x.shape[:x.ndim - rank]
     if fft_type == FftType.RFFT:
-        return ShapedArray((*lead, *given), dtypes.to_complex(x.dtype), vma=x.vma)
+        return ShapedArray((*lead, *result), dtypes.to_complex(x.dtype), vma=x.vma)
     if fft_type == FftType.IRFFT:
-        return ShapedArray((*lead, *given), dtypes.to_real(x.dtype), vma=x.vma)
+        return ShapedArray((*lead, *result), dtypes.to_real(x.dtype), vma=x.vma)
     return ShapedArray(x.shape, x.dtype, vma=x.vma)
 
 
@@ -58,11 +66,12 @@ def _check_lengths(lengths: tuple) -> None:
     for n in lengths:
         if is_symbolic_dim(n):
             raise NotImplementedError(
-                f"Fourier transforms along a dimension of the size '{n}', which is not known while tracing, cannot be written "
-                f"in StableHLO. Export this dimension with a fixed size, or pad to one; the other dimensions may stay open.")
+                f"Fourier transforms along a dimension of the size '{n}', which is not known while tracing, cannot be "
+                f"expressed in StableHLO. Export this dimension with a fixed size, or pad to one; other dimensions may be "
+                f"symbolic.")
 
 
-def _lower(ctx, x, *, fft_type, fft_lengths):
+def _lower(ctx: RuleContext, x: ir.Value, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> ir.Value:
     _check_lengths(fft_lengths)
     m = lowering.mlir
     if 0 in ctx.aval_out.shape or 0 in ctx.avals_in[0].shape:
@@ -71,58 +80,65 @@ def _lower(ctx, x, *, fft_type, fft_lengths):
                   fft_length=m.i64s(fft_lengths))
 
 
-def _transpose(ct, x, *, fft_type, fft_lengths):
+def _transpose(ct: Tangent, x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> list[Any]:
     if type(ct) is Zero:
         return [Zero(x.aval)]
     if fft_type in (FftType.FFT, FftType.IFFT):  # its matrix is symmetric
         return [fft_p.bind(ct, fft_type=fft_type, fft_lengths=fft_lengths)]
     n, rank = fft_lengths[-1], np.ndim(ct)
     d = dtypes.to_complex(tracing.aval_of(ct).dtype)
-    if fft_type == FftType.RFFT:  # the transform of the whole, of which the second half is not looked at
+    if fft_type == FftType.RFFT:  # the transform of the full spectrum, whose second half has a zero cotangent
         missing = n - n // 2 - 1
-        whole = pad_p.bind(ct, d.type(0), padding_config=((0, 0, 0),) * (rank - 1) + ((0, missing, 0),))
-        return [real_(fft_p.bind(whole, fft_type=FftType.FFT, fft_lengths=fft_lengths))]
+        full_spectrum = pad_p.bind(ct, d.type(0), padding_config=((0, 0, 0),) * (rank - 1) + ((0, missing, 0),))
+        return [real_(fft_p.bind(full_spectrum, fft_type=FftType.FFT, fft_lengths=fft_lengths))]
     _check_lengths(fft_lengths)
-    # Each element but the first, and the last of an even number, stands for its conjugate too.
+    # Each element represents its conjugate too, except for the first, and the last if `n` is even.
     weights = np.full(n // 2 + 1, 2 / math.prod(fft_lengths))
     weights[0] /= 2
     if n % 2 == 0:
         weights[-1] /= 2
-    back = fft_p.bind(ct, fft_type=FftType.RFFT, fft_lengths=fft_lengths)
-    spread = broadcast_in_dim_p.bind(weights.astype(d), shape=np.shape(back), broadcast_dimensions=(rank - 1,), sharding=None)
-    return [conj_(mul(back, spread), input_dtype=d)]
+    spectrum = fft_p.bind(ct, fft_type=FftType.RFFT, fft_lengths=fft_lengths)
+    factors = broadcast_in_dim_p.bind(
+        weights.astype(d), shape=np.shape(spectrum), broadcast_dimensions=(rank - 1,), sharding=None)
+    return [conj_(mul(spectrum, factors), input_dtype=d)]
 
 
-def _batch(axis_size, operands, dims, **params):
+def _batch(axis_size: int, operands: Sequence[Any], dims: Dims, **params: Any) -> tuple[Any, Any]:
     return fft_p.bind(move_dim(operands[0], dims[0], 0), **params), 0
 
 
-fft_p = Primitive("fft", abstract=_abstract, lower=_lower, transpose=_transpose, batch=_batch,
-                  sharding_rule=sharding_rules.windows, sums=of_first)
-fft_p.jvp = linear_jvp(fft_p)
+fft_p = Primitive(
+    "fft", abstract=_abstract, lower=_lower, transpose=_transpose, batch=_batch, jvp=linear_jvp,
+    mesh=MeshRules(sharding_rule=sharding_rules.windows, sums=of_first))
 
 
-@written_once(static=("fft_type", "fft_lengths"))
+@library(static=("fft_type", "fft_lengths"))
+@accepts(anything=True)
 def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
-    """The discrete Fourier transform of the last dimensions.
+    """Compute the discrete Fourier transform over the last dimensions.
 
-    - `x`: the array; complex, but for RFFT, which takes real numbers.
-    - `fft_type`: an `FftType` or its name, in capitals or in small letters. "FFT" does not scale, "IFFT" divides by the number
-      of elements; "RFFT" returns the first `n // 2 + 1` elements of the last dimension, the others are their conjugates, and
-      "IRFFT" takes these.
-    - `fft_lengths`: the sizes of one to three dimensions that are transformed, before RFFT and after IRFFT.
+    Args:
+        x: Array of complex numbers; of real numbers for "RFFT".
+        fft_type: An `FftType` or its name. "FFT" does not scale; "IFFT" divides by the number of elements; "RFFT" returns the
+            first `n // 2 + 1` elements of the last dimension, since the others are conjugates; "IRFFT" is the inverse of
+            "RFFT".
+        fft_lengths: Sizes of the one to three transformed dimensions: before "RFFT", and after "IRFFT".
 
-    >>> lax.fft(xnp.array([1.0, 0.0, 0.0, 0.0]), "RFFT", (4,))
-    Array([1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
+    Returns:
+        The transform.
+
+    Example:
+        >>> lax.fft(xnp.array([1.0, 0.0, 0.0, 0.0]), "RFFT", (4,))
+        Array([1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
     """
     if isinstance(fft_type, str):
         kind = {text: kind for name, kind in FftType.__members__.items() for text in (name, name.lower())}.get(fft_type)
         if kind is None:
-            raise ValueError(f"lax.fft has an unknown FFT type {fft_type!r}: it is one of {', '.join(FftType.__members__)}.")
+            raise ValueError(f"lax.fft got an unknown FFT type {fft_type!r}; use one of {', '.join(FftType.__members__)}.")
     elif isinstance(fft_type, FftType):
         kind = fft_type
     else:
-        raise TypeError(f"lax.fft has an unknown FFT type value {fft_type!r}: it is an FftType or its name.")
+        raise TypeError(f"lax.fft got an unknown FFT type value {fft_type!r}; use an FftType or its name.")
     if not isinstance(fft_lengths, (tuple, list)):
         raise TypeError(f"lax.fft takes a tuple of lengths, got {fft_lengths!r}, an object of type "
                         f"{type(fft_lengths).__name__}.")
@@ -132,8 +148,8 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
     return _fft_kernel(x, kind, static_shape("fft", fft_lengths))
 
 
-@lax_function(static=("fft_type", "fft_lengths"), name="fft")
-def _fft_kernel(x, fft_type, fft_lengths):
+@library(static=("fft_type", "fft_lengths"), name="fft")
+def _fft_kernel(x: Array, fft_type: FftType, fft_lengths: tuple[int, ...]) -> Array:
     d = tracing.aval_of(x).dtype
-    wanted = dtypes.to_inexact(d) if fft_type == FftType.RFFT else dtypes.to_complex(d)
-    return fft_p.bind(as_type(x, wanted, False), fft_type=fft_type, fft_lengths=fft_lengths)
+    target_dtype = dtypes.to_inexact(d) if fft_type == FftType.RFFT else dtypes.to_complex(d)
+    return fft_p.bind(as_type(x, target_dtype, False), fft_type=fft_type, fft_lengths=fft_lengths)

@@ -1,45 +1,39 @@
 # Written by `python -m tests.stubs`.
+from xlafront.linalg.condensed_forms import hessenberg as hessenberg
+from xlafront.linalg.condensed_forms import schur as schur
+from xlafront.linalg.condensed_forms import tridiagonal as tridiagonal
+from xlafront.linalg.factorizations import cholesky as cholesky
+from xlafront.linalg.factorizations import cholesky_update as cholesky_update
+from xlafront.linalg.factorizations import lu as lu
+from xlafront.linalg.factorizations import lu_pivots_to_permutation as lu_pivots_to_permutation
+from xlafront.linalg.factorizations import symmetric_product as symmetric_product
+from xlafront.linalg.factorizations import triangular_solve as triangular_solve
+from xlafront.linalg.factorizations import tridiagonal_solve as tridiagonal_solve
+from xlafront.linalg.orthogonal import householder_product as householder_product
+from xlafront.linalg.orthogonal import ormqr as ormqr
+from xlafront.linalg.orthogonal import qr as qr
+from xlafront.linalg.polar import qdwh as qdwh
 from xlafront.linalg.spectra import EigImplementation as EigImplementation
-from xlafront.linalg.spectra import EigImplementation as _EigImplementation
 from xlafront.linalg.spectra import EighImplementation as EighImplementation
-from xlafront.linalg.spectra import EighImplementation as _EighImplementation
 from xlafront.linalg.spectra import SvdAlgorithm as SvdAlgorithm
-from xlafront.linalg.spectra import SvdAlgorithm as _SvdAlgorithm
-from xlafront.typing import ArrayLike as _ArrayLike
-import builtins as _builtins
+from xlafront.linalg.spectra import eig as eig
+from xlafront.linalg.spectra import eigh as eigh
+from xlafront.linalg.spectra import svd as svd
 import typing as _typing
-import xlafront as _xlafront
 
-def cholesky(x: _ArrayLike, *, symmetrize_input: _builtins.bool = ...) -> _xlafront.Array: ...
 cholesky_p: _typing.Any
-def cholesky_update(r_matrix: _ArrayLike, w_vector: _ArrayLike) -> _xlafront.Array: ...
 cholesky_update_p: _typing.Any
-def eig(x: _ArrayLike, *, compute_left_eigenvectors: _builtins.bool = ..., compute_right_eigenvectors: _builtins.bool = ..., enable_eigvec_derivs: _builtins.bool = ..., implementation: _EigImplementation | None = ..., use_magma: _builtins.bool | None = ...) -> _builtins.list[_xlafront.Array]: ...
 eig_p: _typing.Any
-def eigh(x: _ArrayLike, *, lower: _builtins.bool = ..., symmetrize_input: _builtins.bool = ..., sort_eigenvalues: _builtins.bool = ..., subset_by_index: _builtins.tuple[_builtins.int, _builtins.int] | None = ..., implementation: _EighImplementation | None = ...) -> _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
 eigh_p: _typing.Any
-def hessenberg(a: _ArrayLike) -> _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
 hessenberg_p: _typing.Any
-def householder_product(a: _ArrayLike, taus: _ArrayLike) -> _xlafront.Array: ...
 householder_product_p: _typing.Any
-def lu(x: _ArrayLike) -> _builtins.tuple[_xlafront.Array, _xlafront.Array, _xlafront.Array]: ...
 lu_p: _typing.Any
-def lu_pivots_to_permutation(pivots: _ArrayLike, permutation_size: _builtins.int) -> _xlafront.Array: ...
 lu_pivots_to_permutation_p: _typing.Any
-def ormqr(a: _ArrayLike, taus: _ArrayLike, c: _ArrayLike, *, left: _builtins.bool = ..., transpose: _builtins.bool = ...) -> _xlafront.Array: ...
 ormqr_p: _typing.Any
-def qdwh(x: _ArrayLike, *, is_hermitian: _builtins.bool = ..., max_iterations: _builtins.int | None = ..., eps: _builtins.float | None = ..., dynamic_shape: _builtins.tuple | None = ...) -> _builtins.tuple[_xlafront.Array, _xlafront.Array, _xlafront.Array, _xlafront.Array]: ...
-def qr(x: _ArrayLike, *, pivoting: _builtins.bool = ..., full_matrices: _builtins.bool = ..., use_magma: _builtins.bool | None = ...) -> _builtins.tuple[_xlafront.Array, ...]: ...
 qr_p: _typing.Any
-def schur(x: _ArrayLike, *, compute_schur_vectors: _builtins.bool = ..., sort_eig_vals: _builtins.bool = ..., select_callable: _typing.Callable | None = ...) -> _builtins.list[_xlafront.Array]: ...
 schur_p: _typing.Any
-def svd(x: _ArrayLike, *, full_matrices: _builtins.bool = ..., compute_uv: _builtins.bool = ..., subset_by_index: _builtins.tuple[_builtins.int, _builtins.int] | None = ..., algorithm: _SvdAlgorithm | None = ...) -> _xlafront.Array | _builtins.tuple[_xlafront.Array, _xlafront.Array, _xlafront.Array]: ...
 svd_p: _typing.Any
-def symmetric_product(a_matrix: _ArrayLike, c_matrix: _ArrayLike, *, alpha: _builtins.float = ..., beta: _builtins.float = ..., symmetrize_output: _builtins.bool = ...) -> _xlafront.Array: ...
 symmetric_product_p: _typing.Any
-def triangular_solve(a: _ArrayLike, b: _ArrayLike, *, left_side: _builtins.bool = ..., lower: _builtins.bool = ..., transpose_a: _builtins.bool = ..., conjugate_a: _builtins.bool = ..., unit_diagonal: _builtins.bool = ...) -> _xlafront.Array: ...
 triangular_solve_p: _typing.Any
-def tridiagonal(a: _ArrayLike, *, lower: _builtins.bool = ...) -> _builtins.tuple[_xlafront.Array, _xlafront.Array, _xlafront.Array, _xlafront.Array]: ...
 tridiagonal_p: _typing.Any
-def tridiagonal_solve(dl: _ArrayLike, d: _ArrayLike, du: _ArrayLike, b: _ArrayLike, *, perturb_singular: _builtins.bool = ...) -> _xlafront.Array: ...
 tridiagonal_solve_p: _typing.Any

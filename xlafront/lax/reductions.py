@@ -1,52 +1,47 @@
-"""Reductions, and the indices of extreme elements. The sum is in `shapes`, running reductions are in `cumulative`."""
+"""Reductions, and the indices of extreme elements.
+
+The sum is in `shapes`, cumulative reductions are in `cumulative`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dimensions import is_symbolic_dim, known
-from xlafront.core.primitive import Primitive
+from xlafront.core.basic_primitives import reshard_p, to_dtype, transpose_p
+from xlafront.core.primitive import MeshRules, Primitive
+from xlafront.core.tangents import add_tangents
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding, specified
-from xlafront.lax.device_put import reshard_p
-from xlafront.lax.elementwise import (
-    add,
-    and_,
-    constant_like,
-    div,
-    eq,
-    gt,
-    lt,
-    mul,
-    ne,
-    or_,
-    rem_,
-    size_as,
-    to_dtype,
-    where,
-)
-from xlafront.lax.families import add_tangents
+from xlafront.lax.elementwise import add, and_, constant_like, div, eq, gt, lt, mul, ne, or_, rem_, size_scalar, where
 from xlafront.lax.lower_fun import lower_fun
-from xlafront.lax.shapes import broadcast_back, counting, plain_axes, plain_axis, reduce_sum_p, reducer, reshape_to, transpose_p
+from xlafront.lax.shapes import broadcast_back, counting, plain_axes, plain_axis, reduce_sum_p, reducer, reshape_to
 from xlafront.lax.slicing import pad_p, slice_p
-from xlafront.staging.library import lax_function, written_once
+from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import is_symbolic_dim, known
+
+if TYPE_CHECKING:
+    from xlafront.base.jaxlib_compat import NamedSharding
+    from xlafront.core.typing import Dims
+    from xlafront.lowering.equations import RuleContext
+    from xlafront.lowering.mlir import ir
 
 
-def lowest(d):
+def lowest(d: np.dtype) -> Any:
     if dtypes.is_inexact(d):
         return -np.inf if d.name not in _NO_INFINITY else dtypes.finfo(d).min
     return False if d == dtypes.bool_ else dtypes.iinfo(d).min
 
 
-def highest(d):
+def highest(d: np.dtype) -> Any:
     if dtypes.is_inexact(d):
         return np.inf if d.name not in _NO_INFINITY else dtypes.finfo(d).max
     return True if d == dtypes.bool_ else dtypes.iinfo(d).max
@@ -56,26 +51,29 @@ _NO_INFINITY = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e
                 "float8_e8m0fnu")
 
 
-def _ones(d):
+def _ones(d: np.dtype) -> Any:
     return True if d == dtypes.bool_ else np.array(-1).astype(d)
 
 
-def _extreme_jvp(name):
-    def jvp(primals, tangents, *, axes):
+def _extreme_jvp(name: str) -> Callable:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[int, ...],
+            out_sharding: NamedSharding | None = None) -> tuple[Any, Any]:
         [x], [t] = primals, tangents
-        answer = PRIMITIVES[name].bind(x, axes=axes)
+        answer = PRIMITIVES[name].bind(x, axes=axes, out_sharding=out_sharding)
         if type(t) is Zero:
             return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
-        # Elements that attain the extreme share its tangent.
-        here = to_dtype(eq(x, broadcast_back(answer, np.shape(x), axes)), tracing.aval_of(t).dtype)
-        count = reduce_sum_p.bind(here, axes=axes, out_sharding=None)
-        return answer, div(reduce_sum_p.bind(mul(t, here), axes=axes, out_sharding=None), count)
+        # Elements that are equal to the extreme share its tangent. They are compared in the sharding of the operand.
+        extreme = answer if out_sharding is None else reduced(name, x, axes)
+        mask = to_dtype(eq(x, broadcast_back(extreme, np.shape(x), axes)), tracing.aval_of(t).dtype)
+        count = reduce_sum_p.bind(mask, axes=axes, out_sharding=None)
+        tangent = div(reduce_sum_p.bind(mul(t, mask), axes=axes, out_sharding=None), count)
+        return answer, tangent if out_sharding is None else reshard_p.bind(tangent, dst_sharding=out_sharding)
 
     return jvp
 
 
-def _product_jvp(primals, tangents, *, axes):
-    """The product as a balanced tree of multiplications, whose derivative has no division."""
+def _product_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    """Compute the product as a balanced tree of multiplications, whose derivative needs no division."""
     [x], [t] = primals, tangents
     shape = tuple([n for i, n in enumerate(np.shape(x)) if i not in axes])
     n = math.prod([np.shape(x)[i] for i in axes])
@@ -84,8 +82,8 @@ def _product_jvp(primals, tangents, *, axes):
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
     if is_symbolic_dim(n):
         raise errors.InconclusiveDimensionOperation(
-            f"the derivative of a product of '{n}' elements, a number that is not known while tracing: how often they are "
-            f"multiplied depends on it. Use lax.scan, or export this dimension with a fixed size.")
+            f"the derivative of a product of '{n}' elements needs the number of elements, which is not known while tracing. "
+            f"Use lax.scan, or export this dimension with a fixed size.")
     order = (*axes, *[i for i in range(np.ndim(x)) if i not in axes])
     x, t = (reshape_to(transpose_p.bind(v, permutation=order), (n, *shape)) for v in (x, t))
     while n > 1:
@@ -99,97 +97,102 @@ def _product_jvp(primals, tangents, *, axes):
     return reshape_to(x, shape), reshape_to(t, shape)
 
 
-# Of the dtype, what changes nothing.
+# name: function that returns the identity element for a dtype
 IDENTITIES = {"reduce_sum": lambda d: 0, "reduce_prod": lambda d: 1, "reduce_max": lowest, "reduce_min": highest,
               "reduce_and": _ones, "reduce_or": lambda d: 0, "reduce_xor": lambda d: 0}
-_EVERY = "int float complex bool"
+_ALL_KINDS = "int float complex bool"
+SHARDED = ("reduce_sum", "reduce_max", "reduce_min")  # those with the parameter `out_sharding`
 PRIMITIVES = {
     "reduce_sum": reduce_sum_p,
     **{name: reducer(name, operation, IDENTITIES[name], *rest, **rules) for name, operation, rest, rules in (
-        ("reduce_prod", "stablehlo.multiply", (_EVERY,), {"jvp": _product_jvp}),
-        ("reduce_max", "stablehlo.maximum", (_EVERY, ValueError), {"jvp": _extreme_jvp("reduce_max")}),
-        ("reduce_min", "stablehlo.minimum", (_EVERY, ValueError), {"jvp": _extreme_jvp("reduce_min")}),
+        ("reduce_prod", "stablehlo.multiply", (_ALL_KINDS,), {"jvp": _product_jvp}),
+        ("reduce_max", "stablehlo.maximum", (_ALL_KINDS, ValueError), {"jvp": _extreme_jvp("reduce_max")}),
+        ("reduce_min", "stablehlo.minimum", (_ALL_KINDS, ValueError), {"jvp": _extreme_jvp("reduce_min")}),
         ("reduce_and", "stablehlo.and", ("bytes bool",), {}),
         ("reduce_or", "stablehlo.or", ("bytes bool",), {}),
         ("reduce_xor", "stablehlo.xor", ("bytes bool",), {}))},
 }
 
 
-def reduced(name: str, x, axes: tuple[int, ...]):
-    """By the reduction of a name, of which only the sum says how its result is split."""
-    return PRIMITIVES[name].bind(x, axes=axes, **({"out_sharding": None} if name == "reduce_sum" else {}))
+def reduced(name: str, x: Array, axes: tuple[int, ...]) -> Array:
+    """Bind the reduction `name`, without an `out_sharding` if it takes one."""
+    return PRIMITIVES[name].bind(x, axes=axes, **({"out_sharding": None} if name in SHARDED else {}))
 
 
-# argmax, argmin: the extreme, then the least index that attains it. NaN counts as the extreme.
+# argmax, argmin: find the extreme, then the least index where it occurs. NaN counts as the extreme.
 
 
-def _arg_function(name):
+def _arg_function(name: str) -> Callable:
     reducer = "reduce_max" if name == "argmax" else "reduce_min"
 
-    def find(x, *, axes, index_dtype):
+    def find(x: Array, *, axes: tuple[int, ...], index_dtype: DTypeLike) -> Array:
         [axis] = axes
         shape = np.shape(x)
         n, may_be_nan = shape[axis], dtypes.is_inexact(tracing.aval_of(x).dtype)
-        counts = np.dtype(index_dtype)
-        if may_be_nan and not is_symbolic_dim(n) and 2 * n > np.iinfo(counts).max:
-            counts = np.dtype(np.uint32 if n < 2**31 else np.uint64)
-        length = size_as(n, counts) if is_symbolic_dim(n) else np.asarray(n).astype(counts)[()]
-        positions = counting(counts, shape, axis)
-        extreme = PRIMITIVES[reducer].bind(x, axes=axes)
+        count_dtype = np.dtype(index_dtype)
+        if may_be_nan and not is_symbolic_dim(n) and 2 * n > np.iinfo(count_dtype).max:
+            count_dtype = np.dtype(np.uint32 if n < 2**31 else np.uint64)
+        length = size_scalar(n, count_dtype) if is_symbolic_dim(n) else np.asarray(n).astype(count_dtype)[()]
+        positions = counting(count_dtype, shape, axis)
+        extreme = reduced(reducer, x, axes)
         hit = eq(x, broadcast_back(extreme, shape, axes))
         if not may_be_nan:
-            return PRIMITIVES["reduce_min"].bind(where(hit, positions, length), axes=axes)
-        # A NaN is the extreme, and comes before all that is equal to what the reduction found: on CPUs it loses NaN among many.
-        places = where(ne(x, x), positions, where(hit, add(positions, length), size_as(2 * n, counts)))
-        return to_dtype(rem_(PRIMITIVES["reduce_min"].bind(places, axes=axes), length), np.dtype(index_dtype))
+            return reduced("reduce_min", where(hit, positions, length), axes)
+        # NaN is the extreme. Positions of NaN come first, since the reduction drops NaN of large arrays on CPUs.
+        candidates = where(ne(x, x), positions, where(hit, add(positions, length), size_scalar(2 * n, count_dtype)))
+        return to_dtype(rem_(reduced("reduce_min", candidates, axes), length), np.dtype(index_dtype))
 
     return find
 
 
-_SHORT = 25  # XLA unrolls the loop over fewer elements than this
-_IN_CACHE = 2**18  # elements that are cheaper to read twice than one by one
+_UNROLLED_SIZE = 25  # XLA unrolls loops over fewer elements
+_IN_CACHE = 2**18  # arrays up to this size are cheaper to read twice
 
 
-def _of_pairs(aval, axis: int) -> bool:
-    """Whether pairs are reduced: along the last dimension, of few elements or of many large integers. Along others, and of
-    small integers, which fill vectors, the two reductions of `_arg_function` are faster."""
+def _reduces_pairs(aval: ShapedArray, axis: int) -> bool:
+    """Return True if argmax and argmin reduce pairs of value and index.
+
+    They do so along the last dimension, for few elements or for many large integers. Otherwise the two reductions of
+    `_arg_function` are faster: small integers fill vectors.
+    """
     if axis != aval.ndim - 1:
         return False
-    if known(aval.shape[axis], _SHORT) < _SHORT:
+    if known(aval.shape[axis], _UNROLLED_SIZE) < _UNROLLED_SIZE:
         return True
     return not dtypes.is_inexact(aval.dtype) and aval.dtype.itemsize >= 4 and known(
         math.prod(aval.shape), 0) > _IN_CACHE
 
 
-def _arg_lower(name):
-    """On CPUs some are one reduction of pairs of a value and its place; the others those of `_arg_function`."""
-    beats, start = (gt, lowest) if name == "argmax" else (lt, highest)
+def _arg_lower(name: str) -> Callable:
+    """Return the lowering: on CPUs one reduction of pairs where `_reduces_pairs`, otherwise the two reductions of
+    `_arg_function`."""
+    precedes, start = (gt, lowest) if name == "argmax" else (lt, highest)
     find = lower_fun(_arg_function(name))
 
-    def better(v, i, w, j):
-        first = or_(or_(beats(v, w), ne(v, v)), and_(eq(v, w), lt(i, j)))  # NaN beats all that follow
-        return [where(first, v, w), where(first, i, j)]
+    def better(v: Array, i: Array, w: Array, j: Array) -> list[Array]:
+        takes_first = or_(or_(precedes(v, w), ne(v, v)), and_(eq(v, w), lt(i, j)))  # NaN precedes all other values
+        return [where(takes_first, v, w), where(takes_first, i, j)]
 
-    def lower(ctx, x, *, axes, index_dtype):
+    def lower(ctx: RuleContext, x: ir.Value, *, axes: tuple[int, ...], index_dtype: DTypeLike) -> ir.Value:
         [aval], [axis] = ctx.avals_in, axes
-        if ctx.platform != "cpu" or not _of_pairs(aval, axis):
+        if ctx.platform != "cpu" or not _reduces_pairs(aval, axis):
             return find(ctx, x, axes=axes, index_dtype=index_dtype)
         scalars = [ShapedArray((), aval.dtype), ShapedArray((), index_dtype)]
-        program = tracing.trace_to_closed_jaxpr(better, [*scalars, *scalars])
+        jaxpr = tracing.trace_to_closed_jaxpr(better, [*scalars, *scalars])
         typed = [((), scalar.dtype) for scalar in scalars]
-        worst, beyond = np.asarray(start(aval.dtype)).astype(aval.dtype), np.asarray(aval.shape[axis]).astype(index_dtype)
+        worst, size = np.asarray(start(aval.dtype)).astype(aval.dtype), np.asarray(aval.shape[axis]).astype(index_dtype)
         shape = ctx.aval_out.shape
         return ctx.with_region(
             "stablehlo.reduce",
-            [x, ctx.iota(axis, ShapedArray(aval.shape, index_dtype)), ctx.constant(worst), ctx.constant(beyond)],
-            [*typed, *typed], lambda inner, *pair: inner.inline(program, list(pair)),
+            [x, ctx.iota(axis, ShapedArray(aval.shape, index_dtype)), ctx.constant(worst), ctx.constant(size)],
+            [*typed, *typed], lambda inner, *pair: inner.inline(jaxpr, list(pair)),
             types=[(shape, aval.dtype), (shape, index_dtype)], dimensions=lowering.mlir.i64s(axes))[1]
 
     return lower
 
 
 def _arg_reducer(name: str) -> Primitive:
-    def abstract(x, *, axes, index_dtype):
+    def abstract(x: ShapedArray, *, axes: tuple[int, ...], index_dtype: DTypeLike) -> ShapedArray:
         check_dtype(name, "int float bool", x.dtype, ValueError if dtypes.is_extended(x.dtype) else TypeError)
         [axis] = axes
         if not dtypes.is_integer(np.dtype(index_dtype)):
@@ -198,17 +201,18 @@ def _arg_reducer(name: str) -> Primitive:
             raise ValueError(f"{name} of an empty dimension: axis {axis} of shape {x.shape}.")
         return ShapedArray(tuple(n for i, n in enumerate(x.shape) if i != axis), np.dtype(index_dtype))
 
-    def batch(axis_size, operands, dims, *, axes, index_dtype):
+    def batch(axis_size: int, operands: Sequence[Any], dims: Dims, *, axes: tuple[int, ...], index_dtype: DTypeLike
+              ) -> tuple[Any, Any]:
         [x], [d], [a] = operands, dims, axes
-        moved = a + (a >= d)
-        return primitive.bind(x, axes=(moved,), index_dtype=index_dtype), d - (moved < d)
+        batched_axis = a + (a >= d)
+        return primitive.bind(x, axes=(batched_axis,), index_dtype=index_dtype), d - (batched_axis < d)
 
-    def jvp(primals, tangents, **params):
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
         answer = primitive.bind(*primals, **params)
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
 
-    primitive = Primitive(name, abstract=abstract, lower=_arg_lower(name), batch=batch, jvp=jvp,
-                          sharding_rule=sharding_rules.reduced)
+    primitive = Primitive(
+        name, abstract=abstract, lower=_arg_lower(name), batch=batch, jvp=jvp, mesh=MeshRules(sharding_rules.reduced))
     return primitive
 
 
@@ -218,80 +222,88 @@ argmax_p, argmin_p = _arg_reducer("argmax"), _arg_reducer("argmin")
 # Public functions
 
 
-def _summed_up(x, wanted):
-    """The array with those of its open sums made that the result is not to have."""
+def _reduce_extra_axes(x: Array, sharding: NamedSharding) -> Array:
+    """Reduce the unreduced axes of an array that are not unreduced in the requested sharding."""
     explicit = tracing.aval_of(x).explicit_sharding
-    if explicit is None or explicit.spec.unreduced <= wanted.spec.unreduced:
+    if explicit is None or explicit.spec.unreduced <= sharding.spec.unreduced:
         return x
     return reshard_p.bind(x, dst_sharding=explicit.update(spec=explicit.spec.update(
-        unreduced=explicit.spec.unreduced & wanted.spec.unreduced)))
+        unreduced=explicit.spec.unreduced & sharding.spec.unreduced)))
 
 
-def _public_reducer(name: str):
-    def kernel(operand, axes):
-        if name in ("reduce_sum", "reduce_prod"):  # whose primitives take booleans, for NumPy's functions
-            check_dtype(name, "int float complex", tracing.aval_of(operand).dtype)
+def _check_numbers(name: str, x: Array) -> None:
+    """Raise for the booleans that the primitives of sums and products accept, for xlafront.numpy."""
+    if name in ("reduce_sum", "reduce_prod"):
+        check_dtype(name, "int float complex", tracing.aval_of(x).dtype)
+
+
+def _public_reducer(name: str) -> Callable:
+    def kernel(operand: Array, axes: tuple[int, ...]) -> Array:
+        _check_numbers(name, operand)
         return reduced(name, operand, axes)
 
-    kernel.__name__ = name
-    compiled = lax_function(kernel, static=("axes",))
+    def sharded_kernel(operand: Array, axes: tuple[int, ...], out_sharding: NamedSharding) -> Array:
+        _check_numbers(name, operand)
+        return PRIMITIVES[name].bind(operand, axes=axes, out_sharding=out_sharding)
 
-    def function(operand: ArrayLike, axes: Sequence[int]) -> Array:
-        return compiled(operand, plain_axes(axes, np.ndim(operand), name))
+    kernel.__name__ = sharded_kernel.__name__ = name
+    compiled = library(kernel, static=("axes",))
+    function: Callable
+    if name in SHARDED:
+        compiled_sharded = library(sharded_kernel, static=("axes", "out_sharding"))
+
+        def function(operand: ArrayLike, axes: Sequence[int], *, out_sharding: ShardingLike = None) -> Array:
+            axes = plain_axes(axes, np.ndim(operand), name)
+            sharding = named_sharding(out_sharding, name)
+            if sharding is None:
+                return compiled(operand, axes)
+            if sharding.spec.reduced:
+                raise ValueError(f"{name} computes no reduced values: out_sharding cannot be reduced, got {sharding.spec}.")
+            return compiled_sharded(_reduce_extra_axes(operand, sharding) if name == "reduce_sum" else operand, axes, sharding)
+    else:
+        def function(operand: ArrayLike, axes: Sequence[int]) -> Array:
+            return compiled(operand, plain_axes(axes, np.ndim(operand), name))
 
     function.__name__ = function.__qualname__ = name
-    words, operand, gives = _DOCUMENTED[name]
-    function.__doc__ = (f"{words} along some dimensions, which vanish.\n\n- `operand`: an array.\n"
-                        f"- `axes`: the dimensions, not negative.\n\n"
-                        f">>> lax.{name}(xnp.array({operand}), (1,))\nArray({gives})")
+    summary, operand, output = _DOCUMENTED[name]
+    option = "\n        out_sharding: Sharding of the result over explicit mesh axes." if name in SHARDED else ""
+    function.__doc__ = f"""{summary}
+
+    Args:
+        operand: An array.
+        axes: The dimensions to reduce, non-negative.{option}
+
+    Returns:
+        An array without these dimensions.
+
+    Example:
+        >>> lax.{name}(xnp.array({operand}), (1,))
+        Array({output})
+    """
     return function
 
 
-@lax_function(static=("axes", "out_sharding"), name="reduce_sum")
-def _split_sum(operand, axes, out_sharding):
-    check_dtype("reduce_sum", "int float complex", tracing.aval_of(operand).dtype)
-    return reduce_sum_p.bind(operand, axes=axes, out_sharding=out_sharding)
-
-
-def _reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: ShardingLike = None) -> Array:
-    """The sums of elements along some dimensions, which vanish.
-
-    - `operand`: an array.
-    - `axes`: the dimensions, not negative.
-    - `out_sharding`: how the result is split over explicit mesh axes.
-
-    >>> lax.reduce_sum(xnp.array([[1, 2], [3, 4]]), (1,))
-    Array([3, 7], dtype=int32)
-    """
-    if out_sharding is None:
-        return _whole_sum(operand, axes)
-    wanted = named_sharding(out_sharding, "reduce_sum")
-    return _split_sum(_summed_up(operand, wanted), plain_axes(axes, np.ndim(operand), "reduce_sum"), wanted)
-
-
-_reduce_sum.__name__ = _reduce_sum.__qualname__ = "reduce_sum"
-
-
-_NUMBERS, _TRUTHS = "[[1, 2], [3, 4]]", "[[True, False], [True, True]]"
+_NUMBERS, _BOOLEANS = "[[1, 2], [3, 4]]", "[[True, False], [True, True]]"
 _DOCUMENTED = {
-    "reduce_sum": ("The sums of elements", _NUMBERS, "[3, 7], dtype=int32"),
-    "reduce_prod": ("The products of elements", _NUMBERS, "[ 2, 12], dtype=int32"),
-    "reduce_max": ("The largest elements", _NUMBERS, "[2, 4], dtype=int32"),
-    "reduce_min": ("The smallest elements", _NUMBERS, "[1, 3], dtype=int32"),
-    "reduce_and": ("Whether all elements are true, or the bits that all integers have,", _TRUTHS, "[False,  True], dtype=bool"),
-    "reduce_or": ("Whether any element is true, or the bits that any integer has,", _TRUTHS, "[ True,  True], dtype=bool"),
-    "reduce_xor": ("Whether an odd number of elements is true, or the bits that an odd number of integers has,", _TRUTHS,
+    "reduce_sum": ("Compute the sum of elements along some dimensions.", _NUMBERS, "[3, 7], dtype=int32"),
+    "reduce_prod": ("Compute the product of elements along some dimensions.", _NUMBERS, "[ 2, 12], dtype=int32"),
+    "reduce_max": ("Compute the maximum of elements along some dimensions.", _NUMBERS, "[2, 4], dtype=int32"),
+    "reduce_min": ("Compute the minimum of elements along some dimensions.", _NUMBERS, "[1, 3], dtype=int32"),
+    "reduce_and": ("Compute the logical AND of booleans, or the bitwise AND of integers, along some dimensions.", _BOOLEANS,
+                   "[False,  True], dtype=bool"),
+    "reduce_or": ("Compute the logical OR of booleans, or the bitwise OR of integers, along some dimensions.", _BOOLEANS,
+                  "[ True,  True], dtype=bool"),
+    "reduce_xor": ("Compute the logical XOR of booleans, or the bitwise XOR of integers, along some dimensions.", _BOOLEANS,
                    "[ True, False], dtype=bool")}
 PUBLIC = {name: _public_reducer(name) for name in PRIMITIVES}
-_whole_sum, PUBLIC["reduce_sum"] = PUBLIC["reduce_sum"], _reduce_sum
 
 
-def _public_arg(primitive):
-    def kernel(operand, axis, index_dtype):
+def _public_arg(primitive: Primitive) -> Callable:
+    def kernel(operand: Array, axis: int, index_dtype: np.dtype) -> Array:
         return primitive.bind(operand, axes=(axis,), index_dtype=index_dtype)
 
     kernel.__name__ = primitive.name
-    compiled = lax_function(kernel, static=("axis", "index_dtype"))
+    compiled = library(kernel, static=("axis", "index_dtype"))
 
     def function(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
         return compiled(operand, plain_axis(axis, np.ndim(operand), primitive.name),
@@ -299,12 +311,21 @@ def _public_arg(primitive):
 
     function.__name__ = function.__qualname__ = primitive.name
     extreme = {"argmax": "largest", "argmin": "smallest"}[primitive.name]
-    function.__doc__ = (
-        f"Where the first of the {extreme} elements is along a dimension; a NaN counts as such.\n\n"
-        f"- `operand`: an array.\n- `axis`: the dimension, which vanishes; not negative.\n- `index_dtype`: of integers.\n\n"
-        f">>> lax.{primitive.name}(xnp.array([2, 7, 1, 7]), 0, 'int32')\n"
-        f"Array({1 if extreme == 'largest' else 2}, dtype=int32)")
-    return written_once(function)
+    function.__doc__ = f"""Return the index of the first {extreme} element along a dimension; NaN counts as the {extreme}.
+
+    Args:
+        operand: An array.
+        axis: The dimension to reduce, non-negative.
+        index_dtype: dtype of the result, an integer dtype.
+
+    Returns:
+        An array without this dimension.
+
+    Example:
+        >>> lax.{primitive.name}(xnp.array([2, 7, 1, 7]), 0, 'int32')
+        Array({1 if extreme == 'largest' else 2}, dtype=int32)
+    """
+    return library(function, static=None)
 
 
 argmax, argmin = _public_arg(argmax_p), _public_arg(argmin_p)

@@ -1,55 +1,66 @@
-"""Rotation of elements along a dimension by a known amount, as `xnp.roll` does."""
+"""Rotation of elements along a dimension by a static shift, as in `xnp.roll`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
+from xlafront.core.primitive import Cost, KeyUse, Traits
 from xlafront.lax import sharding_rules
 from xlafront.lax.shapes import structural, typed
 from xlafront.lax.slicing import concatenate, slice_in_dim
 
+if TYPE_CHECKING:
+    from xlafront.core.avals import ShapedArray
+    from xlafront.core.typing import Array, Dims
+    from xlafront.lowering.equations import RuleContext
+    from xlafront.lowering.mlir import ir
 
-def _lower(ctx, x, *, shift, dimension):
-    """The two ends change places: an array that is split over devices stays split, and each device sends to the next alone.
-    Of a vector on one device a part of it laid down twice is faster, because it is computed together with what reads it; of
-    larger arrays that is slower than to copy their two parts."""
+
+def _lower(ctx: RuleContext, x: ir.Value, *, shift: int, dimension: int) -> ir.Value:
+    """Lower to a concatenation of two slices: a sharded array stays sharded, and devices send only to their neighbors.
+
+    An unsharded vector is concatenated with itself and sliced, which is faster because XLA fuses it with its consumer. For
+    larger arrays that is slower than copying the two slices.
+    """
     module, aval = ctx.module_context, ctx.aval_out
     n = aval.shape[dimension]
 
-    def resized(length: int):
+    def typed_as(length: int) -> ShapedArray:
         return typed(aval, (*aval.shape[:dimension], length, *aval.shape[dimension + 1:]))
 
-    def part(value, start: int, stop: int):
+    def slice_of(value: ir.Value, start: int, stop: int) -> ir.Value:
         begin, end = [0] * aval.ndim, list(aval.shape)
         begin[dimension], end[dimension] = start, stop
-        return ctx.slice(value, begin, end, result=resized(stop - start))
+        return ctx.slice(value, begin, end, result=typed_as(stop - start))
 
     context = module.sharding_context
-    split = context is not None and context.partitioned and module.manual_mesh is None
-    if split or aval.ndim > 1:
-        return ctx.concatenate([part(x, n - shift, n), part(x, 0, n - shift)], dimension)
-    return part(ctx.concatenate([x, x], dimension, resized(2 * n)), n - shift, 2 * n - shift)
+    is_sharded = context is not None and context.partitioned and module.manual_mesh is None
+    if is_sharded or aval.ndim > 1:
+        return ctx.concatenate([slice_of(x, n - shift, n), slice_of(x, 0, n - shift)], dimension)
+    return slice_of(ctx.concatenate([x, x], dimension, typed_as(2 * n)), n - shift, 2 * n - shift)
 
 
-def _by_parts(x, *, shift, dimension):
-    last = np.shape(x)[dimension] - shift
-    return concatenate([slice_in_dim(x, last, None, axis=dimension), slice_in_dim(x, 0, last, axis=dimension)], dimension)
+def _roll_by_slices(x: Array, *, shift: int, dimension: int) -> Array:
+    boundary = np.shape(x)[dimension] - shift
+    ends = slice_in_dim(x, boundary, None, axis=dimension), slice_in_dim(x, 0, boundary, axis=dimension)
+    return concatenate(ends, dimension)
 
 
-def _batch(axis_size, operands, dims, *, shift, dimension):
+def _batch(axis_size: int, operands: Sequence[Any], dims: Dims, *, shift: int, dimension: int) -> tuple[Any, Any]:
     [x], [d] = operands, dims
     return roll_p.bind(x, shift=shift, dimension=dimension + (dimension >= d)), d
 
 
-roll_p = structural("roll", lambda x, *, shift, dimension: typed(x, x.shape), _lower,
-                    lambda ct, aval, *, shift, dimension: roll_p.bind(
+roll_p = structural(
+    "roll", lambda x, *, shift, dimension: typed(x, x.shape), _lower, lambda ct, aval, *, shift, dimension: roll_p.bind(
                         ct, shift=aval.shape[dimension] - shift, dimension=dimension), _batch,
-                    sharding_rule=sharding_rules.roll)
-roll_p.key_use = "moves"
-roll_p.for_extensions = _by_parts
+    sharding_rule=sharding_rules.roll, decompose=_roll_by_slices, traits=Traits(cost=Cost.CHEAP, key_use=KeyUse.PERMUTES))
 
 
-def roll(x, shift: int, dimension: int):
-    """Rotate the elements along a dimension; those that fall off the end come back at the start."""
+def roll(x: Array, shift: int, dimension: int) -> Array:
+    """Rotate the elements along a dimension; elements shifted beyond the end reappear at the start."""
     n = np.shape(x)[dimension]
     return roll_p.bind(x, shift=shift % n, dimension=dimension) if n and shift % n else x

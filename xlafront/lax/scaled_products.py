@@ -1,27 +1,32 @@
-"""`scaled_dot`: products of arrays of few bits, of which blocks of neighbours along the summed dimension share a factor."""
+"""`scaled_dot`: products of narrow dtypes with block scales along the contracting dimensions."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.core.primitive import Primitive
+from xlafront.core.basic_primitives import broadcast_in_dim_p, convert_element_type_p
+from xlafront.core.primitive import Cost, Primitive, Traits
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import creation
 from xlafront.lax.dot_products import dot_general_p
-from xlafront.lax.elementwise import convert_element_type_p, mul
+from xlafront.lax.elementwise import mul
 from xlafront.lax.lower_fun import lower_fun
-from xlafront.lax.shapes import broadcast_batch, broadcast_in_dim_p, reshape_to
-from xlafront.staging.library import lax_function
+from xlafront.lax.shapes import broadcast_batch, reshape_to
+from xlafront.staging.library import library
+
+if TYPE_CHECKING:
+    from xlafront.core.typing import Dims
 
 _BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
-def _check_scale(side: str, x, scale, contracting) -> None:
+def _check_scale(side: str, x: ShapedArray, scale: ShapedArray, contracting: Sequence[int]) -> None:
     if scale.ndim != x.ndim:
         raise TypeError(f"scaled_dot needs scales with as many dimensions as their operand: {side} has shape {x.shape}, its "
                         f"scale {scale.shape}.")
@@ -37,7 +42,8 @@ def _check_scale(side: str, x, scale, contracting) -> None:
                             f"at least 2.")
 
 
-def _abstract(x, y, x_scale, y_scale, *, dimension_numbers, preferred_element_type):
+def _abstract(x: ShapedArray, y: ShapedArray, x_scale: ShapedArray, y_scale: ShapedArray, *, dimension_numbers: tuple,
+              preferred_element_type: np.dtype | None) -> ShapedArray:
     (xc, yc), (xb, yb) = dimension_numbers
     if x.ndim < 2 or y.ndim < 2:
         raise TypeError(f"scaled_dot does not support 0-rank and 1-rank operands, got shapes {x.shape} and {y.shape}.")
@@ -54,51 +60,59 @@ def _abstract(x, y, x_scale, y_scale, *, dimension_numbers, preferred_element_ty
     return ShapedArray(shape, np.dtype(preferred_element_type))
 
 
-def _scaled(x, scale):
-    """Each block of an operand times its factor, in bfloat16."""
+def _apply_scale(x: Array, scale: Array) -> Array:
+    """Multiply each block of an operand by its scale, in bfloat16."""
     x, scale = (convert_element_type_p.bind(v, new_dtype=_BF16, weak_type=False, sharding=None) for v in (x, scale))
-    shape, blocks = np.shape(x), np.shape(scale)
-    apart = tuple(n for size, m in zip(shape, blocks) for n in (m, size // m))
-    spread = broadcast_in_dim_p.bind(scale, shape=apart, broadcast_dimensions=tuple(range(0, 2 * len(shape), 2)), sharding=None)
-    return mul(x, reshape_to(spread, shape))
+    shape, num_blocks = np.shape(x), np.shape(scale)
+    blocked_shape = tuple(n for size, m in zip(shape, num_blocks) for n in (m, size // m))
+    dims = tuple(range(0, 2 * len(shape), 2))
+    scale = broadcast_in_dim_p.bind(scale, shape=blocked_shape, broadcast_dimensions=dims, sharding=None)
+    return mul(x, reshape_to(scale, shape))
 
 
-def _compute(x, y, x_scale, y_scale, *, dimension_numbers, preferred_element_type):
-    return dot_general_p.bind(_scaled(x, x_scale), _scaled(y, y_scale), dimension_numbers=dimension_numbers, precision=None,
-                              preferred_element_type=preferred_element_type, out_sharding=None)
+def _compute(x: Array, y: Array, x_scale: Array, y_scale: Array, *, dimension_numbers: tuple,
+             preferred_element_type: np.dtype | None) -> Array:
+    return dot_general_p.bind(_apply_scale(x, x_scale), _apply_scale(y, y_scale), dimension_numbers=dimension_numbers,
+                              precision=None, preferred_element_type=preferred_element_type, out_sharding=None)
 
 
-def _batch(axis_size, operands, dims, *, dimension_numbers, preferred_element_type):
+def _batch(axis_size: int, operands: Sequence[Any], dims: Dims, *, dimension_numbers: tuple,
+           preferred_element_type: np.dtype | None) -> tuple[Any, Any]:
     xs = [broadcast_batch(x, d, axis_size) for x, d in zip(operands, dims)]
     (xc, yc), (xb, yb) = dimension_numbers
-    moved = [tuple(d + 1 for d in axes) for axes in (xc, yc, xb, yb)]
-    numbers = ((moved[0], moved[1]), ((0, *moved[2]), (0, *moved[3])))
+    shifted = [tuple(d + 1 for d in axes) for axes in (xc, yc, xb, yb)]
+    numbers = ((shifted[0], shifted[1]), ((0, *shifted[2]), (0, *shifted[3])))
     return scaled_dot_p.bind(*xs, dimension_numbers=numbers, preferred_element_type=preferred_element_type), 0
 
 
-scaled_dot_p = Primitive("scaled_dot", abstract=_abstract, lower=lower_fun(_compute), batch=_batch, cost="heavy")
-scaled_dot_p.contracts = True
+scaled_dot_p = Primitive(
+    "scaled_dot", abstract=_abstract, lower=lower_fun(_compute), batch=_batch, traits=Traits(cost=Cost.HEAVY, contracts=True))
 
 
-@lax_function(static=("numbers", "preferred"), name="scaled_dot")
-def _kernel(lhs, rhs, lhs_scale, rhs_scale, numbers, preferred):
+@library(static=("numbers", "preferred"), name="scaled_dot")
+def _kernel(lhs: Array, rhs: Array, lhs_scale: Array, rhs_scale: Array, numbers: tuple, preferred: np.dtype | None) -> Array:
     return scaled_dot_p.bind(lhs, rhs, lhs_scale, rhs_scale, dimension_numbers=numbers, preferred_element_type=preferred)
 
 
 def scaled_dot(lhs: ArrayLike, rhs: ArrayLike, *, lhs_scale: ArrayLike | None = None, rhs_scale: ArrayLike | None = None,
                dimension_numbers: Any = None, preferred_element_type: DTypeLike | None = None) -> Array:
-    """A product of arrays whose blocks along the summed dimensions have factors: `(lhs * lhs_scale) @ (rhs * rhs_scale)`.
+    """Compute `(lhs * lhs_scale) @ (rhs * rhs_scale)` with one scale per block along the contracting dimensions.
 
     It has no derivative.
 
-    - `lhs`, `rhs`: the arrays, mostly of few bits.
-    - `lhs_scale`, `rhs_scale`: a factor for each block of neighbours: as their array, but with a divisor of the size of the
-      dimensions that are summed. None: no factors.
-    - `dimension_numbers`: as `dot_general` takes them; None: products of matrices over leading batch dimensions.
-    - `preferred_element_type`: the dtype of the result, bfloat16 where it is not given.
+    Args:
+        lhs, rhs: Operands, usually of a narrow dtype.
+        lhs_scale, rhs_scale: Scales, with the shape of their operand, except that contracting dimensions have the number of
+            blocks, which divides their size. Default: no scaling.
+        dimension_numbers: As in `dot_general`. Default: matrix products over leading batch dimensions.
+        preferred_element_type: dtype of the result. Default: bfloat16.
 
-    >>> lax.scaled_dot(xnp.ones((2, 4)), xnp.ones((4, 2)), lhs_scale=xnp.full((2, 2), 3.0))[0]
-    Array([12, 12], dtype=bfloat16)
+    Returns:
+        The product.
+
+    Example:
+        >>> lax.scaled_dot(xnp.ones((2, 4)), xnp.ones((4, 2)), lhs_scale=xnp.full((2, 2), 3.0))[0]
+        Array([12, 12], dtype=bfloat16)
     """
     x, y = (tracing.aval_of(v, "scaled_dot") for v in (lhs, rhs))
     if dimension_numbers is None:
@@ -108,10 +122,10 @@ def scaled_dot(lhs: ArrayLike, rhs: ArrayLike, *, lhs_scale: ArrayLike | None = 
     (xc, yc), (xb, yb) = dimension_numbers
     numbers = ((tuple(map(int, xc)), tuple(map(int, yc))), (tuple(map(int, xb)), tuple(map(int, yb))))
     sides = ((x, lhs_scale, numbers[0][0]), (y, rhs_scale, numbers[0][1]))
-    scales = [_ones(v, dims) if scale is None else scale for v, scale, dims in sides]
-    wanted = _BF16 if preferred_element_type is None else dtypes.canonicalize_dtype(preferred_element_type)
-    return _kernel(lhs, rhs, *scales, numbers, wanted)
+    lhs_scale, rhs_scale = [_unit_scale(v, dims) if scale is None else scale for v, scale, dims in sides]
+    preferred = _BF16 if preferred_element_type is None else dtypes.canonicalize_dtype(preferred_element_type)
+    return _kernel(lhs, rhs, lhs_scale, rhs_scale, numbers, preferred)
 
 
-def _ones(aval, contracting):
+def _unit_scale(aval: ShapedArray, contracting: Sequence[int]) -> Array:
     return creation.full(tuple(1 if i in contracting else n for i, n in enumerate(aval.shape)), 1, ml_dtypes.float8_e8m0fnu)

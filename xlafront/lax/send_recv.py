@@ -1,125 +1,148 @@
-"""The records of `psend` and `precv`, the two halves of an exchange, and of the tokens that say what comes before what.
+"""The primitives `psend` and `precv`, which are asynchronous halves of an exchange, and the tokens that order them.
 
-GPUs have operations for the halves. Elsewhere a send waits for the receive that takes its token, and both are one exchange.
+GPUs have separate operations for both. On other platforms a send is deferred to the receive that takes its token, and both
+are lowered to one exchange.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from xlafront import lowering
 from xlafront.core import errors
 from xlafront.core.avals import Token, abstract_token
 from xlafront.core.ir import Effect
-from xlafront.core.primitive import Primitive
+from xlafront.core.primitive import MeshRules, Primitive
 from xlafront.core.typing import Array
-from xlafront.lax.named_axes import CHANNEL, axes_text, channel, pairs_of_devices
+from xlafront.lax.named_axes import CHANNEL, axes_text, channel, source_target_pairs
+
+if TYPE_CHECKING:
+    from xlafront.core.avals import AbstractToken, ShapedArray
+    from xlafront.core.typing import Dims
+    from xlafront.lowering.equations import RuleContext
+    from xlafront.lowering.mlir import ir
 
 
 class SingleSideCollectiveEffect(Effect):
-    """Of half an exchange between devices: it happens even where nobody reads its result."""
+    """The effect of a send or receive, which must run even if its result is unused."""
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "SingleSideCollective"
 
 
-_one_side = frozenset([SingleSideCollectiveEffect()])
+_one_sided = frozenset([SingleSideCollectiveEffect()])
 
 
 # Tokens
 
 
 def create_token(_: Any = None) -> Array:
-    """A token that depends on nothing, for `precv` and `after_all`.
+    """Create a token without dependencies, for `precv` and `after_all`.
 
-    - `_`: means nothing.
+    Args:
+        _: Ignored.
 
-    >>> token = lax.create_token()
+    Returns:
+        A token.
+
+    Example:
+        >>> token = lax.create_token()
     """
     return create_token_p.bind()
 
 
 def after_all(*operands: Array) -> Array:
-    """A token that comes after several others. A token is a value without elements: operations that take and give one run in
-    the order in which they hand it on.
+    """Join tokens into one that follows all of them.
 
-    - `operands`: the tokens.
+    A token is a value without elements. Operations that take and return tokens run in the order of the tokens.
 
-    >>> both = lax.after_all(lax.create_token(), lax.create_token())
+    Args:
+        operands: Tokens.
+
+    Returns:
+        A token.
+
+    Example:
+        >>> both = lax.after_all(lax.create_token(), lax.create_token())
     """
     for i, x in enumerate(operands):
         check_token(x, "after_all", f"operands[{i}]")
     return after_all_p.bind(*operands)
 
 
-def check_token(x, user: str, argument: str) -> None:
+def check_token(x: Any, caller: str, argument: str) -> None:
     if type(x) is not Token and getattr(x, "aval", None) is not abstract_token:
-        raise TypeError(f"{user} takes tokens, as psend, create_token and after_all make them; {argument} is a "
+        raise TypeError(f"{caller} takes tokens, as returned by psend, create_token and after_all; {argument} is a "
                         f"{type(x).__name__}: {errors.short(x)}.")
 
 
-def _token_type(*_, **params):
+def _token_aval(*_: Any, **params: Any) -> AbstractToken:
     return abstract_token
 
 
-def _lower_token(ctx, *tokens):
+def _lower_token(ctx: RuleContext, *tokens: ir.Value) -> ir.Value:
     return ctx.op("stablehlo.after_all", tokens)
 
 
-create_token_p = Primitive("create_token", abstract=_token_type, impl=Token, lower=_lower_token)
-after_all_p = Primitive("after_all", abstract=_token_type, impl=lambda *tokens: Token(), lower=_lower_token)
+create_token_p = Primitive("create_token", abstract=_token_aval, impl=Token, lower=_lower_token)
+after_all_p = Primitive("after_all", abstract=_token_aval, impl=lambda *tokens: Token(), lower=_lower_token)
 
 
-# Halves of an exchange
+# Sends and receives
 
 
-def _half(ctx, axis_name, perm) -> dict:
-    """The attributes of a half: those with the same pairs share a channel."""
-    known = ctx.module_context.pair_channels
-    handle = known.get((axis_name, perm))
+def _channel_attributes(ctx: RuleContext, axis_name: tuple, perm: tuple[tuple[int, int], ...]) -> dict:
+    """Return the attributes of a send or receive. Those with the same pairs share a channel."""
+    channels = ctx.module_context.pair_channels
+    handle = channels.get((axis_name, perm))
     if handle is None:
-        handle = known[axis_name, perm] = channel(CHANNEL + len(known))
-    return {"channel_handle": handle, "source_target_pairs": lowering.mlir.dense_i64(pairs_of_devices(ctx, axis_name, perm))}
+        handle = channels[axis_name, perm] = channel(CHANNEL + len(channels))
+    return {"channel_handle": handle, "source_target_pairs": lowering.mlir.dense_i64(source_target_pairs(ctx, axis_name, perm))}
 
 
-def _lower_send(ctx, x, *, axis_name, perm):
-    return ctx.op("stablehlo.send", [x, _lower_token(ctx)], **_half(ctx, axis_name, perm))
+def _lower_send(ctx: RuleContext, x: ir.Value, *, axis_name: tuple, perm: tuple[tuple[int, int], ...]) -> ir.Value:
+    return ctx.op("stablehlo.send", [x, _lower_token(ctx)], **_channel_attributes(ctx, axis_name, perm))
 
 
-def _lower_receive(ctx, token, *, out_shape, axis_name, perm):
-    return ctx.op("stablehlo.recv", [token], [out_shape, lowering.mlir.token_type()], **_half(ctx, axis_name, perm))[0]
+def _lower_receive(ctx: RuleContext, token: ir.Value, *, out_shape: ShapedArray, axis_name: tuple,
+                   perm: tuple[tuple[int, int], ...]) -> ir.Value:
+    types = [out_shape, lowering.mlir.token_type()]
+    return ctx.op("stablehlo.recv", [token], types, **_channel_attributes(ctx, axis_name, perm))[0]
 
 
-def _send_later(ctx, x, *, axis_name, perm):
-    pairs_of_devices(ctx, axis_name, perm)
+def _defer_send(ctx: RuleContext, x: ir.Value, *, axis_name: tuple, perm: tuple[tuple[int, int], ...]) -> ir.Value:
+    source_target_pairs(ctx, axis_name, perm)
     token = _lower_token(ctx)
     ctx.module_context.sent[token] = x, ctx.avals_in[0], axis_name, perm
     return token
 
 
-def _exchange(ctx, token, *, out_shape, axis_name, perm):
+def _lower_exchange(ctx: RuleContext, token: ir.Value, *, out_shape: ShapedArray, axis_name: tuple,
+                    perm: tuple[tuple[int, int], ...]) -> ir.Value:
     sent = ctx.module_context.sent.get(token)
     if sent is None or sent[2:] != (axis_name, perm):
         raise NotImplementedError(
-            f"precv over {axes_text(axis_name)} on {ctx.platform} is one operation together with its psend, which only GPUs do "
-            f"apart: give it the token of the psend with the same axis and perm, in the same function. ppermute does both.")
+            f"precv over {axes_text(axis_name)} on {ctx.platform} is lowered together with its psend; only GPUs separate them. "
+            f"Pass the token of the psend with the same axis and perm, in the same function, or use ppermute.")
     x, aval = sent[:2]
     if (aval.shape, aval.dtype) != (out_shape.shape, out_shape.dtype):
         raise ValueError(f"precv over {axes_text(axis_name)} expects {out_shape}, but psend with its token sends {aval}.")
     return ctx.op("stablehlo.collective_permute", [x], channel_handle=channel(),
-                  source_target_pairs=lowering.mlir.dense_i64(pairs_of_devices(ctx, axis_name, perm)))
+                  source_target_pairs=lowering.mlir.dense_i64(source_target_pairs(ctx, axis_name, perm)))
 
 
-def _cannot_map(trace_or_size, operands, dims, *, axis_name, **_):
-    raise NotImplementedError(f"psend and precv work between devices and cannot be mapped by vmap: what goes over "
-                              f"{axes_text(axis_name)} would be a batch that the token does not tell of. Use ppermute.")
+def _reject_batch(trace_or_size: Any, operands: Sequence[Any], dims: Dims, *, axis_name: tuple, **_: Any) -> NoReturn:
+    raise NotImplementedError(f"psend and precv over {axes_text(axis_name)} work between devices and cannot be mapped by vmap: "
+                              f"a token does not say that the sent value is batched. Use ppermute.")
 
 
-psend_p = Primitive("psend", abstract=_token_type, lower=_send_later, batch=_cannot_map, effects=lambda *_, **params: _one_side)
-precv_p = Primitive("precv", abstract=lambda token, *, out_shape, **_: out_shape, lower=_exchange, batch=_cannot_map,
-                    effects=lambda *_, **params: _one_side)
-psend_p.own_vma = precv_p.own_vma = True
-for _primitive, _rule in ((psend_p, _lower_send), (precv_p, _lower_receive)):
-    _primitive.over_axis = _cannot_map
-    _primitive.lowerings["cuda"] = _primitive.lowerings["rocm"] = _rule
+def _half_transfer(name: str, abstract: Callable, lower: Callable, lower_on_gpu: Callable) -> Primitive:
+    return Primitive(name, abstract=abstract, lower={None: lower, "cuda": lower_on_gpu, "rocm": lower_on_gpu},
+                     batch=_reject_batch,
+                     effects=lambda *_, **params: _one_sided, mesh=MeshRules(over_axis=_reject_batch, states_vma=True))
+
+
+psend_p = _half_transfer("psend", _token_aval, _defer_send, _lower_send)
+precv_p = _half_transfer("precv", lambda token, *, out_shape, **_: out_shape, _lower_exchange, _lower_receive)
 PRIMITIVES = {p.name: p for p in (create_token_p, after_all_p, psend_p, precv_p)}

@@ -1,25 +1,34 @@
-"""Sorting. The largest elements alone are in `largest`."""
+"""Sorting. The k largest elements are in `top_k_elements`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlafront import lowering
+from xlafront import lowering, tuning
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.ir import DropVar
-from xlafront.core.primitive import Primitive
+from xlafront.core.primitive import MeshRules, Primitive, Structured
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
-from xlafront.lax import sharding_rules, sorting_on_cpu
+from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import KINDS, check_dtype
 from xlafront.lax.indexing import take_along
+from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch, canonical_axis, counting, typed
-from xlafront.staging.library import lax_function, written_once
+from xlafront.staging.library import library
+
+if TYPE_CHECKING:
+    from xlafront.core.avals import ShapedArray
+    from xlafront.core.ir import JaxprEqn
+    from xlafront.core.typing import Dims, Marks
+    from xlafront.lowering.equations import RuleContext
+    from xlafront.lowering.mlir import ir
 
 
-def _abstract(*xs, dimension, is_stable, num_keys):
+def _abstract(*xs: ShapedArray, dimension: int, is_stable: bool, num_keys: int) -> list[ShapedArray]:
     for x in xs:
         check_dtype("sort", "int float complex bool", x.dtype)
     for x in xs:
@@ -28,32 +37,34 @@ def _abstract(*xs, dimension, is_stable, num_keys):
     return [typed(x, x.shape) for x in xs]
 
 
-def _canonical_key(ctx, x, d):
-    """Floats are compared by total order: one zero and one NaN make that the usual order with NaN last.
-    XLA's compiler for GPUs knows it, written like this, and sorts by its library's kernels."""
-    scalar = ((), d)
-    zero = ctx.constant(np.zeros((), d))
-    nan = ctx.constant(np.asarray(np.nan).astype(d))
-    one_zero = ctx.op("stablehlo.select", [ctx.compare("EQ", "FLOAT", x, zero, ()), zero, x], [scalar])
-    return ctx.op("stablehlo.select", [ctx.compare("NE", "FLOAT", x, x, ()), nan, one_zero], [scalar])
+def _canonical_key(ctx: RuleContext, x: ir.Value, dtype: np.dtype) -> ir.Value:
+    """Replace zeros by one zero and NaNs by one NaN, so that a total order comparison is the usual order with NaN last.
+
+    XLA's GPU compiler recognizes this pattern, and sorts with its library kernels.
+    """
+    element_type = ((), dtype)
+    zero = ctx.constant(np.zeros((), dtype))
+    nan = ctx.constant(np.asarray(np.nan).astype(dtype))
+    one_zero = ctx.op("stablehlo.select", [ctx.compare("EQ", "FLOAT", x, zero, ()), zero, x], [element_type])
+    return ctx.op("stablehlo.select", [ctx.compare("NE", "FLOAT", x, x, ()), nan, one_zero], [element_type])
 
 
-def _less(ctx, pairs):
-    """Lexicographic comparison of the key pairs."""
-    result = None
+def _less(ctx: RuleContext, pairs: Sequence[tuple[ir.Value, ir.Value, np.dtype]]) -> ir.Value:
+    """Compare the pairs of keys lexicographically."""
+    result: Any = None
     for x, y, d in reversed(pairs):
         if dtypes.is_complex(d):
             real = dtypes.to_real(d)
-            parts = [[ctx.op(f"stablehlo.{part}", [v], [((), real)]) for v in (x, y)] for part in ("real", "imag")]
-            inner = [(a, b, real) for a, b in parts]
+            components = [[ctx.op(f"stablehlo.{part}", [v], [((), real)]) for v in (x, y)] for part in ("real", "imag")]
+            component_keys = [(a, b, real) for a, b in components]
             if result is not None:
-                inner_less = _less(ctx, inner)
-                same = [ctx.compare("EQ", "TOTALORDER", _canonical_key(ctx, a, real), _canonical_key(ctx, b, real), ())
-                        for a, b in parts]
-                inner_same = ctx.op("stablehlo.and", same, [((), np.dtype(bool))])
-                result = ctx.op("stablehlo.select", [inner_same, result, inner_less], [((), np.dtype(bool))])
+                inner_less = _less(ctx, component_keys)
+                equal: Any = [ctx.compare("EQ", "TOTALORDER", _canonical_key(ctx, a, real), _canonical_key(ctx, b, real), ())
+                              for a, b in components]
+                inner_equal = ctx.op("stablehlo.and", equal, [((), np.dtype(bool))])
+                result = ctx.op("stablehlo.select", [inner_equal, result, inner_less], [((), np.dtype(bool))])
             else:
-                result = _less(ctx, inner)
+                result = _less(ctx, component_keys)
             continue
         if KINDS["float"](d):
             x, y, kind = _canonical_key(ctx, x, d), _canonical_key(ctx, y, d), "TOTALORDER"
@@ -61,20 +72,23 @@ def _less(ctx, pairs):
             kind = "UNSIGNED" if d == dtypes.bool_ or dtypes.is_unsigned(d) else "SIGNED"
         less = ctx.compare("LT", kind, x, y, ())
         if result is not None:
-            same = ctx.compare("EQ", kind, x, y, ())
-            less = ctx.op("stablehlo.select", [same, result, less], [((), np.dtype(bool))])
+            equal = ctx.compare("EQ", kind, x, y, ())
+            less = ctx.op("stablehlo.select", [equal, result, less], [((), np.dtype(bool))])
         result = less
     return result
 
 
-def _lower(ctx, *operands, dimension, is_stable, num_keys):
-    if sorting_on_cpu.applies(ctx.avals_in, dimension, num_keys) and ctx.platform == "cpu":
-        return sorting_on_cpu.lower(ctx, *operands, dimension=dimension)
+_gather = lower_fun(take_along)
+
+
+def _lower(ctx: RuleContext, *operands: ir.Value, dimension: int, is_stable: bool, num_keys: int) -> Sequence[ir.Value]:
+    if tuning.sorts_integers(ctx.avals_in, dimension, num_keys) and ctx.platform == "cpu":
+        return tuning.lower_sort(ctx, *operands, dimension=dimension, gather=_gather)
     m = lowering.mlir
     kinds = [a.dtype for a in ctx.avals_in]
     scalars = [((), d) for d in kinds for _ in range(2)]
 
-    def compare(inner, *arguments):
+    def compare(inner: RuleContext, *arguments: ir.Value) -> list[ir.Value]:
         pairs = [(arguments[2 * i], arguments[2 * i + 1], kinds[i]) for i in range(num_keys)]
         return [_less(inner, pairs)]
 
@@ -82,69 +96,80 @@ def _lower(ctx, *operands, dimension, is_stable, num_keys):
                            dimension=m.i64(dimension), is_stable=m.boolean(is_stable))
 
 
-def _jvp(primals, tangents, *, dimension, is_stable, num_keys):
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int, is_stable: bool, num_keys: int) -> tuple[Any, Any]:
     shape = np.shape(primals[0])
     positions = counting(dtypes.int32, shape, dimension)
-    *answers, order = sort_p.bind(*primals, positions, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
-    moved = [Zero(tracing.aval_of(a).to_tangent_aval()) if type(t) is Zero else take_along(t, order, dimension)
-             for a, t in zip(answers, tangents)]
-    return answers, moved
+    *results, order = sort_p.bind(*primals, positions, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
+    tangents_out = [Zero(tracing.aval_of(a).to_tangent_aval()) if type(t) is Zero else take_along(t, order, dimension)
+             for a, t in zip(results, tangents)]
+    return results, tangents_out
 
 
-def _batch(axis_size, operands, dims, *, dimension, is_stable, num_keys):
+def _batch(axis_size: int, operands: Sequence[Any], dims: Dims, *, dimension: int, is_stable: bool, num_keys: int
+           ) -> tuple[Any, Any]:
     xs = [broadcast_batch(x, d, axis_size) for x, d in zip(operands, dims)]
     results = sort_p.bind(*xs, dimension=dimension + 1, is_stable=is_stable, num_keys=num_keys)
     return results, [0] * len(results)
 
 
-def _dce(read, eqn):
-    """Keys that nobody reads in order (those of `argsort`) are marked: not all lowerings have to move them."""
+def _dce(read: Marks, eqn: JaxprEqn) -> JaxprEqn:
+    """Mark keys whose sorted values are unread (those of `argsort`), which some lowerings need not move."""
     unread = [v for v, is_read in zip(eqn.outvars, read) if not is_read and type(v) is not DropVar]
     return eqn.replace(outvars=[DropVar(v.aval) if v in unread else v for v in eqn.outvars]) if unread else eqn
 
 
-sort_p = Primitive("sort", multiple_results=True, abstract=_abstract, lower=_lower, jvp=_jvp, batch=_batch, dce=_dce,
-                   sharding_rule=sharding_rules.along("dimension"))
+sort_p = Primitive(
+    "sort", multiple_results=True, abstract=_abstract, lower=_lower, jvp=_jvp, batch=_batch, structured=Structured(dce=_dce),
+    mesh=MeshRules(sharding_rules.along("dimension")))
 
 
-@written_once
+@library(static=None)
 def sort(operand: ArrayLike | Sequence[ArrayLike], dimension: int = -1, is_stable: bool = True,
          num_keys: int = 1) -> Array | tuple[Array, ...]:
-    """Elements in ascending order along a dimension; NaN goes last.
+    """Sort elements in ascending order along a dimension. NaN is last.
 
-    - `operand`: an array, or several of one shape, whose elements move together.
-    - `dimension`: along which to sort.
-    - `is_stable`: whether equal elements keep their order.
-    - `num_keys`: how many of the arrays decide on the order, the first one first.
+    Args:
+        operand: An array, or a sequence of arrays of one shape, which are permuted together.
+        dimension: Dimension to sort along.
+        is_stable: If True, equal elements keep their order.
+        num_keys: Number of leading arrays that are compared, lexicographically.
 
-    >>> lax.sort((xnp.array([3, 1, 2]), xnp.array([0, 1, 2])))
-    (Array([1, 2, 3], dtype=int32), Array([1, 2, 0], dtype=int32))
+    Returns:
+        The sorted array, or a tuple of arrays if `operand` is a sequence.
+
+    Example:
+        >>> lax.sort((xnp.array([3, 1, 2]), xnp.array([0, 1, 2])))
+        (Array([1, 2, 3], dtype=int32), Array([1, 2, 0], dtype=int32))
     """
-    several = isinstance(operand, (tuple, list))
-    operands = tuple(operand) if several else (operand,)
+    is_sequence = isinstance(operand, (tuple, list))
+    operands = tuple(operand) if is_sequence else (operand,)
     if not operands:
         raise TypeError("sort needs at least one array.")
     if not 1 <= num_keys <= len(operands):
-        raise ValueError(f"sort of {len(operands)} array(s) can use 1 to {len(operands)} of them as keys, "
-                         f"not {num_keys}.")
+        raise ValueError(f"sort of {len(operands)} array(s) needs num_keys from 1 to {len(operands)}, got {num_keys}.")
     axis = canonical_axis(dimension, np.ndim(operands[0]), "sort")
     results = _sort_kernel(operands, axis, bool(is_stable), int(num_keys))
-    return tuple(results) if several else results[0]
+    return tuple(results) if is_sequence else results[0]
 
 
-@lax_function(static=("dimension", "is_stable", "num_keys"), name="sort")
-def _sort_kernel(operands, dimension, is_stable, num_keys):
+@library(static=("dimension", "is_stable", "num_keys"), name="sort")
+def _sort_kernel(operands: Sequence[Array], dimension: int, is_stable: bool, num_keys: int) -> Sequence[Array]:
     return sort_p.bind(*operands, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
 
 
 def sort_key_val(keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_stable: bool = True) -> tuple[Array, Array]:
-    """Keys in ascending order along a dimension, and values that move with them.
+    """Sort keys in ascending order along a dimension, and permute values with them.
 
-    - `keys`, `values`: two arrays of one shape.
-    - `dimension`: along which to sort.
-    - `is_stable`: whether equal keys keep their order.
+    Args:
+        keys, values: Two arrays of one shape.
+        dimension: Dimension to sort along.
+        is_stable: If True, equal keys keep their order.
 
-    >>> lax.sort_key_val(xnp.array([3, 1, 2]), xnp.array([0, 1, 2]))[1]
-    Array([1, 2, 0], dtype=int32)
+    Returns:
+        A tuple of the sorted keys and the permuted values.
+
+    Example:
+        >>> lax.sort_key_val(xnp.array([3, 1, 2]), xnp.array([0, 1, 2]))[1]
+        Array([1, 2, 0], dtype=int32)
     """
-    return sort((keys, values), dimension, is_stable, 1)  # type: ignore[return-value]  # two arrays for two
+    return sort((keys, values), dimension, is_stable, 1)  # type: ignore[return-value]  # a tuple of two arrays

@@ -1,70 +1,84 @@
-"""`split`: all the pieces of an array along an axis, by one operation."""
+"""`split`: all pieces of an array along an axis, by one operation."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlafront.core.dimensions import as_size
-from xlafront.core.primitive import Primitive
+from xlafront.core.primitive import Cost, MeshRules, Primitive, Traits
 from xlafront.core.sharding_types import of_first
+from xlafront.core.tangents import instantiate
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.shapes import canonical_axis, typed
 from xlafront.lax.slicing import concatenate_p
-from xlafront.lax.zeros import instantiate
+from xlafront.symbolic.dimensions import as_size
+
+if TYPE_CHECKING:
+    from xlafront.core.typing import Dims, Tangent
+    from xlafront.lowering.equations import RuleContext
+    from xlafront.lowering.mlir import ir
 
 
-def _split_bounds(sizes):
-    at = 0
+def _split_bounds(sizes: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    start = 0
     for n in sizes:
-        yield at, at + n
-        at += n
+        yield start, start + n
+        start += n
 
 
-def _split_lower(ctx, x, *, sizes, axis):
-    parts = []
+def _split_lower(ctx: RuleContext, x: ir.Value, *, sizes: tuple[int, ...], axis: int) -> list[ir.Value]:
+    pieces = []
     for (start, stop), aval in zip(_split_bounds(sizes), ctx.avals_out):
         limits = list(ctx.avals_in[0].shape)
         starts = [0] * len(limits)
         starts[axis], limits[axis] = start, stop
-        parts.append(ctx.slice(x, starts, limits, result=aval))
-    return parts
+        pieces.append(ctx.slice(x, starts, limits, result=aval))
+    return pieces
 
 
-def _split_jvp(primals, tangents, *, sizes, axis):
-    moved = split_p.bind(tangents[0], sizes=sizes, axis=axis)
-    return split_p.bind(primals[0], sizes=sizes, axis=axis), moved
+def _split_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, sizes: tuple[int, ...], axis: int) -> tuple[Any, Any]:
+    tangents_out = split_p.bind(tangents[0], sizes=sizes, axis=axis)
+    return split_p.bind(primals[0], sizes=sizes, axis=axis), tangents_out
 
 
-def _split_transpose(cts, x, *, sizes, axis):
+def _split_transpose(cts: Sequence[Tangent], x: Any, *, sizes: tuple[int, ...], axis: int) -> list[Any]:
     if all(type(ct) is Zero for ct in cts):
         return [Zero(x.aval)]
     return [concatenate_p.bind(*map(instantiate, cts), dimension=axis)]
 
 
-def _split_batch(size, operands, dims, *, sizes, axis):
+def _split_batch(size: int, operands: Sequence[Any], dims: Dims, *, sizes: tuple[int, ...], axis: int) -> tuple[Any, Any]:
     axis += dims[0] <= axis
     return split_p.bind(operands[0], sizes=sizes, axis=axis), [dims[0]] * len(sizes)
 
 
 split_p = Primitive(
     "split", multiple_results=True, lower=_split_lower, jvp=_split_jvp, transpose=_split_transpose, batch=_split_batch,
-    sharding_rule=sharding_rules.resized, sums=of_first, cost="cheap",
-    abstract=lambda x, *, sizes, axis: [typed(x, (*x.shape[:axis], n, *x.shape[axis + 1:])) for n in sizes])
+    abstract=lambda x, *, sizes, axis: [typed(x, (*x.shape[:axis], n, *x.shape[axis + 1:])) for n in sizes],
+    mesh=MeshRules(sharding_rule=sharding_rules.resized, sums=of_first), traits=Traits(cost=Cost.CHEAP))
 
 
 def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array]:
-    """An array cut along a dimension into pieces.
+    """Split an array along a dimension into pieces of given sizes.
 
-    - `operand`: an array.
-    - `sizes`: how long the pieces are; together they are the whole. (`numpy.split` takes where they begin.)
-    - `axis`: the dimension.
+    Args:
+        operand: An array.
+        sizes: Sizes of the pieces, which add up to the size of the dimension.
+        axis: The dimension.
 
-    >>> lax.split(xnp.arange(5), (2, 3))
-    [Array([0, 1], dtype=int32), Array([2, 3, 4], dtype=int32)]
+    Returns:
+        The pieces.
+
+    Note:
+        `numpy.split` takes the indices where the pieces start.
+
+    Example:
+        >>> lax.split(xnp.arange(5), (2, 3))
+        [Array([0, 1], dtype=int32), Array([2, 3, 4], dtype=int32)]
     """
     axis = canonical_axis(axis, np.ndim(operand), "split")
     sizes = tuple([as_size(n) for n in sizes])

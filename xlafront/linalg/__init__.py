@@ -1,1 +1,1 @@
-"""Algorithms on matrices, written with NumPy's functions; loaded when first used."""
+"""Linear algebra: factorizations, spectra and polynomials. Loaded on first use."""

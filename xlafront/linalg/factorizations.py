@@ -1,4 +1,4 @@
-"""Cholesky and LU factors, and systems of equations with triangular and tridiagonal matrices."""
+"""Cholesky and LU factorizations, triangular and tridiagonal systems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax, lowering
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import is_symbolic_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.shapes import broadcast_batch
@@ -28,6 +27,7 @@ from xlafront.linalg.kernels import (
     zero_tangent,
 )
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import is_symbolic_dim, min_dim
 
 # Cholesky
 
@@ -39,7 +39,8 @@ def _cholesky_kernel(x, target, **attributes):
 
 
 def _cholesky_jvp(primals, tangents):
-    """From `A' = L' L* + L L'*` follows `L' = L F(L^-1 A' L^-*)`, F the lower part with half of the diagonal."""
+    """Differentiate the factor: `A' = L' L* + L L'*` implies `L' = L F(L^-1 A' L^-*)`, with F the lower triangle and half
+    of the diagonal."""
     factor = xnp.tril(cholesky_p.bind(*primals))
     inner = triangular_solve(factor, tangents[0], left_side=False, transpose_a=True, conjugate_a=True, lower=True)
     inner = triangular_solve(factor, inner, left_side=True, lower=True)
@@ -48,22 +49,27 @@ def _cholesky_jvp(primals, tangents):
 
 
 cholesky_p = factorization(
-    "cholesky", lambda x: [(x.shape[:-2] + (square("cholesky", x, TypeError),) * 2, x.dtype)], jvp=_cholesky_jvp,
+    "cholesky", lambda x: [(x.shape[:-2] + (square("cholesky", x, ValueError),) * 2, x.dtype)], jvp=_cholesky_jvp,
     multiple_results=False,
     cpu=lambda x: _cholesky_kernel(x, lapack("potrf", x.dtype), uplo=letter("L")),
-    cuda=lambda x: _cholesky_kernel(x, "cusolver_potrf_ffi", lower=True))
-cholesky_p.lowerings[None] = lambda ctx, x: ctx.op("stablehlo.cholesky", [x], lower=lowering.mlir.boolean(True))
+    cuda=lambda x: _cholesky_kernel(x, "cusolver_potrf_ffi", lower=True),
+    lower={None: lambda ctx, x: ctx.op("stablehlo.cholesky", [x], lower=lowering.mlir.boolean(True))})
 
 
 def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
-    """The lower triangular matrix `L` for which `L @ L.conj().T` is a Hermitian matrix with positive eigenvalues.
+    """Compute the lower triangular Cholesky factor `L` of a Hermitian positive definite matrix, `x == L @ L.conj().T`.
 
-    - `x`: the matrix; where there is none such the result is NaN.
-    - `symmetrize_input`: take `(x + x.conj().T) / 2` in place of `x`.
+    Args:
+        x: Hermitian matrix.
+        symmetrize_input: If True, use `(x + x.conj().T) / 2` in place of `x`.
 
-    >>> lax.linalg.cholesky(xnp.array([[4.0, 2.0], [2.0, 5.0]]))
-    Array([[2., 0.],
-           [1., 2.]], dtype=float32)
+    Returns:
+        Lower triangular factor, NaN if the matrix is not positive definite.
+
+    Example:
+        >>> lax.linalg.cholesky(xnp.array([[4.0, 2.0], [2.0, 5.0]]))
+        Array([[2., 0.],
+               [1., 2.]], dtype=float32)
     """
     return _cholesky(x, bool(symmetrize_input))
 
@@ -71,7 +77,7 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
 @library(static="symmetrize_input")
 def _cholesky(x, symmetrize_input):
     x = floating("cholesky", x)
-    square("cholesky", x, TypeError if symmetrize_input else ValueError)
+    square("cholesky", x, ValueError)
     return xnp.tril(cholesky_p.bind(symmetrized(x) if symmetrize_input else x))
 
 
@@ -80,7 +86,7 @@ def symmetrized(x):
 
 
 def _rotate_rows(r, w):
-    """One rotation for each row of `r` takes the vector in."""
+    """Update the triangular factor `r` with the vector `w` by one Givens rotation per row."""
     def rotate(k, state):
         r, w = state
         a, b = r[k, k], w[k]
@@ -107,23 +113,29 @@ def _cholesky_update_kernel(r, w):
 
 cholesky_update_p = factorization(
     "cholesky_update", _cholesky_update_shape, ranks=(2, 1), accepts="float", multiple_results=False, kernel=False,
-    default=_rotate_rows, cuda=_cholesky_update_kernel)
-cholesky_update_p.batch = lambda size, operands, dims: (lax.map(lambda rw: cholesky_update_p.bind(*rw), tuple(
-    broadcast_batch(x, d, size) for x, d in zip(operands, dims))), 0)
+    default=_rotate_rows, cuda=_cholesky_update_kernel,
+    batch=lambda size, operands, dims: (lax.map(lambda rw: cholesky_update_p.bind(*rw), tuple(
+        broadcast_batch(x, d, size) for x, d in zip(operands, dims))), 0))
 
 
 def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
-    """The upper triangular matrix `S` for which `S.T @ S` is `r_matrix.T @ r_matrix + outer(w_vector, w_vector)`.
+    """Update an upper triangular Cholesky factor by a rank-1 term.
 
-    - `r_matrix`, `w_vector`: an upper triangular matrix, and a vector.
+    Args:
+        r_matrix: Upper triangular matrix.
+        w_vector: Vector.
 
-    >>> lax.linalg.cholesky_update(xnp.eye(2), xnp.array([0.0, 1.0]))[1, 1]
-    Array(1.4142135, dtype=float32)
+    Returns:
+        Upper triangular `S` with `S.T @ S == r_matrix.T @ r_matrix + outer(w_vector, w_vector)`.
+
+    Example:
+        >>> lax.linalg.cholesky_update(xnp.eye(2), xnp.array([0.0, 1.0]))[1, 1]
+        Array(1.4142135, dtype=float32)
     """
     return cholesky_update_p.bind(operand("cholesky_update", r_matrix), operand("cholesky_update", w_vector))
 
 
-# Systems with a triangular matrix. The parameters name the system: op(A) X = B, or X op(A) = B for not `left_side`.
+# Triangular systems: op(A) X = B, or X op(A) = B if `left_side` is False.
 
 
 def _triangular_shape(a, b, *, left_side, **_):
@@ -149,31 +161,31 @@ def _triangular_hlo(ctx, a, b, *, left_side, lower, transpose_a, conjugate_a, un
 
 
 def _triangular_by(solver):
-    """The rule of a platform, by a solver that conjugates only what it transposes."""
+    """Return the lowering of a platform, given a solver that conjugates only matrices that it transposes."""
     def rule(a, b, *, conjugate_a, transpose_a, **params):
         if conjugate_a and not transpose_a:
             a, conjugate_a = xnp.conj(a), False
-        chosen = solver if b.dtype in LETTERS and b.size else _triangular_hlo_p.bind
-        return chosen(a, b, conjugate_a=conjugate_a, transpose_a=transpose_a, **params)
+        solve = solver if b.dtype in LETTERS and b.size else _triangular_hlo_p.bind
+        return solve(a, b, conjugate_a=conjugate_a, transpose_a=transpose_a, **params)
 
     return rule
 
 
 def _triangular_jvp(primals, tangents, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
-    """From `op(A) X = B` follows `op(A) X' = B' - op(A') X`, and likewise on the other side."""
+    """Differentiate the solution: `op(A) X = B` implies `op(A) X' = B' - op(A') X`, likewise on the other side."""
     (a, b), (a_t, b_t) = primals, tangents
     params = {"left_side": left_side, "lower": lower, "transpose_a": transpose_a, "conjugate_a": conjugate_a,
               "unit_diagonal": unit_diagonal}
     x = triangular_solve_p.bind(a, b, **params)
-    right = None if type(b_t) is Zero else b_t
+    right_side = None if type(b_t) is Zero else b_t
     if type(a_t) is not Zero:
         k = 1 if unit_diagonal else 0
-        moved = xnp.tril(a_t, -k) if lower else xnp.triu(a_t, k)
-        moved = moved.mT if transpose_a else moved
-        moved = xnp.conj(moved) if conjugate_a else moved
-        moved = product(moved, x) if left_side else product(x, moved)
-        right = -moved if right is None else right - moved
-    return x, zero_tangent(x) if right is None else triangular_solve_p.bind(a, right, **params)
+        change = xnp.tril(a_t, -k) if lower else xnp.triu(a_t, k)
+        change = change.mT if transpose_a else change
+        change = xnp.conj(change) if conjugate_a else change
+        change = product(change, x) if left_side else product(x, change)
+        right_side = -change if right_side is None else right_side - change
+    return x, zero_tangent(x) if right_side is None else triangular_solve_p.bind(a, right_side, **params)
 
 
 def _triangular_transpose(ct, a, b, *, transpose_a, **params):
@@ -184,38 +196,43 @@ def _triangular_transpose(ct, a, b, *, transpose_a, **params):
 
 def _triangular_batch(size, operands, dims, *, left_side, **params):
     (a, b), (da, db) = operands, dims
-    if da is None:  # one matrix for all: their right-hand sides beside each other
-        where = b.ndim - 2 if left_side else b.ndim - 3  # of the new dimension, before the columns or before the rows
-        b = xnp.moveaxis(b, db, where)
+    if da is None:  # one matrix for all right-hand sides: merge the batch dimension with the columns, or the rows
+        axis = b.ndim - 2 if left_side else b.ndim - 3
+        b = xnp.moveaxis(b, db, axis)
         shape = b.shape
-        joint = b.reshape(shape[:where] + (shape[where] * shape[where + 1],) + shape[where + 2:])
-        return triangular_solve_p.bind(a, joint, left_side=left_side, **params).reshape(shape), where
+        merged = b.reshape(shape[:axis] + (shape[axis] * shape[axis + 1],) + shape[axis + 2:])
+        return triangular_solve_p.bind(a, merged, left_side=left_side, **params).reshape(shape), axis
     return triangular_solve_p.bind(broadcast_batch(a, da, size), broadcast_batch(b, db, size), left_side=left_side,
                                    **params), 0
 
 
-_triangular_hlo_p = factorization("triangular_solve", _triangular_shape, ranks=(2, 2), multiple_results=False, kernel=False)
-_triangular_hlo_p.lowerings[None] = _triangular_hlo
+_triangular_hlo_p = factorization("triangular_solve", _triangular_shape, ranks=(2, 2), multiple_results=False, kernel=False,
+                                  lower={None: _triangular_hlo})
 triangular_solve_p = factorization("triangular_solve", _triangular_shape, jvp=_triangular_jvp, transpose=_triangular_transpose,
                                    ranks=(2, 2), multiple_results=False, kernel=False, cpu=_triangular_by(_triangular_kernel),
-                                   default=_triangular_by(_triangular_hlo_p.bind))
-triangular_solve_p.batch = _triangular_batch
+                                   default=_triangular_by(_triangular_hlo_p.bind), batch=_triangular_batch)
 
 
 def triangular_solve(a: ArrayLike, b: ArrayLike, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
                      conjugate_a: bool = False, unit_diagonal: bool = False) -> Array:
-    """The solution `x` of `op(a) @ x == b`, or of `x @ op(a) == b`, for a triangular matrix `a`.
+    """Solve `op(a) @ x == b` or `x @ op(a) == b` for a triangular matrix `a`.
 
-    - `a`: the matrix, of which only one triangle is read.
-    - `b`: the right side, one or many; it can be a vector.
-    - `left_side`: whether `a` is on the left of `x`.
-    - `lower`: which triangle is read.
-    - `transpose_a`, `conjugate_a`: what `op` does.
-    - `unit_diagonal`: the diagonal is one, and not read.
+    Args:
+        a: Triangular matrix; the other triangle is not read.
+        b: Right-hand sides, as a matrix or a vector.
+        left_side: If True, `a` is on the left of `x`.
+        lower: If True, `a` is lower triangular.
+        transpose_a: If True, `op` transposes `a`.
+        conjugate_a: If True, `op` conjugates `a`.
+        unit_diagonal: If True, assume that the diagonal is 1 and do not read it.
 
-    >>> a = xnp.array([[2.0, 0.0], [1.0, 4.0]])
-    >>> lax.linalg.triangular_solve(a, xnp.array([2.0, 9.0]), left_side=True, lower=True)
-    Array([1., 2.], dtype=float32)
+    Returns:
+        Solution `x` with the shape of `b`.
+
+    Example:
+        >>> a = xnp.array([[2.0, 0.0], [1.0, 4.0]])
+        >>> lax.linalg.triangular_solve(a, xnp.array([2.0, 9.0]), left_side=True, lower=True)
+        Array([1., 2.], dtype=float32)
     """
     return _triangular_solve(a, b, bool(left_side), bool(lower), bool(transpose_a), bool(conjugate_a), bool(unit_diagonal))
 
@@ -231,13 +248,13 @@ def _triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_dia
     return xnp.squeeze(x, -1 if left_side else -2) if vector else x
 
 
-# Systems with a tridiagonal matrix
+# Tridiagonal systems
 
 
 def _tridiagonal_shape(dl, d, du, b, *, perturb_singular):
     if not dl.shape == d.shape == du.shape or b.shape[-2] != d.shape[-1]:
-        raise TypeError(f"tridiagonal_solve takes three diagonals of one length and a matrix with as many rows, got dl {dl}, d "
-                        f"{d}, du {du} and b {b}.")
+        raise TypeError(f"tridiagonal_solve needs three diagonals of equal length and a matrix with that many rows, got dl "
+                        f"{dl}, d {d}, du {du} and b {b}.")
     return [(b.shape, b.dtype)]
 
 
@@ -252,13 +269,14 @@ def _tridiagonal_gtsv(dl, d, du, b, *, perturb_singular):
 def _tridiagonal_cuda(dl, d, du, b, *, perturb_singular):
     if perturb_singular:
         return call("cu_tridiagonal_solve_perturbed", [(b.shape, b.dtype)], dl, d, du, b, batch=d.ndim - 1)[0]
-    if d.shape[-1] < 3:  # cuSPARSE takes none so small
+    if d.shape[-1] < 3:  # cuSPARSE does not support smaller systems
         return _tridiagonal_elimination(dl, d, du, b, perturb_singular=False)
     return call("cusparse_gtsv2_ffi", [(b.shape, b.dtype)], dl, d, du, b, batch=d.ndim - 1, aliases=[(3, 0)])[0]
 
 
 def _tridiagonal_elimination(dl, d, du, b, *, perturb_singular):
-    """Rows are eliminated downwards, unknowns are inserted upwards. Pivots that are zero count as tiny if they may."""
+    """Solve by Gaussian elimination without pivoting (Thomas algorithm). If `perturb_singular`, zero pivots are replaced
+    by eps."""
     def down(state, diagonals):
         above, right = state
         dl, d, du, b = diagonals
@@ -281,25 +299,25 @@ def _tridiagonal_elimination(dl, d, du, b, *, perturb_singular):
 
 
 def _tridiagonal_product(dl, d, du, x):
-    """The product with the matrix of these diagonals."""
+    """Multiply the tridiagonal matrix with these diagonals by `x`."""
     below = dl[..., 1:, None] * x[..., :-1, :]
     above = du[..., :-1, None] * x[..., 1:, :]
     return (d[..., None] * x).at[..., 1:, :].add(below).at[..., :-1, :].add(above)
 
 
 def _tridiagonal_jvp(primals, tangents, **params):
-    """From `A X = B` follows `A X' = B' - A' X`."""
+    """Differentiate the solution: `A X = B` implies `A X' = B' - A' X`."""
     x = tridiagonal_solve_p.bind(*primals, **params)
-    *diagonals, right = [None if type(t) is Zero else t for t in tangents]
+    *diagonals, right_side = [None if type(t) is Zero else t for t in tangents]
     if any(t is not None for t in diagonals):
-        moved = _tridiagonal_product(*[xnp.zeros_like(p) if t is None else t for p, t in zip(primals, diagonals)], x)
-        right = -moved if right is None else right - moved
-    return x, zero_tangent(x) if right is None else tridiagonal_solve_p.bind(*primals[:3], right, **params)
+        change = _tridiagonal_product(*[xnp.zeros_like(p) if t is None else t for p, t in zip(primals, diagonals)], x)
+        right_side = -change if right_side is None else right_side - change
+    return x, zero_tangent(x) if right_side is None else tridiagonal_solve_p.bind(*primals[:3], right_side, **params)
 
 
 def _tridiagonal_transpose(ct, dl, d, du, b, **params):
     if any(map(is_undefined, (dl, d, du))):
-        raise NotImplementedError("tridiagonal_solve is linear in b alone: it cannot be transposed in a diagonal.")
+        raise NotImplementedError("tridiagonal_solve is linear in b only: it cannot be transposed in a diagonal.")
     if type(ct) is Zero:
         return [None, None, None, Zero(b.aval)]
     below, above = xnp.roll(du, 1, axis=-1), xnp.roll(dl, -1, axis=-1)
@@ -312,18 +330,23 @@ tridiagonal_solve_p = factorization(
 
 
 def tridiagonal_solve(dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike, *, perturb_singular: bool = False) -> Array:
-    """The solution `x` of `A @ x == b` for a matrix with three diagonals.
+    """Solve `A @ x == b` for a tridiagonal matrix `A`.
 
-    `A[i, i]` is `d[i]`, `A[i, i - 1]` is `dl[i]` and `A[i, i + 1]` is `du[i]`.
+    The elements of `A` are `A[i, i] = d[i]`, `A[i, i - 1] = dl[i]` and `A[i, i + 1] = du[i]`.
 
-    - `dl`, `d`, `du`: the diagonals, all of one length; `dl[0]` and `du[-1]` are not read.
-    - `b`: the right sides, as columns.
-    - `perturb_singular`: where the matrix is singular take one near to it, instead of results that are not finite.
+    Args:
+        dl, d, du: Lower, main and upper diagonal, all of the same length; `dl[0]` and `du[-1]` are not read.
+        b: Right-hand sides, as columns.
+        perturb_singular: If True, perturb a singular matrix to get a finite solution.
 
-    >>> off, ones = xnp.zeros(2), xnp.ones((2, 1))
-    >>> lax.linalg.tridiagonal_solve(off, xnp.array([2.0, 4.0]), off, ones)
-    Array([[0.5 ],
-           [0.25]], dtype=float32)
+    Returns:
+        Solution `x` with the shape of `b`.
+
+    Example:
+        >>> off, ones = xnp.zeros(2), xnp.ones((2, 1))
+        >>> lax.linalg.tridiagonal_solve(off, xnp.array([2.0, 4.0]), off, ones)
+        Array([[0.5 ],
+               [0.25]], dtype=float32)
     """
     return tridiagonal_solve_p.bind(*[operand("tridiagonal_solve", x) for x in (dl, d, du, b)],
                                     perturb_singular=bool(perturb_singular))
@@ -349,8 +372,11 @@ def _lu_on_tpu(ctx, a):
 
 
 def _lu_jvp(primals, tangents):
-    """With `L` and `U` made square by ones in their diagonals, `L^-1 P A' U^-1` is a sum of what is below the diagonal,
-    which belongs to `L^-1 L'`, and of the rest, which belongs to `U' U^-1`."""
+    """Differentiate the LU factors.
+
+    Let `L` and `U` be extended to square matrices with ones on their diagonals. The strict lower triangle of `L^-1 P A'
+    U^-1` is `L^-1 L'`, the rest is `U' U^-1`.
+    """
     [a], [a_t] = primals, tangents
     factors, pivots, permutation = lu_p.bind(a)
     m, n = a.shape[-2:]
@@ -359,48 +385,51 @@ def _lu_jvp(primals, tangents):
     lower = xnp.pad(xnp.tril(factors[..., :, :k], -1), [*batch, (0, 0), (0, m - k)]) + xnp.eye(m, dtype=a.dtype)
     corner = xnp.concatenate([xnp.zeros(k, a.dtype), xnp.ones(n - k, a.dtype)])
     upper = xnp.pad(xnp.triu(factors[..., :k, :]), [*batch, (0, n - k), (0, 0)]) + xnp.diag(corner)
-    rows = xnp.take_along_axis(a_t, permutation[..., :, None], -2, mode="promise_in_bounds")
+    rows = xnp.take_along_axis(a_t, permutation[..., :, None], -2, mode="promise_in_bounds", wrap_negative_indices=False)
     inner = triangular_solve(lower, rows, left_side=True, lower=True, unit_diagonal=True)
     inner = triangular_solve(upper, inner, left_side=False, lower=False)
-    moved = product(lower, xnp.tril(inner, -1)) + product(xnp.triu(inner), upper)
-    return [factors, pivots, permutation], [moved, zero_tangent(pivots), zero_tangent(permutation)]
+    tangent = product(lower, xnp.tril(inner, -1)) + product(xnp.triu(inner), upper)
+    return [factors, pivots, permutation], [tangent, zero_tangent(pivots), zero_tangent(permutation)]
 
 
 lu_p = factorization("lu", _lu_shape, jvp=_lu_jvp, cpu=lambda a: _lu_kernel(a, lapack("getrf", a.dtype)),
-                     cuda=lambda a: _lu_kernel(a, "cusolver_getrf_ffi"))
-lu_p.lowerings["tpu"] = _lu_on_tpu
+                     cuda=lambda a: _lu_kernel(a, "cusolver_getrf_ffi"), lower={"tpu": _lu_on_tpu})
 
 
 def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
-    """Triangular factors of a matrix with its rows permuted: `L @ U` is `x[permutation]`.
+    """Compute the LU decomposition with partial pivoting, `x[permutation] == L @ U`.
 
-    The results are `L` (below the diagonal, which is one) and `U` in one array; the row with which each row was swapped, one
-    after the other; and the permutation.
+    Args:
+        x: Matrix, square or not.
 
-    - `x`: a matrix, square or not.
+    Returns:
+        `L` (below its unit diagonal) and `U` packed in one array; the pivots, row `i` was swapped with row `pivots[i]`;
+        and the permutation.
 
-    >>> factors, swaps, permutation = lax.linalg.lu(xnp.array([[1.0, 2.0], [4.0, 6.0]]))
-    >>> permutation
-    Array([1, 0], dtype=int32)
+    Example:
+        >>> factors, swaps, permutation = lax.linalg.lu(xnp.array([[1.0, 2.0], [4.0, 6.0]]))
+        >>> permutation
+        Array([1, 0], dtype=int32)
     """
     return lu_p.bind(operand("lu", x))
 
 
 def solve_factored(factors, permutation, b, transpose: str = "N"):
-    """The solution of `A x == b`, or with the transpose (`T`) or adjoint (`C`) of `A`, from what `lu` says of `A`."""
+    """Solve `A x == b`, or a system with the transpose ("T") or adjoint ("C") of `A`, given the result of `lu`."""
     if transpose == "N":
-        x = xnp.take_along_axis(b, permutation[..., :, None], -2, mode="promise_in_bounds")
+        x = xnp.take_along_axis(b, permutation[..., :, None], -2, mode="promise_in_bounds", wrap_negative_indices=False)
         x = triangular_solve(factors, x, left_side=True, lower=True, unit_diagonal=True)
         return triangular_solve(factors, x, left_side=True)
-    how = {"transpose_a": True, "conjugate_a": transpose == "C", "left_side": True}
-    x = triangular_solve(factors, b, **how)
-    x = triangular_solve(factors, x, lower=True, unit_diagonal=True, **how)
-    return xnp.take_along_axis(x, xnp.argsort(permutation, axis=-1)[..., :, None], -2, mode="promise_in_bounds")
+    options = {"transpose_a": True, "conjugate_a": transpose == "C", "left_side": True}
+    x = triangular_solve(factors, b, **options)
+    x = triangular_solve(factors, x, lower=True, unit_diagonal=True, **options)
+    order = xnp.argsort(permutation, axis=-1)[..., :, None]
+    return xnp.take_along_axis(x, order, -2, mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 def _pivots_shape(pivots, *, permutation_size):
     if pivots.dtype != np.int32:
-        raise TypeError(f"lu_pivots_to_permutation takes pivots of dtype int32, as lu gives them; got {pivots}.")
+        raise TypeError(f"lu_pivots_to_permutation takes pivots of dtype int32, as lu returns them; got {pivots}.")
     if pivots.shape[-1] > permutation_size:
         raise ValueError(f"permutation_size={permutation_size} is less than the number of pivots, {pivots.shape[-1]}.")
     return [((*pivots.shape[:-1], permutation_size), np.int32)]
@@ -412,7 +441,7 @@ def _permutation_by_swaps(pivots, *, permutation_size):
     if not count:
         return xnp.broadcast_to(xnp.arange(permutation_size, dtype=np.int32), (*batch, permutation_size))
 
-    def one(pivots):
+    def permute(pivots):
         def swap(i, permutation):
             other = pivots[i]
             x, y = permutation[i], permutation[other]
@@ -421,7 +450,7 @@ def _permutation_by_swaps(pivots, *, permutation_size):
         start = xnp.arange(permutation_size, dtype=np.int32)
         return lax.fori_loop(0, count, swap, tracing.as_varying(start, tracing.aval_of(pivots).vma))
 
-    return xf.vmap(one)(pivots.reshape(-1, count)).reshape(*batch, permutation_size) if batch else one(pivots)
+    return xf.vmap(permute)(pivots.reshape(-1, count)).reshape(*batch, permutation_size) if batch else permute(pivots)
 
 
 lu_pivots_to_permutation_p = factorization(
@@ -432,26 +461,31 @@ lu_pivots_to_permutation_p = factorization(
 
 
 def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
-    """The permutation that swaps of rows make, one after the other.
+    """Convert the pivots of an LU decomposition to a permutation.
 
-    - `pivots`: for each row the one with which it is swapped, as `lu` gives them.
-    - `permutation_size`: how many rows there are.
+    Args:
+        pivots: For each row, the row with which it is swapped, as returned by `lu`.
+        permutation_size: Number of rows.
 
-    >>> lax.linalg.lu_pivots_to_permutation(xnp.array([2, 2, 2]), 3)
-    Array([2, 0, 1], dtype=int32)
+    Returns:
+        Permutation of the rows.
+
+    Example:
+        >>> lax.linalg.lu_pivots_to_permutation(xnp.array([2, 2, 2]), 3)
+        Array([2, 0, 1], dtype=int32)
     """
     size = permutation_size if is_symbolic_dim(permutation_size) else int(permutation_size)
     return lu_pivots_to_permutation_p.bind(operand("lu_pivots_to_permutation", pivots), permutation_size=size)
 
 
-# Products with the own transpose
+# Symmetric rank-k update
 
 
 def _symmetric_shape(a, c, *, alpha, beta):
     n = a.shape[-2]
     if c.shape[-2:] != (n, n):
-        raise ValueError(f"symmetric_product of a matrix with {n} rows takes a symmetric matrix of that size to be added, got "
-                         f"{a} and {c}.")
+        raise ValueError(f"symmetric_product of a matrix with {n} rows needs a symmetric c_matrix of that size, got {a} and "
+                         f"{c}.")
     return [(c.shape, c.dtype)]
 
 
@@ -474,15 +508,23 @@ symmetric_product_p = factorization(
 
 def symmetric_product(a_matrix: ArrayLike, c_matrix: ArrayLike, *, alpha: float = 1.0, beta: float = 0.0,
                       symmetrize_output: bool = False) -> Array:
-    """`alpha * a_matrix @ a_matrix.T + beta * c_matrix`, of which on some devices only the lower triangle is computed.
+    """Compute `alpha * a_matrix @ a_matrix.T + beta * c_matrix`.
 
-    - `a_matrix`, `c_matrix`: a matrix, and a symmetric one with as many rows.
-    - `alpha`, `beta`: Python numbers.
-    - `symmetrize_output`: make the upper triangle equal to the lower one.
+    On some devices only the lower triangle is computed.
 
-    >>> lax.linalg.symmetric_product(xnp.ones((2, 3)), xnp.eye(2), beta=2.0, symmetrize_output=True)
-    Array([[5., 3.],
-           [3., 5.]], dtype=float32)
+    Args:
+        a_matrix: Matrix.
+        c_matrix: Symmetric matrix with as many rows.
+        alpha, beta: Python scalars.
+        symmetrize_output: If True, copy the lower triangle to the upper one.
+
+    Returns:
+        Symmetric matrix with the shape of `c_matrix`.
+
+    Example:
+        >>> lax.linalg.symmetric_product(xnp.ones((2, 3)), xnp.eye(2), beta=2.0, symmetrize_output=True)
+        Array([[5., 3.],
+               [3., 5.]], dtype=float32)
     """
     return _symmetric_product(a_matrix, c_matrix, float(alpha), float(beta), bool(symmetrize_output))
 
@@ -490,5 +532,5 @@ def symmetric_product(a_matrix: ArrayLike, c_matrix: ArrayLike, *, alpha: float 
 @library(static=("alpha", "beta", "symmetrize_output"))
 def _symmetric_product(a_matrix, c_matrix, alpha, beta, symmetrize_output):
     a, c = operand("symmetric_product", a_matrix), operand("symmetric_product", c_matrix)
-    found = symmetric_product_p.bind(a, c, alpha=alpha, beta=beta)
-    return xnp.tril(found) + xnp.tril(found, -1).mT if symmetrize_output else found
+    result = symmetric_product_p.bind(a, c, alpha=alpha, beta=beta)
+    return xnp.tril(result) + xnp.tril(result, -1).mT if symmetrize_output else result

@@ -1,6 +1,6 @@
-"""`numpy.linalg`: systems of equations, decompositions, norms and other numbers that describe a matrix.
+"""`numpy.linalg`: linear systems, decompositions, determinants, norms and products of matrices.
 
-Functions take matrices in the last two dimensions and repeat over the dimensions before them.
+Matrices are the last two dimensions of arrays; functions broadcast over the dimensions before them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -17,95 +17,123 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core import dtypes
-from xlafront.core.dimensions import common_shape, known
+from xlafront.core.basic_primitives import to_dtype
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import linalg as kernels
-from xlafront.lax.elementwise import constant_like, to_dtype
+from xlafront.lax.elementwise import constant_like
 from xlafront.linalg.factorizations import solve_factored
-from xlafront.linalg.kernels import adjoint, check_rank, floating, product, square as size_of_square
+from xlafront.linalg.kernels import adjoint, check_rank, floating, product, square as square_size
 from xlafront.linalg.orthogonal import geqrf_p
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact, promotes_freely, unwrap_node
-from xlafront.staging.library import library, written_once
+from xlafront.staging.accepted_arguments import accepts
+from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import common_shape, known
 
 
 class EigResult(NamedTuple):
-    """What `eig` returns: the `eigenvalues`, and the `eigenvectors` as columns."""
+    """Eigenvalues and eigenvectors, the result of `eig`.
+
+    Attributes:
+        eigenvalues: Eigenvalues, in no particular order.
+        eigenvectors: Eigenvectors, as columns.
+    """
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class EighResult(NamedTuple):
-    """What `eigh` returns: the `eigenvalues` in ascending order, and the `eigenvectors` as columns."""
+    """Eigenvalues and eigenvectors, the result of `eigh`.
+
+    Attributes:
+        eigenvalues: Eigenvalues in ascending order.
+        eigenvectors: Orthonormal eigenvectors, as columns.
+    """
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class QRResult(NamedTuple):
-    """What `qr` returns: `Q`, with orthonormal columns, and `R`, upper triangular."""
+    """The factors of a matrix, the result of `qr`.
+
+    Attributes:
+        Q: Matrix with orthonormal columns.
+        R: Upper triangular matrix.
+    """
 
     Q: Any
     R: Any
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` returns: the `sign` of the determinant, and `logabsdet`, the logarithm of its size."""
+    """Sign and logarithm of a determinant, the result of `slogdet`.
+
+    Attributes:
+        sign: Sign of the determinant; for complex matrices a number of absolute value 1.
+        logabsdet: Logarithm of its absolute value.
+    """
 
     sign: Any
     logabsdet: Any
 
 
 class SVDResult(NamedTuple):
-    """What `svd` returns: `U`, `S` and `Vh` with `U @ diag(S) @ Vh` equal to the matrix."""
+    """The singular value decomposition of a matrix, the result of `svd`: `U @ diag(S) @ Vh` equals the matrix.
+
+    Attributes:
+        U: Left singular vectors, as columns.
+        S: Singular values in descending order.
+        Vh: Right singular vectors, as rows.
+    """
 
     U: Any
     S: Any
     Vh: Any
 
 
-def _floating(name: str, *values) -> list:
-    """Arrays of one floating or complex dtype."""
+def _promote_inexact(name: str, *values) -> list:
+    """Convert values to arrays of one floating or complex dtype."""
     check_arraylike(name, *values)
     return [xnp.asarray(x) for x in promote_dtypes_inexact(*map(unwrap_node, values))]
 
 
-def _matrices(name: str, *values, square: bool = False, error: type[Exception] = ValueError) -> list:
-    """Arrays of one floating or complex dtype, with at least two dimensions."""
-    arrays = _floating(name, *values)
+def _promote_matrices(name: str, *values, square: bool = False, error: type[Exception] = ValueError) -> list:
+    """Convert values to arrays of one floating or complex dtype with at least two dimensions."""
+    arrays = _promote_inexact(name, *values)
     for x in arrays:
-        _size(name, x, error) if square else check_rank(name, x, error=error)
+        _square_size(name, x, error) if square else check_rank(name, x, error=error)
     return arrays
 
 
-def _size(name: str, x, error: type[Exception] = ValueError) -> int:
-    """The number of rows of square matrices."""
+def _square_size(name: str, x, error: type[Exception] = ValueError) -> int:
+    """Return the number of rows of square matrices."""
     check_rank(name, x, error=error)
-    return size_of_square(name, x)
+    return square_size(name, x)
 
 
-# Systems of equations
+# Linear systems
 
 
 @library
 def _solve(a, b):
-    a, b = _floating("solve", a, b)
-    n, vector = _size("solve", a), b.ndim == 1
+    a, b = _promote_inexact("solve", a, b)
+    n, vector = _square_size("solve", a), b.ndim == 1
     if b.ndim == 0 or b.shape[-1 if vector else -2] != n:
         raise ValueError(f"solve got incompatible shapes: a {a.shape}, b {b.shape}. b must be a vector of {n} "
-                         f"elements or have that many rows. To solve for one vector for each matrix, give b[..., None] and "
+                         f"elements or have that many rows. To solve for one vector per matrix, pass b[..., None] and "
                          f"take [..., 0] of the result.")
     b = b[:, None] if vector else b
-    if a.ndim == 2 and b.ndim > 2:  # one matrix: all right-hand sides beside each other
-        joint = xnp.moveaxis(b, -2, 0)
-        x = _solve_matrices(a, joint.reshape(joint.shape[0], -1)).reshape(joint.shape)
+    if a.ndim == 2 and b.ndim > 2:  # one matrix: solve for all right-hand sides at once
+        columns = xnp.moveaxis(b, -2, 0)
+        x = _solve_matrices(a, columns.reshape(columns.shape[0], -1)).reshape(columns.shape)
         return xnp.moveaxis(x, 0, -2)
     x = _solve_matrices(a, b)
     return xnp.squeeze(x, -1) if vector else x
 
 
 def _solve_matrices(a, b):
-    """Both ways of differentiation solve systems with the factors that are there."""
+    """Solve a system by LU factors, which JVP and transpose reuse."""
     factors, _, permutation = kernels.lu(lax.stop_gradient(a))
     batch = common_shape(a.shape[:-2], b.shape[:-2])
     factors, permutation = (xnp.broadcast_to(x, batch + x.shape[a.ndim - 2:]) for x in (factors, permutation))
@@ -116,34 +144,47 @@ def _solve_matrices(a, b):
 
 
 def solve(a: ArrayLike, b: ArrayLike) -> Array:
-    """The solution of systems of linear equations, `x` of `a @ x == b`.
+    """Solve linear systems `a @ x == b`.
 
-    - `a`: square matrices.
-    - `b`: a vector, or matrices whose columns are the vectors.
+    Args:
+        a: Square matrices.
+        b: Vector, or matrices with right-hand sides as columns.
 
-    >>> xnp.linalg.solve(xnp.array([[2.0, 0.0], [1.0, 4.0]]), xnp.array([2.0, 9.0]))
-    Array([1., 2.], dtype=float32)
+    Returns:
+        Solution `x` with the shape of `b`.
+
+    Example:
+        >>> xnp.linalg.solve(xnp.array([[2.0, 0.0], [1.0, 4.0]]), xnp.array([2.0, 9.0]))
+        Array([1., 2.], dtype=float32)
     """
     return _solve(a, b)
 
 
 @library
+@accepts(nodes=True)
 def inv(a: ArrayLike) -> Array:
-    """The inverse of square matrices; to apply it, `solve` is faster and more exact.
+    """Compute the inverse of square matrices.
 
-    - `a`: the matrices. One without an inverse gives infinities or NaN, no error.
+    To apply an inverse, use `solve`, which is faster and more accurate.
 
-    >>> xnp.linalg.inv(xnp.array([[2.0, 0.0], [0.0, 4.0]]))
-    Array([[0.5 , 0.  ],
-           [0.  , 0.25]], dtype=float32)
+    Args:
+        a: Square matrices.
+
+    Returns:
+        Inverse matrices, with infinities or NaN for singular matrices.
+
+    Example:
+        >>> xnp.linalg.inv(xnp.array([[2.0, 0.0], [0.0, 4.0]]))
+        Array([[0.5 , 0.  ],
+               [0.  , 0.25]], dtype=float32)
     """
-    [a] = _matrices("inv", a, square=True)
+    [a] = _promote_matrices("inv", a, square=True)
     return _solve_matrices(*promote_dtypes(a, xnp.broadcast_to(xnp.eye(a.shape[-1], dtype=a.dtype), a.shape)))
 
 
 @library(static="rcond")
 def _lstsq(a, b, rcond):
-    a, b = _floating("lstsq", a, b)
+    a, b = _promote_inexact("lstsq", a, b)
     if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
         raise (TypeError if a.ndim and b.ndim and a.shape[0] == b.shape[0] else ValueError)(
             f"lstsq takes a matrix and a vector or matrix with as many rows, got shapes {a.shape} and {b.shape}.")
@@ -156,49 +197,55 @@ def _lstsq(a, b, rcond):
     u, s, vh = kernels.svd(a, full_matrices=False)
     eps = float(xnp.finfo(a.dtype).eps)
     rcond = eps * max(m, n) if rcond is None else eps if rcond < 0 else rcond
-    kept = (s > 0) & (s >= rcond * s[0])
-    inverse = 1 / xnp.where(kept, s, np.inf)
+    significant = (s > 0) & (s >= rcond * s[0])
+    inverse = 1 / xnp.where(significant, s, np.inf)
     x = product(adjoint(vh), inverse[:, None].astype(a.dtype) * product(adjoint(u), b))
-    rest = xnp.sum(xnp.abs(b - product(a, x)) ** 2, axis=0)
-    return x[:, 0] if vector else x, rest, xnp.sum(kept, dtype=int), s
+    residuals = xnp.sum(xnp.abs(b - product(a, x)) ** 2, axis=0)
+    return x[:, 0] if vector else x, residuals, xnp.sum(significant, dtype=int), s
 
 
 def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None, *,
           numpy_resid: bool = False) -> tuple[Array, Array, Array, Array]:
-    """The `x` for which `a @ x` is nearest to `b`, the squared distances, the rank and the singular values of `a`.
+    """Compute the least-squares solution of a linear system.
 
-    - `a`: a matrix.
-    - `b`: a vector, or a matrix whose columns are the vectors.
-    - `rcond`: singular values below this fraction of the largest count as zero; a rounding error by default.
-    - `numpy_resid`: whether to leave out the distances, as NumPy does, where the rank is not full or nothing is
-      over-determined. The rank must be known then, that is outside of `jit`.
+    Args:
+        a: Matrix.
+        b: Vector, or matrix with right-hand sides as columns.
+        rcond: Singular values below this fraction of the largest one count as zero. Default: the dtype's precision
+            times the larger size of `a`.
+        numpy_resid: If True, return no residuals where NumPy does not: if the rank is not full or the system is not
+            overdetermined. The rank must then be concrete, so this does not work under `jit`.
 
-    >>> x, rest, rank, s = xnp.linalg.lstsq(xnp.array([[2.0], [0.0]]), xnp.array([4.0, 3.0]))
-    >>> x, rest
-    (Array([2.], dtype=float32), Array([9.], dtype=float32))
+    Returns:
+        Solution `x`, squared residuals, rank and singular values of `a`.
+
+    Example:
+        >>> x, rest, rank, s = xnp.linalg.lstsq(xnp.array([[2.0], [0.0]]), xnp.array([4.0, 3.0]))
+        >>> x, rest
+        (Array([2.], dtype=float32), Array([9.], dtype=float32))
     """
-    x, rest, rank, s = _lstsq(a, b, None if rcond is None else float(rcond))
+    x, residuals, rank, s = _lstsq(a, b, None if rcond is None else float(rcond))
     m, n = np.shape(a)
     if numpy_resid and (m <= n or int(rank) < n):
-        rest = xnp.zeros(0, rest.dtype)
-    return x, rest, rank, s
+        residuals = xnp.zeros(0, residuals.dtype)
+    return x, residuals, rank, s
 
 
 @functools.partial(xf.custom_jvp, nondiff_argnums=(2,))
 def _pinv(a, rtol, hermitian):
     if hermitian:
         v, w = kernels.eigh(a)
-        kept = xnp.abs(w) > rtol[..., None] * xnp.max(xnp.abs(w), axis=-1, keepdims=True)
-        return product(v / xnp.where(kept, w, np.inf)[..., None, :].astype(v.dtype), adjoint(v))
+        significant = xnp.abs(w) > rtol[..., None] * xnp.max(xnp.abs(w), axis=-1, keepdims=True)
+        return product(v / xnp.where(significant, w, np.inf)[..., None, :].astype(v.dtype), adjoint(v))
     u, s, vh = kernels.svd(a, full_matrices=False)
-    kept = s > rtol[..., None] * s[..., :1]
-    return product(adjoint(vh), adjoint(u) / xnp.where(kept, s, np.inf)[..., :, None].astype(u.dtype))
+    significant = s > rtol[..., None] * s[..., :1]
+    return product(adjoint(vh), adjoint(u) / xnp.where(significant, s, np.inf)[..., :, None].astype(u.dtype))
 
 
 @_pinv.defjvp
 @promotes_freely
 def _pinv_jvp(hermitian, primals, tangents):
-    """Golub and Pereyra, 1973."""
+    """Differentiate the pseudoinverse (Golub and Pereyra, 1973)."""
     (a, rtol), (a_t, _) = primals, tangents
     p = _pinv(a, rtol, hermitian)
     ph, a_th = adjoint(p), adjoint(a_t)
@@ -210,7 +257,7 @@ def _pinv_jvp(hermitian, primals, tangents):
 @library(static="hermitian")
 @promotes_freely
 def _pinv_kernel(a, rtol, hermitian):
-    [a] = _matrices("pinv", a, square=hermitian)
+    [a] = _promote_matrices("pinv", a, square=hermitian)
     if not a.size:
         return xnp.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
     if rtol is None:
@@ -219,30 +266,41 @@ def _pinv_kernel(a, rtol, hermitian):
 
 
 def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *, rcond: ArrayLike | None = None) -> Array:
-    """The pseudo-inverse of matrices.
+    """Compute the Moore-Penrose pseudoinverse of matrices.
 
-    - `a`: the matrices.
-    - `rtol`: singular values below this fraction of the largest count as zero; a rounding error by default.
-    - `hermitian`: whether matrices are Hermitian; eigenvalues take the place of singular values.
-    - `rcond`: an older name of `rtol`.
+    Args:
+        a: Matrices.
+        rtol: Singular values below this fraction of the largest one count as zero. Default: a multiple of the dtype's
+            precision.
+        hermitian: If True, assume Hermitian matrices and use eigenvalues in place of singular values.
+        rcond: Older name of `rtol`.
 
-    >>> xnp.linalg.pinv(xnp.array([[2.0, 0.0]]))
-    Array([[0.5],
-           [0. ]], dtype=float32)
+    Returns:
+        Pseudoinverse of each matrix.
+
+    Example:
+        >>> xnp.linalg.pinv(xnp.array([[2.0, 0.0]]))
+        Array([[0.5],
+               [0. ]], dtype=float32)
     """
     if rcond is not None and rtol is not None:
-        raise ValueError("pinv takes rtol or rcond, two names of one argument: give one of them.")
+        raise ValueError("pinv takes rtol or rcond, two names of one argument: pass only one of them.")
     return _pinv_kernel(a, rcond if rtol is None else rtol, bool(hermitian))
 
 
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
-    """The inverse of `tensordot(a, ·, ind)`.
+    """Compute the inverse of an array as a linear map, with respect to `tensordot`.
 
-    - `a`: the array, whose first dimensions count as rows and the others as columns.
-    - `ind`: how many are the first.
+    Args:
+        a: Array; the product of the first `ind` dimensions must equal that of the others.
+        ind: Number of leading dimensions that count as rows.
 
-    >>> xnp.linalg.tensorinv(xnp.eye(6).reshape(2, 3, 6)).shape
-    (6, 2, 3)
+    Returns:
+        Array of shape `a.shape[ind:] + a.shape[:ind]`.
+
+    Example:
+        >>> xnp.linalg.tensorinv(xnp.eye(6).reshape(2, 3, 6)).shape
+        (6, 2, 3)
     """
     return _tensorinv(a, operator.index(ind))
 
@@ -255,19 +313,24 @@ def _tensorinv(a, ind):
     rows, columns = math.prod(a.shape[:ind]), math.prod(a.shape[ind:])
     if rows != columns:
         raise ValueError(f"tensorinv with ind={ind} of an array of shape {a.shape} would invert a matrix of {rows} rows and "
-                         f"{columns} columns; they must be as many.")
+                         f"{columns} columns, which must be equal.")
     return inv(a.reshape(rows, columns)).reshape(*a.shape[ind:], *a.shape[:ind])
 
 
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Array:
-    """The solution `x` of `tensordot(a, x, x.ndim) == b`.
+    """Solve `tensordot(a, x, x.ndim) == b`.
 
-    - `a`: an array, whose first dimensions are those of `b`.
-    - `b`: the right-hand side.
-    - `axes`: axes of `a` that are moved to its end first.
+    Args:
+        a: Array whose leading dimensions are those of `b`.
+        b: Right-hand side.
+        axes: Axes of `a` to move to its end before solving.
 
-    >>> xnp.linalg.tensorsolve(xnp.eye(6).reshape(2, 3, 6), xnp.ones((2, 3))).shape
-    (6,)
+    Returns:
+        Solution of shape `a.shape[b.ndim:]`.
+
+    Example:
+        >>> xnp.linalg.tensorsolve(xnp.eye(6).reshape(2, 3, 6), xnp.ones((2, 3))).shape
+        (6,)
     """
     return _tensorsolve(a, b, None if axes is None else tuple(axes))
 
@@ -287,55 +350,62 @@ def _tensorsolve(a, b, axes):
 # Determinants
 
 
-def _lu_sign(factors, swaps):
-    """The sign of the permutation, and the diagonal of `U`."""
-    rows = xnp.arange(swaps.shape[-1], dtype=swaps.dtype)
-    odd = xnp.sum(swaps != rows, axis=-1) % 2
-    return to_dtype(xnp.where(odd == 1, -1, 1), factors.dtype), diagonal(factors)
+def _lu_sign(factors, pivots):
+    """Return the sign of the row permutation and the diagonal of `U`."""
+    rows = xnp.arange(pivots.shape[-1], dtype=pivots.dtype)
+    parity = xnp.sum(pivots != rows, axis=-1) % 2
+    return to_dtype(xnp.where(parity == 1, -1, 1), factors.dtype), diagonal(factors)
 
 
 @xf.custom_jvp
 def _det(a):
-    factors, swaps, _ = kernels.lu(a)
-    sign, pivots = _lu_sign(factors, swaps)
-    return sign * xnp.prod(pivots, axis=-1)
+    factors, pivots, _ = kernels.lu(a)
+    sign, diagonal_u = _lu_sign(factors, pivots)
+    return sign * xnp.prod(diagonal_u, axis=-1)
 
 
 @_det.defjvp
 def _det_jvp(primals, tangents):
-    """`det(A)' = trace(adj(A) A')`, where the adjugate is `det(A) A^-1` wherever that is.
+    """Compute `det(A)' = trace(adj(A) A')`, where the adjugate is `det(A) A^-1` for regular A.
 
-    For a matrix that lacks one rank one pivot is zero. The system is solved with a one in its place; what it says of the
-    rows below is multiplied by that zero, and the others follow from its row alone."""
+    If A lacks one rank, one pivot is 0. It is replaced by 1 to solve the system; the rows below it are multiplied by
+    that 0, and the rows above follow from its row alone.
+    """
     [a], [a_t] = primals, tangents
-    factors, swaps, permutation = kernels.lu(a)
-    sign, pivots = _lu_sign(factors, swaps)
-    zero = pivots == 0
-    filled = xnp.where(zero, 1, pivots)
-    factors = factors + xnp.eye(a.shape[-1], dtype=a.dtype) * (filled - pivots)[..., None, :]
+    factors, pivots, permutation = kernels.lu(a)
+    sign, diagonal_u = _lu_sign(factors, pivots)
+    is_zero = diagonal_u == 0
+    filled = xnp.where(is_zero, 1, diagonal_u)
+    factors = factors + xnp.eye(a.shape[-1], dtype=a.dtype) * (filled - diagonal_u)[..., None, :]
     x = solve_factored(factors, permutation, a_t)
-    row = xnp.where(zero[..., None], x, 0)
+    row = xnp.where(is_zero[..., None], x, 0)
     upper = kernels.triangular_solve(factors, row, left_side=True)
-    singular = xnp.any(zero, axis=-1)
-    scale = xnp.where(xnp.sum(zero, axis=-1) > 1, 0, sign * xnp.prod(filled, axis=-1))
-    moved = trace(xnp.where(singular[..., None, None], upper, x)) * scale
-    return sign * xnp.prod(pivots, axis=-1), moved
+    singular = xnp.any(is_zero, axis=-1)
+    scale = xnp.where(xnp.sum(is_zero, axis=-1) > 1, 0, sign * xnp.prod(filled, axis=-1))
+    tangent = trace(xnp.where(singular[..., None, None], upper, x)) * scale
+    return sign * xnp.prod(diagonal_u, axis=-1), tangent
 
 
 @library
+@accepts(nodes=True)
 def det(a: ArrayLike) -> Array:
-    """The determinant of square matrices.
+    """Compute the determinant of square matrices.
 
-    - `a`: the matrices.
+    Args:
+        a: Square matrices.
 
-    >>> xnp.linalg.det(xnp.array([[1.0, 2.0], [3.0, 4.0]]))
-    Array(-2., dtype=float32)
+    Returns:
+        Determinant of each matrix.
+
+    Example:
+        >>> xnp.linalg.det(xnp.array([[1.0, 2.0], [3.0, 4.0]]))
+        Array(-2., dtype=float32)
     """
-    [a] = _matrices("det", a, square=True)
+    [a] = _promote_matrices("det", a, square=True)
     n = known(a.shape[-1], 4)
     if n > 3:
         return _det(a)
-    x = [[a[..., i, j] for j in range(n)] for i in range(n)]
+    x: Any = [[a[..., i, j] for j in range(n)] for i in range(n)]
     if n == 0:
         return xnp.ones(a.shape[:-2], a.dtype)
     if n == 1:
@@ -347,35 +417,36 @@ def det(a: ArrayLike) -> Array:
 
 
 def _sign_and_log(sign, factors):
-    """Of a product of numbers and a sign."""
-    size = xnp.abs(factors)
-    zero = xnp.any(size == 0, axis=-1)
-    size = xnp.where(size == 0, constant_like(size, 1), size)
-    sign = sign * xnp.prod(factors / to_dtype(size, factors.dtype), axis=-1)
-    log = xnp.sum(xnp.log(size), axis=-1)
-    return xnp.where(zero, constant_like(sign, 0), sign), xnp.where(zero, constant_like(log, -xnp.inf), log)
+    """Return the sign and the log of the absolute value of the product of `sign` and `factors`."""
+    magnitude = xnp.abs(factors)
+    has_zero = xnp.any(magnitude == 0, axis=-1)
+    magnitude = xnp.where(magnitude == 0, constant_like(magnitude, 1), magnitude)
+    sign = sign * xnp.prod(factors / to_dtype(magnitude, factors.dtype), axis=-1)
+    log = xnp.sum(xnp.log(magnitude), axis=-1)
+    return xnp.where(has_zero, constant_like(sign, 0), sign), xnp.where(has_zero, constant_like(log, -xnp.inf), log)
 
 
 def _small_pivots(a):
-    """The sign of the permutation and the pivots that `lu` has for matrices of one or two rows, without a call for each."""
+    """Return the sign of the permutation and the pivots of `lu` for matrices of size 1 or 2, computed without kernel
+    calls."""
     if a.shape[-1] == 1:
         return xnp.ones(a.shape[:-2], a.dtype), a[..., 0]
     (top, above), (low, below) = [[a[..., i, j] for j in range(2)] for i in range(2)]
-    swapped = xnp.abs(low) > xnp.abs(top)
-    first = xnp.where(swapped, low, top)
-    ratio = xnp.where(swapped, top, low) / xnp.where(first == 0, 1, first)
-    second = xnp.where(swapped, above - ratio * below, below - ratio * above)
-    return xnp.where(swapped, -1, 1).astype(a.dtype), xnp.stack([first, second], axis=-1)
+    is_swapped = xnp.abs(low) > xnp.abs(top)
+    first = xnp.where(is_swapped, low, top)
+    ratio = xnp.where(is_swapped, top, low) / xnp.where(first == 0, 1, first)
+    second = xnp.where(is_swapped, above - ratio * below, below - ratio * above)
+    return xnp.where(is_swapped, -1, 1).astype(a.dtype), xnp.stack([first, second], axis=-1)
 
 
-def _small_moved(sign, pivots, a, a_t):
-    """The trace of `A^-1 A'` for such matrices."""
+def _small_log_det_tangent(sign, pivots, a, a_t):
+    """Compute the trace of `A^-1 A'` for matrices of size 1 or 2."""
     if a.shape[-1] == 1:
         return (a_t / a)[..., 0, 0]
     first, second = pivots[..., 0], pivots[..., 1]
     x = a / first[..., None, None]
-    moved = x[..., 1, 1] * a_t[..., 0, 0] - x[..., 0, 1] * a_t[..., 1, 0] - x[..., 1, 0] * a_t[..., 0, 1]
-    return sign * (moved + x[..., 0, 0] * a_t[..., 1, 1]) / second
+    total = x[..., 1, 1] * a_t[..., 0, 0] - x[..., 0, 1] * a_t[..., 1, 0] - x[..., 1, 0] * a_t[..., 0, 1]
+    return sign * (total + x[..., 0, 0] * a_t[..., 1, 1]) / second
 
 
 @functools.partial(xf.custom_jvp, nondiff_argnums=(1,))
@@ -383,12 +454,12 @@ def _slogdet(a, method):
     if method == "lu" and known(a.shape[-1], 3) <= 2:
         return _sign_and_log(*_small_pivots(a))
     if method == "lu":
-        factors, swaps, _ = kernels.lu(a)
-        return _sign_and_log(*_lu_sign(factors, swaps))
+        factors, pivots, _ = kernels.lu(a)
+        return _sign_and_log(*_lu_sign(factors, pivots))
     factors, taus = geqrf_p.bind(a)
-    used = taus != 0  # the determinant of a reflection with the factor tau is -tau / conj(tau)
-    turns = -taus / xnp.where(used, xnp.conj(taus), 1)
-    return _sign_and_log(xnp.prod(xnp.where(used, turns, 1), axis=-1), diagonal(factors))
+    is_used = taus != 0  # a reflection with the factor tau has the determinant -tau / conj(tau)
+    determinants = -taus / xnp.where(is_used, xnp.conj(taus), 1)
+    return _sign_and_log(xnp.prod(xnp.where(is_used, determinants, 1), axis=-1), diagonal(factors))
 
 
 @_slogdet.defjvp
@@ -396,38 +467,43 @@ def _slogdet(a, method):
 def _slogdet_jvp(method, primals, tangents):
     [a], [a_t] = primals, tangents
     if method == "lu" and known(a.shape[-1], 3) <= 2:
-        turned, pivots = _small_pivots(a)
-        sign, size = _sign_and_log(turned, pivots)
-        moved = _small_moved(turned, pivots, a, a_t)
+        permutation_sign, pivots = _small_pivots(a)
+        sign, log_size = _sign_and_log(permutation_sign, pivots)
+        tangent = _small_log_det_tangent(permutation_sign, pivots, a, a_t)
     else:
-        factors, swaps, permutation = kernels.lu(a)
-        sign, size = _sign_and_log(*_lu_sign(factors, swaps)) if method == "lu" else _slogdet(a, method)
-        moved = trace(solve_factored(factors, permutation, a_t))
+        factors, pivots, permutation = kernels.lu(a)
+        sign, log_size = _sign_and_log(*_lu_sign(factors, pivots)) if method == "lu" else _slogdet(a, method)
+        tangent = trace(solve_factored(factors, permutation, a_t))
     if not dtypes.is_complex(a.dtype):
-        return (sign, size), (xnp.zeros_like(sign), moved)
-    return (sign, size), (sign * 1j * moved.imag.astype(sign.dtype), moved.real)
+        return (sign, log_size), (xnp.zeros_like(sign), tangent)
+    return (sign, log_size), (sign * 1j * tangent.imag.astype(sign.dtype), tangent.real)
 
 
 @library(static="method")
 @promotes_freely
 def _slogdet_kernel(a, method):
-    [a] = _matrices("slogdet", a, square=True)
+    [a] = _promote_matrices("slogdet", a, square=True)
     if not a.shape[-1]:
         return SlogdetResult(xnp.ones(a.shape[:-2], a.dtype), xnp.zeros(a.shape[:-2], dtypes.to_real(a.dtype)))
     return SlogdetResult(*_slogdet(a, method))
 
 
 def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
-    """The sign of the determinant and the logarithm of its size, which does not overflow.
+    """Compute the sign of the determinant and the logarithm of its absolute value, which does not overflow.
 
-    - `a`: square matrices.
-    - `method`: by which factors: "lu", as without, or "qr".
+    Args:
+        a: Square matrices.
+        method: Factorization to use: "lu" (default) or "qr".
 
-    >>> xnp.linalg.slogdet(xnp.array([[0.0, 1.0], [1.0, 0.0]]))
-    SlogdetResult(sign=Array(-1., dtype=float32), logabsdet=Array(0., dtype=float32))
+    Returns:
+        `SlogdetResult(sign, logabsdet)`.
+
+    Example:
+        >>> xnp.linalg.slogdet(xnp.array([[0.0, 1.0], [1.0, 0.0]]))
+        SlogdetResult(sign=Array(-1., dtype=float32), logabsdet=Array(0., dtype=float32))
     """
     if method not in (None, "lu", "qr"):
-        raise ValueError(f"slogdet has the methods 'lu' and 'qr', not {method!r}.")
+        raise ValueError(f"method of slogdet must be 'lu' or 'qr', got {method!r}.")
     return _slogdet_kernel(a, method or "lu")
 
 
@@ -436,7 +512,7 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
 
 @library(static=("upper", "symmetrize_input"))
 def _cholesky(a, upper, symmetrize_input):
-    [a] = _floating("cholesky", a)
+    [a] = _promote_inexact("cholesky", a)
     if upper and not symmetrize_input:
         a = adjoint(a)
     factor = kernels.cholesky(a, symmetrize_input=symmetrize_input)
@@ -444,22 +520,27 @@ def _cholesky(a, upper, symmetrize_input):
 
 
 def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
-    """The lower triangular `L` with `L @ L.conj().T == a`.
+    """Compute the lower triangular Cholesky factor `L`, with `L @ L.conj().T == a`.
 
-    - `a`: Hermitian matrices. One that is not positive gives NaN, no error.
-    - `upper`: whether to return the upper triangular `U` with `U.conj().T @ U == a`.
-    - `symmetrize_input`: whether to take the mean of `a` and its adjoint for `a`.
+    Args:
+        a: Hermitian positive definite matrices.
+        upper: If True, return the upper triangular `U` with `U.conj().T @ U == a`.
+        symmetrize_input: If True, replace `a` by the mean of `a` and its conjugate transpose.
 
-    >>> xnp.linalg.cholesky(xnp.array([[4.0, 2.0], [2.0, 5.0]]), upper=True)
-    Array([[2., 1.],
-           [0., 2.]], dtype=float32)
+    Returns:
+        Cholesky factors, NaN for matrices that are not positive definite.
+
+    Example:
+        >>> xnp.linalg.cholesky(xnp.array([[4.0, 2.0], [2.0, 5.0]]), upper=True)
+        Array([[2., 1.],
+               [0., 2.]], dtype=float32)
     """
     return _cholesky(a, bool(upper), bool(symmetrize_input))
 
 
 @library(static="mode")
 def _qr(a, mode):
-    [a] = _matrices("qr", a, error=TypeError)
+    [a] = _promote_matrices("qr", a, error=TypeError)
     if mode == "raw":
         factors, taus = geqrf_p.bind(a)
         return QRResult(factors.mT, taus)
@@ -468,89 +549,118 @@ def _qr(a, mode):
 
 
 def qr(a: ArrayLike, mode: str = "reduced") -> QRResult | Array:
-    """The factors `Q`, with orthonormal columns, and `R`, upper triangular, of matrices.
+    """Compute the QR decomposition of matrices: `Q` with orthonormal columns and an upper triangular `R`.
 
-    - `a`: the matrices.
-    - `mode`: `reduced` or `complete` (`Q` is square); `r` for `R` alone; `raw` for what LAPACK's geqrf says.
+    Args:
+        a: Matrices.
+        mode: "reduced", "complete" for a square `Q`, "r" for `R` alone, or "raw" for the result of LAPACK's geqrf.
 
-    >>> q, r = xnp.linalg.qr(xnp.ones((3, 2)))
-    >>> q.shape, r.shape
-    ((3, 2), (2, 2))
+    Returns:
+        `QRResult(Q, R)`; `R` for the mode "r".
+
+    Example:
+        >>> q, r = xnp.linalg.qr(xnp.ones((3, 2)))
+        >>> q.shape, r.shape
+        ((3, 2), (2, 2))
     """
     if mode not in ("reduced", "r", "full", "complete", "raw"):
-        raise ValueError(f"qr has the modes 'reduced', 'complete', 'r' and 'raw', not {mode!r}.")
+        raise ValueError(f"mode of qr must be 'reduced', 'complete', 'r' or 'raw', got {mode!r}.")
     return _qr(a, mode)
 
 
 @library
+@accepts(nodes=True)
 def eig(a: ArrayLike) -> EigResult:
-    """Eigenvalues and right eigenvectors (the columns) as complex numbers, also where they are real; on the CPU, and on CUDA.
+    """Compute eigenvalues and right eigenvectors of square matrices. Supported on CPU and CUDA.
 
-    - `a`: square matrices.
+    Args:
+        a: Square matrices.
 
-    >>> xnp.linalg.eig(xnp.array([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
-    Array([2.+0.j, 3.+0.j], dtype=complex64)
+    Returns:
+        `EigResult(eigenvalues, eigenvectors)`, always complex, with the eigenvectors as columns.
+
+    Example:
+        >>> xnp.linalg.eig(xnp.array([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
+        Array([2.+0.j, 3.+0.j], dtype=complex64)
     """
-    [a] = _matrices("eig", a, square=True, error=TypeError)
+    [a] = _promote_matrices("eig", a, square=True, error=TypeError)
     return EigResult(*kernels.eig(a, compute_left_eigenvectors=False))
 
 
 @library
+@accepts(nodes=True)
 def eigvals(a: ArrayLike) -> Array:
-    """Eigenvalues as complex numbers, also where they are real; on the CPU, and on CUDA.
+    """Compute the eigenvalues of square matrices. Supported on CPU and CUDA.
 
-    - `a`: square matrices.
+    Args:
+        a: Square matrices.
 
-    >>> xnp.linalg.eigvals(xnp.array([[0.0, 1.0], [-1.0, 0.0]])).imag
-    Array([ 1., -1.], dtype=float32)
+    Returns:
+        Eigenvalues, always complex.
+
+    Example:
+        >>> xnp.linalg.eigvals(xnp.array([[0.0, 1.0], [-1.0, 0.0]])).imag
+        Array([ 1., -1.], dtype=float32)
     """
-    [a] = _matrices("eigvals", a, square=True, error=TypeError)
+    [a] = _promote_matrices("eigvals", a, square=True, error=TypeError)
     return kernels.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
 
 
 def _is_lower(uplo: str | None) -> bool:
     if uplo not in (None, "L", "U"):
-        raise ValueError(f"UPLO says which triangle is read: 'L' or 'U', not {uplo!r}.")
+        raise ValueError(f"UPLO, the triangle to read, must be 'L' or 'U', not {uplo!r}.")
     return uplo != "U"
 
 
-@library(static=("UPLO", "symmetrize_input"), converts=True)
+@library(static=("UPLO", "symmetrize_input"))
+@accepts(objects=True)
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:  # noqa: N803  (NumPy's name)
-    """Eigenvalues in ascending order, and eigenvectors (the columns), of Hermitian matrices.
+    """Compute eigenvalues, in ascending order, and eigenvectors of Hermitian matrices.
 
-    - `a`: the matrices.
-    - `UPLO`: which triangle is read ("L" or "U") if `symmetrize_input` is false.
-    - `symmetrize_input`: whether to take the mean of `a` and its adjoint for `a`.
+    Args:
+        a: Hermitian matrices.
+        UPLO: Triangle to read, "L" or "U", if `symmetrize_input` is False.
+        symmetrize_input: If True, replace `a` by the mean of `a` and its conjugate transpose.
 
-    >>> xnp.linalg.eigh(xnp.array([[2.0, 1.0], [1.0, 2.0]])).eigenvalues
-    Array([1., 3.], dtype=float32)
+    Returns:
+        `EighResult(eigenvalues, eigenvectors)`, with the eigenvectors as columns.
+
+    Example:
+        >>> xnp.linalg.eigh(xnp.array([[2.0, 1.0], [1.0, 2.0]])).eigenvalues
+        Array([1., 3.], dtype=float32)
     """
     lower = _is_lower(UPLO)
-    [a] = _floating("eigh", a)
+    [a] = _promote_inexact("eigh", a)
     vectors, values = kernels.eigh(a, lower=lower, symmetrize_input=bool(symmetrize_input))
     return EighResult(values, vectors)
 
 
-@library(static=("UPLO", "symmetrize_input"), converts=True)
+@library(static=("UPLO", "symmetrize_input"))
+@accepts(objects=True)
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:  # noqa: N803  (NumPy's name)
-    """Eigenvalues of Hermitian matrices, in ascending order.
+    """Compute the eigenvalues of Hermitian matrices in ascending order.
 
-    - `a`: the matrices.
-    - `UPLO`: which triangle is read ("L" or "U") if `symmetrize_input` is false.
-    - `symmetrize_input`: whether to take the mean of `a` and its adjoint for `a`.
+    Args:
+        a: Hermitian matrices.
+        UPLO: Triangle to read, "L" or "U", if `symmetrize_input` is False.
+        symmetrize_input: If True, replace `a` by the mean of `a` and its conjugate transpose.
 
-    >>> xnp.linalg.eigvalsh(xnp.array([[2.0, 1.0], [1.0, 2.0]]))
-    Array([1., 3.], dtype=float32)
+    Returns:
+        Eigenvalues.
+
+    Example:
+        >>> xnp.linalg.eigvalsh(xnp.array([[2.0, 1.0], [1.0, 2.0]]))
+        Array([1., 3.], dtype=float32)
     """
     return eigh(a, UPLO, symmetrize_input).eigenvalues
 
 
 @library(static=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
 def _svd(a, full_matrices, compute_uv, hermitian, subset_by_index):
-    [a] = _matrices("svd", a, square=hermitian, error=TypeError)
+    [a] = _promote_matrices("svd", a, square=hermitian, error=TypeError)
     if not hermitian:
-        found = kernels.svd(a, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset_by_index)
-        return SVDResult(*found) if compute_uv else found
+        result = kernels.svd(a, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset_by_index)
+        return SVDResult(*result) if compute_uv else result
     vectors, values = kernels.eigh(a)
     order = xnp.argsort(-xnp.abs(values), axis=-1)
     values = xnp.take_along_axis(values, order, axis=-1)
@@ -561,31 +671,54 @@ def _svd(a, full_matrices, compute_uv, hermitian, subset_by_index):
     return SVDResult(vectors, xnp.abs(values), adjoint(vectors * signs[..., None, :]))
 
 
+if TYPE_CHECKING:
+    @overload
+    def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: Literal[True] = True, hermitian: bool = False,
+            subset_by_index: tuple[int, int] | None = None) -> SVDResult: ...
+    @overload
+    def svd(a: ArrayLike, full_matrices: bool = True, *, compute_uv: Literal[False], hermitian: bool = False,
+            subset_by_index: tuple[int, int] | None = None) -> Array: ...
+    @overload
+    def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
+            subset_by_index: tuple[int, int] | None = None) -> SVDResult | Array: ...
+
+
 def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
         subset_by_index: tuple[int, int] | None = None) -> SVDResult | Array:
-    """The singular value decomposition `U @ diag(S) @ Vh`, with the singular values in descending order.
+    """Compute the singular value decomposition `U @ diag(S) @ Vh`, with singular values in descending order.
 
-    - `a`: the matrices.
-    - `full_matrices`: whether `U` and `Vh` are square; else they have as many columns and rows as there are singular values.
-    - `compute_uv`: whether to compute `U` and `Vh`, or the singular values alone.
-    - `hermitian`: whether matrices are Hermitian; it takes eigenvalues, which is faster.
-    - `subset_by_index`: the first singular value to compute and the one after the last, if not all. It needs
-      `full_matrices=False`.
+    Args:
+        a: Matrices.
+        full_matrices: If True, `U` and `Vh` are square; otherwise they have as many columns and rows as there are
+            singular values.
+        compute_uv: If False, return only the singular values.
+        hermitian: If True, assume Hermitian matrices and use eigenvalues, which is faster.
+        subset_by_index: Range `(start, end)` of singular values to compute. Default: all. It requires
+            `full_matrices=False`.
 
-    >>> xnp.linalg.svd(xnp.array([[3.0, 0.0], [0.0, 4.0]]), compute_uv=False)
-    Array([4., 3.], dtype=float32)
+    Returns:
+        `SVDResult(U, S, Vh)`, or the singular values.
+
+    Example:
+        >>> xnp.linalg.svd(xnp.array([[3.0, 0.0], [0.0, 4.0]]), compute_uv=False)
+        Array([4., 3.], dtype=float32)
     """
     return _svd(a, bool(full_matrices), bool(compute_uv), bool(hermitian),
                 None if subset_by_index is None else tuple(subset_by_index))
 
 
 def svdvals(x: ArrayLike, /) -> Array:
-    """The singular values, in descending order.
+    """Compute the singular values of matrices in descending order.
 
-    - `x`: the matrices.
+    Args:
+        x: Matrices.
 
-    >>> xnp.linalg.svdvals(xnp.array([[3.0, 0.0], [0.0, 4.0]]))
-    Array([4., 3.], dtype=float32)
+    Returns:
+        Singular values.
+
+    Example:
+        >>> xnp.linalg.svdvals(xnp.array([[3.0, 0.0], [0.0, 4.0]]))
+        Array([4., 3.], dtype=float32)
     """
     return svd(x, compute_uv=False)
 
@@ -595,10 +728,10 @@ def svdvals(x: ArrayLike, /) -> Array:
 
 def _axes(axis, rank: int) -> tuple[int, ...]:
     axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-    found = tuple(operator.index(a) + rank * (operator.index(a) < 0) for a in axes)
-    if any(not 0 <= a < rank for a in found) or len(set(found)) < len(found):
-        raise ValueError(f"axis={axis} names no different dimensions of an array with {rank} of them.")
-    return found
+    result = tuple(operator.index(a) + rank * (operator.index(a) < 0) for a in axes)
+    if any(not 0 <= a < rank for a in result) or len(set(result)) < len(result):
+        raise ValueError(f"axis={axis} must name distinct dimensions of an array with {rank} dimensions.")
+    return result
 
 
 def _vector_norm(x, order, axes, keepdims):
@@ -615,7 +748,7 @@ def _vector_norm(x, order, axes, keepdims):
     if order == 1:
         return total(xnp.abs(x))
     if isinstance(order, str):
-        raise ValueError(f"{order!r} is no order of a norm of vectors: give a number, or two axes for a norm of matrices.")
+        raise ValueError(f"{order!r} is no order of a norm of vectors: pass a number, or two axes for a norm of matrices.")
     d = dtypes.to_real(x.dtype)
     return xnp.power(total(xnp.power(xnp.abs(x), np.asarray(order, d))), np.asarray(1 / order, d))
 
@@ -626,20 +759,20 @@ def _matrix_norm(x, order, axes, keepdims):
         return _vector_norm(x, 2, axes, keepdims)
     if order in (1, -1, np.inf, -np.inf):
         first, second = (rows, columns) if order in (1, -1) else (columns, rows)
-        best = xnp.max if order > 0 else xnp.min
+        reduce = xnp.max if order > 0 else xnp.min
         sums = xnp.sum(xnp.abs(x), axis=first)
-        found = best(sums, axis=second - (second > first), **({"initial": 0} if order > 0 else {}))
-        return xnp.expand_dims(found, axes) if keepdims else found
+        result = reduce(sums, axis=second - (second > first), **({"initial": 0} if order > 0 else {}))
+        return xnp.expand_dims(result, axes) if keepdims else result
     if order not in (2, -2, "nuc"):
-        raise ValueError(f"{order!r} is no order of a norm of matrices: those are 'fro', 'nuc', 1, -1, 2, -2, inf and -inf.")
+        raise ValueError(f"{order!r} is no order of a norm of matrices: pass 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.")
     s = kernels.svd(xnp.moveaxis(x, axes, (-2, -1)), compute_uv=False)
-    found = xnp.sum(s, axis=-1) if order == "nuc" else xnp.max(s, axis=-1, initial=0) if order == 2 else xnp.min(s, axis=-1)
-    return xnp.expand_dims(found, axes) if keepdims else found
+    result = xnp.sum(s, axis=-1) if order == "nuc" else xnp.max(s, axis=-1, initial=0) if order == 2 else xnp.min(s, axis=-1)
+    return xnp.expand_dims(result, axes) if keepdims else result
 
 
 @library(static=("order", "axis", "keepdims"))
 def _norm(x, order, axis, keepdims):
-    [x] = _floating("norm", x)
+    [x] = _promote_inexact("norm", x)
     if axis is None:
         if order is None:
             return _vector_norm(x, 2, tuple(range(x.ndim)), keepdims)
@@ -649,99 +782,118 @@ def _norm(x, order, axis, keepdims):
         return _vector_norm(x, order, axes, keepdims)
     if len(axes) == 2:
         return _matrix_norm(x, order, axes, keepdims)
-    raise ValueError(f"norm is over one dimension (of vectors) or two (of matrices), got axis={axes} of an array of shape "
-                     f"{x.shape}. Name them with axis.")
+    raise ValueError(f"norm reduces over one dimension (vectors) or two (matrices), got axis={axes} of an array of shape "
+                     f"{x.shape}. Select them with axis.")
 
 
 def norm(x: ArrayLike, ord: int | float | str | None = None, axis: int | Sequence[int] | None = None,
          keepdims: bool = False) -> Array:
-    """Norms of vectors or of matrices.
+    """Compute norms of vectors or matrices.
 
-    - `x`: the array.
-    - `ord`: of vectors a number, inf or -inf (2 without; 0 counts what is not zero); of matrices "fro" (as without), "nuc" (the
-      sum of the singular values), 2, -2 (the largest and the smallest of them), 1, -1, inf, -inf.
-    - `axis`: one axis, of vectors, or two, of matrices. Without it and `ord`: all elements as one vector.
-    - `keepdims`: whether the axes stay, with size 1.
+    Args:
+        x: Array.
+        ord: Order of the norm. For vectors a number, inf or -inf (default 2; 0 counts nonzero elements); for matrices
+            "fro" (default), "nuc" (sum of the singular values), 2, -2 (largest and smallest singular value), 1, -1, inf
+            or -inf.
+        axis: Axis of the vectors or two axes of the matrices. Default: if `ord` is None, all elements as one vector.
+        keepdims: If True, keep the reduced axes with size 1.
 
-    >>> xnp.linalg.norm(xnp.array([3.0, 4.0]))
-    Array(5., dtype=float32)
+    Returns:
+        Norm of each vector or matrix.
+
+    Example:
+        >>> xnp.linalg.norm(xnp.array([3.0, 4.0]))
+        Array(5., dtype=float32)
     """
     return _norm(x, ord, axis, bool(keepdims))
 
 
-@library(static=("order", "axis", "keepdims"), converts=True)
+@library(static=("order", "axis", "keepdims"))
+@accepts(objects=True)
 def _vector_norm_kernel(x, axis, keepdims, order):
     check_arraylike("vector_norm", x)
     x = xnp.asarray(x)
     if order == 2 and not dtypes.is_inexact(x.dtype):
-        x = x.astype(float)  # as wide as the sum of their squares
-    elif order not in (1, np.inf, -np.inf):  # integers stay those where they can
+        x = x.astype(float)  # wide enough for the sum of squares
+    elif order not in (1, np.inf, -np.inf):  # these orders keep integers
         x = floating("vector_norm", x)
     return _vector_norm(x, order, tuple(range(x.ndim)) if axis is None else _axes(axis, x.ndim), keepdims)
 
 
 def vector_norm(x: ArrayLike, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False,
                 ord: int | float | str = 2) -> Array:
-    """Norms of vectors, whose elements are along one or several axes.
+    """Compute vector norms along one or more axes.
 
-    - `x`: the array.
-    - `axis`: the axes; all without.
-    - `keepdims`: whether the axes stay, with size 1.
-    - `ord`: a number, inf or -inf.
+    Args:
+        x: Array.
+        axis: Axis or axes to reduce over. Default: all.
+        keepdims: If True, keep the reduced axes with size 1.
+        ord: Order of the norm: a number, inf or -inf.
 
-    >>> xnp.linalg.vector_norm(xnp.array([[3.0, 4.0]]), ord=1)
-    Array(7., dtype=float32)
+    Returns:
+        Norm of each vector.
+
+    Example:
+        >>> xnp.linalg.vector_norm(xnp.array([[3.0, 4.0]]), ord=1)
+        Array(7., dtype=float32)
     """
     return _vector_norm_kernel(x, tuple(axis) if isinstance(axis, list) else axis, bool(keepdims), ord)
 
 
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: int | float | str = "fro") -> Array:
-    """Norms of matrices.
+    """Compute matrix norms.
 
-    - `x`: the matrices.
-    - `keepdims`: whether the last two axes stay, with size 1.
-    - `ord`: "fro", "nuc", 2, -2, 1, -1, inf or -inf, as for `norm`.
+    Args:
+        x: Matrices.
+        keepdims: If True, keep the last two axes with size 1.
+        ord: Order of the norm: "fro", "nuc", 2, -2, 1, -1, inf or -inf, see `norm`.
 
-    >>> xnp.linalg.matrix_norm(xnp.array([[3.0, 0.0], [0.0, 4.0]]), ord=2)
-    Array(4., dtype=float32)
+    Returns:
+        Norm of each matrix.
+
+    Example:
+        >>> xnp.linalg.matrix_norm(xnp.array([[3.0, 0.0], [0.0, 4.0]]), ord=2)
+        Array(4., dtype=float32)
     """
     return norm(x, ord, (-2, -1), keepdims)
 
 
 @library(static="p")
 def _cond(x, p):
-    [x] = _matrices("cond", x)
+    [x] = _promote_matrices("cond", x)
     if not min(x.shape[-2:]):
-        raise ValueError(f"cond of an array of shape {x.shape}: matrices without elements have no condition number.")
+        raise ValueError(f"cond got an array of shape {x.shape}: matrices without elements have no condition number.")
     if p in (None, 2, -2):
         s = kernels.svd(x, compute_uv=False)
-        if p != -2:
-            return s[..., 0] / s[..., -1]
-        found = s[..., -1] / s[..., 0]
-        return xnp.where(xnp.isnan(found) & ~xnp.any(xnp.isnan(x), axis=(-2, -1)), xnp.inf, found)
+        result = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+        return xnp.where(xnp.isnan(result) & ~xnp.any(xnp.isnan(x), axis=(-2, -1)), xnp.inf, result)
     if x.shape[-1] != x.shape[-2]:
         raise ValueError(f"cond with p={p!r} takes square matrices, got an array of shape {x.shape}.")
-    found = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
-    given = xnp.any(xnp.isnan(x), axis=(-2, -1))
-    return xnp.where(xnp.isnan(found) & ~given, xnp.inf, found)
+    result = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
+    has_nan = xnp.any(xnp.isnan(x), axis=(-2, -1))
+    return xnp.where(xnp.isnan(result) & ~has_nan, xnp.inf, result)
 
 
 def cond(x: ArrayLike, p: int | float | str | None = None) -> Array:
-    """The condition number: the norm of a matrix times that of its inverse; infinite for one without inverse (for zeros NaN,
-    where singular values say it).
+    """Compute the condition number: the norm of a matrix times that of its inverse.
 
-    - `x`: the matrices; for norms other than 2 and -2 they must be square.
-    - `p`: which norm, as `ord` of `norm`; 2 without.
+    Args:
+        x: Matrices; they must be square for orders other than 2 and -2.
+        p: Order of the norm, see `norm`. Default: 2.
 
-    >>> xnp.linalg.cond(xnp.array([[8.0, 0.0], [0.0, 4.0]]))
-    Array(2., dtype=float32)
+    Returns:
+        Condition number of each matrix, infinite for singular ones.
+
+    Example:
+        >>> xnp.linalg.cond(xnp.array([[8.0, 0.0], [0.0, 4.0]]))
+        Array(2., dtype=float32)
     """
     return _cond(x, p)
 
 
 @library(static="hermitian")
 def _matrix_rank(M, tol, hermitian):  # noqa: N803  (NumPy's name)
-    [x] = _floating("matrix_rank", M)
+    [x] = _promote_inexact("matrix_rank", M)
     if x.ndim < 2:
         return xnp.any(x != 0).astype(np.int32)
     s = xnp.abs(kernels.eigh(x)[1]) if hermitian else kernels.svd(x, compute_uv=False)
@@ -752,19 +904,28 @@ def _matrix_rank(M, tol, hermitian):  # noqa: N803  (NumPy's name)
     return xnp.sum(s > (xnp.expand_dims(tol, -1) if xnp.ndim(tol) else tol), axis=-1, dtype=int)
 
 
-def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None) -> Array:  # noqa: N803  (NumPy's name)
-    """The rank of matrices: how many singular values are above a limit.
+def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False,  # noqa: N803  (NumPy's name)
+                tol: ArrayLike | None = None) -> Array:
+    """Compute the rank of matrices: the number of singular values above a tolerance.
 
-    - `M`: the matrices.
-    - `rtol`, `tol`: two names of the limit, an absolute one (NumPy's `rtol` is relative); without it, a rounding error of the
-      largest singular value.
-    - `hermitian`: whether matrices are Hermitian; eigenvalues take the place of singular values.
+    Args:
+        M: Matrices.
+        rtol, tol: Absolute tolerance, under either name. Default: the dtype's precision times the larger size and the
+            largest singular value.
+        hermitian: If True, assume Hermitian matrices and use eigenvalues in place of singular values.
 
-    >>> xnp.linalg.matrix_rank(xnp.ones((3, 3)))
-    Array(1, dtype=int32)
+    Returns:
+        Rank of each matrix.
+
+    Note:
+        NumPy's `rtol` is relative.
+
+    Example:
+        >>> xnp.linalg.matrix_rank(xnp.ones((3, 3)))
+        Array(1, dtype=int32)
     """
     if rtol is not None and tol is not None:
-        raise ValueError("matrix_rank takes rtol or tol: give one of them.")
+        raise ValueError("matrix_rank takes rtol or tol: pass only one of them.")
     return _matrix_rank(M, tol if rtol is None else rtol, bool(hermitian))
 
 
@@ -772,14 +933,19 @@ def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool 
 
 
 def matrix_power(a: ArrayLike, n: int) -> Array:
-    """Square matrices multiplied with themselves.
+    """Raise square matrices to an integer power.
 
-    - `a`: the matrices.
-    - `n`: how many are multiplied; if it is negative, of their inverses.
+    Args:
+        a: Square matrices.
+        n: Exponent; if negative, the inverse matrices are raised to `-n`.
 
-    >>> xnp.linalg.matrix_power(xnp.array([[1, 1], [0, 1]]), 5)
-    Array([[1, 5],
-           [0, 1]], dtype=int32)
+    Returns:
+        Power of each matrix.
+
+    Example:
+        >>> xnp.linalg.matrix_power(xnp.array([[1, 1], [0, 1]]), 5)
+        Array([[1, 5],
+               [0, 1]], dtype=int32)
     """
     try:
         n = operator.index(n)
@@ -792,7 +958,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 def _matrix_power(a, n):
     check_arraylike("linalg.matrix_power", a)
     a = xnp.asarray(a)
-    size = size_of_square("matrix_power", a, TypeError)
+    size = square_size("matrix_power", a, TypeError)
     if n == 0:
         return xnp.broadcast_to(xnp.eye(size, dtype=a.dtype), a.shape)
     if n < 0:
@@ -808,13 +974,18 @@ def _matrix_power(a, n):
 
 
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
-    """The product of several matrices in the order that costs least.
+    """Compute the product of several matrices in the order with the least cost.
 
-    - `arrays`: the matrices; the first and the last may be vectors.
-    - `precision`: as for `xnp.matmul`.
+    Args:
+        arrays: Matrices; the first and the last one may be vectors.
+        precision: Precision of the products, see `xnp.matmul`.
 
-    >>> xnp.linalg.multi_dot([xnp.ones((2, 3)), xnp.ones((3, 4)), xnp.ones(4)])
-    Array([12., 12.], dtype=float32)
+    Returns:
+        Product of the arrays.
+
+    Example:
+        >>> xnp.linalg.multi_dot([xnp.ones((2, 3)), xnp.ones((3, 4)), xnp.ones(4)])
+        Array([12., 12.], dtype=float32)
     """
     check_arraylike("linalg.multi_dot", *arrays)
     arrays = [xnp.asarray(a) for a in arrays]
@@ -830,13 +1001,21 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
 
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """The products of all pairs of elements of two vectors, a matrix.
+    """Compute the outer product of two vectors.
 
-    - `x1`, `x2`: the vectors; arrays of other dimensions are refused, which `xnp.outer` takes.
+    Args:
+        x1, x2: Vectors.
 
-    >>> xnp.linalg.outer(xnp.array([1, 2]), xnp.array([3, 4]))
-    Array([[3, 4],
-           [6, 8]], dtype=int32)
+    Returns:
+        Matrix of shape `(len(x1), len(x2))`.
+
+    Note:
+        Only vectors are accepted, unlike `xnp.outer`.
+
+    Example:
+        >>> xnp.linalg.outer(xnp.array([1, 2]), xnp.array([3, 4]))
+        Array([[3, 4],
+               [6, 8]], dtype=int32)
     """
     if np.ndim(x1) != 1 or np.ndim(x2) != 1:
         raise ValueError(f"outer takes two vectors, got arrays of shape {np.shape(x1)} and {np.shape(x2)}.")
@@ -844,13 +1023,18 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
-    """The vector products of vectors with three elements.
+    """Compute the cross product of 3-element vectors.
 
-    - `x1`, `x2`: the vectors.
-    - `axis`: the axis along which they lie.
+    Args:
+        x1, x2: Arrays of vectors.
+        axis: Axis of the vectors.
 
-    >>> xnp.linalg.cross(xnp.array([1, 0, 0]), xnp.array([0, 1, 0]))
-    Array([0, 0, 1], dtype=int32)
+    Returns:
+        Array of cross products.
+
+    Example:
+        >>> xnp.linalg.cross(xnp.array([1, 0, 0]), xnp.array([0, 1, 0]))
+        Array([0, 0, 1], dtype=int32)
     """
     x1, x2 = unwrap_node(x1), unwrap_node(x2)
     for x in (x1, x2):
@@ -861,82 +1045,113 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
 
 
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
-    """The diagonals of matrices, in the last two dimensions; `xnp.diagonal` takes the first two.
+    """Return diagonals of matrices.
 
-    - `x`: the matrices.
-    - `offset`: which diagonal, counted upwards from the main one.
+    Args:
+        x: Matrices, in the last two dimensions; `xnp.diagonal` takes the first two.
+        offset: Offset of the diagonal above the main one.
 
-    >>> xnp.linalg.diagonal(xnp.array([[1, 2], [3, 4]]))
-    Array([1, 4], dtype=int32)
+    Returns:
+        Diagonals, along the last axis.
+
+    Example:
+        >>> xnp.linalg.diagonal(xnp.array([[1, 2], [3, 4]]))
+        Array([1, 4], dtype=int32)
     """
     return xnp.diagonal(x, offset=offset, axis1=-2, axis2=-1)
 
 
-@written_once
+@library(static=None)
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
-    """The sums of the diagonals of matrices, in the last two dimensions; `xnp.trace` takes the first two.
+    """Compute the sum along diagonals of matrices.
 
-    - `x`: the matrices.
-    - `offset`: which diagonal, counted upwards from the main one.
-    - `dtype`: that of the sums.
+    Args:
+        x: Matrices, in the last two dimensions; `xnp.trace` takes the first two.
+        offset: Offset of the diagonal above the main one.
+        dtype: dtype of the result.
 
-    >>> xnp.linalg.trace(xnp.array([[1, 2], [3, 4]]))
-    Array(5, dtype=int32)
+    Returns:
+        Trace of each matrix.
+
+    Example:
+        >>> xnp.linalg.trace(xnp.array([[1, 2], [3, 4]]))
+        Array(5, dtype=int32)
     """
     return xnp.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)
 
 
 def matrix_transpose(x: ArrayLike, /) -> Array:
-    """Matrices with rows and columns exchanged, as `xnp.matrix_transpose`.
+    """Transpose matrices, as `xnp.matrix_transpose`.
 
-    - `x`: the matrices.
+    Args:
+        x: Matrices.
 
-    >>> xnp.linalg.matrix_transpose(xnp.array([[1, 2], [3, 4]]))
-    Array([[1, 3],
-           [2, 4]], dtype=int32)
+    Returns:
+        Array with the last two dimensions swapped.
+
+    Example:
+        >>> xnp.linalg.matrix_transpose(xnp.array([[1, 2], [3, 4]]))
+        Array([[1, 3],
+               [2, 4]], dtype=int32)
     """
     return xnp.matrix_transpose(x)
 
 
 def matmul(x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None, preferred_element_type: DTypeLike | None = None) -> Array:
-    """The product of matrices, as `xnp.matmul`.
+    """Compute the matrix product, as `xnp.matmul`.
 
-    - `x1`, `x2`: the matrices.
-    - `precision`, `preferred_element_type`: as for `xnp.matmul`.
+    Args:
+        x1, x2: Matrices.
+        precision, preferred_element_type: See `xnp.matmul`.
 
-    >>> xnp.linalg.matmul(xnp.array([[1, 2], [3, 4]]), xnp.array([[1], [1]]))
-    Array([[3],
-           [7]], dtype=int32)
+    Returns:
+        Matrix product.
+
+    Example:
+        >>> xnp.linalg.matmul(xnp.array([[1, 2], [3, 4]]), xnp.array([[1], [1]]))
+        Array([[3],
+               [7]], dtype=int32)
     """
     return xnp.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
 
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
            preferred_element_type: DTypeLike | None = None) -> Array:
-    """The scalar products of vectors along an axis, as `xnp.vecdot`.
+    """Compute the dot product of vectors along an axis, as `xnp.vecdot`.
 
-    - `x1`: the vectors that are conjugated.
-    - `x2`: the others.
-    - `axis`: the axis.
-    - `precision`, `preferred_element_type`: as for `xnp.matmul`.
+    Args:
+        x1: Vectors, which are conjugated.
+        x2: Vectors.
+        axis: Axis of the vectors.
+        precision, preferred_element_type: See `xnp.matmul`.
 
-    >>> xnp.linalg.vecdot(xnp.array([[1, 2], [3, 4]]), xnp.array([1, 1]))
-    Array([3, 7], dtype=int32)
+    Returns:
+        Dot products.
+
+    Example:
+        >>> xnp.linalg.vecdot(xnp.array([[1, 2], [3, 4]]), xnp.array([1, 1]))
+        Array([3, 7], dtype=int32)
     """
     return xnp.vecdot(x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type)
 
 
 def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2, precision: Any = None,
               preferred_element_type: DTypeLike | None = None, out_sharding: Any = None) -> Array:
-    """The product over several axes of two arrays, as `xnp.tensordot`.
+    """Compute the tensor contraction of two arrays, as `xnp.tensordot`.
 
-    - `x1`, `x2`: the arrays.
-    - `axes`: how many of the last axes of `x1` and of the first ones of `x2`; or two lists, which of each.
-    - `precision`, `preferred_element_type`, `out_sharding`: as for `xnp.matmul`.
+    Args:
+        x1, x2: Arrays.
+        axes: Number of axes to contract, the last ones of `x1` with the first ones of `x2`; or two sequences of axes,
+            one for each array.
+        precision, preferred_element_type, out_sharding: See `xnp.matmul`.
 
-    >>> xnp.linalg.tensordot(xnp.ones((2, 3)), xnp.ones((3, 2)), axes=1)
-    Array([[3., 3.],
-           [3., 3.]], dtype=float32)
+    Returns:
+        Contraction of the arrays.
+
+    Example:
+        >>> xnp.linalg.tensordot(xnp.ones((2, 3)), xnp.ones((3, 2)), axes=1)
+        Array([[3., 3.],
+               [3., 3.]], dtype=float32)
     """
     return xnp.tensordot(x1, x2, axes=axes, precision=precision, preferred_element_type=preferred_element_type,
                          out_sharding=out_sharding)

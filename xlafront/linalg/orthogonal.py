@@ -1,4 +1,4 @@
-"""QR factors: products of Householder's reflections, and what is multiplied by them."""
+"""QR factorizations: products of Householder reflectors, and products with them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core import dtypes
-from xlafront.core.dimensions import min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.linalg.factorizations import lu, triangular_solve
 from xlafront.linalg.kernels import adjoint, call, factorization, lapack, on_tpu, operand, product, zero_tangent
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import min_dim
 
-# Reflections: column i of `a` holds, below its diagonal, the vector v_i of a reflection 1 - taus[i] v_i v_i*, whose element i
-# is one and whose elements above it are zero. Q is the product of all of them, first to last.
+# Householder reflectors: column i of `a` holds, below its diagonal, the vector v_i of the reflector 1 - taus[i] v_i v_i*, whose
+# element i is 1 and whose elements above it are 0. Q is the product of all reflectors, first to last.
 
 
-def _reflected(a, taus, c, *, transpose=False):
-    """`Q c`, or `Q* c`. With D = diag(taus) and S what is above the diagonal of V* V, `Q = 1 - V (1 + D S)^-1 D V*`."""
+def _apply_reflectors(a, taus, c, *, transpose=False):
+    """Compute `Q c`, or `Q* c` if `transpose`.
+
+    With D = diag(taus) and S the strict upper triangle of V* V, `Q = 1 - V (1 + D S)^-1 D V*`.
+    """
     k = taus.shape[-1]
     v = xnp.tril(a[..., :k], -1) + xnp.eye(a.shape[-2], k, dtype=a.dtype)
     weights = taus[..., :, None]
@@ -35,7 +38,7 @@ def _reflected(a, taus, c, *, transpose=False):
 
 
 def _product_of_reflections(a, taus):
-    return _reflected(a, taus, xnp.broadcast_to(xnp.eye(*a.shape[-2:], dtype=a.dtype), a.shape))
+    return _apply_reflectors(a, taus, xnp.broadcast_to(xnp.eye(*a.shape[-2:], dtype=a.dtype), a.shape))
 
 
 def _householder_shape(a, taus):
@@ -51,7 +54,7 @@ def _householder_kernel(a, taus, target):
 
 
 def _tangents_by(formula):
-    """The rule for a kernel's results that a formula gives, too, of which this is the derivative."""
+    """Return a rule that computes tangents by differentiating `formula`, which gives the same results as a kernel."""
     def rule(primals, tangents, **params):
         tangents = [xnp.zeros(t.aval.shape, t.aval.dtype) if type(t) is Zero else t for t in tangents]
         return xf.jvp(lambda *operands: formula(*operands, **params), tuple(primals), tuple(tangents))[1]
@@ -66,19 +69,24 @@ def _householder_jvp(primals, tangents):
 householder_product_p = factorization(
     "householder_product", _householder_shape, ranks=(2, 1), multiple_results=False, jvp=_householder_jvp,
     cpu=lambda a, taus: _householder_kernel(a, taus, lapack("orgqr", a.dtype)),
-    cuda=lambda a, taus: _householder_kernel(a, taus, "cusolver_orgqr_ffi"), default=_product_of_reflections)
-householder_product_p.lowerings["tpu"] = on_tpu("ProductOfElementaryHouseholderReflectors", householder_product_p)
+    cuda=lambda a, taus: _householder_kernel(a, taus, "cusolver_orgqr_ffi"), default=_product_of_reflections,
+    lower={"tpu": on_tpu("ProductOfElementaryHouseholderReflectors")})
 
 
 def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
-    """The orthonormal columns of a product of reflections: LAPACK keeps the factor Q of a QR factorization in this form.
+    """Compute the product of Householder reflectors: the orthonormal columns of `Q`, as in LAPACK's QR factorization.
 
-    - `a`: a matrix whose columns below the diagonal describe the reflections.
-    - `taus`: their factors.
+    Args:
+        a: Matrix whose columns below the diagonal define the reflectors.
+        taus: Scalar factors of the reflectors.
 
-    >>> lax.linalg.householder_product(xnp.array([[0.0], [1.0]]), xnp.array([1.0]))
-    Array([[ 0.],
-           [-1.]], dtype=float32)
+    Returns:
+        Matrix with orthonormal columns and the shape of `a`.
+
+    Example:
+        >>> lax.linalg.householder_product(xnp.array([[0.0], [1.0]]), xnp.array([1.0]))
+        Array([[ 0.],
+               [-1.]], dtype=float32)
     """
     return householder_product_p.bind(operand("householder_product", a), operand("householder_product", taus))
 
@@ -97,8 +105,8 @@ def _ormqr_kernel(a, taus, c, target, **params):
 
 def _ormqr_formula(a, taus, c, *, left, transpose):
     if left:
-        return _reflected(a, taus, c, transpose=transpose)
-    return adjoint(_reflected(a, taus, adjoint(c), transpose=not transpose))  # c Q is (Q* c*)*
+        return _apply_reflectors(a, taus, c, transpose=transpose)
+    return adjoint(_apply_reflectors(a, taus, adjoint(c), transpose=not transpose))  # c Q is (Q* c*)*
 
 
 def _ormqr_jvp(primals, tangents, **params):
@@ -112,21 +120,26 @@ ormqr_p = factorization(
 
 
 def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, transpose: bool = False) -> Array:
-    """The product of a matrix with the orthogonal matrix Q that reflections describe. All of Q takes part, and is never formed.
+    """Multiply a matrix by the full orthogonal matrix `Q` of Householder reflectors, without forming `Q`.
 
-    - `a`, `taus`: the reflections, as of `householder_product`.
-    - `c`: the matrix.
-    - `left`: whether Q is on its left.
-    - `transpose`: take the conjugate transpose of Q.
+    Args:
+        a, taus: Reflectors, see `householder_product`.
+        c: Matrix to multiply.
+        left: If True, compute `Q @ c`, otherwise `c @ Q`.
+        transpose: If True, use the conjugate transpose of `Q`.
 
-    >>> lax.linalg.ormqr(xnp.array([[0.0], [1.0]]), xnp.array([1.0]), xnp.array([[2.0], [3.0]]))
-    Array([[-3.],
-           [-2.]], dtype=float32)
+    Returns:
+        Product with the shape of `c`.
+
+    Example:
+        >>> lax.linalg.ormqr(xnp.array([[0.0], [1.0]]), xnp.array([1.0]), xnp.array([[2.0], [3.0]]))
+        Array([[-3.],
+               [-2.]], dtype=float32)
     """
     return ormqr_p.bind(*[operand("ormqr", x) for x in (a, taus, c)], left=bool(left), transpose=bool(transpose))
 
 
-# QR: what LAPACK gives, R above the reflections, and from it the matrices
+# QR: LAPACK's packed form, with R above the reflectors, and the matrices Q and R
 
 
 def _geqrf_shape(a):
@@ -143,7 +156,8 @@ def _geqrf_kernel(a, target):
 
 
 def _geqrf_reflections(a):
-    """One reflection for each column makes what is below the diagonal zero; it is kept in the place of the zeros."""
+    """Compute the packed QR factorization: one reflector per column zeroes the elements below the diagonal and replaces
+    them."""
     *batch, m, n = a.shape
     rows, count = xnp.arange(m), min(m, n)
 
@@ -151,15 +165,15 @@ def _geqrf_reflections(a):
         a, taus = state
         x = xnp.where(rows >= j, lax.dynamic_index_in_dim(a, j, -1, keepdims=False), 0)
         first = lax.dynamic_index_in_dim(x, j, -1)
-        size = xnp.sqrt(xnp.sum(xnp.abs(x) ** 2, -1, keepdims=True))
-        there = xnp.any((rows > j) & (x != 0), -1, keepdims=True) | (xnp.imag(first) != 0)
-        beta = xnp.where(there, xnp.where(xnp.real(first) < 0, size, -size), xnp.real(first)).astype(a.dtype)
-        tau = xnp.where(there, (beta - first) / xnp.where(there, beta, 1), 0)
-        v = xnp.where(rows > j, x / xnp.where(there, first - beta, 1), (rows == j).astype(a.dtype))
-        turned = a - xnp.conj(tau)[..., None] * v[..., :, None] * product(xnp.conj(v)[..., None, :], a)
+        norm = xnp.sqrt(xnp.sum(xnp.abs(x) ** 2, -1, keepdims=True))
+        is_needed = xnp.any((rows > j) & (x != 0), -1, keepdims=True) | (xnp.imag(first) != 0)
+        beta = xnp.where(is_needed, xnp.where(xnp.real(first) < 0, norm, -norm), xnp.real(first)).astype(a.dtype)
+        tau = xnp.where(is_needed, (beta - first) / xnp.where(is_needed, beta, 1), 0)
+        v = xnp.where(rows > j, x / xnp.where(is_needed, first - beta, 1), (rows == j).astype(a.dtype))
+        updated = a - xnp.conj(tau)[..., None] * v[..., :, None] * product(xnp.conj(v)[..., None, :], a)
         column = xnp.where(rows > j, v, xnp.where(rows == j, beta, lax.dynamic_index_in_dim(a, j, -1, keepdims=False)))
-        done = xnp.arange(n) < j  # columns that hold reflections already
-        a = xnp.where(done, a, xnp.where(xnp.arange(n) == j, column[..., None], turned))
+        is_done = xnp.arange(n) < j  # columns that already hold reflectors
+        a = xnp.where(is_done, a, xnp.where(xnp.arange(n) == j, column[..., None], updated))
         return a, lax.dynamic_update_slice_in_dim(taus, tau, j, -1)
 
     return list(lax.fori_loop(0, count, reflect, (a, xnp.zeros_like(a, shape=(*batch, count)))))
@@ -169,15 +183,15 @@ def _geqp3_kernel(a, columns, target, **attributes):
     return call(target, _geqp3_shape(a, columns, use_magma=None), a, columns, aliases=[(0, 0), (1, 1)], **attributes)
 
 
-MAGMA = {None: "auto", True: "on", False: "off"}  # where MAGMA is installed it is taken for large matrices, always, or never
+MAGMA = {None: "auto", True: "on", False: "off"}  # use MAGMA, if installed, for large matrices, always, or never
 
 geqrf_p = factorization("geqrf", _geqrf_shape, cpu=lambda a: _geqrf_kernel(a, lapack("geqrf", a.dtype)),
-                        cuda=lambda a: _geqrf_kernel(a, "cusolver_geqrf_ffi"), default=_geqrf_reflections)
-geqrf_p.lowerings["tpu"] = on_tpu("Qr", geqrf_p)
+                        cuda=lambda a: _geqrf_kernel(a, "cusolver_geqrf_ffi"), default=_geqrf_reflections,
+                        lower={"tpu": on_tpu("Qr")})
 geqp3_p = factorization(
-    "geqp3", _geqp3_shape, cpu=lambda a, columns, *, use_magma: _geqp3_kernel(a, columns, lapack("geqp3", a.dtype)),
+    "geqp3", _geqp3_shape, shown_as="qr with pivoting=True",
+    cpu=lambda a, columns, *, use_magma: _geqp3_kernel(a, columns, lapack("geqp3", a.dtype)),
     cuda=lambda a, columns, *, use_magma: _geqp3_kernel(a, columns, "cuhybrid_geqp3", magma=MAGMA[use_magma]))
-geqp3_p.shown_as = "qr with pivoting=True"
 
 
 def _qr_shape(a, *, pivoting, full_matrices, use_magma):
@@ -193,18 +207,18 @@ def _qr_algorithm(a, *, pivoting, full_matrices, use_magma):
         columns = xnp.broadcast_to(xnp.arange(n, dtype=np.int32), (*batch, n))
         return [xnp.broadcast_to(xnp.eye(m, k, dtype=a.dtype), (*batch, m, k)), xnp.zeros((*batch, k, n), a.dtype),
                 *[columns] * pivoting]
-    if pivoting:  # zeros: each column may go anywhere; the kernels count from one
-        found, columns, taus = geqp3_p.bind(a, xnp.zeros((*batch, n), np.int32), use_magma=use_magma)
+    if pivoting:  # zeros: every column may be moved; the kernels count from one
+        packed, columns, taus = geqp3_p.bind(a, xnp.zeros((*batch, n), np.int32), use_magma=use_magma)
         columns = [columns - 1]
     else:
-        (found, taus), columns = geqrf_p.bind(a), []
-    wider = [(0, 0)] * (a.ndim - 1) + [(0, max(k - n, 0))]
-    q = householder_product(xnp.pad(found, wider)[..., :k], taus)
-    return [q, xnp.triu(found[..., :k, :]), *columns]
+        (packed, taus), columns = geqrf_p.bind(a), []
+    padding = [(0, 0)] * (a.ndim - 1) + [(0, max(k - n, 0))]
+    q = householder_product(xnp.pad(packed, padding)[..., :k], taus)
+    return [q, xnp.triu(packed[..., :k, :]), *columns]
 
 
-def _over(x, a):
-    """`x a^-1`"""
+def _right_divide(x, a):
+    """Compute `x a^-1`."""
     factors, _, permutation = lu(a)
     x = triangular_solve(factors, x, left_side=False, lower=False)
     x = triangular_solve(factors, x, left_side=False, lower=True, unit_diagonal=True)
@@ -212,36 +226,38 @@ def _over(x, a):
 
 
 def _qr_jvp(primals, tangents, **params):
-    """With `W = Q* A' R^-1`, from `A' = Q' R + Q R'` and R with a real diagonal follows `Q* Q' = L - L* + i Im(diag W)`, where
-    L is what is below the diagonal of W.
+    """Differentiate the QR factors.
 
-    The columns of Q beyond those of R are `E2 + (Q1 - E1) M*` with `M = Q21 (Q11 - 1)^-1`, for E the unit matrix and Q1
-    the others, as follows from `Q = 1 - V T V*`, so they vary with them.
+    With `W = Q* A' R^-1`, `A' = Q' R + Q R'` and an R with a real diagonal imply `Q* Q' = L - L* + i Im(diag W)`, where
+    L is the strict lower triangle of W.
+
+    The columns of Q beyond those of R are `E2 + (Q1 - E1) M*` with `M = Q21 (Q11 - 1)^-1`, where E is the unit matrix
+    and Q1 are the other columns, as follows from `Q = 1 - V T V*`; so they vary with these.
     """
     [a], [a_t] = primals, tangents
     q, r, *columns = qr_p.bind(a, **params)
     if not a.size:
         return [q, r, *columns], [zero_tangent(x) for x in (q, r, *columns)]
     if columns:
-        a_t = xnp.take_along_axis(a_t, columns[0][..., None, :], -1, mode="promise_in_bounds")
+        a_t = xnp.take_along_axis(a_t, columns[0][..., None, :], -1, mode="promise_in_bounds", wrap_negative_indices=False)
     m, n = a.shape[-2:]
     k = min(m, n)
     inner = triangular_solve(r[..., :k, :k], a_t[..., :k], left_side=False, lower=False)
     w = product(adjoint(q), inner)
     lower = xnp.tril(w, -1)
-    if dtypes.is_complex(a.dtype):  # half of it here, the other half in the adjoint
+    if dtypes.is_complex(a.dtype):  # the adjoint contributes the other half
         lower = lower + 0.5j * xnp.imag(w).astype(w.dtype) * xnp.eye(*w.shape[-2:], dtype=a.dtype)
     lower = xnp.pad(lower, [(0, 0)] * (a.ndim - 1) + [(0, q.shape[-1] - k)])
-    turn = lower - adjoint(lower)
-    q_t = product(q, turn)
+    rotation = lower - adjoint(lower)
+    q_t = product(q, rotation)
     if q.shape[-1] < m:
         q_t = q_t + inner - product(q, w)
     elif n < m:
         first, first_t = q[..., :n] - xnp.eye(m, n, dtype=a.dtype), q_t[..., :n]
-        ratio = _over(first[..., n:, :], first[..., :n, :])
-        ratio_t = _over(first_t[..., n:, :] - product(ratio, first_t[..., :n, :]), first[..., :n, :])
+        ratio = _right_divide(first[..., n:, :], first[..., :n, :])
+        ratio_t = _right_divide(first_t[..., n:, :] - product(ratio, first_t[..., :n, :]), first[..., :n, :])
         q_t = xnp.concatenate([first_t, product(first_t, adjoint(ratio)) + product(first, adjoint(ratio_t))], -1)
-    r_t = xnp.triu(product(adjoint(q), a_t) - product(turn, r))
+    r_t = xnp.triu(product(adjoint(q), a_t) - product(rotation, r))
     return [q, r, *columns], [q_t, r_t, *[zero_tangent(c) for c in columns]]
 
 
@@ -249,16 +265,21 @@ qr_p = factorization("qr", _qr_shape, default=_qr_algorithm, jvp=_qr_jvp)
 
 
 def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None) -> tuple[Array, ...]:
-    """A matrix `Q` with orthonormal columns and an upper triangular matrix `R` whose product is a matrix, by reflections.
+    """Compute the QR decomposition by Householder reflectors: `Q` with orthonormal columns and an upper triangular `R`.
 
-    - `x`: the matrix.
-    - `pivoting`: put columns with more to them first: `Q @ R` is then `x[:, P]`, and P the third result.
-    - `full_matrices`: whether Q is square; otherwise it has no more columns than `x`.
-    - `use_magma`: whether GPUs use MAGMA for `pivoting`.
+    Args:
+        x: Matrix.
+        pivoting: If True, order the columns by decreasing norm, `Q @ R == x[:, P]`, and return `P` too.
+        full_matrices: If True, `Q` is square; otherwise it has at most as many columns as `x`.
+        use_magma: If True, GPUs use MAGMA for `pivoting`; if False, they do not. Default: for large matrices.
 
-    >>> q, r = lax.linalg.qr(xnp.array([[3.0], [4.0]]), full_matrices=False)
-    >>> xnp.abs(r)
-    Array([[5.]], dtype=float32)
+    Returns:
+        `(Q, R)` or `(Q, R, P)`.
+
+    Example:
+        >>> q, r = lax.linalg.qr(xnp.array([[3.0], [4.0]]), full_matrices=False)
+        >>> xnp.abs(r)
+        Array([[5.]], dtype=float32)
     """
     return _qr(x, bool(pivoting), bool(full_matrices), use_magma)
 

@@ -1,4 +1,4 @@
-"""NumPy's polynomials: vectors of coefficients, the highest power first."""
+"""NumPy's polynomials: vectors of coefficients, highest power first."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.control.polynomials import polynomial
 from xlafront.control.scan import scan
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import as_size, common_shape, is_symbolic_dim, known, max_dim
+from xlafront.core.basic_primitives import with_weakness
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import as_type, with_weakness
+from xlafront.lax.elementwise import as_type
 from xlafront.linalg.numpy_functions import eigvals, inv, lstsq
 from xlafront.numpy.promotion import (
     check_arraylike,
@@ -23,28 +24,30 @@ from xlafront.numpy.promotion import (
     unwrap,
     within_setting,
 )
-from xlafront.staging.library import library, written_once
+from xlafront.staging.accepted_arguments import accepts
+from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import as_size, common_shape, is_symbolic_dim, known, max_dim
 
 
-def _known(name: str, x, remedy: str) -> np.ndarray:
-    """Coefficients whose values decide the shape of a result."""
+def _concrete_value(name: str, x, remedy: str) -> np.ndarray:
+    """Return coefficients whose values determine the shape of a result; raise if they are traced."""
     value = x._concrete() if isinstance(x, tracing.Tracer) else x
     if value is None:
-        raise errors.ConcretizationTypeError(x, f"How many coefficients xnp.{name} has to do with depends on values: {remedy}.")
+        raise errors.ConcretizationTypeError(x, f"The number of coefficients of xnp.{name} depends on values: {remedy}.")
     return np.asarray(value)
 
 
-def _refuse_scalar(name: str, p, error: type[Exception]) -> None:
-    """A scalar has no dimension to hold the coefficients of a polynomial."""
+def _check_not_scalar(name: str, p, error: type[Exception]) -> None:
+    """Raise an error for a scalar, which has no dimension of coefficients."""
     if not np.ndim(p):
         raise error(f"xnp.{name} takes the coefficients of a polynomial as a vector, got an unsized (0-d) scalar. "
-                    f"Give a constant as xnp.array([c]).")
+                    f"Pass a constant as xnp.array([c]).")
 
 
-def _vector(name: str, p) -> Array:
-    """The coefficients of a polynomial."""
+def _coefficients(name: str, p) -> Array:
+    """Return the coefficients of one polynomial as a vector."""
     p = unwrap(p)
-    _refuse_scalar(name, p, TypeError)
+    _check_not_scalar(name, p, TypeError)
     p = xnp.asarray(p)
     if p.ndim != 1:
         raise ValueError(f"xnp.{name} takes the coefficients of one polynomial: the input must be a rank-1 array, its shape is "
@@ -60,14 +63,20 @@ def _from_roots(roots):
     return result
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def poly(seq_of_zeros: ArrayLike) -> Array:
-    """The coefficients of the polynomial with these roots and 1 as the first of them.
+    """Compute the coefficients of the monic polynomial with given roots.
 
-    - `seq_of_zeros`: the roots, or a square matrix, whose eigenvalues are.
+    Args:
+        seq_of_zeros: Vector of roots, or a square matrix, whose eigenvalues are the roots.
 
-    >>> xnp.poly(xnp.array([1.0, 2.0]))
-    Array([ 1., -3.,  2.], dtype=float32)
+    Returns:
+        Coefficients, highest power first.
+
+    Example:
+        >>> xnp.poly(xnp.array([1.0, 2.0]))
+        Array([ 1., -3.,  2.], dtype=float32)
     """
     check_arraylike("poly", seq_of_zeros)
     [roots] = promote_dtypes_inexact(unwrap(seq_of_zeros))
@@ -80,14 +89,19 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
 
 
 def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
-    """The roots of a polynomial, complex numbers.
+    """Compute the roots of a polynomial.
 
-    - `p`: its coefficients.
-    - `strip_zeros`: whether zeros at both ends are left out, which decides how many roots there are. Inside of traced
-      functions it must be False; zeros in front then give roots that are NaN, at the end.
+    Args:
+        p: Coefficients, highest power first.
+        strip_zeros: If True, strip zeros at both ends, which determines the number of roots. It must be False in traced
+            functions; leading zeros then give NaN as the last roots.
 
-    >>> abs(xnp.roots(xnp.array([1.0, -3.0, 2.0])) - xnp.array([2.0, 1.0])).max() < 1e-5
-    Array(True, dtype=bool)
+    Returns:
+        Roots, complex numbers.
+
+    Example:
+        >>> abs(xnp.roots(xnp.array([1.0, -3.0, 2.0])) - xnp.array([2.0, 1.0])).max() < 1e-5
+        Array(True, dtype=bool)
     """
     check_arraylike("roots", p)
     [p] = promote_dtypes_inexact(unwrap(p))
@@ -97,11 +111,11 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     if not np.ndim(p):
         return xnp.zeros((0,), d)
     if not strip_zeros:
-        return _roots_of_any(xnp.asarray(p)) if np.size(p) > 1 else xnp.zeros((0,), d)
-    places = np.flatnonzero(_known("roots", p, "pass strip_zeros=False"))
-    if not len(places):
+        return _roots_without_stripping(xnp.asarray(p)) if np.size(p) > 1 else xnp.zeros((0,), d)
+    nonzero = np.flatnonzero(_concrete_value("roots", p, "pass strip_zeros=False"))
+    if not len(nonzero):
         return xnp.zeros((0,), d)
-    first, last = int(places[0]), int(places[-1])
+    first, last = int(nonzero[0]), int(nonzero[-1])
     zeros = xnp.zeros((np.size(p) - 1 - last,), d)
     if last == first:
         return zeros
@@ -110,53 +124,65 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
 
 @library(name="roots")
 def _companion_roots(p):
-    """The eigenvalues of the companion matrix."""
+    """Compute roots as the eigenvalues of the companion matrix."""
     n = p.shape[0] - 1
     matrix = xnp.eye(n, k=-1, dtype=p.dtype).at[0].set(-p[1:] / p[0])
     return eigvals(matrix)
 
 
 @library(name="roots")
-def _roots_of_any(p):
-    """As many roots as coefficients allow; those that zeros in front take away are NaN."""
+def _roots_without_stripping(p):
+    """Compute as many roots as there are coefficients minus one; those missing due to leading zeros are NaN."""
     leading = xnp.argmax(p != 0)
     n = p.shape[0] - 1
-    found = _companion_roots(xnp.roll(p, -leading))
-    ordered = xnp.roll(found[xnp.argsort(abs(found))], -leading)  # each zero in front has become a root 0
+    candidates = _companion_roots(xnp.roll(p, -leading))
+    ordered = xnp.roll(candidates[xnp.argsort(abs(candidates))], -leading)  # each leading zero has become a root 0
     missing = xnp.arange(n) >= n - leading
-    return xnp.where(leading == 0, found, xnp.where(missing, complex(np.nan, np.nan), ordered))
+    return xnp.where(leading == 0, candidates, xnp.where(missing, complex(np.nan, np.nan), ordered))
 
 
 @library(static="unroll")
-def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
-    """The values of a polynomial.
+@accepts(nodes=True)
+def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int | None = None) -> Array:
+    """Evaluate a polynomial.
 
-    - `p`: its coefficients; an array of more dimensions has them along the first.
-    - `x`: where.
-    - `unroll`: how many steps of the loop over coefficients are written out, as that of `lax.scan`.
+    Args:
+        p: Coefficients, highest power first, along the first axis.
+        x: Points at which to evaluate.
+        unroll: The largest number of coefficients that is evaluated without a loop, as of `lax.polynomial`.
 
-    >>> xnp.polyval(xnp.array([1.0, 0.0, 2.0]), 3.0)
-    Array(11., dtype=float32)
+    Returns:
+        Values of the polynomial.
+
+    Example:
+        >>> xnp.polyval(xnp.array([1.0, 0.0, 2.0]), 3.0)
+        Array(11., dtype=float32)
     """
     check_arraylike("polyval", p, x)
-    _refuse_scalar("polyval", p, IndexError)
+    _check_not_scalar("polyval", p, IndexError)
     p, x = map(within_setting, promote_dtypes(unwrap(p), unwrap(x)))
     weak = dtypes.is_weakly_typed(x) and dtypes.is_weakly_typed(p)
     d = tracing.aval_of(x).dtype
     p, x = as_type(p, d, False), as_type(x, d, False)
-    start = xnp.zeros(common_shape(np.shape(p)[1:], np.shape(x)), d)
-    return as_type(scan(lambda y, c: (y * x + c, None), start, p, unroll=unroll)[0], d, weak)
+    shape = common_shape(np.shape(p)[1:], np.shape(x))
+    if is_symbolic_dim(np.shape(p)[0]):
+        return as_type(scan(lambda y, c: (y * x + c, None), xnp.zeros(shape, d), p)[0], d, weak)
+    rows = [xnp.expand_dims(row, range(len(shape) - np.ndim(row))) if np.ndim(row) else row for row in xnp.unstack(p)]
+    if np.ndim(x) not in (0, len(shape)):
+        x = xnp.expand_dims(x, range(len(shape) - np.ndim(x)))
+    value = polynomial(x, rows[::-1], unroll=unroll)
+    return as_type(xnp.broadcast_to(value, shape), d, weak)
 
 
 # Arithmetic
 
 
-def _aligned(name, a1, a2, operation):
-    """The longer polynomial with the other one added or subtracted at its end; more dimensions are broadcast, not longer."""
+def _add_aligned(name, a1, a2, operation):
+    """Add or subtract polynomials, aligned at their last coefficients. Dimensions after the first are broadcast."""
     check_arraylike(name, a1, a2)
     a1, a2 = promote_dtypes(*(unwrap(a) for a in (a1, a2)))
     for a in (a1, a2):
-        _refuse_scalar(name, a, IndexError)
+        _check_not_scalar(name, a, IndexError)
     n = max_dim(np.shape(a1)[0], np.shape(a2)[0])
     if np.ndim(a1) == np.ndim(a2) == 1:
         a1, a2 = (xnp.pad(a, (n - np.shape(a)[0], 0)) if np.shape(a)[0] != n else a for a in (a1, a2))
@@ -166,49 +192,66 @@ def _aligned(name, a1, a2, operation):
     return long.at[n - np.shape(short)[0]:].add(short)
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """The sum of two polynomials.
+    """Add two polynomials.
 
-    - `a1`, `a2`: their coefficients.
+    Args:
+        a1, a2: Coefficients, highest power first.
 
-    >>> xnp.polyadd(xnp.array([1, 2]), xnp.array([3]))
-    Array([1, 5], dtype=int32)
+    Returns:
+        Coefficients of the sum.
+
+    Example:
+        >>> xnp.polyadd(xnp.array([1, 2]), xnp.array([3]))
+        Array([1, 5], dtype=int32)
     """
-    return _aligned("polyadd", a1, a2, "add")
+    return _add_aligned("polyadd", a1, a2, "add")
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """The difference of two polynomials.
+    """Subtract two polynomials.
 
-    - `a1`, `a2`: their coefficients.
+    Args:
+        a1, a2: Coefficients, highest power first.
 
-    >>> xnp.polysub(xnp.array([1, 2]), xnp.array([3]))
-    Array([ 1, -1], dtype=int32)
+    Returns:
+        Coefficients of the difference.
+
+    Example:
+        >>> xnp.polysub(xnp.array([1, 2]), xnp.array([3]))
+        Array([ 1, -1], dtype=int32)
     """
-    return _aligned("polysub", a1, a2, "subtract")
+    return _add_aligned("polysub", a1, a2, "subtract")
 
 
-def _without_leading_zeros(name: str, p) -> Array:
-    places = np.flatnonzero(_known(name, p, "leave trim_leading_zeros away"))
-    return p[int(places[0]) if len(places) else p.shape[0]:]
+def _trim_leading_zeros(name: str, p) -> Array:
+    nonzero = np.flatnonzero(_concrete_value(name, p, "omit trim_leading_zeros"))
+    return p[int(nonzero[0]) if len(nonzero) else p.shape[0]:]
 
 
-@written_once
+@library(static=None)
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
-    """The product of two polynomials, as floats.
+    """Multiply two polynomials.
 
-    - `a1`, `a2`: their coefficients.
-    - `trim_leading_zeros`: whether zeros in front are left out first; the coefficients must then be known.
+    Args:
+        a1, a2: Coefficients, highest power first.
+        trim_leading_zeros: If True, trim leading zeros of the operands, which must be concrete.
 
-    >>> xnp.polymul(xnp.array([1.0, 2.0]), xnp.array([1.0, 3.0]))
-    Array([1., 5., 6.], dtype=float32)
+    Returns:
+        Coefficients of the product, as floats.
+
+    Example:
+        >>> xnp.polymul(xnp.array([1.0, 2.0]), xnp.array([1.0, 3.0]))
+        Array([1., 5., 6.], dtype=float32)
     """
     check_arraylike("polymul", a1, a2)
-    a1, a2 = _vector("polymul", unwrap(a1)), _vector("polymul", unwrap(a2))
+    a1, a2 = _coefficients("polymul", unwrap(a1)), _coefficients("polymul", unwrap(a2))
     if trim_leading_zeros:
-        a1, a2 = (_without_leading_zeros("polymul", a) for a in (a1, a2))
+        a1, a2 = (_trim_leading_zeros("polymul", a) for a in (a1, a2))
     a1, a2 = (a if a.shape[0] else xnp.zeros((1,), a.dtype) for a in (a1, a2))
     return xnp.convolve(a1, a2, mode="full")
 
@@ -226,98 +269,122 @@ def _long_division(u, v):
 
 
 def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
-    """The quotient of two polynomials, and the rest.
+    """Divide two polynomials.
 
-    - `u`: the coefficients of the one that is divided.
-    - `v`: those of the other; the first must not be 0.
-    - `trim_leading_zeros`: whether zeros in front of the rest are left out, as NumPy does; values must then be known. Without,
-      it has as many coefficients as `u`.
+    Args:
+        u: Coefficients of the dividend, highest power first.
+        v: Coefficients of the divisor; the first one must not be 0.
+        trim_leading_zeros: If True, trim leading zeros of the remainder as NumPy does; the values must be concrete.
+            Otherwise it has as many coefficients as `u`.
 
-    >>> xnp.polydiv(xnp.array([1.0, 5.0, 6.0]), xnp.array([1.0, 3.0]))[0]
-    Array([1., 2.], dtype=float32)
+    Returns:
+        Coefficients of the quotient and of the remainder.
+
+    Example:
+        >>> xnp.polydiv(xnp.array([1.0, 5.0, 6.0]), xnp.array([1.0, 3.0]))[0]
+        Array([1., 2.], dtype=float32)
     """
     check_arraylike("polydiv", u, v)
-    u, v = (xnp.asarray(x) for x in promote_dtypes_inexact(_vector("polydiv", u), _vector("polydiv", v)))
-    quotient, rest = _long_division(u, v)
-    return quotient, _without_leading_zeros("polydiv", rest) if trim_leading_zeros else rest
+    u, v = (xnp.asarray(x) for x in promote_dtypes_inexact(_coefficients("polydiv", u), _coefficients("polydiv", v)))
+    quotient, remainder = _long_division(u, v)
+    return quotient, _trim_leading_zeros("polydiv", remainder) if trim_leading_zeros else remainder
 
 
 # Derivative, integral, fit
 
 
-def _order(name: str, what: str, m) -> int:
+def _check_order(name: str, operation: str, m) -> int:
     m = as_size(m)
     if m < 0:
-        raise ValueError(f"the order of {what} must be positive for xnp.{name}, got m={m}.")
+        raise ValueError(f"the order of {operation} must be positive for xnp.{name}, got m={m}.")
     return m
 
 
-def _falling(powers: Any, m: int) -> Any:
-    """`powers * (powers - 1) * ...`, of `m` factors."""
+def _falling_factorial(powers: Any, m: int) -> Any:
+    """Compute the falling factorial `powers * (powers - 1) * ...` of `m` factors."""
     if isinstance(powers, tracing.Tracer):
         return math.prod([powers - i for i in range(m)])
     return np.prod([powers - i for i in range(m)], axis=0, dtype=np.float64)
 
 
-@library(static="m", converts=True)
+@library(static="m")
+@accepts(objects=True)
 def polyder(p: ArrayLike, m: int = 1) -> Array:
-    """The derivative of a polynomial.
+    """Differentiate a polynomial.
 
-    - `p`: its coefficients.
-    - `m`: how many times to differentiate.
+    Args:
+        p: Coefficients, highest power first.
+        m: Order of the derivative.
 
-    >>> xnp.polyder(xnp.array([1.0, 2.0, 3.0]))
-    Array([2., 2.], dtype=float32)
+    Returns:
+        Coefficients of the derivative.
+
+    Example:
+        >>> xnp.polyder(xnp.array([1.0, 2.0, 3.0]))
+        Array([2., 2.], dtype=float32)
     """
     check_arraylike("polyder", p)
-    m, [p] = _order("polyder", "derivative", m), promote_dtypes_inexact(unwrap(p))
+    coefficients: Any
+    m, [coefficients] = _check_order("polyder", "derivative", m), promote_dtypes_inexact(unwrap(p))
     if not m:
-        return p
-    p = _vector("polyder", p)
+        return coefficients
+    p = _coefficients("polyder", coefficients)
     n = np.shape(p)[0]
-    factors = _falling((xnp if is_symbolic_dim(n) else np).arange(n - 1, m - 1, -1), m).astype(p.dtype)
+    factors = _falling_factorial((xnp if is_symbolic_dim(n) else np).arange(n - 1, m - 1, -1), m).astype(p.dtype)
     return p[:max_dim(n - m, 0)] * factors
 
 
-@library(static="m", converts=True)
+@library(static="m")
+@accepts(objects=True)
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
-    """The integral of a polynomial.
+    """Integrate a polynomial.
 
-    - `p`: its coefficients.
-    - `m`: how many times to integrate.
-    - `k`: the constants of integration, one for each time, or one for all; 0 without.
+    Args:
+        p: Coefficients, highest power first.
+        m: Number of integrations.
+        k: Integration constants: a vector with one per integration, or one for all. Default: 0.
 
-    >>> xnp.polyint(xnp.array([2.0, 2.0]), k=3.0)
-    Array([1., 2., 3.], dtype=float32)
+    Returns:
+        Coefficients of the integral.
+
+    Example:
+        >>> xnp.polyint(xnp.array([2.0, 2.0]), k=3.0)
+        Array([1., 2., 3.], dtype=float32)
     """
     k = 0 if k is None else k
     check_arraylike("polyint", p, k)
-    m, p, k = _order("polyint", "integral", m), unwrap(p), unwrap(k)
+    m, p, k = _check_order("polyint", "integral", m), unwrap(p), unwrap(k)
     if np.ndim(k) > 1 or np.size(k) not in (1, m):
         raise ValueError(f"xnp.polyint needs one constant k, or one for each of the {m} integrals; got shape {np.shape(k)}.")
     if not m:
         return promote_dtypes_inexact(p)[0]
-    p, k = promote_dtypes_inexact(_vector("polyint", p), k)
+    p, k = promote_dtypes_inexact(_coefficients("polyint", p), k)
     n = np.shape(p)[0]
-    divisors = _falling((xnp if is_symbolic_dim(n) else np).arange(n + m - 1, m - 1, -1), m)
+    divisors = _falling_factorial((xnp if is_symbolic_dim(n) else np).arange(n + m - 1, m - 1, -1), m)
     constants = np.array([math.factorial(i) for i in range(m - 1, -1, -1)], np.float64)
     return xnp.concatenate([p / divisors.astype(p.dtype), xnp.broadcast_to(k, (m,)) / constants.astype(p.dtype)])
 
 
-_FEW_POWERS = 16  # which are products of the ones before, in a tenth of the time
+_MAX_UNROLLED_POWERS = 16  # up to here powers are products of the preceding ones, ten times as fast
 
 
-@library(static=("N", "increasing"), converts=True)
+@library(static=("N", "increasing"))
+@accepts(objects=True)
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:  # noqa: N803  (NumPy's name)
-    """The Vandermonde matrix: in each row the powers of a number.
+    """Build a Vandermonde matrix, whose rows are powers of the elements of a vector.
 
-    - `x`: the numbers, a vector.
-    - `N`: how many powers, as many as there are numbers without.
-    - `increasing`: whether the lowest power comes first.
+    Args:
+        x: Vector.
+        N: Number of columns. Default: the length of `x`.
+        increasing: If True, order the powers from 0 up.
 
-    >>> xnp.vander(xnp.array([2, 3]), 3)
-    Array([[4, 2, 1],
-           [9, 3, 1]], dtype=int32)
+    Returns:
+        Matrix of shape `(len(x), N)`.
+
+    Example:
+        >>> xnp.vander(xnp.array([2, 3]), 3)
+        Array([[4, 2, 1],
+               [9, 3, 1]], dtype=int32)
     """
     check_arraylike("vander", x)
     if np.ndim(x) != 1:
@@ -328,7 +395,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     x = xnp.asarray(unwrap(x))
     if x.dtype == dtypes.bool_:
         raise TypeError("xnp.vander needs numbers, got booleans, which have no powers.")
-    if 0 < known(n, 0) <= _FEW_POWERS:
+    if 0 < known(n, 0) <= _MAX_UNROLLED_POWERS:
         columns = [xnp.ones_like(x)]
         while len(columns) < n:
             columns.append(columns[-1] * x)
@@ -340,22 +407,30 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     return lax.pow(base, powers) if dtypes.is_inexact(d) else xnp.power(base, powers)
 
 
-@library(static=("deg", "rcond", "full", "cov"), converts=True)
+@library(static=("deg", "rcond", "full", "cov"))
+@accepts(objects=True)
 @promotes_freely
 def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, full: bool = False, w: ArrayLike | None = None,
             cov: bool | str = False) -> Any:
-    """The polynomial of a degree that is closest to samples, by least squares.
+    """Fit a polynomial to samples by least squares.
 
-    - `x`: the positions of the samples, a vector.
-    - `y`: their values; a matrix has those of one fit in each column.
-    - `deg`: the degree.
-    - `rcond`: singular values below this fraction of the largest are left out.
-    - `full`: whether to return residuals, rank, singular values and `rcond` too.
-    - `w`: what each sample counts.
-    - `cov`: whether to return the covariances of the coefficients too; "unscaled" takes the weights as they are.
+    Args:
+        x: Positions of the samples, a vector.
+        y: Values of the samples; each column of a matrix is fitted separately.
+        deg: Degree of the polynomial.
+        rcond: Singular values below this fraction of the largest one are ignored. Default: the dtype's precision times
+            the number of samples.
+        full: If True, return the residuals, rank, singular values and `rcond` too.
+        w: Weights of the samples.
+        cov: If True, return the covariance matrix of the coefficients too; "unscaled" does not scale it by the
+            residuals.
 
-    >>> xnp.polyfit(xnp.array([0.0, 1.0, 2.0]), xnp.array([1.0, 3.0, 5.0]), 1).round(3)
-    Array([2., 1.], dtype=float32)
+    Returns:
+        Coefficients, highest power first, and the results that `full` or `cov` select.
+
+    Example:
+        >>> xnp.polyfit(xnp.array([0.0, 1.0, 2.0]), xnp.array([1.0, 3.0, 5.0]), 1).round(3)
+        Array([2., 1.], dtype=float32)
     """
     check_arraylike("polyfit", x, y, *[v for v in (w,) if v is not None])
     deg = as_size(deg)
@@ -385,15 +460,15 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
         scale = xnp.asarray(weights[0])
         matrix = matrix * scale[:, None]
         target = target * (scale[:, None] if target.ndim == 2 else scale)
-    size = xnp.sqrt(xnp.sum(matrix * xnp.conj(matrix), axis=0).real)
-    matrix = matrix / size[None]
-    found, residuals, rank, singular = lstsq(matrix, target, float(rcond))
-    found = (found.T / size).T
+    column_norms = xnp.sqrt(xnp.sum(matrix * xnp.conj(matrix), axis=0).real)
+    matrix = matrix / column_norms[None]
+    coefficients, residuals, rank, singular = lstsq(matrix, target, float(rcond))
+    coefficients = (coefficients.T / column_norms).T
     if full:
-        return found, residuals, rank, singular, xnp.asarray(rcond)
+        return coefficients, residuals, rank, singular, xnp.asarray(rcond)
     if not cov:
-        return found
-    base = inv(matrix.T @ matrix) / xnp.outer(size, size)
+        return coefficients
+    covariance = inv(matrix.T @ matrix) / xnp.outer(column_norms, column_norms)
     if target.ndim == 2:
-        base = base[..., None]
-    return found, base if cov == "unscaled" else base * (residuals / (np.size(x) - (deg + 1)))
+        covariance = covariance[..., None]
+    return coefficients, covariance if cov == "unscaled" else covariance * (residuals / (np.size(x) - (deg + 1)))

@@ -1,13 +1,13 @@
-"""From the IR to StableHLO modules.
+"""Lowering of jaxprs to StableHLO modules.
 
-jaxlib's MLIR bindings are imported when the first module is built: rules written elsewhere say
-`from xlafront import lowering` and reach the vocabulary as `lowering.mlir` when they run.
+jaxlib's MLIR bindings are imported when the first module is built. Lowering rules in other packages import this package
+(`from xlafront import lowering`) and reach the bindings as `lowering.mlir` when they run.
 """
 
 
 def __getattr__(name: str):
-    if name in ("artifacts", "custom_calls", "host_callbacks", "linking", "mlir", "module", "programs", "refinement",
-                "written"):
+    if name in ("artifacts", "builder", "custom_calls", "equations", "host_callbacks", "linking", "mlir", "module",
+                "module_text", "programs", "refinement", "sizes"):
         import importlib
 
         return importlib.import_module(f"xlafront.lowering.{name}")

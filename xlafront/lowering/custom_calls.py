@@ -1,4 +1,4 @@
-"""Calls of functions that the runtime knows by name, as operations: their attributes, layouts and aliases."""
+"""Custom calls of functions that are registered by name: their attributes, layouts and aliases."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import keys
+from xlafront.base.layouts import Layout
 from xlafront.core.avals import abstract_token
 from xlafront.lowering import mlir
 from xlafront.lowering.mlir import create, ir
+from xlafront.runtime import keys
 from xlafront.runtime.foreign_functions import TYPED
-from xlafront.runtime.layouts import Layout
 
 
 def attribute_of(value: Any) -> ir.Attribute:
-    """A Python or NumPy value as an attribute."""
+    """Convert a Python or NumPy value to an attribute."""
     if isinstance(value, ir.Attribute):
         return value
     if isinstance(value, (bool, np.bool_)):
@@ -44,13 +44,13 @@ def attribute_of(value: Any) -> ir.Attribute:
                     f"number, a text, a NumPy array, or a dict of these with texts as its keys.")
 
 
-def _order(minor_to_major: Sequence[int]) -> ir.Attribute:
+def _layout_attribute(minor_to_major: Sequence[int]) -> ir.Attribute:
     count = len(minor_to_major)
     return mlir.attribute(f"dense<{list(minor_to_major) if count else ''}> : tensor<{count}xindex>")
 
 
-def default_order(aval) -> tuple[int, ...]:
-    """The dimensions of a type from the fastest to the slowest, as arrays have them."""
+def default_minor_to_major(aval) -> tuple[int, ...]:
+    """Return the dimensions of a type from minor to major, in the row-major order of arrays."""
     return () if aval is abstract_token else tuple(range(len(keys.physical(aval).shape)))[::-1]
 
 
@@ -59,7 +59,7 @@ def attributes_of_call(target: str, operands: int, results: int, *, backend_conf
                        operand_output_aliases: Mapping[int, int] | None = None,
                        operand_layouts: Sequence[Sequence[int]] | None = None,
                        result_layouts: Sequence[Sequence[int]] | None = None) -> dict[str, ir.Attribute]:
-    """All of a call but its operands and types. Layouts name dimensions from the fastest to the slowest."""
+    """Return all attributes of a custom call. Layouts list dimensions from minor to major."""
     if (operand_layouts is None) != (result_layouts is None):
         raise ValueError(f"the custom call {target} must be given operand_layouts and result_layouts, or neither.")
     if isinstance(backend_config, Mapping):
@@ -79,35 +79,41 @@ def attributes_of_call(target: str, operands: int, results: int, *, backend_conf
         if layouts is not None:
             if len(layouts) != count:
                 raise ValueError(f"the custom call {target} got {len(layouts)} {name} for {count} of them.")
-            attributes[name] = mlir.array(map(_order, layouts))
+            attributes[name] = mlir.array(map(_layout_attribute, layouts))
     return attributes
 
 
-def _order_in_rule(layout: Any, aval) -> Sequence[int]:
+def _minor_to_major(layout: Any, aval) -> Sequence[int]:
     if layout is None:
-        return default_order(aval)
+        return default_minor_to_major(aval)
     return layout.major_to_minor[::-1] if isinstance(layout, Layout) else layout
 
 
 def build_ffi_lowering_function(call_target_name: str, *, operand_layouts: Sequence[Any] | None = None,
                                 result_layouts: Sequence[Any] | None = None, backend_config: Mapping | str | None = None,
                                 skip_ffi_layout_processing: bool = False, **lowering_args: Any) -> Callable[..., ir.Operation]:
-    """A function `(ctx, *operands, **attributes)` for lowering rules, which writes the call of a foreign function.
+    """Make a function `(ctx, *operands, **attributes)` that emits the call of a foreign function in a lowering rule.
 
-    It returns the operation; `ffi_lowering` makes a whole rule of it.
+    The function returns the operation; `ffi_lowering` makes a complete lowering rule.
 
-    - `call_target_name`: under which it is registered.
-    - `operand_layouts`, `result_layouts`: how arrays are to lie in memory, each a `Layout`, or its dimensions from the fastest
-      to the slowest; None for the order that arrays have.
-    - `backend_config`: attributes beside those of the call, by name, as MLIR has them.
-    - `skip_ffi_layout_processing`: leave layouts that are not given to the compiler, and take those given as they are.
-    - `lowering_args`: more for `interpreters.mlir.custom_call`, as `has_side_effect`, `operand_output_aliases`, `result_types`.
+    Args:
+        call_target_name: Name under which the function is registered.
+        operand_layouts, result_layouts: Layouts of the arrays: for each a `Layout`, its dimensions from minor to major, or None
+            for row-major order.
+        backend_config: Attributes in addition to those of the call: MLIR attributes by name.
+        skip_ffi_layout_processing: If True, pass the layouts on unchanged; the compiler chooses those that are missing.
+        lowering_args: Further arguments of `interpreters.mlir.custom_call`, such as `has_side_effect`,
+            `operand_output_aliases`, `result_types`.
 
-    >>> write = build_ffi_lowering_function("row_sums", has_side_effect=True)
+    Returns:
+        A function that emits the custom call and returns the operation.
+
+    Example:
+        >>> write = build_ffi_lowering_function("row_sums", has_side_effect=True)
     """
     def rule(ctx: Any, *operands: Any, **params: Any) -> ir.Operation:
-        given = dict(lowering_args)
-        api_version = given.setdefault("api_version", TYPED)
+        options = dict(lowering_args)
+        api_version = options.setdefault("api_version", TYPED)
         attributes = {name: attribute_of(value) for name, value in params.items()}
         if api_version < TYPED:
             if attributes:
@@ -124,11 +130,11 @@ def build_ffi_lowering_function(call_target_name: str, *, operand_layouts: Seque
             if skip_ffi_layout_processing:
                 orders.append(layouts)
             else:
-                orders.append([_order_in_rule(layout, aval) for layout, aval in zip(layouts or [None] * len(avals), avals)])
-        types = given.pop("result_types", None)
+                orders.append([_minor_to_major(layout, aval) for layout, aval in zip(layouts or [None] * len(avals), avals)])
+        types = options.pop("result_types", None)
         types = [mlir.type_of(aval) for aval in ctx.avals_out] if types is None else list(types)
         return custom_call(call_target_name, result_types=types, operands=operands, backend_config=config,
-                           operand_layouts=orders[0], result_layouts=orders[1], **given)
+                           operand_layouts=orders[0], result_layouts=orders[1], **options)
 
     return rule
 
@@ -136,18 +142,26 @@ def build_ffi_lowering_function(call_target_name: str, *, operand_layouts: Seque
 def ffi_lowering(call_target_name: str, *, operand_layouts: Sequence[Any] | None = None,
                  result_layouts: Sequence[Any] | None = None, backend_config: Mapping | str | None = None,
                  skip_ffi_layout_processing: bool = False, **lowering_args: Any) -> Callable[..., Sequence[ir.Value]]:
-    """The lowering rule of a primitive that is a call of a foreign function; its parameters are the attributes.
+    """Make the lowering rule of a primitive that calls a foreign function; the primitive's parameters become attributes.
 
-    - `call_target_name`, `operand_layouts`, `result_layouts`, `backend_config`, `skip_ffi_layout_processing`,
-      `lowering_args`: as of `build_ffi_lowering_function`.
+    Args:
+        call_target_name: Name under which the function is registered.
+        operand_layouts, result_layouts: Layouts of the arrays, as for `build_ffi_lowering_function`.
+        backend_config: Attributes in addition to the primitive's parameters: MLIR attributes by name.
+        skip_ffi_layout_processing: If True, pass the layouts on unchanged; the compiler chooses those that are missing.
+        lowering_args: Further arguments of `interpreters.mlir.custom_call`, such as `has_side_effect`.
 
-    >>> scale_p = xf.extend.core.Primitive("scale")
-    >>> rule = xf.interpreters.mlir.register_lowering(scale_p, ffi_lowering("scale"))
+    Returns:
+        The lowering rule.
+
+    Example:
+        >>> scale_p = xf.extend.core.Primitive("scale")
+        >>> rule = xf.interpreters.mlir.register_lowering(scale_p, ffi_lowering("scale"))
     """
-    write = build_ffi_lowering_function(
+    emit = build_ffi_lowering_function(
         call_target_name, operand_layouts=operand_layouts, result_layouts=result_layouts, backend_config=backend_config,
         skip_ffi_layout_processing=skip_ffi_layout_processing, **lowering_args)
-    return lambda ctx, *operands, **params: list(write(ctx, *operands, **params).results)
+    return lambda ctx, *operands, **params: list(emit(ctx, *operands, **params).results)
 
 
 def custom_call(call_target_name: str, *, result_types: Sequence[ir.Type], operands: Sequence[ir.Value],
@@ -157,9 +171,26 @@ def custom_call(call_target_name: str, *, result_types: Sequence[ir.Type], opera
                 operand_layouts: Sequence[Sequence[int]] | None = None,
                 result_layouts: Sequence[Sequence[int]] | None = None,
                 extra_attributes: dict[str, ir.Attribute] | None = None) -> ir.Operation:
-    """A call of a function that the runtime knows by name, in the C++ interface of `api_version` (4 for XLA's FFI).
+    """Emit a call of a function that is registered by name.
 
-    >>> # in a lowering rule: custom_call("my_kernel", result_types=[x.type], operands=[x], api_version=4).results
+    Args:
+        call_target_name: Name under which the function is registered.
+        result_types: MLIR types of the results.
+        operands: Values of the operands.
+        backend_config: Text, or a dict of attributes for `api_version` 4.
+        has_side_effect: If True, the call is not removed or merged with others.
+        result_shapes: Values of the result shapes, if these are dynamic.
+        called_computations: Symbols of the functions that the call uses.
+        api_version: Version of the C++ interface; 4 for XLA's FFI.
+        operand_output_aliases: Indices of results by those of the operands that they share memory with.
+        operand_layouts, result_layouts: Dimensions of each array from minor to major. Give both or neither.
+        extra_attributes: Further attributes of the operation.
+
+    Returns:
+        The operation.
+
+    Example:
+        >>> # in a lowering rule: custom_call("my_kernel", result_types=[x.type], operands=[x], api_version=4).results
     """
     count = len(operands)
     if result_shapes is not None:

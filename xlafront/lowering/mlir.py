@@ -1,7 +1,7 @@
-"""The MLIR vocabulary of the lowering rules: types, attributes, constants, operations.
+"""MLIR types, attributes, constants and operations for lowering rules.
 
-Importing this module imports jaxlib's MLIR bindings (15-25 ms), so the rest of the package imports it only
-when the first module is built; lowering rules reach it as `lowering.mlir`.
+Importing this module imports jaxlib's MLIR bindings (15-25 ms), so the rest of the package imports it only when the first
+module is built. Lowering rules reach it as `lowering.mlir`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlir, _mlirHlo, _sdy, 
 from jaxlib.mlir.dialects import func as _func  # noqa: F401  (registers func.func's Python class)
 
 from xlafront.core.avals import abstract_token
-from xlafront.core.dimensions import is_symbolic, is_symbolic_dim
-from xlafront.core.memo import Memo
+from xlafront.core.bounded_cache import BoundedCache
+from xlafront.symbolic.dimensions import is_symbolic, is_symbolic_dim
 
-# Without this the bindings import the generated Python classes of a dialect (8 ms) with its first attribute. Rules that are
-# written with those classes import them by themselves.
+# Otherwise the first attribute of a dialect imports the dialect's generated Python classes (8 ms). Rules that use these classes
+# import them themselves.
 _mlir.globals.dialect_search_modules = []
 
 
@@ -33,18 +33,18 @@ def _make_context() -> ir.Context:
     context.load_all_available_dialects()
     for dialect in (_stablehlo, _chlo, _sdy):
         dialect.register_dialect(context)
-    # MLIR loads a dialect without a lock. So what XLA's passes would load, in as many threads as compile, is there before:
-    # the dialect of each compilation, and that of reading an artifact (`quant`, which only such a reading loads).
+    # MLIR loads dialects without a lock. So all that XLA's passes would load, possibly on several threads, is loaded here: the
+    # dialect of each compilation, and `quant`, which only the deserialization of an artifact loads.
     _mlirHlo.register_mhlo_dialect(context)
     with context:
         empty = ir.Module.parse("module {}")
         _stablehlo.deserialize_portable_artifact(context, _jax.mlir.serialize_portable_artifact(empty, "1.0.0"))
-    # Its locks stay on (`enable_multithreading`): XLA's passes work in it, without Python's, while other threads write modules.
+    # Multithreading stays enabled: XLA's passes use the context without Python's lock while other threads build modules.
     return context
 
 
-# One context serves the process: types and attributes made once are good for ever.
-# It is entered (`with context:`) by whoever lowers: left on a thread's stack it would outlive the interpreter.
+# The process has one context, so types and attributes can be cached for its lifetime.
+# Lowering code enters it (`with context:`). If it stayed entered on a thread's stack, it would outlive the interpreter.
 context = _make_context()
 unknown_location = ir.Location.unknown(context)
 
@@ -58,7 +58,7 @@ def _element_types() -> dict[np.dtype, ir.Type]:
         (np.float16, ir.F16Type.get()), (np.float32, ir.F32Type.get()), (np.float64, ir.F64Type.get()),
         (np.complex64, ir.ComplexType.get(ir.F32Type.get())), (np.complex128, ir.ComplexType.get(ir.F64Type.get())),
         (ml_dtypes.bfloat16, ir.BF16Type.get()),
-        # Tangents of integers are never computed; where one has to exist it is a boolean.
+        # Tangents of integers are never computed; where one must exist, it is a boolean.
         (np.dtype([("float0", np.void, 0)]), integer.get_signless(1)),
     ]
     for bits in (8, 16, 32, 64):
@@ -74,10 +74,10 @@ def _element_types() -> dict[np.dtype, ir.Type]:
                        ("float6_e2m3fn", "Float6E2M3FNType"), ("float6_e3m2fn", "Float6E3M2FNType"),
                        ("float4_e2m1fn", "Float4E2M1FNType")):
         table.append((getattr(ml_dtypes, name), getattr(ir, kind).get()))
-    return _Elements({np.dtype(dtype): kind for dtype, kind in table})
+    return _ElementTypes({np.dtype(dtype): kind for dtype, kind in table})
 
 
-class _Elements(dict[np.dtype, ir.Type]):
+class _ElementTypes(dict[np.dtype, ir.Type]):
     def __missing__(self, dtype):
         raise TypeError(f"an array of strings, of dtype {dtype}, is not a valid JAX type where something is computed: it can "
                         f"only be put on CPUs (device_put) and read again. Encode the strings as numbers first.")
@@ -87,7 +87,7 @@ with context:
     _elements = _element_types()
     _i64_type = ir.IntegerType.get_signless(64)
     _i32_type = ir.IntegerType.get_signless(32)
-_tensor_types = Memo(1 << 16)
+_tensor_types = BoundedCache(1 << 16)
 _dynamic = ir.ShapedType.get_dynamic_size()
 
 
@@ -96,24 +96,24 @@ def element_type(dtype) -> ir.Type:
 
 
 def tensor_type(shape: tuple[int, ...], dtype) -> ir.Type:
-    """The ranked tensor type; an extended dtype (a random key) is its physical array."""
+    """Return the ranked tensor type; for an extended dtype (of random keys), that of its physical array."""
     key = (shape, dtype)
-    found = _tensor_types.get(key)
-    if found is None:
+    tensor = _tensor_types.get(key)
+    if tensor is None:
         if not isinstance(dtype, np.dtype):
             return tensor_type((*shape, *dtype.physical_element_shape), np.dtype(dtype.physical_dtype))
         sizes: Any = shape
         if is_symbolic(shape):
             sizes = [_dynamic if is_symbolic_dim(n) else n for n in shape]
-        elif math.prod([max(n, 1) for n in shape]) * dtype.itemsize >= 1 << 63:  # XLA ends the process
+        elif math.prod([max(n, 1) for n in shape]) * dtype.itemsize >= 1 << 63:  # XLA would abort the process
             raise ValueError(f"the shape {shape} is too large: an array of dtype {dtype} would have more bytes than can be "
                              f"addressed (2**63), whatever the device. Check the sizes.")
-        found = _tensor_types.keep(key, ir.RankedTensorType.get(sizes, _elements[dtype], loc=unknown_location))
-    return found
+        tensor = _tensor_types.put(key, ir.RankedTensorType.get(sizes, _elements[dtype], loc=unknown_location))
+    return tensor
 
 
 def type_of(aval) -> ir.Type:
-    """The MLIR type of an abstract value. Hot: once an operation's result."""
+    """Return the MLIR type of an abstract value. Hot: called for each result of an operation."""
     try:
         return _tensor_types[aval.shape, aval.dtype]
     except KeyError:
@@ -128,7 +128,7 @@ def token_type() -> ir.Type:
     return _stablehlo.TokenType.get(context)
 
 
-# Attributes, memoised by value
+# Attributes, cached by value.
 
 
 class _Memo(dict):
@@ -157,7 +157,7 @@ def i32(n: int) -> ir.Attribute:
 
 
 def i64s(ns) -> ir.Attribute:
-    """`array<i64: ...>`."""
+    """Return `array<i64: ...>`."""
     return _i64s[tuple(map(int, ns))]
 
 
@@ -177,11 +177,12 @@ def string(text: str) -> ir.Attribute:
     return _strings[text]
 
 
-def tell(attributes: dict[str, ir.Attribute], told: dict[str, str]) -> None:
-    """Add what compilers are told of an operation to its attributes; what stands there already stays."""
-    known = attributes.get("mhlo.frontend_attributes")
-    own = {} if known is None else {entry.name: entry.attr for entry in known}
-    attributes["mhlo.frontend_attributes"] = ir.DictAttr.get({name: string(value) for name, value in told.items()} | own)
+def add_frontend_attributes(attributes: dict[str, ir.Attribute], frontend_attributes: dict[str, str]) -> None:
+    """Add frontend attributes to an operation's attributes. Entries that are present take precedence."""
+    present = attributes.get("mhlo.frontend_attributes")
+    present_entries = {} if present is None else {entry.name: entry.attr for entry in present}
+    added = {name: string(value) for name, value in frontend_attributes.items()}
+    attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(added | present_entries)
 
 
 def symbol(name: str) -> ir.Attribute:
@@ -189,7 +190,7 @@ def symbol(name: str) -> ir.Attribute:
 
 
 def attribute(text: str) -> ir.Attribute:
-    """Any attribute by its MLIR text, such as `#stablehlo<precision HIGHEST>`. Memoised: keep texts few."""
+    """Parse an attribute from its MLIR text, such as `#stablehlo<precision HIGHEST>`. Cached: use few distinct texts."""
     return _parsed[text]
 
 
@@ -202,19 +203,19 @@ def dictionary(entries: dict[str, ir.Attribute]) -> ir.Attribute:
 
 
 def approximate_count(size: int, rank: int, k: int, recall: float, size_override: int) -> int:
-    """How many elements ApproxTopK gives before they are brought down to `k`."""
+    """Return the number of elements that ApproxTopK returns before they are reduced to `k`."""
     return _jax.approx_top_k_reduction_output_size(size, rank, k, recall, False, size_override)[0]
 
 
 def dense_i64(values, shape=None) -> ir.Attribute:
-    """`dense<...> : tensor<...xi64>`, as padding and replica groups are written."""
+    """Return `dense<...> : tensor<...xi64>`, the form of paddings and replica groups."""
     values = np.ascontiguousarray(values, dtype=np.int64)
     kind = ir.RankedTensorType.get(shape or values.shape, _i64_type, loc=unknown_location)
     return ir.DenseElementsAttr.get(values, type=kind)
 
 
 def dense(value: np.ndarray, shape: tuple[int, ...] | None = None) -> ir.Attribute:
-    """A constant tensor; with `shape`, a scalar spread over it."""
+    """Return a constant tensor; with `shape`, a splat of a scalar."""
     value = np.asarray(value)
     kind = tensor_type(value.shape if shape is None else tuple(shape), value.dtype)
     if value.size == 0:
@@ -233,33 +234,34 @@ def dense(value: np.ndarray, shape: tuple[int, ...] | None = None) -> ir.Attribu
     return ir.DenseElementsAttr.get(buffer, type=kind)  # type: ignore[call-overload]
 
 
-def _constant(value: ir.Value) -> ir.Attribute | None:
-    """The elements of a constant of the module, None of what is computed."""
-    owner = value.owner  # (a block where it is an argument of one)
+def _constant_attribute(value: ir.Value) -> ir.Attribute | None:
+    """Return the elements of a constant of the module, None for other values."""
+    owner = value.owner  # (a block, for a block argument)
     return owner.attributes["value"] if getattr(owner, "name", None) == "stablehlo.constant" else None
 
 
 def constant_value(value: ir.Value):
-    """The value of a scalar that is a constant of the module, None where it is computed."""
-    known = _constant(value)
-    return None if known is None else np.asarray(ir.DenseElementsAttr(known)).reshape(-1)[0]
+    """Return the value of a scalar constant of the module, None for other values."""
+    attribute = _constant_attribute(value)
+    return None if attribute is None else np.asarray(ir.DenseElementsAttr(attribute)).reshape(-1)[0]
 
 
 def constant_vector(value: ir.Value) -> list[int] | None:
-    """The elements of a vector of integers that is a constant of the module, None where it is computed."""
-    known = _constant(value)
-    if known is None:
+    """Return the elements of a constant integer vector of the module, None for other values."""
+    attribute = _constant_attribute(value)
+    if attribute is None:
         return None
-    elements = ir.DenseIntElementsAttr(known)
+    elements = ir.DenseIntElementsAttr(attribute)
     return [int(elements[i]) for i in range(len(elements))]
 
 
 def is_zero(value: ir.Value, dtype: np.dtype) -> bool:
-    """Whether a value of this dtype is known as a constant of the module, zero everywhere."""
+    """Return True if the value, of the given dtype, is a constant of the module and zero everywhere."""
     owner = value.owner
     while getattr(owner, "name", None) == "stablehlo.broadcast_in_dim":
         owner = owner.operands[0].owner
-    if getattr(owner, "name", None) != "stablehlo.constant" or dtype.kind == "c":  # whose elements the bindings do not show
+    # The bindings do not expose the elements of complex constants.
+    if getattr(owner, "name", None) != "stablehlo.constant" or dtype.kind == "c":
         return False
     shape = tuple(ir.RankedTensorType(owner.result.type).shape)
     return owner.attributes["value"] == dense(np.zeros((), dtype), shape)
@@ -275,7 +277,7 @@ def function_type(module: ir.Module, symbol: str) -> ir.FunctionType:
 
 
 def bindings(name: str):
-    """A part of jaxlib's MLIR bindings: `ir`, `passmanager`, `dialects.stablehlo`."""
+    """Import a module of jaxlib's MLIR bindings: `ir`, `passmanager`, `dialects.stablehlo`."""
     import importlib
 
     return importlib.import_module(f"jaxlib.mlir.{name}")

@@ -1,7 +1,7 @@
-"""Sizes that a module computes: dimension variables as values, shapes as operands, and the operations that take them.
+"""Sizes that are computed by the module: values of dimension variables, shapes as operands, dynamically shaped operations.
 
-Each function of a module with dimension variables gets their values as leading arguments (after its tokens); `main` computes
-them from its arguments. XLA's refinement turns all of it into constants when the arguments' shapes are known.
+In a module with dimension variables, each function takes their values as leading arguments, after its tokens. `main` computes
+them from the shapes of its arguments. XLA's refinement folds all of these computations once the argument shapes are static.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dimension_solving import ArgumentShape, solve
-from xlafront.core.dimensions import DimExpr, evaluate, is_symbolic, variables
 from xlafront.lowering import mlir
 from xlafront.lowering.mlir import create, ir, tensor_type
+from xlafront.symbolic.dimensions import DimExpr, evaluate, is_symbolic, variables
+from xlafront.symbolic.solving import ArgumentShape, solve
 
 _INT32 = np.dtype(np.int32)
 _BOOL = np.dtype(bool)
@@ -42,7 +42,7 @@ def _compare(direction: str, x: ir.Value, y: ir.Value) -> ir.Value:
 
 
 class SizeValue:
-    """An integer that the module computes, with Python's arithmetic."""
+    """An integer that the module computes, with Python's arithmetic operators."""
 
     __slots__ = ("value",)
 
@@ -90,86 +90,87 @@ def value_of(x: SizeValue | int) -> ir.Value:
 
 
 def _division(x: SizeValue, y: SizeValue | int) -> tuple[SizeValue, SizeValue]:
-    """Quotient and remainder as Python rounds them: StableHLO's quotient is rounded towards 0."""
-    quotient, rest, divisor, zero = x._with("divide", y), x._with("remainder", y), value_of(y), _constant(0)
-    signs = [SizeValue(_op("stablehlo.sign", [v], scalar_type())) for v in (rest.value, divisor)]
+    """Return quotient and remainder with Python's rounding; StableHLO's division rounds toward zero."""
+    quotient, remainder, divisor, zero = x._with("divide", y), x._with("remainder", y), value_of(y), _constant(0)
+    signs = [SizeValue(_op("stablehlo.sign", [v], scalar_type())) for v in (remainder.value, divisor)]
     differ = _compare("LT", (signs[0] * signs[1]).value, zero)
+    pairs = (quotient - 1, quotient), (remainder + SizeValue(divisor), remainder)
     return tuple([SizeValue(_op("stablehlo.select", [differ, adjusted.value, plain.value], scalar_type()))
-                  for adjusted, plain in ((quotient - 1, quotient), (rest + SizeValue(divisor), rest))])  # type: ignore
+                  for adjusted, plain in pairs])  # type: ignore
 
 
 class Sizes:
-    """The values of dimension variables in a function, and of sizes in one block of it."""
+    """The values of dimension variables in a function, and of computed sizes in one of its blocks."""
 
-    __slots__ = ("variables", "known")
+    __slots__ = ("variables", "cache")
 
     def __init__(self, values: dict[str, ir.Value]):
         self.variables = values
-        self.known: dict[Any, ir.Value] = {}
+        self.cache: dict[Any, ir.Value] = {}
 
     def inside(self) -> Sizes:
-        """For a region, which may use what is defined around it."""
+        """Return the sizes for a region, which can use values defined in the enclosing block."""
         inner = Sizes(self.variables)
-        inner.known = dict(self.known)
+        inner.cache = dict(self.cache)
         return inner
 
     def scalar(self, size: DimExpr | int) -> ir.Value:
-        found = self.known.get(size)
-        if found is None:
+        value = self.cache.get(size)
+        if value is None:
             missing = variables(size) - self.variables.keys()
             if missing:
                 raise ValueError(f"the size '{size}' cannot be computed: no argument of the program has a size from which "
                                  f"{', '.join(map(repr, sorted(missing)))} follows.")
             env = {name: SizeValue(value) for name, value in self.variables.items()}
-            found = self.known[size] = value_of(evaluate(size, env))
-        return found
+            value = self.cache[size] = value_of(evaluate(size, env))
+        return value
 
     def vector(self, sizes: Sequence[Any], dtype=_INT32) -> ir.Value:
-        """Sizes as a tensor of one dimension."""
+        """Return sizes as a one-dimensional tensor."""
         key = (tuple(sizes), dtype)
-        found = self.known.get(key)
-        if found is None:
+        value = self.cache.get(key)
+        if value is None:
             if not is_symbolic(sizes):
-                found = _constant(list(sizes))
+                value = _constant(list(sizes))
             else:
-                parts = [_op("stablehlo.reshape", [self.scalar(n)], tensor_type((1,), _INT32)) for n in sizes]
-                found = parts[0] if len(parts) == 1 else _op("stablehlo.concatenate", parts, tensor_type(
-                    (len(parts),), _INT32), dimension=mlir.i64(0))
+                components = [_op("stablehlo.reshape", [self.scalar(n)], tensor_type((1,), _INT32)) for n in sizes]
+                value = components[0] if len(components) == 1 else _op("stablehlo.concatenate", components, tensor_type(
+                    (len(components),), _INT32), dimension=mlir.i64(0))
             if dtype != _INT32:
-                found = _op("stablehlo.convert", [found], tensor_type((len(key[0]),), dtype))
-            self.known[key] = found
-        return found
+                value = _op("stablehlo.convert", [value], tensor_type((len(key[0]),), dtype))
+            self.cache[key] = value
+        return value
 
     def broadcast(self, x: ir.Value, shape: Sequence[Any], dims: Sequence[int], kind: ir.Type,
                   loc=mlir.unknown_location) -> ir.Value:
-        """A value spread over a shape, whose last sizes are those of elements."""
+        """Broadcast a value to a shape, which includes the physical dimensions of elements."""
         return create("stablehlo.dynamic_broadcast_in_dim", results=[kind], operands=[x, self.vector(shape)],
                       attributes={"broadcast_dimensions": mlir.i64s(dims)}, loc=loc).result
 
 
 def variables_of(avals) -> tuple[str, ...]:
-    """The dimension variables in the types of arguments."""
-    found = set()
+    """Return the dimension variables in the types of the arguments, sorted by name."""
+    names = set()
     for aval in avals:
         for n in aval.shape if isinstance(aval, ShapedArray) else ():
             if type(n) is DimExpr:
-                found |= n.get_vars()
-    return tuple(sorted(found))
+                names |= n.get_vars()
+    return tuple(sorted(names))
 
 
 def from_arguments(names: Sequence[str], avals: Sequence[Any], arguments: Sequence[ir.Value]) -> dict[str, ir.Value]:
-    """The dimension variables by the sizes of the arguments of `main`; it checks that the sizes fit."""
+    """Compute the dimension variables from the shapes of `main`'s arguments, and emit checks of these shapes."""
     shapes = [ArgumentShape(name, aval.shape) for name, aval in zip(names, avals) if isinstance(aval, ShapedArray)]
     values = [x for x, aval in zip(arguments, avals) if isinstance(aval, ShapedArray)]
 
     def size_of(i: int, d: int) -> SizeValue:
         return SizeValue(_op("stablehlo.get_dimension_size", [values[i]], scalar_type(), dimension=mlir.i64(d)))
 
-    def check(relation: str, value: Any, text: str, shown: Sequence[Any]) -> None:
+    def check(relation: str, value: Any, text: str, details: Sequence[Any]) -> None:
         holds = _compare("EQ" if relation == "==" else "GE", value_of(value), _constant(0))
-        create("stablehlo.custom_call", results=[], operands=[holds, *map(value_of, shown)], attributes={
+        create("stablehlo.custom_call", results=[], operands=[holds, *map(value_of, details)], attributes={
             "call_target_name": mlir.string("shape_assertion"), "has_side_effect": mlir.boolean(True),
             "api_version": mlir.i32(2), "error_message": mlir.string(text)}, loc=mlir.unknown_location)
 
-    found = solve(shapes, size_of, check)
-    return {name: value_of(value) for name, value in found.items()}
+    values_by_name = solve(shapes, size_of, check)
+    return {name: value_of(value) for name, value in values_by_name.items()}

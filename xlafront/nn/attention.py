@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 
 import xlafront.numpy as xnp
-from xlafront.core import backends, errors
-from xlafront.core.dimensions import is_symbolic_dim
+from xlafront.core import errors
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.barriers import stop_gradient
 from xlafront.nn.functions import logsumexp, softmax
 from xlafront.numpy.creation import arange
+from xlafront.runtime import backends
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import is_symbolic_dim
 
 
-def _masks(query_length, key_length, is_causal, window, query_lengths, key_lengths):
-    """The positions that may be looked at: a boolean array of rank 4 or None."""
+def _attention_mask(query_length, key_length, is_causal, window, query_lengths, key_lengths):
+    """Return the mask of the keys that each query attends to, a boolean array of rank 4, or None if it has no restriction."""
     rows, columns = (arange(n) if is_symbolic_dim(n) else np.arange(n) for n in (query_length, key_length))
     rows, columns = rows[:, None], columns[None, :]
     allowed = None
@@ -25,13 +26,13 @@ def _masks(query_length, key_length, is_causal, window, query_lengths, key_lengt
         allowed = rows >= columns
     if window is not None:
         left, right = window
-        near = (columns >= rows - left) & (columns <= rows + right)
-        allowed = near if allowed is None else allowed & near
+        in_window = (columns >= rows - left) & (columns <= rows + right)
+        allowed = in_window if allowed is None else allowed & in_window
     mask = None if allowed is None else xnp.asarray(allowed)[None, None]
     for lengths, positions in ((query_lengths, rows), (key_lengths, columns)):
         if lengths is not None:
-            inside = xnp.asarray(positions)[None, None] < xnp.asarray(lengths)[:, None, None, None]
-            mask = inside if mask is None else mask & inside
+            is_valid = xnp.asarray(positions)[None, None] < xnp.asarray(lengths)[:, None, None, None]
+            mask = is_valid if mask is None else mask & is_valid
     return mask
 
 
@@ -45,7 +46,7 @@ def _attention(query, key, value, bias, mask, query_lengths, key_lengths, scale,
     logits = logits.reshape(batch, heads, length, key.shape[1]) * scale
     if bias is not None:
         logits = logits + bias.astype(logits.dtype)
-    allowed = _masks(length, key.shape[1], is_causal, window, query_lengths, key_lengths)
+    allowed = _attention_mask(length, key.shape[1], is_causal, window, query_lengths, key_lengths)
     for m in (mask, allowed):
         if m is not None:
             logits = xnp.where(m, logits, float(np.finfo(np.float32).min) * 0.7)
@@ -53,32 +54,32 @@ def _attention(query, key, value, bias, mask, query_lengths, key_lengths, scale,
     weights = weights.reshape(batch, key.shape[2], groups, length, key.shape[1])
     result = xnp.einsum("bkgts,bskh->btkgh", weights, value).reshape(batch, length, heads, value.shape[-1])
     if query_lengths is not None:
-        inside = xnp.arange(length)[None, :, None, None] < xnp.asarray(query_lengths)[:, None, None, None]
-        result = xnp.where(inside, result, 0)
+        is_valid = xnp.arange(length)[None, :, None, None] < xnp.asarray(query_lengths)[:, None, None, None]
+        result = xnp.where(is_valid, result, 0)
     if return_residual:
         return result, stop_gradient(xnp.transpose(logsumexp(logits, axis=-1), (0, 2, 1)).astype(key.dtype))
     return result
 
 
 def _check(query, key, value, lengths: dict) -> None:
-    """Refuse what does not fit together."""
+    """Raise if shapes or dtypes do not match."""
     names = {"query": query, "key": key, "value": value}
     if key.ndim != 4 or query.ndim != 4 or query.shape[2] % key.shape[2] or value.shape != key.shape or (
             query.shape[0], query.shape[3]) != (key.shape[0], key.shape[3]):
         shapes = ", ".join(f"{name} {x.shape}" for name, x in names.items())
-        raise ValueError(f"nn.dot_product_attention got {shapes}. The shape should be (batch, length, heads, width), that of "
-                         f"value that of key, and the number of query heads must be a multiple of that of the key heads.")
+        raise ValueError(f"nn.dot_product_attention got {shapes}. The shape should be (batch, length, heads, width), key and "
+                         f"value must have the same shape, and the number of query heads must be a multiple of theirs.")
     if query.dtype != key.dtype or value.dtype != key.dtype:
         dtypes = ", ".join(f"{name} {x.dtype}" for name, x in names.items())
-        raise ValueError(f"nn.dot_product_attention needs query, key and value of one dtype, got {dtypes}.")
+        raise ValueError(f"nn.dot_product_attention needs query, key and value of the same dtype, got {dtypes}.")
     for name, x in lengths.items():
         if x is not None and (x.dtype != np.int32 or x.shape != key.shape[:1]):
             raise ValueError(f"{name} of nn.dot_product_attention must be int32 of shape {key.shape[:1]}, got {x.dtype} of "
                              f"shape {x.shape}.")
 
 
-def _of_logits(name: str, x, shape):
-    """A bias or mask with the rank of the logits, which it must broadcast to."""
+def _expand_to_logits(name: str, x, shape):
+    """Expand a bias or mask to the rank of the logits, to which it must broadcast."""
     if x is None:
         return None
     x = xnp.asarray(x)
@@ -94,30 +95,39 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
                           query_seq_lengths: ArrayLike | None = None, key_value_seq_lengths: ArrayLike | None = None,
                           local_window_size: int | tuple[int, int] | None = None, implementation: str | None = None,
                           return_residual: bool = False) -> Array | tuple[Array, Array]:
-    """`softmax(query @ key.T * scale + bias) @ value` for each head.
+    """Compute scaled dot-product attention, `softmax(query @ key.T * scale + bias) @ value` for each head.
 
-    - `query`, `key`, `value`: of shape (batch, length, heads, width), or without the batch. Keys and values may have fewer
-      heads, which groups of query heads share.
-    - `bias`, `mask`: what is added to the products, and where a query may look (true); of shape (batch, heads, query length,
-      key length), or what broadcasts to it.
-    - `scale`: 1/sqrt(width) when left out.
-    - `is_causal`: hide later keys.
-    - `query_seq_lengths`, `key_value_seq_lengths`: for each batch how many places are no padding.
-    - `local_window_size`: hide keys that are further away, than a number or (left, right).
-    - `implementation`: "xla", or "cudnn", on NVIDIA GPUs one kernel for float16 and bfloat16 that needs no memory for the
-      products of all queries and keys; it is refused where there is none.
-    - `return_residual`: return the logarithms of the softmax's sums too, in the dtype of the arrays and without derivatives.
+    Args:
+        query: Queries of shape `(batch, length, heads, width)`, or without the batch.
+        key, value: Keys and values of such a shape, with their own length. They may have fewer heads, each of which a group of
+            query heads shares.
+        bias: Array added to the logits, which broadcasts to shape `(batch, heads, query length, key length)`.
+        mask: Boolean array that is True where a query attends to a key, which broadcasts to the same shape.
+        scale: Factor of the logits. Default: `1 / sqrt(width)`.
+        is_causal: If True, queries do not attend to later keys.
+        query_seq_lengths: int32 array of the number of queries of each batch element that are not padding.
+        key_value_seq_lengths: int32 array of the number of keys of each batch element that are not padding.
+        local_window_size: Maximal distance of the keys that a query attends to, as an integer or `(left, right)`.
+        implementation: "xla" (default), or "cudnn" for one fused kernel on NVIDIA GPUs for float16 and bfloat16, which does not
+            store the logits. "cudnn" raises where no such kernel exists.
+        return_residual: If True, also return the log-sum-exp of the logits, in the dtype of the arrays and without derivatives.
 
-    >>> x = xnp.ones((1, 3, 2, 4))
-    >>> nn.dot_product_attention(x, x, x, is_causal=True).shape
-    (1, 3, 2, 4)
+    Returns:
+        Array with the shape of `query`. With `return_residual`, a tuple of it and the log-sum-exp of
+        shape
+        `(batch, length, heads)`.
+
+    Example:
+        >>> x = xnp.ones((1, 3, 2, 4))
+        >>> nn.dot_product_attention(x, x, x, is_causal=True).shape
+        (1, 3, 2, 4)
     """
     query, key, value = (xnp.asarray(x) for x in (query, key, value))
     if implementation not in (None, "xla", "cudnn"):
-        raise ValueError(f"nn.dot_product_attention has the implementations 'xla' and 'cudnn', not {implementation!r}.")
+        raise ValueError(f"nn.dot_product_attention: implementation must be 'xla' or 'cudnn', got {implementation!r}.")
     if implementation == "cudnn" and backends.default_backend() != "gpu":
-        raise RuntimeError(f"nn.dot_product_attention with implementation='cudnn' needs a GPU with cuDNN, the platform here is "
-                           f"{backends.default_backend()!r}. Leave implementation out.")
+        raise RuntimeError(f"nn.dot_product_attention with implementation='cudnn' needs a GPU with cuDNN, but the platform is "
+                           f"{backends.default_backend()!r}. Omit implementation.")
     unbatched = query.ndim == 3
     query, key, value = (x[None] if x.ndim == 3 else x for x in (query, key, value))
     lengths = {name: None if x is None else xnp.asarray(x) for name, x in (
@@ -126,13 +136,13 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
     shape = (query.shape[0], query.shape[2], query.shape[1], key.shape[1])
     if mask is not None and xnp.asarray(mask).dtype != np.bool_:
         raise ValueError(f"the mask of nn.dot_product_attention must be boolean, got {xnp.asarray(mask).dtype}.")
-    bias, mask = _of_logits("bias", bias, shape), _of_logits("mask", mask, shape)
+    bias, mask = _expand_to_logits("bias", bias, shape), _expand_to_logits("mask", mask, shape)
     window = None
     if local_window_size is not None:
         window = (local_window_size,) * 2 if isinstance(local_window_size, int) else tuple(local_window_size)
     function: Any = _attention
     if implementation == "cudnn":
-        from xlafront.nn.cudnn_attention import attention as function  # start-up: for those who ask for it
+        from xlafront.nn.cudnn_attention import attention as function  # start-up: few programs need it
     result = function(query, key, value, bias, mask, *lengths.values(),
                       float(1 / np.sqrt(query.shape[-1]) if scale is None else scale), bool(is_causal), window,
                       bool(return_residual))

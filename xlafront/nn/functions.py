@@ -1,17 +1,21 @@
-"""Activation functions and the other elementwise parts of neural networks."""
+"""Activation functions, and softmax, normalization and one-hot encoding."""
 
 from __future__ import annotations
 
 import operator
 import warnings
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
 import xlafront.numpy as xnp
+from xlafront.base import config
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import common_shape
-from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
+from xlafront.core.errors import ShardingTypeError
+from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike, ShardingLike
+from xlafront.lax.arguments import named_sharding
 from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.elementwise import (
     and_,
@@ -30,18 +34,25 @@ from xlafront.lax.elementwise import (
     sub,
 )
 from xlafront.lax.families import elementwise
-from xlafront.lax.shapes import broadcast_in_dim, canonical_axis, counting, static_shape
+from xlafront.lax.shapes import broadcast_in_dim, canonical_axis, iota_p, static_shape
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap, within_setting
 from xlafront.numpy.reductions import positions_and_names
-from xlafront.runtime import config
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import common_shape
 from xlafront.transforms.calls.custom_jvp import custom_jvp
 
+if TYPE_CHECKING:
+    from xlafront.base.jaxlib_compat import NamedSharding
+    from xlafront.core.avals import ShapedArray
 
-def _activation(function):
-    """An elementwise function of one array, compiled when called eagerly."""
+_F = TypeVar("_F", bound=Callable)
+
+
+def _activation(function: _F) -> _F:
+    """Decorate an elementwise function of one array, which is compiled when it is called eagerly."""
     function.__module__ = "xlafront.nn"
-    return library(function)
+    return library(accepts(nodes=True)(function))
 
 
 def _relu_lower(ctx, x):
@@ -53,10 +64,10 @@ def _relu_derivative(g, y, x):
     return select(gt(x, constant_like(x, 0)), constant_like(g, 0), g)
 
 
+_relu_of_maximum = custom_jvp(lambda x: max_(x, constant_like(x, 0)))
+_relu_of_maximum.defjvps(_relu_derivative)
 # A primitive for the sake of its derivative, which is 0 at 0 and at NaN, where a maximum would share it.
-relu_p = elementwise("relu", _relu_lower, "int float bool", derivatives=(_relu_derivative,))
-relu_p.for_extensions = custom_jvp(lambda x: max_(x, constant_like(x, 0)))
-relu_p.for_extensions.defjvps(_relu_derivative)
+relu_p = elementwise("relu", _relu_lower, "int float bool", derivatives=(_relu_derivative,), decompose=_relu_of_maximum)
 
 
 def _relu6_lower(ctx, x):
@@ -69,18 +80,24 @@ def _relu6_derivative(g, y, x):
     return select(inside, constant_like(g, 0), g)
 
 
-relu6_p = elementwise("relu6", _relu6_lower, "float", derivatives=(_relu6_derivative,))
-relu6_p.for_extensions = lambda x: min_(max_(x, constant_like(x, 0)), constant_like(x, 6))
+relu6_p = elementwise(
+    "relu6", _relu6_lower, "float", derivatives=(_relu6_derivative,),
+    decompose=lambda x: min_(max_(x, constant_like(x, 0)), constant_like(x, 6)))
 
 
 @_activation
 def identity(x: ArrayLike) -> Array:
-    """The array itself.
+    """Return `x` as an array.
 
-    - `x`: an array.
+    Args:
+        x: Array.
 
-    >>> nn.identity(xnp.array([1.0, -1.0]))
-    Array([ 1., -1.], dtype=float32)
+    Returns:
+        `x` unchanged.
+
+    Example:
+        >>> nn.identity(xnp.array([1.0, -1.0]))
+        Array([ 1., -1.], dtype=float32)
     """
     check_arraylike("identity", x)
     return xnp.asarray(x)
@@ -88,12 +105,19 @@ def identity(x: ArrayLike) -> Array:
 
 @_activation
 def relu(x: ArrayLike) -> Array:
-    """`max(x, 0)`, whose derivative at 0 is 0.
+    """Compute the rectified linear unit, `max(x, 0)`.
 
-    - `x`: an array.
+    The derivative at 0 is 0.
 
-    >>> nn.relu(xnp.array([-1.0, 0.0, 2.0]))
-    Array([0., 0., 2.], dtype=float32)
+    Args:
+        x: Array.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.relu(xnp.array([-1.0, 0.0, 2.0]))
+        Array([0., 0., 2.], dtype=float32)
     """
     [x] = map(within_setting, promote_args("relu", x))
     d = tracing.aval_of(x).dtype
@@ -101,19 +125,26 @@ def relu(x: ArrayLike) -> Array:
 
 
 def _operand(name, x):
-    """An argument of which Python's operators are ours, whatever it is: NumPy's would compute in 64 bits."""
+    """Promote an argument to an array whose Python operators are those of xlafront. NumPy's would compute in 64 bits."""
     [x] = promote_args(name, x)
     return xnp.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else x
 
 
 @_activation
 def relu6(x: ArrayLike) -> Array:
-    """`min(max(x, 0), 6)`, whose derivatives at 0 and 6 are 0.
+    """Compute the rectified linear unit capped at 6, `min(max(x, 0), 6)`.
 
-    - `x`: an array.
+    The derivatives at 0 and 6 are 0.
 
-    >>> nn.relu6(xnp.array([-1.0, 2.0, 7.0]))
-    Array([0., 2., 6.], dtype=float32)
+    Args:
+        x: Array.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.relu6(xnp.array([-1.0, 2.0, 7.0]))
+        Array([0., 2., 6.], dtype=float32)
     """
     x = within_setting(_operand("relu6", x))
     d = tracing.aval_of(x).dtype
@@ -124,12 +155,17 @@ def relu6(x: ArrayLike) -> Array:
 
 @_activation
 def sigmoid(x: ArrayLike) -> Array:
-    """`1 / (1 + exp(-x))`.
+    """Compute the logistic sigmoid, `1 / (1 + exp(-x))`.
 
-    - `x`: an array of floats.
+    Args:
+        x: Floating array.
 
-    >>> nn.sigmoid(xnp.array([-np.inf, 0.0, np.inf]))
-    Array([0. , 0.5, 1. ], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.sigmoid(xnp.array([-np.inf, 0.0, np.inf]))
+        Array([0. , 0.5, 1. ], dtype=float32)
     """
     check_arraylike("sigmoid", x)
     return logistic_(x)
@@ -137,24 +173,36 @@ def sigmoid(x: ArrayLike) -> Array:
 
 @_activation
 def softplus(x: ArrayLike) -> Array:
-    """`log(1 + exp(x))`, a smooth `relu`.
+    """Compute `log(1 + exp(x))`, a smooth approximation of `relu`.
 
-    - `x`: an array.
+    Args:
+        x: Array.
 
-    >>> nn.softplus(xnp.array([-np.inf, 100.0]))
-    Array([  0., 100.], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.softplus(xnp.array([-np.inf, 100.0]))
+        Array([  0., 100.], dtype=float32)
     """
     return xnp.logaddexp(x, 0)
 
 
 @_activation
 def sparse_plus(x: ArrayLike) -> Array:
-    """A `softplus` that is exactly 0 below -1 and exactly `x` above 1, with a parabola between.
+    """Compute the sparse plus: 0 below -1, `x` above 1 and a parabola in between.
 
-    - `x`: an array.
+    It approximates `softplus` and is exactly 0 for `x <= -1`.
 
-    >>> nn.sparse_plus(xnp.array([-2.0, 0.0, 2.0]))
-    Array([0.  , 0.25, 2.  ], dtype=float32)
+    Args:
+        x: Array.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.sparse_plus(xnp.array([-2.0, 0.0, 2.0]))
+        Array([0.  , 0.25, 2.  ], dtype=float32)
     """
     x = _operand("sparse_plus", x)
     return xnp.where(x <= -1.0, 0.0, xnp.where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
@@ -162,25 +210,35 @@ def sparse_plus(x: ArrayLike) -> Array:
 
 @_activation
 def soft_sign(x: ArrayLike) -> Array:
-    """`x / (abs(x) + 1)`, between -1 and 1.
+    """Compute `x / (abs(x) + 1)`, whose values lie between -1 and 1.
 
-    - `x`: an array.
+    Args:
+        x: Array.
 
-    >>> nn.soft_sign(xnp.array([-1.0, 0.0, 3.0]))
-    Array([-0.5 ,  0.  ,  0.75], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.soft_sign(xnp.array([-1.0, 0.0, 3.0]))
+        Array([-0.5 ,  0.  ,  0.75], dtype=float32)
     """
-    [x] = promote_args("soft_sign", x)
-    return x / (xnp.abs(x) + 1)
+    [y] = promote_args("soft_sign", x)
+    return y / (xnp.abs(y) + 1)
 
 
 @_activation
 def silu(x: ArrayLike) -> Array:
-    """`x * sigmoid(x)`, also known as `swish`.
+    """Compute `x * sigmoid(x)`, also known as `swish`.
 
-    - `x`: an array of floats.
+    Args:
+        x: Floating array.
 
-    >>> nn.silu(xnp.array([0.0, 100.0]))
-    Array([  0., 100.], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.silu(xnp.array([0.0, 100.0]))
+        Array([  0., 100.], dtype=float32)
     """
     check_arraylike("silu", x)
     x = unwrap(x)
@@ -192,25 +250,35 @@ swish = silu
 
 @_activation
 def mish(x: ArrayLike) -> Array:
-    """`x * tanh(softplus(x))`.
+    """Compute `x * tanh(softplus(x))`.
 
-    - `x`: an array.
+    Args:
+        x: Array.
 
-    >>> nn.mish(xnp.array([0.0, 100.0]))
-    Array([  0., 100.], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.mish(xnp.array([0.0, 100.0]))
+        Array([  0., 100.], dtype=float32)
     """
-    [x] = promote_args("mish", x)
-    return x * xnp.tanh(softplus(x))
+    [y] = promote_args("mish", x)
+    return y * xnp.tanh(softplus(y))
 
 
 @_activation
 def log_sigmoid(x: ArrayLike) -> Array:
-    """`log(sigmoid(x))`, which stays finite where the sigmoid is too small.
+    """Compute `log(sigmoid(x))` without underflow.
 
-    - `x`: an array.
+    Args:
+        x: Array.
 
-    >>> nn.log_sigmoid(xnp.array([-1000.0, 1000.0]))
-    Array([-1000.,    -0.], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.log_sigmoid(xnp.array([-1000.0, 1000.0]))
+        Array([-1000.,    -0.], dtype=float32)
     """
     [x] = promote_args("log_sigmoid", x)
     return -softplus(-x)
@@ -218,12 +286,19 @@ def log_sigmoid(x: ArrayLike) -> Array:
 
 @_activation
 def sparse_sigmoid(x: ArrayLike) -> Array:
-    """0 below -1, 1 above 1, and a straight line between; the derivative of `sparse_plus`.
+    """Compute the sparse sigmoid: 0 below -1, 1 above 1 and linear in between.
 
-    - `x`: an array.
+    It is the derivative of `sparse_plus`.
 
-    >>> nn.sparse_sigmoid(xnp.array([-2.0, 0.0, 0.5, 2.0]))
-    Array([0.  , 0.5 , 0.75, 1.  ], dtype=float32)
+    Args:
+        x: Array.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.sparse_sigmoid(xnp.array([-2.0, 0.0, 0.5, 2.0]))
+        Array([0.  , 0.5 , 0.75, 1.  ], dtype=float32)
     """
     x = _operand("sparse_sigmoid", x)
     return 0.5 * xnp.clip(x + 1.0, 0.0, 2.0)
@@ -231,13 +306,18 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
 
 @_activation
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
-    """`x` above 0, and `alpha * (exp(x) - 1)` below.
+    """Compute the exponential linear unit: `x` for positive `x`, else `alpha * (exp(x) - 1)`.
 
-    - `x`: an array.
-    - `alpha`: the result is near `-alpha` far below 0.
+    Args:
+        x: Array.
+        alpha: Scale of the exponential. The result tends to `-alpha` for large negative `x`.
 
-    >>> nn.elu(xnp.array([-np.inf, 0.0, 2.0]))
-    Array([-1.,  0.,  2.], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.elu(xnp.array([-np.inf, 0.0, 2.0]))
+        Array([-1.,  0.,  2.], dtype=float32)
     """
     [x] = promote_args("elu", x)
     return xnp.where(x > 0, x, alpha * xnp.expm1(xnp.where(x > 0, 0.0, x)))
@@ -245,25 +325,39 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
 
 @_activation
 def selu(x: ArrayLike) -> Array:
-    """`elu` with the two constants that keep mean 0 and variance 1 from layer to layer.
+    """Compute the scaled exponential linear unit.
 
-    - `x`: an array.
+    It is a scaled `elu`, with constants that preserve mean 0 and variance 1 from layer to layer.
 
-    >>> np.asarray(nn.selu(xnp.array([-np.inf, 0.0, 1.0]))).round(3)
-    array([-1.758,  0.   ,  1.051], dtype=float32)
+    Args:
+        x: Array.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> np.asarray(nn.selu(xnp.array([-np.inf, 0.0, 1.0]))).round(3)
+        array([-1.758,  0.   ,  1.051], dtype=float32)
     """
     return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)
 
 
 @_activation
 def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
-    """`max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1)`: an `elu` with derivative 1 at 0 for every `alpha`.
+    """Compute `max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1)`.
 
-    - `x`: an array.
-    - `alpha`: how far below 0 it goes, and where it bends.
+    It is an `elu` whose derivative at 0 is 1 for every `alpha`.
 
-    >>> nn.celu(xnp.array([-np.inf, 0.0, 2.0]), 3.0)
-    Array([-3.,  0.,  2.], dtype=float32)
+    Args:
+        x: Array.
+        alpha: Scale of the exponential. The result tends to `-alpha` for large negative `x`.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.celu(xnp.array([-np.inf, 0.0, 2.0]), 3.0)
+        Array([-3.,  0.,  2.], dtype=float32)
     """
     [x] = promote_args("celu", x)
     return xnp.maximum(x, 0.0) + alpha * xnp.expm1(xnp.minimum(x, 0.0) / alpha)
@@ -271,13 +365,18 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
 
 @_activation
 def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
-    """`x` above 0, and `negative_slope * x` below.
+    """Compute the leaky rectified linear unit: `x` for positive `x`, else `negative_slope * x`.
 
-    - `x`: an array.
-    - `negative_slope`: the derivative below 0.
+    Args:
+        x: Array.
+        negative_slope: Derivative for negative `x`.
 
-    >>> nn.leaky_relu(xnp.array([-2.0, 2.0]), 0.5)
-    Array([-1.,  2.], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.leaky_relu(xnp.array([-2.0, 2.0]), 0.5)
+        Array([-1.,  2.], dtype=float32)
     """
     x = _operand("leaky_relu", x)
     return xnp.where(x >= 0, x, negative_slope * x)
@@ -285,12 +384,17 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
 
 @_activation
 def hard_tanh(x: ArrayLike) -> Array:
-    """`x` limited to the range from -1 to 1.
+    """Clip `x` to the range from -1 to 1.
 
-    - `x`: an array.
+    Args:
+        x: Array.
 
-    >>> nn.hard_tanh(xnp.array([-2.0, 0.5, 2.0]))
-    Array([-1. ,  0.5,  1. ], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.hard_tanh(xnp.array([-2.0, 0.5, 2.0]))
+        Array([-1. ,  0.5,  1. ], dtype=float32)
     """
     [x] = promote_args("hard_tanh", x)
     return xnp.where(x > 1, 1, xnp.where(x < -1, -1, x))
@@ -298,12 +402,17 @@ def hard_tanh(x: ArrayLike) -> Array:
 
 @_activation
 def hard_sigmoid(x: ArrayLike) -> Array:
-    """`relu6(x + 3) / 6`: 0 below -3, 1 above 3, and a straight line between.
+    """Compute `relu6(x + 3) / 6`: 0 below -3, 1 above 3 and linear in between.
 
-    - `x`: an array.
+    Args:
+        x: Array.
 
-    >>> nn.hard_sigmoid(xnp.array([-4.0, 0.0, 4.0]))
-    Array([0. , 0.5, 1. ], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.hard_sigmoid(xnp.array([-4.0, 0.0, 4.0]))
+        Array([0. , 0.5, 1. ], dtype=float32)
     """
     x = _operand("hard_sigmoid", x)
     return relu6(x + 3.0) / 6.0
@@ -311,15 +420,20 @@ def hard_sigmoid(x: ArrayLike) -> Array:
 
 @_activation
 def hard_silu(x: ArrayLike) -> Array:
-    """`x * hard_sigmoid(x)`, also known as `hard_swish`.
+    """Compute `x * hard_sigmoid(x)`, also known as `hard_swish`.
 
-    - `x`: an array.
+    Args:
+        x: Array.
 
-    >>> nn.hard_silu(xnp.array([-4.0, 0.0, 4.0]))
-    Array([-0.,  0.,  4.], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.hard_silu(xnp.array([-4.0, 0.0, 4.0]))
+        Array([-0.,  0.,  4.], dtype=float32)
     """
-    x = _operand("hard_silu", x)
-    return x * hard_sigmoid(x)
+    y: Any = _operand("hard_silu", x)
+    return y * hard_sigmoid(y)
 
 
 hard_swish = hard_silu
@@ -327,16 +441,21 @@ hard_swish = hard_silu
 
 @_activation
 def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
-    """`(x + sqrt(x**2 + b)) / 2`, a smooth `relu` without exponentials.
+    """Compute `(x + sqrt(x**2 + b)) / 2`, a smooth approximation of `relu` without exponentials.
 
-    - `x`: an array.
-    - `b`: how smooth: 0 makes it `relu`.
+    Args:
+        x: Array.
+        b: Smoothness. With 0 the result is that of `relu`.
 
-    >>> nn.squareplus(xnp.array([0.0, 1.5]))
-    Array([1., 2.], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.squareplus(xnp.array([0.0, 1.5]))
+        Array([1., 2.], dtype=float32)
     """
-    [x] = promote_args("squareplus", x)
-    return (x + xnp.sqrt(xnp.square(x) + b)) / 2
+    [y] = promote_args("squareplus", x)
+    return (y + xnp.sqrt(xnp.square(y) + b)) / 2
 
 
 @custom_jvp
@@ -344,18 +463,23 @@ def _log1mexp(x):
     return xnp.where(x < float(np.log(2)), xnp.log(-xnp.expm1(-x)), xnp.log1p(-xnp.exp(-x)))
 
 
-# Where one branch is taken the derivative of the other may be infinite; that of both is 1 / (exp(x) - 1).
+# The derivative of the branch that is not taken may be infinite. Both branches have the derivative 1 / (exp(x) - 1).
 _log1mexp.defjvps(lambda g, y, x: g / xnp.expm1(x))
 
 
 @_activation
 def log1mexp(x: ArrayLike) -> Array:
-    """`log(1 - exp(-x))`, accurate for small and for large `x`.
+    """Compute `log(1 - exp(-x))`, accurately for small and for large `x`.
 
-    - `x`: an array of positive numbers; at 0 it is -inf, below NaN.
+    Args:
+        x: Array of positive values. The result is -inf at 0 and NaN below.
 
-    >>> nn.log1mexp(xnp.array([-1.0, 0.0, 200.0]))
-    Array([ nan, -inf,  -0.], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.log1mexp(xnp.array([-1.0, 0.0, 200.0]))
+        Array([ nan, -inf,  -0.], dtype=float32)
     """
     [x] = promote_args("log1mexp", x)
     return _log1mexp(x)
@@ -375,38 +499,49 @@ def _gelu(x, approximate):
 
 
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
-    """`x` times the probability that a normal number is below `x`.
+    """Compute the Gaussian error linear unit: `x` times the standard normal CDF of `x`.
 
-    - `x`: an array.
-    - `approximate`: compute it by tanh, which differs by 5e-4 at most, or exactly, by the error function.
+    Args:
+        x: Array.
+        approximate: If True, use an approximation by tanh with an error of at most 5e-4. If False, use the error function.
 
-    >>> nn.gelu(xnp.array([-100.0, 0.0, 100.0]))
-    Array([ -0.,   0., 100.], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.gelu(xnp.array([-100.0, 0.0, 100.0]))
+        Array([ -0.,   0., 100.], dtype=float32)
     """
     x = unwrap(x)
     return _gelu(x, bool(approximate))
 
 
 @library(static="axis")
+@accepts(nodes=True)
 def glu(x: ArrayLike, axis: int = -1) -> Array:
-    """A gated linear unit: the first half along an axis times the sigmoid of the second.
+    """Compute the gated linear unit: the first half along an axis times the sigmoid of the second.
 
-    - `x`: an array.
-    - `axis`: the one that is halved; of even size.
+    Args:
+        x: Array.
+        axis: Axis to halve. Its size must be even.
 
-    >>> nn.glu(xnp.array([1.0, 2.0, 0.0, 100.0]))
-    Array([0.5, 2. ], dtype=float32)
+    Returns:
+        Array with half the size along `axis`.
+
+    Example:
+        >>> nn.glu(xnp.array([1.0, 2.0, 0.0, 100.0]))
+        Array([0.5, 2. ], dtype=float32)
     """
     check_arraylike("glu", x)
     axis = canonical_axis(axis, np.ndim(x), "nn.glu")
     size = np.shape(x)[axis]
     if size % 2:
-        raise AssertionError(f"nn.glu halves axis {axis}, whose size {size} is odd: the axis size must be divisible by 2.")
+        raise AssertionError(f"nn.glu cannot halve axis {axis} of odd size {size}: the axis size must be divisible by 2.")
     first, second = xnp.split(x, 2, axis)
     return first * sigmoid(second)
 
 
-# Over an axis
+# Reductions along axes
 
 
 def _axes(axis, x, name):
@@ -415,14 +550,17 @@ def _axes(axis, x, name):
 
 
 def _hashable(axis):
-    """Axes, which may be names or None, as what can be hashed."""
+    """Return axes, which may be names or None, in a hashable form."""
     if type(axis) is int:
         return axis
     return tuple(map(_hashable, axis)) if np.ndim(axis) else operator.index(axis) if hasattr(axis, "dtype") else axis
 
 
 def _with_mask(name: str, x, where):
-    """An array and its mask at one shape, made here so that ranks may differ whatever `numpy_rank_promotion` says."""
+    """Broadcast an array and its mask to one shape.
+
+    This happens here so that ranks may differ regardless of `numpy_rank_promotion`.
+    """
     if where is None:
         return x, None
     if tracing.aval_of(where).dtype != np.bool_:
@@ -433,80 +571,95 @@ def _with_mask(name: str, x, where):
     return xnp.broadcast_to(x, shape), where
 
 
-def _below_largest(name: str, x, where, axis):
-    """`x` less its largest element along axes, -inf where the mask is false; the mask; the axes.
+def _subtract_max(name: str, x, where, axis):
+    """Return `x` minus its maximum along axes, -inf where the mask is False, with the mask and the axes.
 
-    The largest element is subtracted for range only: it does not count for the derivative. Integers are subtracted as they
-    are, so that those without sign wrap around, unless there is a mask.
+    The maximum is subtracted for range only: it does not contribute to the derivative. Without a mask integers are not promoted
+    first, so that unsigned ones wrap around.
     """
     x, where = _with_mask(name, x, where)
     [x] = (promote_args if where is None else promote_args_inexact)(name, x)
     axes, d = _axes(axis, x, name), tracing.aval_of(x).dtype
-    least = -np.inf if dtypes.is_inexact(d) else False if d == np.bool_ else constant_like(x, int(dtypes.iinfo(d).min))
-    below = xnp.subtract(x, xnp.max(stop_gradient(x), axes, where=where, initial=least, keepdims=True))
-    # With nothing to look at the largest is -inf, and the difference inf or NaN: no derivative may pass through it.
-    return below if where is None else xnp.where(where, below, -np.inf), where, axes
+    lowest = -np.inf if dtypes.is_inexact(d) else False if d == np.bool_ else constant_like(x, int(dtypes.iinfo(d).min))
+    shifted = xnp.subtract(x, xnp.max(stop_gradient(x), axes, where=where, initial=lowest, keepdims=True))
+    # If the mask is all False, the maximum is -inf and the difference inf or NaN: no derivative may pass through it.
+    return shifted if where is None else xnp.where(where, shifted, -np.inf), where, axes
 
 
-def _total(raised, where, axes):
-    """The sum of what has been raised; 1 where nothing is to be summed, so that quotient, logarithm and derivatives exist."""
-    total = xnp.sum(raised, axes, keepdims=True)
+def _sum_exponentials(exponentials, where, axes):
+    """Sum the exponentials. A masked sum of 0 is replaced by 1, so that quotient, logarithm and derivatives are defined."""
+    total = xnp.sum(exponentials, axes, keepdims=True)
     return total if where is None else xnp.where(total == 0, 1, total)
 
 
 @library(static="axis", name="softmax")
+@accepts(nodes=True)
 def _softmax(x, where, axis):
-    below, where, axes = _below_largest("softmax", x, where, axis)
-    raised = xnp.exp(below)
-    result = raised / _total(raised, where, axes)
-    return result if where is None else xnp.where(where, result, 0)  # also beside a NaN that is not masked
+    shifted, where, axes = _subtract_max("softmax", x, where, axis)
+    exponentials = xnp.exp(shifted)
+    result = exponentials / _sum_exponentials(exponentials, where, axes)
+    return result if where is None else xnp.where(where, result, 0)  # 0 even if an unmasked element is NaN.
 
 
 def softmax(x: ArrayLike, axis: Axes = -1, where: ArrayLike | None = None) -> Array:
-    """`exp(x) / sum(exp(x))` along an axis: positive numbers whose sum is 1.
+    """Compute `exp(x) / sum(exp(x))` along an axis.
 
-    - `x`: an array.
-    - `axis`: an axis, several, or None for all.
-    - `where`: elements for which it is false count as absent: they are 0, as are their derivatives, whatever their values; so
-      are all where there are no others.
+    The results are nonnegative and sum to 1.
 
-    >>> nn.softmax(xnp.array([0.0, 0.0, 5.0]), where=xnp.array([True, True, False]))
-    Array([0.5, 0.5, 0. ], dtype=float32)
+    Args:
+        x: Array.
+        axis: Axis or axes to normalize over. None: all.
+        where: Boolean mask of the elements to include. Excluded elements give results and derivatives of 0, as do
+            all elements if none is included.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.softmax(xnp.array([0.0, 0.0, 5.0]), where=xnp.array([True, True, False]))
+        Array([0.5, 0.5, 0. ], dtype=float32)
     """
     if config.softmax_custom_jvp.value:
-        return _softmax_by_rule(x, where, _hashable(axis))
+        return _softmax_with_jvp(x, where, _hashable(axis))
     return _softmax(x, where, _hashable(axis))
 
 
 @partial(custom_jvp, nondiff_argnums=(2,))
-def _softmax_by_rule(x, where, axis):
+def _softmax_with_jvp(x, where, axis):
     return _softmax(x, where, axis)
 
 
-@_softmax_by_rule.defjvp
-def _softmax_rule(axis, primals, tangents):
-    """`y (t - sum(y t))`: what each element adds to the logarithm of the sum is its own share."""
+@_softmax_with_jvp.defjvp
+def _softmax_jvp(axis, primals, tangents):
+    """Compute the tangent `y (t - sum(y t))`."""
     (x, where), (t, _) = primals, tangents
-    y = _softmax_by_rule(x, where, axis)
-    moved = xnp.broadcast_to(t, y.shape) * y
-    return y, moved - y * xnp.sum(moved, axis, keepdims=True)
+    y = _softmax_with_jvp(x, where, axis)
+    scaled = xnp.broadcast_to(t, y.shape) * y
+    return y, scaled - y * xnp.sum(scaled, axis, keepdims=True)
 
 
 @library(static="axis", name="log_softmax")
+@accepts(nodes=True)
 def _log_softmax(x, where, axis):
-    below, where, axes = _below_largest("log_softmax", x, where, axis)
-    result = below - xnp.log(_total(xnp.exp(below), where, axes))
+    shifted, where, axes = _subtract_max("log_softmax", x, where, axis)
+    result = shifted - xnp.log(_sum_exponentials(xnp.exp(shifted), where, axes))
     return result if where is None else xnp.where(where, result, -np.inf)
 
 
 def log_softmax(x: ArrayLike, axis: Axes = -1, where: ArrayLike | None = None) -> Array:
-    """The logarithm of `softmax`, which stays finite where that is too small.
+    """Compute the logarithm of `softmax` without underflow.
 
-    - `x`, `axis`: as of `softmax`.
-    - `where`: where it is false the result is -inf.
+    Args:
+        x: Array.
+        axis: Axis or axes to normalize over. None: all.
+        where: Boolean mask of the elements to include. Excluded elements give -inf.
 
-    >>> nn.log_softmax(xnp.array([0.0, 200.0]))
-    Array([-200.,    0.], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.log_softmax(xnp.array([0.0, 200.0]))
+        Array([-200.,    0.], dtype=float32)
     """
     return _log_softmax(x, where, _hashable(axis))
 
@@ -524,53 +677,75 @@ def _logsumexp(a, b, where, axis, keepdims, return_sign):
         a = xnp.where(where, a, -np.inf)
     axes = _axes(axis, a, "logsumexp")
     real = xnp.real(stop_gradient(a))
-    top = xnp.max(real, axes, initial=-np.inf)
-    top = xnp.where(xnp.isfinite(top), top, 0)
-    others = tuple([i for i in range(np.ndim(a)) if i not in axes])
-    terms = xnp.exp(sub(a, broadcast_in_dim(top, np.shape(a), others).astype(a.dtype)))
+    maximum = xnp.max(real, axes, initial=-np.inf)
+    maximum = xnp.where(xnp.isfinite(maximum), maximum, 0)
+    batch_axes = tuple([i for i in range(np.ndim(a)) if i not in axes])
+    terms = xnp.exp(sub(a, broadcast_in_dim(maximum, np.shape(a), batch_axes).astype(a.dtype)))
     if b is not None:
         terms = xnp.where(b != 0, terms * b, 0)
     total = xnp.sum(terms, axes, keepdims=keepdims)
     if keepdims:
-        top = xnp.expand_dims(top, tuple([i for i in axes if type(i) is int]))
+        maximum = xnp.expand_dims(maximum, tuple([i for i in axes if type(i) is int]))
     if return_sign or not np.issubdtype(dtypes.dtype(total.dtype), np.complexfloating) and b is not None:
         sign = xnp.sign(total)
-        size = xnp.log(xnp.abs(total)) + top
+        magnitude = xnp.log(xnp.abs(total)) + maximum
         if return_sign:
-            return size, sign
-        return xnp.where(sign < 0, np.nan, size)
-    return xnp.log(total) + top.astype(total.dtype)
+            return magnitude, sign
+        return xnp.where(sign < 0, np.nan, magnitude)
+    return xnp.log(total) + maximum.astype(total.dtype)
+
+
+if TYPE_CHECKING:
+    @overload
+    def logsumexp(a: ArrayLike, axis: Axes = None, b: ArrayLike | None = None, keepdims: bool = False,
+                  return_sign: Literal[False] = False, where: ArrayLike | None = None) -> Array: ...
+    @overload
+    def logsumexp(a: ArrayLike, axis: Axes = None, b: ArrayLike | None = None, keepdims: bool = False, *,
+                  return_sign: Literal[True], where: ArrayLike | None = None) -> tuple[Array, Array]: ...
 
 
 def logsumexp(a: ArrayLike, axis: Axes = None, b: ArrayLike | None = None, keepdims: bool = False, return_sign: bool = False,
               where: ArrayLike | None = None) -> Array | tuple[Array, Array]:
-    """`log(sum(b * exp(a)))` over axes, without overflow. Where the sum is negative it is NaN.
+    """Compute `log(sum(b * exp(a)))` without overflow.
 
-    - `a`: an array.
-    - `axis`: an axis, several, or None for all.
-    - `b`: weights.
-    - `keepdims`: leave the axes, with size 1.
-    - `return_sign`: return the logarithm of the absolute value of the sum, and its sign.
-    - `where`: elements for which it is false are left out.
+    The result is NaN where the sum is negative.
 
-    >>> nn.logsumexp(xnp.array([1000.0, -np.inf]))
-    Array(1000., dtype=float32)
+    Args:
+        a: Array.
+        axis: Axis or axes to sum over. None: all.
+        b: Weights. Default: 1.
+        keepdims: If True, keep reduced axes with size 1.
+        return_sign: If True, return the logarithm of the absolute value of the sum, and its sign.
+        where: Boolean mask of the elements to include.
+
+    Returns:
+        Logarithm of the sum. With `return_sign`, a tuple of the logarithm of its absolute value and its sign.
+
+    Example:
+        >>> nn.logsumexp(xnp.array([1000.0, -np.inf]))
+        Array(1000., dtype=float32)
     """
     a = unwrap(a)
     return _logsumexp(a, b, where, _hashable(axis), bool(keepdims), bool(return_sign))
 
 
-@library(static=("axis", "keepdims"), converts=True)
+@library(static=("axis", "keepdims"))
+@accepts(objects=True)
 def logmeanexp(x: ArrayLike, axis: Axes = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
-    """`log(mean(exp(x)))` over axes, without overflow.
+    """Compute `log(mean(exp(x)))` without overflow.
 
-    - `x`: an array.
-    - `axis`: an axis, several, or None for all.
-    - `where`: elements for which it is false are left out.
-    - `keepdims`: leave the axes, with size 1.
+    Args:
+        x: Array.
+        axis: Axis or axes to average over. None: all.
+        where: Boolean mask of the elements to include.
+        keepdims: If True, keep reduced axes with size 1.
 
-    >>> nn.logmeanexp(xnp.array([1000.0, 1000.0]))
-    Array(1000., dtype=float32)
+    Returns:
+        Logarithm of the mean.
+
+    Example:
+        >>> nn.logmeanexp(xnp.array([1000.0, 1000.0]))
+        Array(1000., dtype=float32)
     """
     axis = _hashable(axis)
     total = logsumexp(x, axis, where=where, keepdims=keepdims)
@@ -583,7 +758,7 @@ def _standardize(x, mean, variance, epsilon, where, axis, algorithm):
     if mean is None:
         mean = xnp.mean(x, axis, keepdims=True, where=where)
     if variance is None:
-        if algorithm == "fast":  # whose rounding may fall below 0
+        if algorithm == "fast":  # Rounding may make the difference negative.
             variance = xnp.clip(xnp.mean(xnp.square(x), axis, keepdims=True, where=where) - xnp.square(mean), 0)
         else:
             variance = xnp.mean(xnp.square(xnp.subtract(x, mean)), axis, keepdims=True, where=where)
@@ -591,56 +766,90 @@ def _standardize(x, mean, variance, epsilon, where, axis, algorithm):
 
 
 @library(static=("axis", "algorithm"))
+@accepts(nodes=True)
 def standardize(x: ArrayLike, axis: Axes = -1, mean: ArrayLike | None = None, variance: ArrayLike | None = None,
                 epsilon: ArrayLike = 1e-5, where: ArrayLike | None = None, *, algorithm: str = "fast") -> Array:
-    """An array less its mean along axes, divided by its standard deviation.
+    """Subtract the mean along axes and divide by the standard deviation.
 
-    - `x`: an array.
-    - `axis`: an axis, several, or None for all.
-    - `mean`, `variance`: what to take for them; computed when left out.
-    - `epsilon`: is added to the variance.
-    - `where`: elements for which it is false count neither for the mean nor for the variance.
-    - `algorithm`: "fast" takes the variance as mean of squares less squared mean, "stable" takes it around the mean.
+    Args:
+        x: Array.
+        axis: Axis or axes to average over. None: all.
+        mean: Mean to subtract. Default: the mean of `x`.
+        variance: Variance to divide by. Default: the variance of `x`.
+        epsilon: Value added to the variance.
+        where: Boolean mask of the elements that enter the mean and the variance.
+        algorithm: "fast" computes the variance as the mean of squares minus the squared mean, "stable" as the mean squared
+            deviation from the mean.
 
-    >>> nn.standardize(xnp.array([1.0, 3.0]), epsilon=0)
-    Array([-1.,  1.], dtype=float32)
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> nn.standardize(xnp.array([1.0, 3.0]), epsilon=0)
+        Array([-1.,  1.], dtype=float32)
     """
     if algorithm not in ("fast", "stable"):
-        raise ValueError(f"nn.standardize has the algorithms 'fast' and 'stable', not {algorithm!r}.")
+        raise ValueError(f"nn.standardize: algorithm must be 'fast' or 'stable', got {algorithm!r}.")
     return _standardize(x, mean, variance, epsilon, where, axis, algorithm)
 
 
-@library(static=("num_classes", "dtype", "axis"), name="one_hot")
-def _one_hot(x, num_classes, dtype, axis):
+@library(static=("num_classes", "dtype", "axis", "sharding"), name="one_hot")
+def _one_hot(x, num_classes, dtype, axis, sharding):
     x = xnp.asarray(x)
     rank = x.ndim + 1
-    classes = counting(x.dtype, tuple(num_classes if i == axis else 1 for i in range(rank)), axis)
+    classes = iota_p.bind(dtype=x.dtype, shape=tuple([num_classes if i == axis else 1 for i in range(rank)]), dimension=axis,
+                          sharding=sharding)
     return eq(xnp.expand_dims(x, axis), classes).astype(dtype)
 
 
-def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, axis: int = -1) -> Array:
-    """Class numbers as vectors with a 1 at their place; all zeros for numbers outside.
+def _classes_sharding(out_sharding: ShardingLike, aval: ShapedArray, axis: int) -> NamedSharding | None:
+    """Return the sharding of the row of classes along `axis`, if the other dimensions of the result are sharded as `aval`."""
+    sharding = named_sharding(out_sharding, "nn.one_hot")
+    if sharding is None:
+        return None
+    if len(sharding.spec) > aval.ndim + 1:
+        raise ValueError(f"nn.one_hot got out_sharding {sharding.spec}, longer than the {aval.ndim + 1} dimensions of its "
+                         f"result.")
+    entries = sharding.spec.padded(aval.ndim + 1)
+    own = aval.explicit_sharding.spec.padded(aval.ndim) if aval.explicit_sharding is not None else (None,) * aval.ndim
+    if (*entries[:axis], *entries[axis + 1:]) != tuple(own):
+        raise ShardingTypeError(f"nn.one_hot of {aval} got out_sharding {sharding.spec}, whose entries besides that of the new "
+                                f"axis {axis} should match the sharding of x. Reshard x with reshard.")
+    return sharding.update(spec=sharding.spec.update(partitions=[e if i == axis else None for i, e in enumerate(entries)]))
 
-    - `x`: an array of integers.
-    - `num_classes`: how many classes there are, a Python integer.
-    - `dtype`: of the result, a float when left out.
-    - `axis`: where the new axis of classes goes.
 
-    >>> nn.one_hot(xnp.array([0, 2]), 3)
-    Array([[1., 0., 0.],
-           [0., 0., 1.]], dtype=float32)
+def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, axis: int = -1,
+            out_sharding: ShardingLike = None) -> Array:
+    """Encode class indices as one-hot vectors.
+
+    Indices out of range give zero vectors.
+
+    Args:
+        x: Integer array.
+        num_classes: Number of classes, a Python integer.
+        dtype: dtype of the result. Default: the default float dtype.
+        axis: Position of the new axis.
+        out_sharding: Sharding of the result over explicit mesh axes: that of `x`, with an entry for the new axis.
+
+    Returns:
+        Array with a new axis of size `num_classes`.
+
+    Example:
+        >>> nn.one_hot(xnp.array([0, 2]), 3)
+        Array([[1., 0., 0.],
+               [0., 0., 1.]], dtype=float32)
     """
     if isinstance(num_classes, tracing.Tracer):
         raise errors.decides_shape("nn.one_hot", "num_classes", num_classes)
     [count] = static_shape("one_hot", num_classes)
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "nn.one_hot")
-    x = x if type(x) in tracing.abstractors else xnp.asarray(x)
+    x = x if type(x) in tracing.aval_of_type else xnp.asarray(x)
     aval = tracing.aval_of(x)
-    axis, own = canonical_axis(axis, aval.ndim + 1, "nn.one_hot"), aval.dtype
-    if dtypes.is_extended(own) or own == np.bool_:
-        raise TypeError(f"nn.one_hot takes numbers of classes, got an array of dtype {own}: convert it with x.astype(int).")
-    if not dtypes.is_integer(own):
-        warnings.warn(f"nn.one_hot takes integers as numbers of classes, got {own}, which will be an error.",
+    axis, x_dtype = canonical_axis(axis, aval.ndim + 1, "nn.one_hot"), aval.dtype
+    if dtypes.is_extended(x_dtype) or x_dtype == np.bool_:
+        raise TypeError(f"nn.one_hot needs integer class indices, got dtype {x_dtype}: convert the array with x.astype(int).")
+    if not dtypes.is_integer(x_dtype):
+        warnings.warn(f"nn.one_hot needs integers as class indices, got {x_dtype}, which will become an error.",
                       DeprecationWarning,
                       stacklevel=2)
-    return _one_hot(x, count, d, axis)
+    return _one_hot(x, count, d, axis, _classes_sharding(out_sharding, aval, axis))

@@ -1,4 +1,4 @@
-"""Functions that make the initial values of parameters: `initializer(key, shape, dtype)`."""
+"""Initializers of parameters, `init(key, shape, dtype)`, and functions that make them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class Initializer(Protocol):
-    """What all functions of this module are or return."""
+    """The type of initializers: functions that return an array for a key, a shape and a dtype."""
 
     def __call__(self, key: ArrayLike, shape: Sequence[int], dtype: DTypeLike | None = None,
                  out_sharding: ShardingLike = None) -> Array: ...
@@ -32,38 +32,56 @@ def _dtype(dtype):
 
 
 def zeros(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike | None = None, out_sharding: ShardingLike = None) -> Array:
-    """Zeros.
+    """Return an array of zeros.
 
-    - `key`: a random key, which is not used.
-    - `shape`: of the array.
-    - `dtype`: of the array, a float when left out.
-    - `out_sharding`: how it is split over explicit mesh axes.
+    Args:
+        key: PRNG key. It is not used.
+        shape: Shape of the array.
+        dtype: dtype of the array. Default: the default float dtype.
+        out_sharding: Sharding of the array over explicit mesh axes.
 
-    >>> initializers.zeros(xf.random.key(0), (2,))
-    Array([0., 0.], dtype=float32)
+    Returns:
+        Array of zeros.
+
+    Example:
+        >>> initializers.zeros(xf.random.key(0), (2,))
+        Array([0., 0.], dtype=float32)
     """
     return xnp.zeros(shape, _dtype(dtype), out_sharding=out_sharding)
 
 
 def ones(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike | None = None, out_sharding: ShardingLike = None) -> Array:
-    """Ones.
+    """Return an array of ones.
 
-    - `key`, `shape`, `dtype`, `out_sharding`: as of `zeros`.
+    Args:
+        key: PRNG key. It is not used.
+        shape: Shape of the array.
+        dtype: dtype of the array. Default: the default float dtype.
+        out_sharding: Sharding of the array over explicit mesh axes.
 
-    >>> initializers.ones(xf.random.key(0), (2,))
-    Array([1., 1.], dtype=float32)
+    Returns:
+        Array of ones.
+
+    Example:
+        >>> initializers.ones(xf.random.key(0), (2,))
+        Array([1., 1.], dtype=float32)
     """
     return xnp.ones(shape, _dtype(dtype), out_sharding=out_sharding)
 
 
 def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
-    """An initializer that gives one value everywhere.
+    """Make an initializer that returns a constant array.
 
-    - `value`: a number, or an array that broadcasts to the shape.
-    - `dtype`: what the initializer makes unless it is told another; a float when left out.
+    Args:
+        value: Scalar, or an array that broadcasts to the shape.
+        dtype: Default dtype of the initializer. Default: the default float dtype.
 
-    >>> initializers.constant(7)(xf.random.key(0), (2,))
-    Array([7., 7.], dtype=float32)
+    Returns:
+        Initializer.
+
+    Example:
+        >>> initializers.constant(7)(xf.random.key(0), (2,))
+        Array([7., 7.], dtype=float32)
     """
     def init(key, shape, dtype=dtype, out_sharding=None):
         return xnp.full(shape, value, _dtype(dtype), device=out_sharding)
@@ -72,13 +90,18 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
 
 
 def uniform(scale: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initializer:
-    """An initializer that gives numbers uniform between 0 and a bound.
+    """Make an initializer that samples uniformly between 0 and `scale`.
 
-    - `scale`: the bound.
-    - `dtype`: as of `constant`.
+    Args:
+        scale: Upper bound.
+        dtype: Default dtype of the initializer. Default: the default float dtype.
 
-    >>> initializers.uniform(0.5)(xf.random.key(0), (2, 3)).shape
-    (2, 3)
+    Returns:
+        Initializer.
+
+    Example:
+        >>> initializers.uniform(0.5)(xf.random.key(0), (2, 3)).shape
+        (2, 3)
     """
     def init(key, shape, dtype=dtype, out_sharding=None):
         d = _dtype(dtype)
@@ -88,13 +111,18 @@ def uniform(scale: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initiali
 
 
 def normal(stddev: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initializer:
-    """An initializer that gives normal numbers around 0.
+    """Make an initializer that samples from the normal distribution with mean 0.
 
-    - `stddev`: their standard deviation.
-    - `dtype`: as of `constant`; it may be complex.
+    Args:
+        stddev: Standard deviation.
+        dtype: Default dtype of the initializer, floating or complex. Default: the default float dtype.
 
-    >>> initializers.normal(0.5)(xf.random.key(0), (2, 3)).shape
-    (2, 3)
+    Returns:
+        Initializer.
+
+    Example:
+        >>> initializers.normal(0.5)(xf.random.key(0), (2, 3)).shape
+        (2, 3)
     """
     def init(key, shape, dtype=dtype, out_sharding=None):
         d = _dtype(dtype)
@@ -105,14 +133,20 @@ def normal(stddev: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initiali
 
 def truncated_normal(stddev: ArrayLike = 0.01, dtype: DTypeLike | None = None, lower: ArrayLike = -2.0,
                      upper: ArrayLike = 2.0) -> Initializer:
-    """An initializer that gives normal numbers within bounds.
+    """Make an initializer that samples from a truncated normal distribution with mean 0.
 
-    - `stddev`: the standard deviation before the bounds; that of the result is smaller.
-    - `dtype`: as of `constant`.
-    - `lower`, `upper`: the bounds, in standard deviations.
+    Args:
+        stddev: Standard deviation before truncation. That of the samples is smaller.
+        dtype: Default dtype of the initializer. Default: the default float dtype.
+        lower: Lower bound in standard deviations.
+        upper: Upper bound in standard deviations.
 
-    >>> initializers.truncated_normal(0.5)(xf.random.key(0), (2, 3)).shape
-    (2, 3)
+    Returns:
+        Initializer.
+
+    Example:
+        >>> initializers.truncated_normal(0.5)(xf.random.key(0), (2, 3)).shape
+        (2, 3)
     """
     def init(key, shape, dtype=dtype, out_sharding=None):
         d = _dtype(dtype)
@@ -122,110 +156,126 @@ def truncated_normal(stddev: ArrayLike = 0.01, dtype: DTypeLike | None = None, l
 
 
 def _fans(shape: Sequence[int], in_axis, out_axis, batch_axis) -> tuple[float, float]:
-    """How many inputs an output sums over, and how many outputs an input reaches."""
+    """Return the number of inputs that an output sums over and the number of outputs that an input contributes to."""
     if len(shape) <= 1 and in_axis == -2:
-        raise ValueError(f"variance_scaling needs weights of at least two dimensions, or in_axis and out_axis for those of "
-                         f"shape {tuple(shape)}.")
+        raise ValueError(f"variance_scaling needs weights of at least two dimensions, got shape {tuple(shape)}: pass in_axis "
+                         f"and out_axis.")
 
     def size(axes):
         return math.prod(shape[a] for a in (axes if isinstance(axes, (tuple, list)) else (axes,)))
 
     fan_in, fan_out = size(in_axis), size(out_axis)
-    field = math.prod(shape) / (fan_in * fan_out * size(batch_axis))
-    return fan_in * field, fan_out * field
+    receptive_field = math.prod(shape) / (fan_in * fan_out * size(batch_axis))
+    return fan_in * receptive_field, fan_out * receptive_field
 
 
 def variance_scaling(scale: float, mode: str, distribution: str, in_axis: int | Sequence[int] = -2,
                      out_axis: int | Sequence[int] = -1, batch_axis: int | Sequence[int] = (),
                      dtype: DTypeLike | None = None) -> Initializer:
-    """An initializer that gives random weights whose variance is `scale` over a number of connections.
+    """Make an initializer of random weights with variance `scale / n`, where `n` is a number of connections.
 
-    - `scale`: the variance times that number.
-    - `mode`: which number: "fan_in", "fan_out", "fan_avg" (their mean) or "fan_geo_avg".
-    - `distribution`: "truncated_normal", "normal" or "uniform".
-    - `in_axis`, `out_axis`, `batch_axis`: the dimensions of inputs, of outputs, and of independent weights.
-    - `dtype`: as of `constant`; it may be complex.
+    Args:
+        scale: Scale of the variance.
+        mode: Definition of `n`: "fan_in", "fan_out", "fan_avg" (their mean) or "fan_geo_avg" (their geometric mean).
+        distribution: "truncated_normal", "normal" or "uniform".
+        in_axis: Axis or axes of the inputs.
+        out_axis: Axis or axes of the outputs.
+        batch_axis: Axis or axes of independent weights.
+        dtype: Default dtype of the initializer, floating or complex. Default: the default float dtype.
 
-    >>> initializers.variance_scaling(1.0, "fan_in", "normal")(xf.random.key(0), (2, 3)).shape
-    (2, 3)
+    Returns:
+        Initializer.
+
+    Example:
+        >>> initializers.variance_scaling(1.0, "fan_in", "normal")(xf.random.key(0), (2, 3)).shape
+        (2, 3)
     """
     means = {"fan_in": lambda i, o: i, "fan_out": lambda i, o: o, "fan_avg": lambda i, o: (i + o) / 2,
              "fan_geo_avg": lambda i, o: math.sqrt(i * o)}
     if mode not in means:
-        raise ValueError(f"variance_scaling has the modes {', '.join(means)}, not {mode!r}.")
+        raise ValueError(f"variance_scaling: mode must be one of {', '.join(means)}, got {mode!r}.")
     if distribution not in ("truncated_normal", "normal", "uniform"):
-        raise ValueError(f"variance_scaling has the distributions truncated_normal, normal and uniform, not "
-                         f"{distribution!r}.")
+        raise ValueError(f"variance_scaling: distribution must be truncated_normal, normal or uniform, got {distribution!r}.")
 
     def init(key, shape, dtype=dtype, out_sharding=None):
         d, shape = _dtype(dtype), static_shape("the initializer", shape)
         variance = scale / means[mode](*_fans(shape, in_axis, out_axis, batch_axis))
-        numbers = xnp if isinstance(variance, tracing.Tracer) else np  # sizes may be symbolic
-        variance = numbers.asarray(variance, dtypes.to_real(d))
+        namespace = xnp if isinstance(variance, tracing.Tracer) else np  # Sizes may be symbolic.
+        variance = namespace.asarray(variance, dtypes.to_real(d))
         if distribution == "normal":
-            return random.normal(key, shape, d, out_sharding=out_sharding) * numbers.sqrt(variance).astype(d)
+            return random.normal(key, shape, d, out_sharding=out_sharding) * namespace.sqrt(variance).astype(d)
         if distribution == "uniform":
             if dtypes.is_complex(d):
-                return _complex_uniform(key, shape, d) * numbers.sqrt(variance).astype(d)
-            return random.uniform(key, shape, d, -1.0, 1.0, out_sharding=out_sharding) * numbers.sqrt(3 * variance).astype(d)
+                return _complex_uniform(key, shape, d) * namespace.sqrt(variance).astype(d)
+            return random.uniform(key, shape, d, -1.0, 1.0, out_sharding=out_sharding) * namespace.sqrt(3 * variance).astype(d)
         if dtypes.is_complex(d):
-            return _complex_truncated_normal(key, shape, d) * (numbers.sqrt(variance) / .95311164380491208).astype(d)
-        # 0.8796... is the standard deviation of a standard normal distribution cut at -2 and 2.
+            return _complex_truncated_normal(key, shape, d) * (namespace.sqrt(variance) / .95311164380491208).astype(d)
+        # 0.8796... is the standard deviation of the standard normal distribution truncated to [-2, 2].
         return random.truncated_normal(key, -2, 2, shape, d, out_sharding=out_sharding) * (
-            numbers.sqrt(variance) / np.array(.87962566103423978, d)).astype(d)
+            namespace.sqrt(variance) / np.array(.87962566103423978, d)).astype(d)
 
     return init
 
 
 def _complex_uniform(key, shape, d):
-    """Uniform on the disc where the mean square is 1."""
-    of_radius, of_angle = random.split(key)
+    """Sample uniformly from the disc on which the mean square is 1."""
+    radius_key, angle_key = random.split(key)
     real = dtypes.to_real(d)
-    radius = xnp.sqrt(2 * random.uniform(of_radius, shape, real)).astype(d)
-    angle = 2 * np.pi * random.uniform(of_angle, shape, real).astype(d)
+    radius = xnp.sqrt(2 * random.uniform(radius_key, shape, real)).astype(d)
+    angle = 2 * np.pi * random.uniform(angle_key, shape, real).astype(d)
     return radius * xnp.exp(1j * angle)
 
 
 def _complex_truncated_normal(key, shape, d, upper=2.0):
-    """Normal in the plane, cut at a radius."""
-    of_radius, of_angle = random.split(key)
+    """Sample complex normal values truncated to a disc of radius `upper`."""
+    radius_key, angle_key = random.split(key)
     real = dtypes.to_real(d)
-    t = (1 - xnp.exp(xnp.array(-(upper ** 2), real))) * random.uniform(of_radius, shape, real)
+    t = (1 - xnp.exp(xnp.array(-(upper ** 2), real))) * random.uniform(radius_key, shape, real)
     radius = xnp.sqrt(-xnp.log(1 - t)).astype(d)
-    angle = 2 * np.pi * random.uniform(of_angle, shape, real).astype(d)
+    angle = 2 * np.pi * random.uniform(angle_key, shape, real).astype(d)
     return radius * xnp.exp(1j * angle)
 
 
-def _scaled(name: str, scale: float, mode: str, distribution: str):
+def _variance_scaling_alias(name: str, scale: float, mode: str, distribution: str):
     def make(in_axis: int | Sequence[int] = -2, out_axis: int | Sequence[int] = -1, batch_axis: int | Sequence[int] = (),
              dtype: DTypeLike | None = None) -> Initializer:
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = (
-        f"An initializer: `variance_scaling({scale}, {mode!r}, {distribution!r})`.\n\n"
-        f"- `in_axis`, `out_axis`, `batch_axis`, `dtype`: as of `variance_scaling`.\n\n"
-        f">>> initializers.{name}()(xf.random.key(0), (2, 3)).shape\n(2, 3)")
+        f"Make the initializer `variance_scaling({scale}, {mode!r}, {distribution!r})`.\n\n"
+        "Args:\n    in_axis: Axis or axes of the inputs.\n    out_axis: Axis or axes of the outputs.\n"
+        "    batch_axis: Axis or axes of independent weights.\n"
+        "    dtype: Default dtype of the initializer, floating or complex. Default: the default float dtype.\n\n"
+        "Returns:\n    Initializer.\n\n"
+        f"Example:\n    >>> initializers.{name}()(xf.random.key(0), (2, 3)).shape\n    (2, 3)\n")
     return make
 
 
-glorot_uniform = xavier_uniform = _scaled("glorot_uniform", 1.0, "fan_avg", "uniform")
-glorot_normal = xavier_normal = _scaled("glorot_normal", 1.0, "fan_avg", "truncated_normal")
-lecun_uniform = _scaled("lecun_uniform", 1.0, "fan_in", "uniform")
-lecun_normal = _scaled("lecun_normal", 1.0, "fan_in", "truncated_normal")
-he_uniform = kaiming_uniform = _scaled("he_uniform", 2.0, "fan_in", "uniform")
-he_normal = kaiming_normal = _scaled("he_normal", 2.0, "fan_in", "truncated_normal")
+glorot_uniform = xavier_uniform = _variance_scaling_alias("glorot_uniform", 1.0, "fan_avg", "uniform")
+glorot_normal = xavier_normal = _variance_scaling_alias("glorot_normal", 1.0, "fan_avg", "truncated_normal")
+lecun_uniform = _variance_scaling_alias("lecun_uniform", 1.0, "fan_in", "uniform")
+lecun_normal = _variance_scaling_alias("lecun_normal", 1.0, "fan_in", "truncated_normal")
+he_uniform = kaiming_uniform = _variance_scaling_alias("he_uniform", 2.0, "fan_in", "uniform")
+he_normal = kaiming_normal = _variance_scaling_alias("he_normal", 2.0, "fan_in", "truncated_normal")
 
 
 def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None) -> Initializer:
-    """Weights that are an orthogonal matrix, uniform among all: of orthonormal rows or columns, whichever are fewer.
+    """Make an initializer of uniformly random orthogonal matrices.
 
-    - `scale`: what they are multiplied by.
-    - `column_axis`: the dimension of the columns; the others together are the rows.
-    - `dtype`: as of `constant`.
+    Rows or columns, whichever are fewer, are orthonormal.
 
-    >>> initializers.orthogonal()(xf.random.key(0), (3, 2)).shape
-    (3, 2)
+    Args:
+        scale: Factor of the matrices.
+        column_axis: Axis of the columns. The other axes together are the rows.
+        dtype: Default dtype of the initializer. Default: the default float dtype.
+
+    Returns:
+        Initializer.
+
+    Example:
+        >>> initializers.orthogonal()(xf.random.key(0), (3, 2)).shape
+        (3, 2)
     """
     def init(key, shape, dtype=dtype, out_sharding=None):
         d, shape = _dtype(dtype), static_shape("the initializer", shape)
@@ -242,22 +292,31 @@ def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike |
 
 
 def delta_orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None) -> Initializer:
-    """Weights of a convolution that do at first nothing but multiply each place by an orthogonal matrix.
+    """Make an initializer of convolution kernels that are zero except for an orthogonal matrix at the center.
 
-    - `scale`, `column_axis`, `dtype`: as of `orthogonal`; the last two dimensions of the weights are inputs and outputs.
+    The last two dimensions of the kernels are inputs and outputs.
 
-    >>> initializers.delta_orthogonal()(xf.random.key(0), (3, 2, 2))[0].tolist()
-    [[0.0, 0.0], [0.0, 0.0]]
+    Args:
+        scale: Factor of the matrix.
+        column_axis: Axis of the columns of the matrix.
+        dtype: Default dtype of the initializer. Default: the default float dtype.
+
+    Returns:
+        Initializer.
+
+    Example:
+        >>> initializers.delta_orthogonal()(xf.random.key(0), (3, 2, 2))[0].tolist()
+        [[0.0, 0.0], [0.0, 0.0]]
     """
     def init(key, shape, dtype=dtype, out_sharding=None):
         d, shape = _dtype(dtype), static_shape("the initializer", shape)
         if len(shape) not in (3, 4, 5):
             raise ValueError(f"the Delta orthogonal initializer requires a 3D, 4D or 5D shape, got {shape}.")
         if shape[-1] < shape[-2]:
-            raise ValueError(f"the Delta orthogonal initializer needs as many outputs as inputs or more: `fan_in` must be less "
-                             f"or equal than `fan_out`, got shape {shape}.")
+            raise ValueError(f"the Delta orthogonal initializer needs at least as many outputs as inputs: `fan_in` must be "
+                             f"less or equal than `fan_out`, got shape {shape}.")
         matrix = orthogonal(scale, column_axis, d)(key, shape[-2:])
-        middle = tuple((n - 1) // 2 for n in shape[:-2])
-        return xnp.zeros(shape, d, out_sharding=out_sharding).at[middle].set(matrix)
+        center = tuple((n - 1) // 2 for n in shape[:-2])
+        return xnp.zeros(shape, d, out_sharding=out_sharding).at[center].set(matrix)
 
     return init

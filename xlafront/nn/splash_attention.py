@@ -1,6 +1,6 @@
-"""Attention under masks, of heads that share keys or do not, as what calls the kernel for TPUs of that name asks for it.
+"""Masked attention with the interface of the "splash attention" TPU kernel: multi-head, grouped-query or multi-query.
 
-XLA computes it here, on any device: the sizes of blocks and the other settings of that kernel are taken, and change nothing.
+XLA computes it on any device. Block sizes and other settings of the kernel are accepted and ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xlafront.nn.functions import logsumexp, softmax
 from xlafront.nn.splash_masks import Mask, MultiHeadMask
 from xlafront.runtime.sharding import NamedSharding, PartitionSpec
 from xlafront.staging.library import library
-from xlafront.transforms.ad.checkpoint import checkpoint_name
+from xlafront.transforms.calls.checkpoint import checkpoint_name
 
 __all__ = ["DEFAULT_MASK_VALUE", "BlockSizes", "QKVLayout", "SegmentIds", "SplashAttentionKernel", "attention_reference",
            "make_attention_reference", "make_masked_mha_reference", "make_masked_mqa_reference", "make_splash_mha",
@@ -29,14 +29,17 @@ DEFAULT_MASK_VALUE = -0.7 * float(np.finfo(np.float32).max)
 
 
 class SegmentIds(NamedTuple):
-    """Which piece of a packed sequence each query and each key belongs to: queries see the keys of their own piece."""
+    """Segment of a packed sequence to which each query and each key belongs.
+
+    Queries attend to keys of their own segment only.
+    """
 
     q: Array
     kv: Array
 
 
 class QKVLayout(enum.IntEnum):
-    """Which dimension of an operand is the minor one in the memory of a TPU."""
+    """The minor dimension of an operand in TPU memory."""
 
     HEAD_DIM_MINOR = enum.auto()
     SEQ_MINOR = enum.auto()
@@ -44,7 +47,7 @@ class QKVLayout(enum.IntEnum):
 
 @dataclass(frozen=True)
 class BlockSizes:
-    """The sizes of the blocks by which a kernel for TPUs goes."""
+    """Block sizes of the TPU kernel."""
 
     block_q: int
     block_kv: int
@@ -60,13 +63,13 @@ class BlockSizes:
     v_layout: QKVLayout = QKVLayout.HEAD_DIM_MINOR
 
     def __post_init__(self):
-        for part, whole in (("block_kv_compute", "block_kv"), ("block_kv_dkv_compute", "block_kv_dkv")):
-            if getattr(self, part) is None:
-                object.__setattr__(self, part, getattr(self, whole))
+        for field, default_field in (("block_kv_compute", "block_kv"), ("block_kv_dkv_compute", "block_kv_dkv")):
+            if getattr(self, field) is None:
+                object.__setattr__(self, field, getattr(self, default_field))
 
     @property
     def has_backward_blocks(self) -> bool:
-        """Are the sizes for the derivative given too?"""
+        """True if the sizes for the backward pass are given."""
         needed = [self.block_q_dkv, self.block_kv_dkv, self.block_kv_dkv_compute]
         if not self.use_fused_bwd_kernel:
             needed += [self.block_q_dq, self.block_kv_dq]
@@ -74,13 +77,19 @@ class BlockSizes:
 
     @classmethod
     def get_default(cls) -> BlockSizes:
-        """128 of each."""
+        """Return block sizes of 128."""
         return cls(*[128] * 8)
 
 
 @library(static=("mask_value", "cap", "residuals", "name"), name="splash_attention")
 def _attention(mask, q, k, v, segments, sinks, mask_value, cap, residuals, name):
-    """Of q[heads, queries, width], k and v[heads or fewer, keys, width], mask[heads or 1, queries, keys]."""
+    """Compute masked attention.
+
+    Args:
+        mask: Of shape (heads or 1, queries, keys).
+        q: Of shape (heads, queries, width).
+        k, v: Of shape (heads or fewer, keys, width).
+    """
     heads, queries, width = q.shape
     grouped = q.reshape(len(k), heads // len(k), queries, width)
     logits = xnp.einsum("gntd,gsd->gnts", grouped, k, preferred_element_type=np.float32).reshape(heads, queries, -1)
@@ -89,9 +98,9 @@ def _attention(mask, q, k, v, segments, sinks, mask_value, cap, residuals, name)
     if segments is not None:
         mask = mask & (segments.q[:, None] == segments.kv[None, :])
     logits = xnp.where(mask, logits, mask_value)
-    if sinks is not None:  # a key of no value that every query sees
-        own = xnp.broadcast_to(sinks.astype(np.float32)[:, None, None], (heads, queries, 1))
-        logits = xnp.concatenate([logits, own], axis=-1)
+    if sinks is not None:  # Attention sink: a key without a value that every query attends to.
+        sink_logits = xnp.broadcast_to(sinks.astype(np.float32)[:, None, None], (heads, queries, 1))
+        logits = xnp.concatenate([logits, sink_logits], axis=-1)
     total = logsumexp(logits, axis=-1)
     weights = softmax(logits)[..., :v.shape[1]].reshape(len(k), heads // len(k), queries, -1)
     out = xnp.einsum("gnts,gsd->gntd", weights, v.astype(np.float32)).reshape(heads, queries, -1).astype(q.dtype)
@@ -100,33 +109,33 @@ def _attention(mask, q, k, v, segments, sinks, mask_value, cap, residuals, name)
     return (out, (total,)) if residuals else out
 
 
-def _checked(mask, q, k, v, segments, sinks, is_mqa: bool) -> tuple:
-    """The operands, of three dimensions each, when they belong together."""
+def _check_operands(mask, q, k, v, segments, sinks, is_mqa: bool) -> tuple:
+    """Return the operands with three dimensions each, or raise if their shapes do not match."""
     q, k, v = xnp.asarray(q), xnp.asarray(k), xnp.asarray(v)
     if is_mqa and k.ndim == 2:
         k, v = k[None], v[None]
     if q.ndim != 3 or k.ndim != 3 or v.ndim != 3:
-        raise ValueError(f"attention takes q[heads, queries, width], and k and v[{'' if is_mqa else 'heads, '}keys, width], "
+        raise ValueError(f"attention takes q[heads, queries, width] and k and v[{'' if is_mqa else 'heads, '}keys, width], "
                          f"got shapes {q.shape}, {k.shape}, {v.shape}.")
     if k.shape[-1] != q.shape[-1] or k.shape[:2] != v.shape[:2]:
-        raise ValueError(f"attention takes keys as wide as queries, and as many values as keys, got q{list(q.shape)}, "
+        raise ValueError(f"attention needs keys as wide as queries, and as many values as keys, got q{list(q.shape)}, "
                          f"k{list(k.shape)}, v{list(v.shape)}.")
     if q.shape[0] % k.shape[0]:
-        raise ValueError("attention takes a number of heads of keys that divides that of queries, got "
+        raise ValueError("attention needs a number of key heads that divides the number of query heads, got "
                          f"{k.shape[0]} and {q.shape[0]}.")
     if tuple(mask.shape[1:]) != (q.shape[1], k.shape[1]) or mask.shape[0] not in (1, q.shape[0]):
         raise ValueError(f"attention got a mask of shape {tuple(mask.shape)} for q{list(q.shape)} and k{list(k.shape)}: it "
                          "must have a row for each query and a column for each key.")
     if segments is not None:
-        for what, ids, length in (("q", segments.q, q.shape[1]), ("kv", segments.kv, k.shape[1])):
+        for name, ids, length in (("q", segments.q, q.shape[1]), ("kv", segments.kv, k.shape[1])):
             if tuple(ids.shape) != (length,):
-                raise ValueError(f"attention got segment_ids.{what} of shape {tuple(ids.shape)}: it must be ({length},).")
+                raise ValueError(f"attention got segment_ids.{name} of shape {tuple(ids.shape)}: it must be ({length},).")
         segments = SegmentIds(xnp.asarray(segments.q), xnp.asarray(segments.kv))
     return mask, q, k, v, segments, None if sinks is None else xnp.asarray(sinks)
 
 
-def _by_head(mask: Any) -> Any:
-    """A mask as an array with a row for each head, or with one where all heads have the same."""
+def _mask_array(mask: Any) -> Any:
+    """Return a mask as an array with an entry for each head, or with one entry if all heads have the same mask."""
     if isinstance(mask, MultiHeadMask):
         return mask.masks[0][:, :][None] if len(set(mask.masks)) == 1 else mask[:]
     return mask
@@ -134,29 +143,32 @@ def _by_head(mask: Any) -> Any:
 
 @tree.register_pytree_node_class
 class SplashAttentionKernel:
-    """A function of queries, keys and values, with the mask as a leaf: it can be passed to compiled functions."""
+    """A function of queries, keys and values whose mask is a pytree leaf, so that it can be an argument of jitted functions."""
 
     def __init__(self, mask: Any, is_mqa: bool, **options: Any):
         self.mask, self.is_mqa, self.options = mask, is_mqa, options
 
     def __call__(self, q: Array, k: Array, v: Array, segment_ids: SegmentIds | None = None, sinks: Array | None = None) -> Any:
-        return _attention(*_checked(self.mask, q, k, v, segment_ids, sinks, self.is_mqa), **self.options)
+        return _attention(*_check_operands(self.mask, q, k, v, segment_ids, sinks, self.is_mqa), **self.options)
 
     def manual_sharding_spec(self, sharding: NamedSharding) -> SplashAttentionKernel:
-        """What `shard_map` needs as the `in_specs` of this: queries, or heads and queries, split as `sharding` says."""
+        """Return the `in_specs` of this kernel for `shard_map`.
+
+        The mask is sharded by `sharding` over heads and queries, or over queries if all heads share it.
+        """
         spec = tuple(sharding.spec)
         if len(spec) != 2:
-            raise ValueError(f"a mask of attention is split over heads and queries, got {sharding.spec}. "
+            raise ValueError(f"an attention mask is sharded over heads and queries, got {sharding.spec}. "
                              "Use PartitionSpec(heads, queries).")
-        of_mask = PartitionSpec(None if self.mask.shape[0] == 1 else spec[0], spec[1])
-        return SplashAttentionKernel(of_mask, self.is_mqa, **self.options)
+        mask_spec = PartitionSpec(None if self.mask.shape[0] == 1 else spec[0], spec[1])
+        return SplashAttentionKernel(mask_spec, self.is_mqa, **self.options)
 
     def tree_flatten(self):
         return (self.mask,), (self.is_mqa, tuple(self.options.items()))
 
     @classmethod
-    def tree_unflatten(cls, what, leaves):
-        is_mqa, options = what
+    def tree_unflatten(cls, aux_data, leaves):
+        is_mqa, options = aux_data
         return cls(leaves[0], is_mqa, **dict(options))
 
 
@@ -167,54 +179,55 @@ def _make(mask: Any, *, block_sizes: BlockSizes | None = None, is_mqa: bool, sav
     if len(mask.shape) != 3:
         raise ValueError(f"attention takes a mask of shape (heads, queries, keys), got {tuple(mask.shape)}. Use MultiHeadMask.")
     heads, queries, _ = mask.shape
-    for what, parts, size in (("head_shards", head_shards, heads), ("q_seq_shards", q_seq_shards, queries)):
-        if size % parts:
-            raise ValueError(f"{what}={parts} must divide {size}, of the mask's shape {tuple(mask.shape)}.")
-    return SplashAttentionKernel(_by_head(mask), is_mqa, mask_value=mask_value, cap=attn_logits_soft_cap,
+    for name, shards, size in (("head_shards", head_shards, heads), ("q_seq_shards", q_seq_shards, queries)):
+        if size % shards:
+            raise ValueError(f"{name}={shards} must divide {size} in the mask's shape {tuple(mask.shape)}.")
+    return SplashAttentionKernel(_mask_array(mask), is_mqa, mask_value=mask_value, cap=attn_logits_soft_cap,
                                  residuals=save_residuals, name=residual_checkpoint_name)
 
 
 def make_splash_mha(mask: np.ndarray | Array | MultiHeadMask, *, is_mqa: bool = False, head_shards: int, q_seq_shards: int,
                     **options: Any) -> SplashAttentionKernel:
-    """Attention in which each head has keys of its own, or some heads share them: of q[heads, queries, width], k and v."""
+    """Make multi-head attention of q[heads, queries, width] to k and v, whose heads may be shared by groups of query heads."""
     return _make(mask, is_mqa=is_mqa, head_shards=head_shards, q_seq_shards=q_seq_shards, **options)
 
 
 def make_splash_mqa(mask: np.ndarray | Array | MultiHeadMask, *, is_mqa: bool = True, head_shards: int, q_seq_shards: int,
                     **options: Any) -> SplashAttentionKernel:
-    """Attention in which all heads share the keys: of q[heads, queries, width], k and v[keys, width]."""
+    """Make multi-query attention, in which all heads share the keys: of q[heads, queries, width] to k and v[keys, width]."""
     return _make(mask, is_mqa=is_mqa, head_shards=head_shards, q_seq_shards=q_seq_shards, **options)
 
 
 def make_splash_mha_single_device(mask: np.ndarray | Array | MultiHeadMask, *, is_mqa: bool = False, head_shards: int = 1,
                                   q_seq_shards: int = 1, **options: Any) -> SplashAttentionKernel:
-    """As `make_splash_mha`, of what is not split."""
+    """Make `make_splash_mha` attention without sharding."""
     return make_splash_mha(mask, is_mqa=is_mqa, head_shards=head_shards, q_seq_shards=q_seq_shards, **options)
 
 
 def make_splash_mqa_single_device(mask: np.ndarray | Array | MultiHeadMask, *, is_mqa: bool = True, head_shards: int = 1,
                                   q_seq_shards: int = 1, **options: Any) -> SplashAttentionKernel:
-    """As `make_splash_mqa`, of what is not split."""
+    """Make `make_splash_mqa` attention without sharding."""
     return make_splash_mqa(mask, is_mqa=is_mqa, head_shards=head_shards, q_seq_shards=q_seq_shards, **options)
 
 
 def attention_reference(mask: Array, q: Array, k: Array, v: Array, segment_ids: SegmentIds | None, sinks: Array | None = None,
                         *, mask_value: float = DEFAULT_MASK_VALUE, save_residuals: bool = False, custom_type: str = "flash",
                         attn_logits_soft_cap: float | None = None) -> Any:
-    """Attention of one head: of q[queries, width], k and v[keys, width]."""
+    """Compute attention of one head: of q[queries, width] to k and v[keys, width]."""
     sinks = None if sinks is None else sinks[None]
-    found = _attention(*_checked(mask[None], q[None], k[None], v[None], segment_ids, sinks, False), mask_value=mask_value,
-                       cap=attn_logits_soft_cap, residuals=save_residuals, name=None)
-    return tree.map(lambda x: x[0], found)
+    operands = _check_operands(mask[None], q[None], k[None], v[None], segment_ids, sinks, False)
+    result = _attention(*operands, mask_value=mask_value, cap=attn_logits_soft_cap, residuals=save_residuals,
+                        name=None)
+    return tree.map(lambda x: x[0], result)
 
 
 def make_attention_reference(mask: Mask | np.ndarray, is_mqa: bool, backward_impl: str = "vanilla", **params: Any) -> Callable:
-    """A function of queries, keys and values, as the functions above make, that takes its options when it is called."""
-    by_head = _by_head(mask)
+    """Make a function of queries, keys and values like the kernels above that takes its options at the call."""
+    mask_array = _mask_array(mask)
 
     def attention(q, k, v, segment_ids=None, sinks=None, *, mask_value=DEFAULT_MASK_VALUE, save_residuals=False,
                   attn_logits_soft_cap=None):
-        return _attention(*_checked(by_head, q, k, v, segment_ids, sinks, is_mqa), mask_value=mask_value,
+        return _attention(*_check_operands(mask_array, q, k, v, segment_ids, sinks, is_mqa), mask_value=mask_value,
                           cap=attn_logits_soft_cap, residuals=save_residuals, name=None)
 
     return attention
@@ -222,11 +235,11 @@ def make_attention_reference(mask: Mask | np.ndarray, is_mqa: bool, backward_imp
 
 def make_masked_mha_reference(mask: Mask | np.ndarray, *, is_mqa: bool = False, backward_impl: str = "vanilla", **params: Any
                               ) -> Callable:
-    """`make_attention_reference` of heads with keys of their own."""
+    """Make a `make_attention_reference` function in which each head has its own keys."""
     return make_attention_reference(mask, is_mqa, backward_impl, **params)
 
 
 def make_masked_mqa_reference(mask: Mask | np.ndarray, *, is_mqa: bool = True, backward_impl: str = "vanilla", **params: Any
                               ) -> Callable:
-    """`make_attention_reference` of heads that share their keys."""
+    """Make a `make_attention_reference` function in which all heads share the keys."""
     return make_attention_reference(mask, is_mqa, backward_impl, **params)

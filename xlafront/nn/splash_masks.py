@@ -1,6 +1,6 @@
-"""Masks of attention that are computed where they are asked for: which keys each query sees.
+"""Lazily computed attention masks: the keys that each query attends to.
 
-A mask is indexed by slices, as an array of booleans of its shape, (queries, keys), and is joined to others with `|` and `&`.
+A mask is indexed by slices like a boolean array of its shape, (queries, keys), and combined with others by `|` and `&`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ __all__ = ["CausalMask", "ChunkedCausalMask", "FullMask", "LocalMask", "LogicalA
 
 
 class Mask:
-    """What all masks have: a shape, and parts of it as arrays."""
+    """Base class of masks: a shape, and slices as arrays."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        raise NotImplementedError(f"{type(self).__name__} does not say its shape: define the property `shape`.")
+        raise NotImplementedError(f"{type(self).__name__} has no shape: define the property `shape`.")
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        raise NotImplementedError(f"{type(self).__name__} does not say what it contains: define `__getitem__` for slices.")
+        raise NotImplementedError(f"{type(self).__name__} has no values: define `__getitem__` for slices.")
 
     def __bool__(self) -> bool:
-        raise NotImplementedError("a mask of attention is neither true nor false. Join masks with | and &, not with `or` and "
-                                  "`and`.")
+        raise NotImplementedError("an attention mask has no truth value. Combine masks with | and &, not with `or` and `and`.")
 
     def __or__(self, other: Mask) -> LogicalOr:
         return LogicalOr(self, other)
@@ -35,24 +34,24 @@ class Mask:
         return LogicalAnd(self, other)
 
 
-class _Described(Mask):
-    """A mask that is equal to another of its class that is made of the same."""
+class _ComparableMask(Mask):
+    """A mask that equals another of its class with the same key."""
 
-    def _parts(self) -> tuple:
+    def _key(self) -> tuple:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._parts() == other._parts()  # type: ignore[attr-defined]
+        return type(other) is type(self) and self._key() == other._key()  # type: ignore[attr-defined]
 
     def __hash__(self) -> int:
-        return hash((type(self), self._parts()))
+        return hash((type(self), self._key()))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}{self._parts()}"
+        return f"{type(self).__name__}{self._key()}"
 
 
-class _ByPosition(_Described):
-    """A mask that is a rule on the numbers of queries and keys."""
+class _PositionalMask(_ComparableMask):
+    """A mask computed from the positions of queries and keys."""
 
     def __init__(self, shape: tuple[int, int], shard_count: int):
         self._shape = tuple(shape)
@@ -70,12 +69,12 @@ class _ByPosition(_Described):
     def __getitem__(self, index: Any) -> np.ndarray:
         if not (isinstance(index, tuple) and len(index) == 2 and all(isinstance(i, slice) for i in index)):
             raise NotImplementedError(f"{type(self).__name__} of shape {self.shape} is indexed by two slices, got {index!r}.")
-        rows, columns = (np.arange(n)[part] for n, part in zip(self.shape, index))
+        rows, columns = (np.arange(n)[positions] for n, positions in zip(self.shape, index))
         return self._allows(rows[:, None], columns[None, :])
 
 
-class CausalMask(_ByPosition):
-    """A query sees the keys up to its own place, and `offset` more."""
+class CausalMask(_PositionalMask):
+    """Mask in which a query attends to keys up to its own position plus `offset`."""
 
     def __init__(self, shape: tuple[int, int], offset: int = 0, shard_count: int = 1):
         super().__init__(shape, shard_count)
@@ -84,44 +83,44 @@ class CausalMask(_ByPosition):
     def _allows(self, rows, columns):
         return columns <= rows + self.offset
 
-    def _parts(self):
+    def _key(self):
         return self._shape, self.offset
 
 
-class LocalMask(_ByPosition):
-    """A query sees the keys around its own place: so many to the left and to the right; None is all of them."""
+class LocalMask(_PositionalMask):
+    """Mask in which a query attends to a window of keys around its own position. None is an unlimited side."""
 
     def __init__(self, shape: tuple[int, int], window_size: tuple[int | None, int | None], offset: int, shard_count: int = 1):
         super().__init__(shape, shard_count)
         self.window_size, self.offset = tuple(window_size), offset
 
     def _allows(self, rows, columns):
-        (left, right), places = self.window_size, rows + self.offset
-        return (left is None or columns >= places - left) & (right is None or columns <= places + right) & (
+        (left, right), centers = self.window_size, rows + self.offset
+        return (left is None or columns >= centers - left) & (right is None or columns <= centers + right) & (
             np.ones((len(rows), columns.size), bool))
 
-    def _parts(self):
+    def _key(self):
         return self._shape, self.window_size, self.offset
 
 
-class ChunkedCausalMask(_ByPosition):
-    """A query sees the keys up to its own place within the piece of `chunk_size` that it is in."""
+class ChunkedCausalMask(_PositionalMask):
+    """Mask in which a query attends to keys up to its own position within its chunk of `chunk_size`."""
 
     def __init__(self, shape: tuple[int, int], chunk_size: int, shard_count: int = 1):
         if chunk_size <= 0:
-            raise ValueError(f"ChunkedCausalMask takes a chunk_size that is positive, got {chunk_size}.")
+            raise ValueError(f"ChunkedCausalMask needs a positive chunk_size, got {chunk_size}.")
         super().__init__(shape, shard_count)
         self.chunk_size = chunk_size
 
     def _allows(self, rows, columns):
         return (rows // self.chunk_size == columns // self.chunk_size) & (columns <= rows)
 
-    def _parts(self):
+    def _key(self):
         return self._shape, self.chunk_size
 
 
-class FullMask(_ByPosition):
-    """Every query sees every key."""
+class FullMask(_PositionalMask):
+    """Mask in which every query attends to every key."""
 
     def __init__(self, _shape: tuple[int, int]):
         super().__init__(_shape, 1)
@@ -129,16 +128,16 @@ class FullMask(_ByPosition):
     def _allows(self, rows, columns):
         return np.ones((len(rows), columns.size), bool)
 
-    def _parts(self):
+    def _key(self):
         return (self._shape,)
 
 
-class NumpyMask(_Described):
-    """A mask that is given as an array of booleans."""
+class NumpyMask(_ComparableMask):
+    """Mask given as a boolean array."""
 
     def __init__(self, array: np.ndarray):
         if array.ndim != 2 or array.dtype != np.bool_:
-            raise ValueError(f"NumpyMask takes an array of booleans of two dimensions, got {array.dtype}{list(array.shape)}.")
+            raise ValueError(f"NumpyMask needs a boolean array of two dimensions, got {array.dtype}{list(array.shape)}.")
         self.array = array
 
     @property
@@ -148,45 +147,45 @@ class NumpyMask(_Described):
     def __getitem__(self, index: Any) -> np.ndarray:
         return self.array[index]
 
-    def _parts(self):
+    def _key(self):
         return self.array.shape, self.array.tobytes()
 
     def __repr__(self) -> str:
         return f"NumpyMask(array={self.array!r})"
 
 
-class _Joined(_Described):
-    """Two masks of one shape, joined element by element."""
+class _CombinedMask(_ComparableMask):
+    """Two masks of the same shape, combined elementwise."""
 
     def __init__(self, left: Mask, right: Mask):
         if left.shape != right.shape:
-            raise ValueError(f"{type(self).__name__} joins masks of one shape, got {left.shape} and {right.shape}.")
+            raise ValueError(f"{type(self).__name__} needs masks of one shape, got {left.shape} and {right.shape}.")
         self.left, self.right = left, right
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.left.shape
 
-    def _parts(self):
+    def _key(self):
         return self.left, self.right
 
 
-class LogicalOr(_Joined):
-    """What either of two masks allows."""
+class LogicalOr(_CombinedMask):
+    """Mask that allows what either of two masks allows."""
 
     def __getitem__(self, index: Any) -> np.ndarray:
         return self.left[index] | self.right[index]
 
 
-class LogicalAnd(_Joined):
-    """What both of two masks allow."""
+class LogicalAnd(_CombinedMask):
+    """Mask that allows what both of two masks allow."""
 
     def __getitem__(self, index: Any) -> np.ndarray:
         return self.left[index] & self.right[index]
 
 
-class MultiHeadMask(_Described):
-    """A mask for each head, all of one shape."""
+class MultiHeadMask(_ComparableMask):
+    """A mask for each head, all of the same shape."""
 
     def __init__(self, masks: Sequence[Mask]):
         self.masks = tuple(masks)
@@ -194,7 +193,7 @@ class MultiHeadMask(_Described):
             raise ValueError("MultiHeadMask needs a mask for each head, got none.")
         for mask in self.masks:
             if isinstance(mask, MultiHeadMask):
-                raise ValueError("MultiHeadMask takes masks of single heads, got a MultiHeadMask. Join their lists of masks.")
+                raise ValueError("MultiHeadMask takes masks of single heads, got a MultiHeadMask. Concatenate their masks.")
             if mask.shape != self.masks[0].shape:
                 raise ValueError(f"MultiHeadMask takes masks of one shape, got {self.masks[0].shape} and {mask.shape}.")
 
@@ -204,30 +203,30 @@ class MultiHeadMask(_Described):
 
     def __getitem__(self, index: Any) -> np.ndarray:
         head, *rest = index if isinstance(index, tuple) else (index,)
-        places = (*rest, *[slice(None)] * (2 - len(rest)))
-        chosen = self.masks[head]
-        return chosen[places] if isinstance(chosen, Mask) else np.stack([mask[places] for mask in chosen])
+        slices = (*rest, *[slice(None)] * (2 - len(rest)))
+        selected = self.masks[head]
+        return selected[slices] if isinstance(selected, Mask) else np.stack([mask[slices] for mask in selected])
 
-    def _parts(self):
+    def _key(self):
         return self.masks
 
 
 def make_causal_mask(shape: tuple[int, int], offset: int = 0) -> np.ndarray:
-    """A `CausalMask` as an array."""
+    """Return a `CausalMask` as an array."""
     return CausalMask(shape, offset)[:, :]
 
 
 def make_local_attention_mask(shape: tuple[int, int], window_size: tuple[int | None, int | None], *, offset: int = 0
                               ) -> np.ndarray:
-    """A `LocalMask` as an array."""
+    """Return a `LocalMask` as an array."""
     return LocalMask(shape, window_size, offset)[:, :]
 
 
 def make_chunk_attention_mask(shape: tuple[int, int], chunk_size: int) -> np.ndarray:
-    """A `ChunkedCausalMask` as an array."""
+    """Return a `ChunkedCausalMask` as an array."""
     return ChunkedCausalMask(shape, chunk_size)[:, :]
 
 
 def make_random_mask(shape: tuple[int, int], sparsity: float, seed: int) -> np.ndarray:
-    """Booleans that are False with the probability `sparsity`."""
+    """Return random booleans that are False with probability `sparsity`."""
     return np.random.RandomState(seed).binomial(1, 1.0 - sparsity, shape).astype(bool)

@@ -1,12 +1,12 @@
-"""NumPy's functions on XLA arrays, for eager use and inside traced functions.
+"""NumPy's API on XLA arrays, for eager use and in traced functions.
 
 >>> import xlafront.numpy as xnp
 >>> xnp.linspace(0, 1, 5) ** 2
 """
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.core.dtypes": "promote_types result_type",
     "xlafront.linalg.polynomials": """poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots vander""",
     "xlafront.numpy.array_api": "__array_api_version__ __array_namespace_info__ from_dlpack",
@@ -16,15 +16,15 @@ _PLACES = {
     "xlafront.numpy.constants": """ComplexWarning e euler_gamma get_printoptions index_exp inf nan newaxis pi printoptions s_
         set_printoptions""",
     "xlafront.numpy.convolutions": "convolve correlate",
-    "xlafront.numpy.creation": """arange array asarray astype copy empty empty_like eye frombuffer
-        fromiter fromstring full full_like geomspace identity linspace logspace meshgrid ones ones_like tri
+    "xlafront.numpy.creation": """arange array asarray astype copy empty empty_like eye
+        full full_like geomspace identity linspace logspace meshgrid ones ones_like tri
         tril triu zeros zeros_like""",
     "xlafront.numpy.diagonals": "diag diagflat diagonal trace",
     "xlafront.numpy.differences": "diff ediff1d gradient interp trapezoid unwrap",
     "xlafront.numpy.divisors": "gcd lcm",
     "xlafront.numpy.editing": "delete fill_diagonal insert place put put_along_axis resize trim_zeros",
-    "xlafront.numpy.files": "array_repr array_str fromfile load save savez",
-    "xlafront.numpy.float_parts": "frexp ldexp modf spacing",
+    "xlafront.numpy.files": "array_repr array_str frombuffer fromfile fromiter fromstring load save savez",
+    "xlafront.numpy.float_decomposition": "frexp ldexp modf spacing",
     "xlafront.numpy.histograms": "bincount digitize histogram histogram2d histogram_bin_edges histogramdd",
     "xlafront.numpy.index_tricks": """c_ diag_indices diag_indices_from indices ix_ mask_indices mgrid ogrid r_
         ravel_multi_index tril_indices tril_indices_from triu_indices triu_indices_from unravel_index""",
@@ -39,7 +39,7 @@ _PLACES = {
         nanpercentile nanprod nanquantile nanstd nansum nanvar""",
     "xlafront.numpy.padding": "pad",
     "xlafront.numpy.reductions": """all allclose amax amin any argmax argmin array_equal array_equiv count_nonzero cumprod
-        cumsum cumulative_prod cumulative_sum max mean min prod ptp std sum var""",
+        cumsum cumulative_prod cumulative_sum max mean min minmax prod ptp std sum var""",
     "xlafront.numpy.repeating": "repeat tile",
     "xlafront.numpy.scalar_types": """bfloat16 bool bool_ can_cast cdouble character complex128 complex64 complex_
         complexfloating csingle double dtype finfo flexible float16 float32 float4_e2m1fn float64 float6_e2m3fn
@@ -50,7 +50,7 @@ _PLACES = {
     "xlafront.numpy.searching": "argwhere choose compress extract flatnonzero nonzero searchsorted select where",
     "xlafront.numpy.sets": """intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse
         unique_values""",
-    "xlafront.numpy.sorting": "argpartition argsort lexsort partition sort sort_complex",
+    "xlafront.numpy.sorting": "argpartition argsort lexsort partition sort sort_complex top_k",
     "xlafront.numpy.statistics": "average corrcoef cov median percentile quantile",
     "xlafront.numpy.ufunc_methods": "frompyfunc ufunc",
     "xlafront.numpy.ufuncs": """abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh around
@@ -63,4 +63,4 @@ _PLACES = {
         sinh sqrt square subtract tan tanh true_divide trunc""",
     "xlafront.special.windows": "bartlett blackman hamming hanning i0 kaiser",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "fft linalg")
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS, "fft linalg")

@@ -1,454 +1,1897 @@
 # Written by `python -m tests.stubs`.
-from xlafront import Array as ndarray
-from xlafront.dtypes import promote_types as promote_types
-from xlafront.dtypes import result_type as result_type
+from xlafront.core.dtypes import promote_types as promote_types
+from xlafront.core.dtypes import result_type as result_type
+from xlafront.core.typing import Array as _Array
+from xlafront.core.typing import ArrayLike as _ArrayLike
+from xlafront.core.typing import Axes as _Axes
+from xlafront.core.typing import DTypeLike as _DTypeLike
+from xlafront.linalg.polynomials import poly as poly
+from xlafront.linalg.polynomials import polyadd as polyadd
+from xlafront.linalg.polynomials import polyder as polyder
+from xlafront.linalg.polynomials import polydiv as polydiv
+from xlafront.linalg.polynomials import polyfit as polyfit
+from xlafront.linalg.polynomials import polyint as polyint
+from xlafront.linalg.polynomials import polymul as polymul
+from xlafront.linalg.polynomials import polysub as polysub
+from xlafront.linalg.polynomials import polyval as polyval
+from xlafront.linalg.polynomials import roots as roots
+from xlafront.linalg.polynomials import vander as vander
 from xlafront.nn import tanh as tanh
 from xlafront.numpy import fft as fft
 from xlafront.numpy import linalg as linalg
-from xlafront.numpy.array_api import ArrayNamespaceInfo as _ArrayNamespaceInfo
-from xlafront.numpy.reductions import Axes as _Axes
-from xlafront.numpy.sets import _UniqueAllResult as __UniqueAllResult
-from xlafront.numpy.sets import _UniqueCountsResult as __UniqueCountsResult
-from xlafront.numpy.sets import _UniqueInverseResult as __UniqueInverseResult
+from xlafront.numpy.array_api import __array_namespace_info__ as __array_namespace_info__
+from xlafront.numpy.array_api import from_dlpack as from_dlpack
+from xlafront.numpy.array_methods import Array as _source_ndarray
+from xlafront.numpy.bits import packbits as packbits
+from xlafront.numpy.bits import unpackbits as unpackbits
+from xlafront.numpy.cardinal_sine import _sinc as _source_sinc
+from xlafront.numpy.convolutions import convolve as convolve
+from xlafront.numpy.convolutions import correlate as correlate
+from xlafront.numpy.creation import arange as arange
+from xlafront.numpy.creation import array as array
+from xlafront.numpy.creation import asarray as asarray
+from xlafront.numpy.creation import astype as astype
+from xlafront.numpy.creation import copy as copy
+from xlafront.numpy.creation import empty as empty
+from xlafront.numpy.creation import empty_like as empty_like
+from xlafront.numpy.creation import eye as eye
+from xlafront.numpy.creation import full as full
+from xlafront.numpy.creation import full_like as full_like
+from xlafront.numpy.creation import geomspace as geomspace
+from xlafront.numpy.creation import identity as identity
+from xlafront.numpy.creation import linspace as linspace
+from xlafront.numpy.creation import logspace as logspace
+from xlafront.numpy.creation import meshgrid as meshgrid
+from xlafront.numpy.creation import ones as ones
+from xlafront.numpy.creation import tri as tri
+from xlafront.numpy.creation import tril as tril
+from xlafront.numpy.creation import triu as triu
+from xlafront.numpy.creation import zeros as zeros
+from xlafront.numpy.diagonals import diag as diag
+from xlafront.numpy.diagonals import diagflat as diagflat
+from xlafront.numpy.diagonals import diagonal as diagonal
+from xlafront.numpy.diagonals import trace as trace
+from xlafront.numpy.differences import diff as diff
+from xlafront.numpy.differences import ediff1d as ediff1d
+from xlafront.numpy.differences import gradient as gradient
+from xlafront.numpy.differences import interp as interp
+from xlafront.numpy.differences import trapezoid as trapezoid
+from xlafront.numpy.differences import unwrap as unwrap
+from xlafront.numpy.divisors import gcd as gcd
+from xlafront.numpy.divisors import lcm as lcm
+from xlafront.numpy.editing import delete as delete
+from xlafront.numpy.editing import fill_diagonal as fill_diagonal
+from xlafront.numpy.editing import insert as insert
+from xlafront.numpy.editing import place as place
+from xlafront.numpy.editing import put as put
+from xlafront.numpy.editing import put_along_axis as put_along_axis
+from xlafront.numpy.editing import resize as resize
+from xlafront.numpy.editing import trim_zeros as trim_zeros
+from xlafront.numpy.files import array_repr as array_repr
+from xlafront.numpy.files import array_str as array_str
+from xlafront.numpy.files import frombuffer as frombuffer
+from xlafront.numpy.files import fromfile as fromfile
+from xlafront.numpy.files import fromiter as fromiter
+from xlafront.numpy.files import fromstring as fromstring
+from xlafront.numpy.files import load as load
+from xlafront.numpy.files import save as save
+from xlafront.numpy.files import savez as savez
+from xlafront.numpy.float_decomposition import frexp as frexp
+from xlafront.numpy.float_decomposition import ldexp as ldexp
+from xlafront.numpy.float_decomposition import modf as modf
+from xlafront.numpy.float_decomposition import spacing as spacing
+from xlafront.numpy.histograms import bincount as bincount
+from xlafront.numpy.histograms import digitize as digitize
+from xlafront.numpy.histograms import histogram as histogram
+from xlafront.numpy.histograms import histogram2d as histogram2d
+from xlafront.numpy.histograms import histogram_bin_edges as histogram_bin_edges
+from xlafront.numpy.histograms import histogramdd as histogramdd
+from xlafront.numpy.index_tricks import diag_indices as diag_indices
+from xlafront.numpy.index_tricks import diag_indices_from as diag_indices_from
+from xlafront.numpy.index_tricks import indices as indices
+from xlafront.numpy.index_tricks import ix_ as ix_
+from xlafront.numpy.index_tricks import mask_indices as mask_indices
+from xlafront.numpy.index_tricks import ravel_multi_index as ravel_multi_index
+from xlafront.numpy.index_tricks import tril_indices as tril_indices
+from xlafront.numpy.index_tricks import tril_indices_from as tril_indices_from
+from xlafront.numpy.index_tricks import triu_indices as triu_indices
+from xlafront.numpy.index_tricks import triu_indices_from as triu_indices_from
+from xlafront.numpy.index_tricks import unravel_index as unravel_index
+from xlafront.numpy.indexing import take as take
+from xlafront.numpy.indexing import take_along_axis as take_along_axis
+from xlafront.numpy.linear import cross as cross
+from xlafront.numpy.linear import dot as dot
+from xlafront.numpy.linear import einsum as einsum
+from xlafront.numpy.linear import einsum_path as einsum_path
+from xlafront.numpy.linear import inner as inner
+from xlafront.numpy.linear import kron as kron
+from xlafront.numpy.linear import matmul as matmul
+from xlafront.numpy.linear import matvec as matvec
+from xlafront.numpy.linear import outer as outer
+from xlafront.numpy.linear import tensordot as tensordot
+from xlafront.numpy.linear import vdot as vdot
+from xlafront.numpy.linear import vecdot as vecdot
+from xlafront.numpy.linear import vecmat as vecmat
+from xlafront.numpy.manipulation import append as append
+from xlafront.numpy.manipulation import array_split as array_split
+from xlafront.numpy.manipulation import block as block
+from xlafront.numpy.manipulation import broadcast_arrays as broadcast_arrays
+from xlafront.numpy.manipulation import broadcast_shapes as broadcast_shapes
+from xlafront.numpy.manipulation import broadcast_to as broadcast_to
+from xlafront.numpy.manipulation import column_stack as column_stack
+from xlafront.numpy.manipulation import concat as concat
+from xlafront.numpy.manipulation import concatenate as concatenate
+from xlafront.numpy.manipulation import dsplit as dsplit
+from xlafront.numpy.manipulation import dstack as dstack
+from xlafront.numpy.manipulation import expand_dims as expand_dims
+from xlafront.numpy.manipulation import flip as flip
+from xlafront.numpy.manipulation import fliplr as fliplr
+from xlafront.numpy.manipulation import flipud as flipud
+from xlafront.numpy.manipulation import hsplit as hsplit
+from xlafront.numpy.manipulation import hstack as hstack
+from xlafront.numpy.manipulation import matrix_transpose as matrix_transpose
+from xlafront.numpy.manipulation import moveaxis as moveaxis
+from xlafront.numpy.manipulation import ndim as ndim
+from xlafront.numpy.manipulation import permute_dims as permute_dims
+from xlafront.numpy.manipulation import ravel as ravel
+from xlafront.numpy.manipulation import reshape as reshape
+from xlafront.numpy.manipulation import roll as roll
+from xlafront.numpy.manipulation import rollaxis as rollaxis
+from xlafront.numpy.manipulation import rot90 as rot90
+from xlafront.numpy.manipulation import shape as shape
+from xlafront.numpy.manipulation import size as size
+from xlafront.numpy.manipulation import split as split
+from xlafront.numpy.manipulation import squeeze as squeeze
+from xlafront.numpy.manipulation import stack as stack
+from xlafront.numpy.manipulation import swapaxes as swapaxes
+from xlafront.numpy.manipulation import transpose as transpose
+from xlafront.numpy.manipulation import unstack as unstack
+from xlafront.numpy.manipulation import vsplit as vsplit
+from xlafront.numpy.manipulation import vstack as vstack
+from xlafront.numpy.mapping import apply_along_axis as apply_along_axis
+from xlafront.numpy.mapping import apply_over_axes as apply_over_axes
+from xlafront.numpy.mapping import fromfunction as fromfunction
+from xlafront.numpy.mapping import piecewise as piecewise
+from xlafront.numpy.mapping import vectorize as vectorize
+from xlafront.numpy.missing_values import nan_to_num as nan_to_num
+from xlafront.numpy.missing_values import nanargmax as nanargmax
+from xlafront.numpy.missing_values import nanargmin as nanargmin
+from xlafront.numpy.missing_values import nancumprod as nancumprod
+from xlafront.numpy.missing_values import nancumsum as nancumsum
+from xlafront.numpy.missing_values import nanmax as nanmax
+from xlafront.numpy.missing_values import nanmean as nanmean
+from xlafront.numpy.missing_values import nanmedian as nanmedian
+from xlafront.numpy.missing_values import nanmin as nanmin
+from xlafront.numpy.missing_values import nanpercentile as nanpercentile
+from xlafront.numpy.missing_values import nanprod as nanprod
+from xlafront.numpy.missing_values import nanquantile as nanquantile
+from xlafront.numpy.missing_values import nanstd as nanstd
+from xlafront.numpy.missing_values import nansum as nansum
+from xlafront.numpy.missing_values import nanvar as nanvar
+from xlafront.numpy.padding import pad as pad
+from xlafront.numpy.reductions import allclose as allclose
+from xlafront.numpy.reductions import array_equal as array_equal
+from xlafront.numpy.reductions import array_equiv as array_equiv
+from xlafront.numpy.reductions import count_nonzero as count_nonzero
+from xlafront.numpy.reductions import cumulative_prod as cumulative_prod
+from xlafront.numpy.reductions import cumulative_sum as cumulative_sum
+from xlafront.numpy.reductions import mean as mean
+from xlafront.numpy.reductions import minmax as minmax
+from xlafront.numpy.reductions import ptp as ptp
+from xlafront.numpy.reductions import std as std
+from xlafront.numpy.reductions import var as var
+from xlafront.numpy.repeating import repeat as repeat
+from xlafront.numpy.repeating import tile as tile
+from xlafront.numpy.scalar_types import can_cast as can_cast
+from xlafront.numpy.scalar_types import iscomplexobj as iscomplexobj
+from xlafront.numpy.scalar_types import isdtype as isdtype
+from xlafront.numpy.scalar_types import isrealobj as isrealobj
+from xlafront.numpy.scalar_types import isscalar as isscalar
+from xlafront.numpy.scalar_types import issubdtype as issubdtype
+from xlafront.numpy.scalar_types import iterable as iterable
+from xlafront.numpy.searching import argwhere as argwhere
+from xlafront.numpy.searching import choose as choose
+from xlafront.numpy.searching import compress as compress
+from xlafront.numpy.searching import extract as extract
+from xlafront.numpy.searching import flatnonzero as flatnonzero
+from xlafront.numpy.searching import nonzero as nonzero
+from xlafront.numpy.searching import searchsorted as searchsorted
+from xlafront.numpy.searching import select as select
+from xlafront.numpy.searching import where as where
+from xlafront.numpy.sets import intersect1d as intersect1d
+from xlafront.numpy.sets import isin as isin
+from xlafront.numpy.sets import setdiff1d as setdiff1d
+from xlafront.numpy.sets import setxor1d as setxor1d
+from xlafront.numpy.sets import union1d as union1d
+from xlafront.numpy.sets import unique as unique
+from xlafront.numpy.sets import unique_all as unique_all
+from xlafront.numpy.sets import unique_counts as unique_counts
+from xlafront.numpy.sets import unique_inverse as unique_inverse
+from xlafront.numpy.sets import unique_values as unique_values
+from xlafront.numpy.sorting import argpartition as argpartition
+from xlafront.numpy.sorting import argsort as argsort
+from xlafront.numpy.sorting import lexsort as lexsort
+from xlafront.numpy.sorting import partition as partition
+from xlafront.numpy.sorting import sort as sort
+from xlafront.numpy.sorting import sort_complex as sort_complex
+from xlafront.numpy.sorting import top_k as top_k
+from xlafront.numpy.statistics import average as average
+from xlafront.numpy.statistics import corrcoef as corrcoef
+from xlafront.numpy.statistics import cov as cov
+from xlafront.numpy.statistics import median as median
+from xlafront.numpy.statistics import percentile as percentile
+from xlafront.numpy.statistics import quantile as quantile
+from xlafront.numpy.ufunc_methods import frompyfunc as frompyfunc
 from xlafront.numpy.ufunc_methods import ufunc as ufunc
-from xlafront.scipy.integrate import trapezoid as trapezoid
-from xlafront.typing import ArrayLike as _ArrayLike
-from xlafront.typing import DTypeLike as _DTypeLike
+from xlafront.numpy.ufuncs import absolute as _source_abs
+from xlafront.numpy.ufuncs import absolute as absolute
+from xlafront.numpy.ufuncs import angle as angle
+from xlafront.numpy.ufuncs import bitwise_count as bitwise_count
+from xlafront.numpy.ufuncs import clip as clip
+from xlafront.numpy.ufuncs import conjugate as _source_conj
+from xlafront.numpy.ufuncs import conjugate as conjugate
+from xlafront.numpy.ufuncs import copysign as copysign
+from xlafront.numpy.ufuncs import divmod as divmod
+from xlafront.numpy.ufuncs import fabs as fabs
+from xlafront.numpy.ufuncs import float_power as float_power
+from xlafront.numpy.ufuncs import floor_divide as floor_divide
+from xlafront.numpy.ufuncs import fmod as fmod
+from xlafront.numpy.ufuncs import heaviside as heaviside
+from xlafront.numpy.ufuncs import hypot as hypot
+from xlafront.numpy.ufuncs import imag as imag
+from xlafront.numpy.ufuncs import isclose as isclose
+from xlafront.numpy.ufuncs import iscomplex as iscomplex
+from xlafront.numpy.ufuncs import isreal as isreal
+from xlafront.numpy.ufuncs import left_shift as _source_bitwise_left_shift
+from xlafront.numpy.ufuncs import left_shift as left_shift
+from xlafront.numpy.ufuncs import log10 as log10
+from xlafront.numpy.ufuncs import log2 as log2
+from xlafront.numpy.ufuncs import logical_not as logical_not
+from xlafront.numpy.ufuncs import positive as positive
+from xlafront.numpy.ufuncs import power as _source_pow
+from xlafront.numpy.ufuncs import power as power
+from xlafront.numpy.ufuncs import real as real
+from xlafront.numpy.ufuncs import reciprocal as reciprocal
+from xlafront.numpy.ufuncs import remainder as _source_mod
+from xlafront.numpy.ufuncs import remainder as remainder
+from xlafront.numpy.ufuncs import right_shift as _source_bitwise_right_shift
+from xlafront.numpy.ufuncs import right_shift as right_shift
+from xlafront.numpy.ufuncs import rint as rint
+from xlafront.numpy.ufuncs import round as _source_around
+from xlafront.numpy.ufuncs import round as round
+from xlafront.numpy.ufuncs import signbit as signbit
+from xlafront.numpy.ufuncs import square as square
+from xlafront.numpy.ufuncs import trunc as trunc
+from xlafront.special.windows import bartlett as bartlett
+from xlafront.special.windows import blackman as blackman
+from xlafront.special.windows import hamming as hamming
+from xlafront.special.windows import hanning as hanning
+from xlafront.special.windows import i0 as i0
+from xlafront.special.windows import kaiser as kaiser
 import builtins as _builtins
 import numpy as _numpy
 import typing as _typing
-import xlafront as _xlafront
 
 class _Ufunc:
     nin: _builtins.int
     nout: _builtins.int
     nargs: _builtins.int
     identity: _typing.Any
-    def __call__(self, x1: _ArrayLike, x2: _ArrayLike, /, *, out: None = ..., where: None = ...) -> _xlafront.Array: ...
-    def at(self, a: _ArrayLike, indices: _typing.Any, b: _ArrayLike | None = ..., *, inplace: _builtins.bool = ...) -> _xlafront.Array: ...
+    def __call__(self, x1: _ArrayLike, x2: _ArrayLike, /, *, out: None = ..., where: None = ...) -> _Array: ...
+    def at(self, a: _ArrayLike, indices: _typing.Any, b: _ArrayLike | None = ..., *, inplace: _builtins.bool = ...) -> _Array: ...
     def reduce(self, a: _ArrayLike, axis: _typing.Any = ..., dtype: _typing.Any = ..., out: None = ..., keepdims: _builtins.bool = ...,
-               initial: _ArrayLike | None = ..., where: _ArrayLike | None = ...) -> _xlafront.Array: ...
-    def accumulate(self, a: _ArrayLike, axis: _builtins.int = ..., dtype: _typing.Any = ..., out: None = ...) -> _xlafront.Array: ...
-    def outer(self, A: _ArrayLike, B: _ArrayLike, /) -> _xlafront.Array: ...
+               initial: _ArrayLike | None = ..., where: _ArrayLike | None = ...) -> _Array: ...
+    def accumulate(self, a: _ArrayLike, axis: _builtins.int = ..., dtype: _typing.Any = ..., out: None = ...) -> _Array: ...
+    def outer(self, A: _ArrayLike, B: _ArrayLike, /) -> _Array: ...
     def reduceat(self, a: _ArrayLike, indices: _typing.Any, axis: _builtins.int = ..., dtype: _typing.Any = ..., out: None = ...
-                 ) -> _xlafront.Array: ...
+                 ) -> _Array: ...
 
-ComplexWarning: _typing.Any
+ComplexWarning: _typing.TypeAlias = _typing.Any
 __array_api_version__: _builtins.str
-def __array_namespace_info__() -> _ArrayNamespaceInfo: ...
-def abs(x: _ArrayLike, /) -> _xlafront.Array: ...
-def absolute(x: _ArrayLike, /) -> _xlafront.Array: ...
-def acos(x: _ArrayLike, /) -> _xlafront.Array: ...
-def acosh(x: _ArrayLike, /) -> _xlafront.Array: ...
+abs = _source_abs
+def acos(x: _ArrayLike, /) -> _Array:
+    """Compute the inverse cosine elementwise.
+
+    The result is in radians, from 0 to pi; NaN for real `x` outside [-1, 1].
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.acos(xnp.array([1.0, -1.0]))
+        Array([0.       , 3.1415927], dtype=float32)
+    """
+def acosh(x: _ArrayLike, /) -> _Array:
+    """Compute the inverse hyperbolic cosine elementwise.
+
+    The result is nonnegative; NaN for real `x` below 1.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.acosh(xnp.array([1.0, 0.0]))
+        Array([ 0., nan], dtype=float32)
+    """
 add: _Ufunc
-def all(a: _ArrayLike, axis: _Axes = ..., out: None = ..., keepdims: _builtins.bool = ..., *, where: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def allclose(a: _ArrayLike, b: _ArrayLike, rtol: _ArrayLike = ..., atol: _ArrayLike = ..., equal_nan: _builtins.bool = ...) -> _xlafront.Array: ...
-def amax(a: _ArrayLike, axis: _Axes = ..., out: None = ..., keepdims: _builtins.bool = ..., initial: _ArrayLike | None = ..., where: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def amin(a: _ArrayLike, axis: _Axes = ..., out: None = ..., keepdims: _builtins.bool = ..., initial: _ArrayLike | None = ..., where: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def angle(z: _ArrayLike, deg: _builtins.bool = ...) -> _xlafront.Array: ...
-def any(a: _ArrayLike, axis: _Axes = ..., out: None = ..., keepdims: _builtins.bool = ..., *, where: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def append(arr: _ArrayLike, values: _ArrayLike, axis: _builtins.int | None = ...) -> _xlafront.Array: ...
-def apply_along_axis(func1d: _typing.Callable, axis: _builtins.int, arr: _ArrayLike, *args: _typing.Any, **kwargs: _typing.Any) -> _typing.Any: ...
-def apply_over_axes(func: _typing.Callable, a: _ArrayLike, axes: _typing.Sequence[_builtins.int]) -> _xlafront.Array: ...
-def arange(start: _ArrayLike, stop: _ArrayLike | None = ..., step: _ArrayLike | None = ..., dtype: _DTypeLike | None = ..., *, device: _typing.Any = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def arccos(x: _ArrayLike, /) -> _xlafront.Array: ...
-def arccosh(x: _ArrayLike, /) -> _xlafront.Array: ...
-def arcsin(x: _ArrayLike, /) -> _xlafront.Array: ...
-def arcsinh(x: _ArrayLike, /) -> _xlafront.Array: ...
-def arctan(x: _ArrayLike, /) -> _xlafront.Array: ...
-def arctan2(x1: _ArrayLike, x2: _ArrayLike, /, *, out: None = ..., where: None = ...) -> _xlafront.Array: ...
-def arctanh(x: _ArrayLike, /) -> _xlafront.Array: ...
-def argmax(a: _ArrayLike, axis: _builtins.int | None = ..., out: None = ..., keepdims: _builtins.bool | None = ...) -> _xlafront.Array: ...
-def argmin(a: _ArrayLike, axis: _builtins.int | None = ..., out: None = ..., keepdims: _builtins.bool | None = ...) -> _xlafront.Array: ...
-def argpartition(a: _ArrayLike, kth: _builtins.int, axis: _builtins.int = ...) -> _xlafront.Array: ...
-def argsort(a: _ArrayLike, axis: _builtins.int | None = ..., *, kind: None = ..., order: None = ..., stable: _builtins.bool = ..., descending: _builtins.bool = ..., dtype: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def argwhere(a: _ArrayLike, *, size: _builtins.int | None = ..., fill_value: _ArrayLike | _builtins.tuple[_ArrayLike, ...] | None = ...) -> _xlafront.Array: ...
-def around(a: _ArrayLike, decimals: _builtins.int = ..., out: None = ...) -> _xlafront.Array: ...
-def array(object: _typing.Any, dtype: _DTypeLike | None = ..., *args: _typing.Any, copy: _builtins.bool = ..., order: _builtins.str | None = ..., ndmin: _builtins.int = ..., device: _typing.Any = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def array_equal(a1: _ArrayLike, a2: _ArrayLike, equal_nan: _builtins.bool = ...) -> _xlafront.Array: ...
-def array_equiv(a1: _ArrayLike, a2: _ArrayLike) -> _xlafront.Array: ...
-def array_repr(arr: _ArrayLike, max_line_width: _builtins.int | None = ..., precision: _builtins.int | None = ..., suppress_small: _builtins.bool | None = ...) -> _builtins.str: ...
-def array_split(ary: _ArrayLike, indices_or_sections: _builtins.int | _typing.Sequence[_builtins.int] | _ArrayLike, axis: _builtins.int = ...) -> _builtins.list[_xlafront.Array]: ...
-def array_str(a: _ArrayLike, max_line_width: _builtins.int | None = ..., precision: _builtins.int | None = ..., suppress_small: _builtins.bool | None = ...) -> _builtins.str: ...
-def asarray(a: _typing.Any, dtype: _DTypeLike | None = ..., order: _builtins.str | None = ..., *, copy: _builtins.bool | None = ..., device: _typing.Any = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def asin(x: _ArrayLike, /) -> _xlafront.Array: ...
-def asinh(x: _ArrayLike, /) -> _xlafront.Array: ...
-def astype(x: _ArrayLike, dtype: _DTypeLike | None, /, *, copy: _builtins.bool = ..., device: _typing.Any = ...) -> _xlafront.Array: ...
-def atan(x: _ArrayLike, /) -> _xlafront.Array: ...
-def atan2(x1: _ArrayLike, x2: _ArrayLike, /, *, out: None = ..., where: None = ...) -> _xlafront.Array: ...
-def atanh(x: _ArrayLike, /) -> _xlafront.Array: ...
+"""Add two arrays elementwise, as `x1 + x2`.
+
+For booleans it is the logical OR.
+
+Args:
+    x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+    out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+Returns:
+    Array with the common shape of the operands.
+
+Example:
+    >>> xnp.add(xnp.array([1, 2]), xnp.array([0.5, 1.5]))
+    Array([1.5, 3.5], dtype=float32)
+"""
+def all(a: _ArrayLike, axis: _Axes = None, out: None = None, keepdims: _builtins.bool = False, *, where: _ArrayLike | None = None) -> _Array:
+    """Test if all elements over axes are true.
+
+    Numbers other than 0 count as True. Over no elements the result is True.
+
+    Args:
+        a: Array.
+        axis: Axis or axes to reduce over. Default: all.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+        keepdims: If True, keep reduced axes with size 1.
+        where: Boolean array, broadcast with `a`, that selects the elements to include.
+
+    Returns:
+        Boolean array of the shape of `a` without the reduced axes.
+
+    Example:
+        >>> xnp.all(xnp.array([[True, False], [True, True]]), axis=1)
+        Array([False,  True], dtype=bool)
+    """
+def amax(a: _ArrayLike, axis: _Axes = None, out: None = None, keepdims: _builtins.bool = False, initial: _ArrayLike | None = None, where: _ArrayLike | None = None) -> _Array:
+    """Compute the maximum over axes.
+
+    The result is NaN if an element is NaN. `xnp.amax` is an alias.
+
+    Args:
+        a: Array.
+        axis: Axis or axes to reduce over: positions, or names given by `vmap` or `shard_map`. Default: all positions.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+        keepdims: If True, keep reduced axes with size 1.
+        initial: Start value of the reduction, a scalar.
+        where: Boolean array, broadcast with `a`, that selects the elements to include. Requires `initial`.
+
+    Returns:
+        Array of the shape of `a` without the reduced axes.
+
+    Example:
+        >>> xnp.max(xnp.array([[1, 4], [3, 2]]), axis=1)
+        Array([4, 3], dtype=int32)
+    """
+def amin(a: _ArrayLike, axis: _Axes = None, out: None = None, keepdims: _builtins.bool = False, initial: _ArrayLike | None = None, where: _ArrayLike | None = None) -> _Array:
+    """Compute the minimum over axes.
+
+    The result is NaN if an element is NaN. `xnp.amin` is an alias.
+
+    Args:
+        a: Array.
+        axis: Axis or axes to reduce over: positions, or names given by `vmap` or `shard_map`. Default: all positions.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+        keepdims: If True, keep reduced axes with size 1.
+        initial: Start value of the reduction, a scalar.
+        where: Boolean array, broadcast with `a`, that selects the elements to include. Requires `initial`.
+
+    Returns:
+        Array of the shape of `a` without the reduced axes.
+
+    Example:
+        >>> xnp.min(xnp.array([[1, 4], [3, 2]]), axis=1)
+        Array([1, 2], dtype=int32)
+    """
+def any(a: _ArrayLike, axis: _Axes = None, out: None = None, keepdims: _builtins.bool = False, *, where: _ArrayLike | None = None) -> _Array:
+    """Test if any element over axes is true.
+
+    Numbers other than 0 count as True. Over no elements the result is False.
+
+    Args:
+        a: Array.
+        axis: Axis or axes to reduce over. Default: all.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+        keepdims: If True, keep reduced axes with size 1.
+        where: Boolean array, broadcast with `a`, that selects the elements to include.
+
+    Returns:
+        Boolean array of the shape of `a` without the reduced axes.
+
+    Example:
+        >>> xnp.any(xnp.array([[True, False], [False, False]]), axis=1)
+        Array([ True, False], dtype=bool)
+    """
+def arccos(x: _ArrayLike, /) -> _Array:
+    """Compute the inverse cosine elementwise.
+
+    The result is in radians, from 0 to pi; NaN for real `x` outside [-1, 1]. It is an alias of `xnp.acos`.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.arccos(xnp.array([1.0, -1.0]))
+        Array([0.       , 3.1415927], dtype=float32)
+    """
+def arccosh(x: _ArrayLike, /) -> _Array:
+    """Compute the inverse hyperbolic cosine elementwise.
+
+    The result is nonnegative; NaN for real `x` below 1. It is an alias of `xnp.acosh`.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.arccosh(xnp.array([1.0, 0.0]))
+        Array([ 0., nan], dtype=float32)
+    """
+def arcsin(x: _ArrayLike, /) -> _Array:
+    """Compute the inverse sine elementwise.
+
+    The result is in radians, from -pi/2 to pi/2; NaN for real `x` outside [-1, 1]. It is an alias of `xnp.asin`.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.arcsin(xnp.array([0.0, 1.0]))
+        Array([0.       , 1.5707964], dtype=float32)
+    """
+def arcsinh(x: _ArrayLike, /) -> _Array:
+    """Compute the inverse hyperbolic sine elementwise.
+
+    It is an alias of `xnp.asinh`.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.arcsinh(xnp.array([0.0, xnp.inf]))
+        Array([ 0., inf], dtype=float32)
+    """
+def arctan(x: _ArrayLike, /) -> _Array:
+    """Compute the inverse tangent elementwise.
+
+    The result is in radians, from -pi/2 to pi/2. It is an alias of `xnp.atan`.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.arctan(xnp.array([0.0, xnp.inf]))
+        Array([0.       , 1.5707964], dtype=float32)
+    """
+def arctan2(x1: _ArrayLike, x2: _ArrayLike, /, *, out: None = None, where: None = None) -> _Array:
+    """Compute the angle of the point (`x2`, `x1`) in the plane, elementwise.
+
+    The result is in radians, from -pi to pi: the inverse tangent of `x1 / x2` in the right quadrant. It is an alias of `xnp.atan2`.
+
+    Args:
+        x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+        out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Array with the common shape of the operands.
+
+    Example:
+        >>> xnp.arctan2(0.0, xnp.array([1.0, -1.0]))
+        Array([0.       , 3.1415927], dtype=float32)
+    """
+def arctanh(x: _ArrayLike, /) -> _Array:
+    """Compute the inverse hyperbolic tangent elementwise.
+
+    The result is NaN for real `x` outside [-1, 1]. It is an alias of `xnp.atanh`.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.arctanh(xnp.array([0.0, 1.0]))
+        Array([ 0., inf], dtype=float32)
+    """
+def argmax(a: _ArrayLike, axis: _builtins.int | None = None, out: None = None, keepdims: _builtins.bool | None = None) -> _Array:
+    """Return the index of the maximum along an axis.
+
+    It is the first index if there are several. NaN counts as the maximum.
+
+    Args:
+        a: Array.
+        axis: Axis to work along. Default: the flattened array.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+        keepdims: If True, keep reduced axes with size 1.
+
+    Returns:
+        Array of integers of the shape of `a` without the axis.
+
+    Example:
+        >>> xnp.argmax(xnp.array([[1, 4], [3, 2]]), axis=1)
+        Array([1, 0], dtype=int32)
+    """
+def argmin(a: _ArrayLike, axis: _builtins.int | None = None, out: None = None, keepdims: _builtins.bool | None = None) -> _Array:
+    """Return the index of the minimum along an axis.
+
+    It is the first index if there are several. NaN counts as the minimum.
+
+    Args:
+        a: Array.
+        axis: Axis to work along. Default: the flattened array.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+        keepdims: If True, keep reduced axes with size 1.
+
+    Returns:
+        Array of integers of the shape of `a` without the axis.
+
+    Example:
+        >>> xnp.argmin(xnp.array([[1, 4], [3, 2]]), axis=1)
+        Array([0, 1], dtype=int32)
+    """
+around = _source_around
+def asin(x: _ArrayLike, /) -> _Array:
+    """Compute the inverse sine elementwise.
+
+    The result is in radians, from -pi/2 to pi/2; NaN for real `x` outside [-1, 1].
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.asin(xnp.array([0.0, 1.0]))
+        Array([0.       , 1.5707964], dtype=float32)
+    """
+def asinh(x: _ArrayLike, /) -> _Array:
+    """Compute the inverse hyperbolic sine elementwise.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.asinh(xnp.array([0.0, xnp.inf]))
+        Array([ 0., inf], dtype=float32)
+    """
+def atan(x: _ArrayLike, /) -> _Array:
+    """Compute the inverse tangent elementwise.
+
+    The result is in radians, from -pi/2 to pi/2.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.atan(xnp.array([0.0, xnp.inf]))
+        Array([0.       , 1.5707964], dtype=float32)
+    """
+def atan2(x1: _ArrayLike, x2: _ArrayLike, /, *, out: None = None, where: None = None) -> _Array:
+    """Compute the angle of the point (`x2`, `x1`) in the plane, elementwise.
+
+    The result is in radians, from -pi to pi: the inverse tangent of `x1 / x2` in the right quadrant.
+
+    Args:
+        x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+        out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Array with the common shape of the operands.
+
+    Example:
+        >>> xnp.atan2(0.0, xnp.array([1.0, -1.0]))
+        Array([0.       , 3.1415927], dtype=float32)
+    """
+def atanh(x: _ArrayLike, /) -> _Array:
+    """Compute the inverse hyperbolic tangent elementwise.
+
+    The result is NaN for real `x` outside [-1, 1].
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.atanh(xnp.array([0.0, 1.0]))
+        Array([ 0., inf], dtype=float32)
+    """
 @_typing.overload
-def atleast_1d(ary: _ArrayLike, /) -> _xlafront.Array: ...
+def atleast_1d(ary: _ArrayLike, /) -> _Array: ...
 @_typing.overload
-def atleast_1d(*arys: _ArrayLike) -> _xlafront.Array | _builtins.list[_xlafront.Array]: ...
+def atleast_1d(*arys: _ArrayLike) -> _Array | _builtins.list[_Array]: ...
 @_typing.overload
-def atleast_2d(ary: _ArrayLike, /) -> _xlafront.Array: ...
+def atleast_2d(ary: _ArrayLike, /) -> _Array: ...
 @_typing.overload
-def atleast_2d(*arys: _ArrayLike) -> _xlafront.Array | _builtins.list[_xlafront.Array]: ...
+def atleast_2d(*arys: _ArrayLike) -> _Array | _builtins.list[_Array]: ...
 @_typing.overload
-def atleast_3d(ary: _ArrayLike, /) -> _xlafront.Array: ...
+def atleast_3d(ary: _ArrayLike, /) -> _Array: ...
 @_typing.overload
-def atleast_3d(*arys: _ArrayLike) -> _xlafront.Array | _builtins.list[_xlafront.Array]: ...
-def average(a: _ArrayLike, axis: _Axes = ..., weights: _ArrayLike | None = ..., returned: _builtins.bool = ..., keepdims: _builtins.bool = ...) -> _xlafront.Array | _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
-def bartlett(M: _builtins.int) -> _xlafront.Array: ...
-bfloat16: _typing.Any
-def bincount(x: _ArrayLike, weights: _ArrayLike | None = ..., minlength: _builtins.int = ..., *, length: _builtins.int | None = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
+def atleast_3d(*arys: _ArrayLike) -> _Array | _builtins.list[_Array]: ...
+bfloat16: _typing.TypeAlias = _typing.Any
 bitwise_and: _Ufunc
-def bitwise_count(x: _ArrayLike, /) -> _xlafront.Array: ...
-def bitwise_invert(x: _ArrayLike, /, *, out: None = ..., where: None = ...) -> _xlafront.Array: ...
-def bitwise_left_shift(x: _ArrayLike, y: _ArrayLike, /) -> _xlafront.Array: ...
-def bitwise_not(x: _ArrayLike, /, *, out: None = ..., where: None = ...) -> _xlafront.Array: ...
+"""Compute the bitwise AND elementwise, as `x1 & x2`.
+
+For booleans it is the logical AND.
+
+Args:
+    x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+    out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+Returns:
+    Array with the common shape of the operands.
+
+Example:
+    >>> xnp.bitwise_and(6, xnp.array([3, 4]))
+    Array([2, 4], dtype=int32)
+"""
+def bitwise_invert(x: _ArrayLike, /, *, out: None = None, where: None = None) -> _Array:
+    """Invert all bits elementwise, as `~x`.
+
+    For booleans it is the logical NOT. It is an alias of `xnp.invert`.
+
+    Args:
+        x: Array or scalar.
+        out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.bitwise_invert(xnp.array([0, 5]))
+        Array([-1, -6], dtype=int32)
+    """
+bitwise_left_shift = _source_bitwise_left_shift
+def bitwise_not(x: _ArrayLike, /, *, out: None = None, where: None = None) -> _Array:
+    """Invert all bits elementwise, as `~x`.
+
+    For booleans it is the logical NOT. It is an alias of `xnp.invert`.
+
+    Args:
+        x: Array or scalar.
+        out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.bitwise_not(xnp.array([0, 5]))
+        Array([-1, -6], dtype=int32)
+    """
 bitwise_or: _Ufunc
-def bitwise_right_shift(x1: _ArrayLike, x2: _ArrayLike, /) -> _xlafront.Array: ...
+"""Compute the bitwise OR elementwise, as `x1 | x2`.
+
+For booleans it is the logical OR.
+
+Args:
+    x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+    out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+Returns:
+    Array with the common shape of the operands.
+
+Example:
+    >>> xnp.bitwise_or(6, xnp.array([3, 4]))
+    Array([7, 6], dtype=int32)
+"""
+bitwise_right_shift = _source_bitwise_right_shift
 bitwise_xor: _Ufunc
-def blackman(M: _builtins.int) -> _xlafront.Array: ...
-def block(arrays: _ArrayLike | _typing.Sequence[_typing.Any]) -> _xlafront.Array: ...
-bool: _typing.Any
-bool_: _typing.Any
-def broadcast_arrays(*args: _ArrayLike) -> _builtins.list[_xlafront.Array]: ...
-def broadcast_shapes(*shapes: _builtins.int | _typing.Sequence[_builtins.int]) -> _builtins.tuple[_builtins.int, ...]: ...
-def broadcast_to(array: _ArrayLike, shape: _builtins.int | _typing.Sequence[_builtins.int], *, out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
+"""Compute the bitwise exclusive OR elementwise, as `x1 ^ x2`.
+
+For booleans it is the logical exclusive OR.
+
+Args:
+    x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+    out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+Returns:
+    Array with the common shape of the operands.
+
+Example:
+    >>> xnp.bitwise_xor(6, xnp.array([3, 4]))
+    Array([5, 2], dtype=int32)
+"""
+bool: _typing.TypeAlias = _typing.Any
+bool_: _typing.TypeAlias = _typing.Any
 c_: _typing.Any
-def can_cast(from_: _DTypeLike, to: _DTypeLike, casting: _builtins.str = ...) -> _builtins.bool: ...
-def cbrt(x: _ArrayLike, /) -> _xlafront.Array: ...
-cdouble: _typing.Any
-def ceil(x: _ArrayLike, /) -> _xlafront.Array: ...
+def cbrt(x: _ArrayLike, /) -> _Array:
+    """Compute the real cube root elementwise.
+
+    Negative numbers have negative roots.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.cbrt(xnp.array([8.0, -27.0]))
+        Array([ 2., -3.], dtype=float32)
+    """
+cdouble: _typing.TypeAlias = _typing.Any
+def ceil(x: _ArrayLike, /) -> _Array:
+    """Round up to the nearest integer elementwise.
+
+    Integers and booleans keep their dtype.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.ceil(xnp.array([1.2, -1.2]))
+        Array([ 2., -1.], dtype=float32)
+    """
 character = _numpy.character
-def choose(a: _ArrayLike, choices: _ArrayLike | _typing.Sequence[_ArrayLike], out: None = ..., mode: _builtins.str = ...) -> _xlafront.Array: ...
-def clip(arr: _ArrayLike | None = ..., /, min: _ArrayLike | None = ..., max: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def column_stack(tup: _ArrayLike | _typing.Sequence[_ArrayLike]) -> _xlafront.Array: ...
-complex128: _typing.Any
-complex64: _typing.Any
-complex_: _typing.Any
+complex128: _typing.TypeAlias = _typing.Any
+complex64: _typing.TypeAlias = _typing.Any
+complex_: _typing.TypeAlias = _typing.Any
 complexfloating = _numpy.complexfloating
-def compress(condition: _ArrayLike, a: _ArrayLike, axis: _builtins.int | None = ..., *, size: _builtins.int | None = ..., fill_value: _ArrayLike = ..., out: None = ...) -> _xlafront.Array: ...
-def concat(arrays: _ArrayLike | _typing.Sequence[_ArrayLike], /, *, axis: _builtins.int | None = ...) -> _xlafront.Array: ...
-def concatenate(arrays: _ArrayLike | _typing.Sequence[_ArrayLike], axis: _builtins.int | None = ..., dtype: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def conj(x: _ArrayLike, /) -> _xlafront.Array: ...
-def conjugate(x: _ArrayLike, /) -> _xlafront.Array: ...
-def convolve(a: _ArrayLike, v: _ArrayLike, mode: _builtins.str = ..., *, precision: _typing.Any = ..., preferred_element_type: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def copy(a: _ArrayLike, order: _builtins.str | None = ...) -> _xlafront.Array: ...
-def copysign(x1: _ArrayLike, x2: _ArrayLike, /) -> _xlafront.Array: ...
-def corrcoef(x: _ArrayLike, y: _ArrayLike | None = ..., rowvar: _builtins.bool = ..., dtype: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def correlate(a: _ArrayLike, v: _ArrayLike, mode: _builtins.str = ..., *, precision: _typing.Any = ..., preferred_element_type: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def cos(x: _ArrayLike, /) -> _xlafront.Array: ...
-def cosh(x: _ArrayLike, /) -> _xlafront.Array: ...
-def count_nonzero(a: _ArrayLike, axis: _Axes = ..., keepdims: _builtins.bool = ...) -> _xlafront.Array: ...
-def cov(m: _ArrayLike, y: _ArrayLike | None = ..., rowvar: _builtins.bool = ..., bias: _builtins.bool = ..., ddof: _builtins.float | None = ..., fweights: _ArrayLike | None = ..., aweights: _ArrayLike | None = ..., dtype: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def cross(a: _ArrayLike, b: _ArrayLike, axisa: _builtins.int = ..., axisb: _builtins.int = ..., axisc: _builtins.int = ..., axis: _builtins.int | None = ...) -> _xlafront.Array: ...
-csingle: _typing.Any
-def cumprod(a: _ArrayLike, axis: _builtins.int | None = ..., dtype: _DTypeLike | None = ..., out: None = ...) -> _xlafront.Array: ...
-def cumsum(a: _ArrayLike, axis: _builtins.int | None = ..., dtype: _DTypeLike | None = ..., out: None = ...) -> _xlafront.Array: ...
-def cumulative_prod(x: _ArrayLike, /, *, axis: _builtins.int | None = ..., dtype: _DTypeLike | None = ..., include_initial: _builtins.bool = ...) -> _xlafront.Array: ...
-def cumulative_sum(x: _ArrayLike, /, *, axis: _builtins.int | None = ..., dtype: _DTypeLike | None = ..., include_initial: _builtins.bool = ...) -> _xlafront.Array: ...
-def deg2rad(x: _ArrayLike, /) -> _xlafront.Array: ...
-def degrees(x: _ArrayLike, /) -> _xlafront.Array: ...
-def delete(arr: _ArrayLike, obj: _ArrayLike | _builtins.slice, axis: _builtins.int | None = ..., *, assume_unique_indices: _builtins.bool = ...) -> _xlafront.Array: ...
-def diag(v: _ArrayLike, k: _builtins.int = ...) -> _xlafront.Array: ...
-def diag_indices(n: _builtins.int, ndim: _builtins.int = ...) -> _builtins.tuple[_xlafront.Array, ...]: ...
-def diag_indices_from(arr: _ArrayLike) -> _builtins.tuple[_xlafront.Array, ...]: ...
-def diagflat(v: _ArrayLike, k: _builtins.int = ...) -> _xlafront.Array: ...
-def diagonal(a: _ArrayLike, offset: _builtins.int = ..., axis1: _builtins.int = ..., axis2: _builtins.int = ...) -> _xlafront.Array: ...
-def diff(a: _ArrayLike, n: _builtins.int = ..., axis: _builtins.int = ..., prepend: _ArrayLike | None = ..., append: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def digitize(x: _ArrayLike, bins: _ArrayLike, right: _builtins.bool = ..., *, method: _builtins.str | None = ...) -> _xlafront.Array: ...
-def divide(x1: _ArrayLike, x2: _ArrayLike, /, *, out: None = ..., where: None = ...) -> _xlafront.Array: ...
-def divmod(x1: _ArrayLike, x2: _ArrayLike, /) -> _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
-def dot(a: _ArrayLike, b: _ArrayLike, *, precision: _typing.Any = ..., preferred_element_type: _DTypeLike | None = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-double: _typing.Any
-def dsplit(ary: _ArrayLike, indices_or_sections: _builtins.int | _typing.Sequence[_builtins.int] | _ArrayLike) -> _builtins.list[_xlafront.Array]: ...
-def dstack(tup: _ArrayLike | _typing.Sequence[_ArrayLike], dtype: _DTypeLike | None = ...) -> _xlafront.Array: ...
+conj = _source_conj
+def cos(x: _ArrayLike, /) -> _Array:
+    """Compute the cosine of angles in radians, elementwise.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.cos(xnp.array([0.0, xnp.pi]))
+        Array([ 1., -1.], dtype=float32)
+    """
+def cosh(x: _ArrayLike, /) -> _Array:
+    """Compute the hyperbolic cosine elementwise.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.cosh(xnp.array([0.0, xnp.inf]))
+        Array([ 1., inf], dtype=float32)
+    """
+csingle: _typing.TypeAlias = _typing.Any
+def cumprod(a: _ArrayLike, axis: _builtins.int | None = None, dtype: _DTypeLike | None = None, out: None = None) -> _Array:
+    """Compute the cumulative product along an axis.
+
+    Args:
+        a: Array.
+        axis: Axis to work along. Default: the flattened array.
+        dtype: dtype of the computation and of the result.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Array of the shape of `a`, a vector without `axis`.
+
+    Example:
+        >>> xnp.cumprod(xnp.array([[1, 2], [3, 4]]), axis=0)
+        Array([[1, 2],
+               [3, 8]], dtype=int32)
+    """
+def cumsum(a: _ArrayLike, axis: _builtins.int | None = None, dtype: _DTypeLike | None = None, out: None = None) -> _Array:
+    """Compute the cumulative sum along an axis.
+
+    Args:
+        a: Array.
+        axis: Axis to work along. Default: the flattened array.
+        dtype: dtype of the computation and of the result.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Array of the shape of `a`, a vector without `axis`.
+
+    Example:
+        >>> xnp.cumsum(xnp.array([[1, 2], [3, 4]]), axis=0)
+        Array([[1, 2],
+               [4, 6]], dtype=int32)
+    """
+def deg2rad(x: _ArrayLike, /) -> _Array:
+    """Convert angles from degrees to radians.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.deg2rad(xnp.array([0.0, 180.0]))
+        Array([0.       , 3.1415927], dtype=float32)
+    """
+def degrees(x: _ArrayLike, /) -> _Array:
+    """Convert angles from radians to degrees.
+
+    It is an alias of `xnp.rad2deg`.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.degrees(xnp.array([0.0, xnp.pi]))
+        Array([  0., 180.], dtype=float32)
+    """
+def divide(x1: _ArrayLike, x2: _ArrayLike, /, *, out: None = None, where: None = None) -> _Array:
+    """Divide two arrays elementwise, as `x1 / x2`.
+
+    Integers are converted to floats. Division by zero gives an infinity or NaN.
+
+    Args:
+        x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+        out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Array with the common shape of the operands.
+
+    Note:
+        No warning is raised for division by zero.
+
+    Example:
+        >>> xnp.divide(xnp.array([1, -1, 0]), xnp.array([2, 0, 0]))
+        Array([ 0.5, -inf,  nan], dtype=float32)
+    """
+double: _typing.TypeAlias = _typing.Any
 dtype = _numpy.dtype
 e: _builtins.float
-def ediff1d(ary: _ArrayLike, to_end: _ArrayLike | None = ..., to_begin: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def einsum(subscripts: _typing.Any, /, *operands: _typing.Any, out: None = ..., optimize: _typing.Any = ..., precision: _typing.Any = ..., preferred_element_type: _DTypeLike | None = ..., _dot_general: _typing.Callable | None = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def einsum_path(subscripts: _typing.Any, /, *operands: _typing.Any, optimize: _typing.Any = ...) -> _builtins.tuple[_builtins.list, _typing.Any]: ...
-def empty(shape: _builtins.int | _typing.Sequence[_builtins.int], dtype: _DTypeLike | None = ..., *, device: _typing.Any = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def empty_like(prototype: _ArrayLike, dtype: _DTypeLike | None = ..., shape: _builtins.int | _typing.Sequence[_builtins.int] | None = ..., *, device: _typing.Any = ...) -> _xlafront.Array: ...
-def equal(x: _ArrayLike, y: _ArrayLike, /, *, out: None = ..., where: None = ...) -> _xlafront.Array: ...
+def equal(x: _ArrayLike, y: _ArrayLike, /, *, out: None = None, where: None = None) -> _Array:
+    """Compare elementwise for equality, as `x == y`.
+
+    NaN is not equal to anything.
+
+    Args:
+        x, y: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+        out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Boolean array with the common shape of the operands.
+
+    Example:
+        >>> xnp.equal(xnp.array([1.0, xnp.nan]), xnp.array([1.0, xnp.nan]))
+        Array([ True, False], dtype=bool)
+    """
 euler_gamma: _builtins.float
-def exp(x: _ArrayLike, /) -> _xlafront.Array: ...
-def exp2(x: _ArrayLike, /) -> _xlafront.Array: ...
-def expand_dims(a: _ArrayLike, axis: _builtins.int | _typing.Sequence[_builtins.int]) -> _xlafront.Array: ...
-def expm1(x: _ArrayLike, /) -> _xlafront.Array: ...
-def extract(condition: _ArrayLike, arr: _ArrayLike, *, size: _builtins.int | None = ..., fill_value: _ArrayLike = ...) -> _xlafront.Array: ...
-def eye(N: _builtins.int, M: _builtins.int | None = ..., k: _builtins.int = ..., dtype: _DTypeLike | None = ..., *, device: _typing.Any = ...) -> _xlafront.Array: ...
-def fabs(x: _ArrayLike, /) -> _xlafront.Array: ...
-def fill_diagonal(a: _ArrayLike, val: _ArrayLike, wrap: _builtins.bool = ..., *, inplace: _builtins.bool = ...) -> _xlafront.Array: ...
-finfo: _typing.Any
-def flatnonzero(a: _ArrayLike, *, size: _builtins.int | None = ..., fill_value: _ArrayLike | None = ...) -> _xlafront.Array: ...
+def exp(x: _ArrayLike, /) -> _Array:
+    """Compute the exponential function elementwise.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.exp(xnp.array([0.0, -xnp.inf]))
+        Array([1., 0.], dtype=float32)
+    """
+def exp2(x: _ArrayLike, /) -> _Array:
+    """Compute `2 ** x` elementwise.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.exp2(xnp.array([3, -1]))
+        Array([8. , 0.5], dtype=float32)
+    """
+def expm1(x: _ArrayLike, /) -> _Array:
+    """Compute `exp(x) - 1` elementwise, accurate for small `x`.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.expm1(xnp.array([0.0, 1e-10]))
+        Array([0.e+00, 1.e-10], dtype=float32)
+    """
+finfo: _typing.TypeAlias = _typing.Any
 flexible = _numpy.flexible
-def flip(m: _ArrayLike, axis: _Axes = ...) -> _xlafront.Array: ...
-def fliplr(m: _ArrayLike) -> _xlafront.Array: ...
-def flipud(m: _ArrayLike) -> _xlafront.Array: ...
-float16: _typing.Any
-float32: _typing.Any
-float4_e2m1fn: _typing.Any
-float64: _typing.Any
-float6_e2m3fn: _typing.Any
-float6_e3m2fn: _typing.Any
-float8_e3m4: _typing.Any
-float8_e4m3: _typing.Any
-float8_e4m3b11fnuz: _typing.Any
-float8_e4m3fn: _typing.Any
-float8_e4m3fnuz: _typing.Any
-float8_e5m2: _typing.Any
-float8_e5m2fnuz: _typing.Any
-float8_e8m0fnu: _typing.Any
-float_: _typing.Any
-def float_power(x: _ArrayLike, y: _ArrayLike, /) -> _xlafront.Array: ...
+float16: _typing.TypeAlias = _typing.Any
+float32: _typing.TypeAlias = _typing.Any
+float4_e2m1fn: _typing.TypeAlias = _typing.Any
+float64: _typing.TypeAlias = _typing.Any
+float6_e2m3fn: _typing.TypeAlias = _typing.Any
+float6_e3m2fn: _typing.TypeAlias = _typing.Any
+float8_e3m4: _typing.TypeAlias = _typing.Any
+float8_e4m3: _typing.TypeAlias = _typing.Any
+float8_e4m3b11fnuz: _typing.TypeAlias = _typing.Any
+float8_e4m3fn: _typing.TypeAlias = _typing.Any
+float8_e4m3fnuz: _typing.TypeAlias = _typing.Any
+float8_e5m2: _typing.TypeAlias = _typing.Any
+float8_e5m2fnuz: _typing.TypeAlias = _typing.Any
+float8_e8m0fnu: _typing.TypeAlias = _typing.Any
+float_: _typing.TypeAlias = _typing.Any
 floating = _numpy.floating
-def floor(x: _ArrayLike, /) -> _xlafront.Array: ...
-def floor_divide(x1: _ArrayLike, x2: _ArrayLike, /) -> _xlafront.Array: ...
-def fmax(x1: _ArrayLike, x2: _ArrayLike) -> _xlafront.Array: ...
-def fmin(x1: _ArrayLike, x2: _ArrayLike) -> _xlafront.Array: ...
-def fmod(x1: _ArrayLike, x2: _ArrayLike, /) -> _xlafront.Array: ...
-def frexp(x: _ArrayLike, /) -> _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
-def from_dlpack(x: _typing.Any, /, *, device: _typing.Any = ..., copy: _builtins.bool | None = ...) -> _xlafront.Array: ...
-def frombuffer(buffer: _typing.Any, dtype: _DTypeLike = ..., count: _builtins.int = ..., offset: _builtins.int = ...) -> _xlafront.Array: ...
-def fromfile(*args: _typing.Any, **kwargs: _typing.Any) -> _typing.NoReturn: ...
-def fromfunction(function: _typing.Callable, shape: _builtins.int | _typing.Sequence[_builtins.int], *, dtype: _DTypeLike = ..., **kwargs: _typing.Any) -> _typing.Any: ...
-def fromiter(*args: _typing.Any, **kwargs: _typing.Any) -> _xlafront.Array: ...
-def frompyfunc(func: _typing.Callable, /, nin: _builtins.int, nout: _builtins.int, *, identity: _typing.Any = ...) -> _typing.Callable: ...
-def fromstring(string: _builtins.str, dtype: _DTypeLike = ..., count: _builtins.int = ..., *, sep: _builtins.str) -> _xlafront.Array: ...
-def full(shape: _builtins.int | _typing.Sequence[_builtins.int], fill_value: _ArrayLike, dtype: _DTypeLike | None = ..., *, device: _typing.Any = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def full_like(a: _ArrayLike, fill_value: _ArrayLike, dtype: _DTypeLike | None = ..., shape: _builtins.int | _typing.Sequence[_builtins.int] | None = ..., *, device: _typing.Any = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def gcd(x1: _ArrayLike, x2: _ArrayLike) -> _xlafront.Array: ...
+def floor(x: _ArrayLike, /) -> _Array:
+    """Round down to the nearest integer elementwise.
+
+    Integers and booleans keep their dtype.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.floor(xnp.array([1.8, -1.2]))
+        Array([ 1., -2.], dtype=float32)
+    """
+def fmax(x1: _ArrayLike, x2: _ArrayLike) -> _Array:
+    """Compute the elementwise maximum, ignoring NaN.
+
+    Where one operand is NaN, the result is the other one.
+
+    Args:
+        x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+
+    Returns:
+        Array with the common shape of the operands.
+
+    Example:
+        >>> xnp.fmax(xnp.array([1.0, xnp.nan]), 0.5)
+        Array([1. , 0.5], dtype=float32)
+    """
+def fmin(x1: _ArrayLike, x2: _ArrayLike) -> _Array:
+    """Compute the elementwise minimum, ignoring NaN.
+
+    Where one operand is NaN, the result is the other one.
+
+    Args:
+        x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+
+    Returns:
+        Array with the common shape of the operands.
+
+    Example:
+        >>> xnp.fmin(xnp.array([1.0, xnp.nan]), 0.5)
+        Array([0.5, 0.5], dtype=float32)
+    """
 generic = _numpy.generic
-def geomspace(start: _ArrayLike, stop: _ArrayLike, num: _builtins.int = ..., endpoint: _builtins.bool = ..., dtype: _DTypeLike | None = ..., axis: _builtins.int = ...) -> _xlafront.Array: ...
-def get_printoptions() -> _typing.Any: ...
-def gradient(f: _ArrayLike, *varargs: _ArrayLike, axis: _Axes = ..., edge_order: _builtins.int | None = ...) -> _xlafront.Array | _builtins.list[_xlafront.Array]: ...
-def greater(x: _ArrayLike, y: _ArrayLike, /) -> _xlafront.Array: ...
-def greater_equal(x: _ArrayLike, y: _ArrayLike, /) -> _xlafront.Array: ...
-def hamming(M: _builtins.int) -> _xlafront.Array: ...
-def hanning(M: _builtins.int) -> _xlafront.Array: ...
-def heaviside(x1: _ArrayLike, x2: _ArrayLike, /) -> _xlafront.Array: ...
-def histogram(a: _ArrayLike, bins: _ArrayLike = ..., range: _typing.Sequence[_ArrayLike] | None = ..., weights: _ArrayLike | None = ..., density: _builtins.bool | None = ...) -> _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
-def histogram2d(x: _ArrayLike, y: _ArrayLike, bins: _ArrayLike | _typing.Sequence[_ArrayLike] = ..., range: _typing.Sequence[_typing.Sequence[_ArrayLike] | None] | None = ..., weights: _ArrayLike | None = ..., density: _builtins.bool | None = ...) -> _builtins.tuple[_xlafront.Array, _xlafront.Array, _xlafront.Array]: ...
-def histogram_bin_edges(a: _ArrayLike, bins: _builtins.int | _ArrayLike = ..., range: _typing.Sequence[_ArrayLike] | None = ..., weights: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def histogramdd(sample: _ArrayLike, bins: _ArrayLike | _typing.Sequence[_ArrayLike] = ..., range: _typing.Sequence[_typing.Sequence[_ArrayLike] | None] | None = ..., weights: _ArrayLike | None = ..., density: _builtins.bool | None = ...) -> _builtins.tuple[_xlafront.Array, _builtins.list[_xlafront.Array]]: ...
-def hsplit(ary: _ArrayLike, indices_or_sections: _builtins.int | _typing.Sequence[_builtins.int] | _ArrayLike) -> _builtins.list[_xlafront.Array]: ...
-def hstack(tup: _ArrayLike | _typing.Sequence[_ArrayLike], dtype: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def hypot(x1: _ArrayLike, x2: _ArrayLike, /) -> _xlafront.Array: ...
-def i0(x: _ArrayLike) -> _xlafront.Array: ...
-def identity(n: _builtins.int, dtype: _DTypeLike | None = ...) -> _xlafront.Array: ...
-iinfo: _typing.Any
-def imag(val: _ArrayLike, /) -> _xlafront.Array: ...
+def get_printoptions() -> _typing.Any:
+    """Return the current print options.
+
+    Returns
+    -------
+    print_opts : dict
+        Dictionary of current print options with keys
+
+        - precision : int
+        - threshold : int
+        - edgeitems : int
+        - linewidth : int
+        - suppress : bool
+        - nanstr : str
+        - infstr : str
+        - sign : str
+        - formatter : dict of callables
+        - floatmode : str
+        - legacy : str or False
+
+        For a full description of these options, see `set_printoptions`.
+
+    Notes
+    -----
+    These print options apply only to NumPy ndarrays, not to scalars.
+
+    **Concurrency note:** see :ref:`text_formatting_options`
+
+    See Also
+    --------
+    set_printoptions, printoptions
+
+    Examples
+    --------
+    >>> import numpy as np
+
+    >>> np.get_printoptions()
+    {'edgeitems': 3, 'threshold': 1000, ..., 'override_repr': None}
+
+    >>> np.get_printoptions()['linewidth']
+    75
+    >>> np.set_printoptions(linewidth=100)
+    >>> np.get_printoptions()['linewidth']
+    100
+    """
+def greater(x: _ArrayLike, y: _ArrayLike, /) -> _Array:
+    """Compare elementwise, as `x > y`.
+
+    Complex numbers are ordered by real part, then by imaginary part.
+
+    Args:
+        x, y: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+
+    Returns:
+        Boolean array with the common shape of the operands.
+
+    Example:
+        >>> xnp.greater(xnp.array([1, 2, 3]), 2)
+        Array([False, False,  True], dtype=bool)
+    """
+def greater_equal(x: _ArrayLike, y: _ArrayLike, /) -> _Array:
+    """Compare elementwise, as `x >= y`.
+
+    Complex numbers are ordered by real part, then by imaginary part.
+
+    Args:
+        x, y: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+
+    Returns:
+        Boolean array with the common shape of the operands.
+
+    Example:
+        >>> xnp.greater_equal(xnp.array([1, 2, 3]), 2)
+        Array([False,  True,  True], dtype=bool)
+    """
+iinfo: _typing.TypeAlias = _typing.Any
 index_exp: _typing.Any
-def indices(dimensions: _typing.Sequence[_builtins.int], dtype: _DTypeLike | None = ..., sparse: _builtins.bool = ...) -> _xlafront.Array | _builtins.tuple[_xlafront.Array, ...]: ...
 inexact = _numpy.inexact
 inf: _builtins.float
-def inner(a: _ArrayLike, b: _ArrayLike, *, precision: _typing.Any = ..., preferred_element_type: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def insert(arr: _ArrayLike, obj: _ArrayLike | _builtins.slice, values: _ArrayLike, axis: _builtins.int | None = ...) -> _xlafront.Array: ...
-int1: _typing.Any
-int16: _typing.Any
-int2: _typing.Any
-int32: _typing.Any
-int4: _typing.Any
-int64: _typing.Any
-int8: _typing.Any
-int_: _typing.Any
+int1: _typing.TypeAlias = _typing.Any
+int16: _typing.TypeAlias = _typing.Any
+int2: _typing.TypeAlias = _typing.Any
+int32: _typing.TypeAlias = _typing.Any
+int4: _typing.TypeAlias = _typing.Any
+int64: _typing.TypeAlias = _typing.Any
+int8: _typing.TypeAlias = _typing.Any
+int_: _typing.TypeAlias = _typing.Any
 integer = _numpy.integer
-def interp(x: _ArrayLike, xp: _ArrayLike, fp: _ArrayLike, left: _ArrayLike | _builtins.str | None = ..., right: _ArrayLike | _builtins.str | None = ..., period: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def intersect1d(ar1: _ArrayLike, ar2: _ArrayLike, assume_unique: _builtins.bool = ..., return_indices: _builtins.bool = ..., *, size: _builtins.int | None = ..., fill_value: _ArrayLike | None = ...) -> _xlafront.Array | _builtins.tuple[_xlafront.Array, _xlafront.Array, _xlafront.Array]: ...
-def invert(x: _ArrayLike, /, *, out: None = ..., where: None = ...) -> _xlafront.Array: ...
-def isclose(a: _ArrayLike, b: _ArrayLike, rtol: _ArrayLike = ..., atol: _ArrayLike = ..., equal_nan: _builtins.bool = ...) -> _xlafront.Array: ...
-def iscomplex(x: _ArrayLike, /) -> _xlafront.Array: ...
-def iscomplexobj(x: _typing.Any) -> _builtins.bool: ...
-def isdtype(dtype: _DTypeLike, kind: _DTypeLike | _builtins.tuple[_DTypeLike, ...]) -> _builtins.bool: ...
-def isfinite(x: _ArrayLike, /) -> _xlafront.Array: ...
-def isin(element: _ArrayLike, test_elements: _ArrayLike, assume_unique: _builtins.bool = ..., invert: _builtins.bool = ..., *, method: _builtins.str = ...) -> _xlafront.Array: ...
-def isinf(x: _ArrayLike, /) -> _xlafront.Array: ...
-def isnan(x: _ArrayLike, /) -> _xlafront.Array: ...
-def isneginf(x: _ArrayLike, /, out: None = ...) -> _xlafront.Array: ...
-def isposinf(x: _ArrayLike, /, out: None = ...) -> _xlafront.Array: ...
-def isreal(x: _ArrayLike, /) -> _xlafront.Array: ...
-def isrealobj(x: _typing.Any) -> _builtins.bool: ...
-def isscalar(element: _typing.Any) -> _builtins.bool: ...
-def issubdtype(arg1: _DTypeLike, arg2: _DTypeLike) -> _builtins.bool: ...
-def iterable(y: _typing.Any) -> _builtins.bool: ...
-def ix_(*args: _ArrayLike) -> _builtins.tuple[_xlafront.Array, ...]: ...
-def kaiser(M: _builtins.int, beta: _ArrayLike) -> _xlafront.Array: ...
-def kron(a: _ArrayLike, b: _ArrayLike) -> _xlafront.Array: ...
-def lcm(x1: _ArrayLike, x2: _ArrayLike) -> _xlafront.Array: ...
-def ldexp(x1: _ArrayLike, x2: _ArrayLike, /) -> _xlafront.Array: ...
-def left_shift(x: _ArrayLike, y: _ArrayLike, /) -> _xlafront.Array: ...
-def less(x: _ArrayLike, y: _ArrayLike, /) -> _xlafront.Array: ...
-def less_equal(x: _ArrayLike, y: _ArrayLike, /) -> _xlafront.Array: ...
-def lexsort(keys: _ArrayLike | _typing.Sequence[_ArrayLike], axis: _builtins.int = ...) -> _xlafront.Array: ...
-def linspace(start: _ArrayLike, stop: _ArrayLike, num: _builtins.int = ..., endpoint: _builtins.bool = ..., retstep: _builtins.bool = ..., dtype: _DTypeLike | None = ..., axis: _builtins.int = ..., *, device: _typing.Any = ...) -> _xlafront.Array | _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
-def load(file: _typing.Any, *args: _typing.Any, **kwargs: _typing.Any) -> _typing.Any: ...
-def log(x: _ArrayLike, /) -> _xlafront.Array: ...
-def log10(x: _ArrayLike, /) -> _xlafront.Array: ...
-def log1p(x: _ArrayLike, /) -> _xlafront.Array: ...
-def log2(x: _ArrayLike, /) -> _xlafront.Array: ...
+def invert(x: _ArrayLike, /, *, out: None = None, where: None = None) -> _Array:
+    """Invert all bits elementwise, as `~x`.
+
+    For booleans it is the logical NOT.
+
+    Args:
+        x: Array or scalar.
+        out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.invert(xnp.array([0, 5]))
+        Array([-1, -6], dtype=int32)
+    """
+def isfinite(x: _ArrayLike, /) -> _Array:
+    """Test elementwise for numbers that are neither infinite nor NaN.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Boolean array with the shape of `x`.
+
+    Example:
+        >>> xnp.isfinite(xnp.array([1.0, xnp.inf, xnp.nan]))
+        Array([ True, False, False], dtype=bool)
+    """
+def isinf(x: _ArrayLike, /) -> _Array:
+    """Test elementwise for positive or negative infinity.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Boolean array with the shape of `x`.
+
+    Example:
+        >>> xnp.isinf(xnp.array([1.0, -xnp.inf, xnp.nan]))
+        Array([False,  True, False], dtype=bool)
+    """
+def isnan(x: _ArrayLike, /) -> _Array:
+    """Test elementwise for NaN.
+
+    A complex number is NaN if its real or its imaginary part is.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Boolean array with the shape of `x`.
+
+    Example:
+        >>> xnp.isnan(xnp.array([1.0, xnp.inf, xnp.nan]))
+        Array([False, False,  True], dtype=bool)
+    """
+def isneginf(x: _ArrayLike, /, out: None = None) -> _Array:
+    """Test elementwise for negative infinity.
+
+    Complex numbers are not supported.
+
+    Args:
+        x: Array or scalar.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Boolean array with the shape of `x`.
+
+    Example:
+        >>> xnp.isneginf(xnp.array([1.0, xnp.inf, -xnp.inf]))
+        Array([False, False,  True], dtype=bool)
+    """
+def isposinf(x: _ArrayLike, /, out: None = None) -> _Array:
+    """Test elementwise for positive infinity.
+
+    Complex numbers are not supported.
+
+    Args:
+        x: Array or scalar.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Boolean array with the shape of `x`.
+
+    Example:
+        >>> xnp.isposinf(xnp.array([1.0, xnp.inf, -xnp.inf]))
+        Array([False,  True, False], dtype=bool)
+    """
+def less(x: _ArrayLike, y: _ArrayLike, /) -> _Array:
+    """Compare elementwise, as `x < y`.
+
+    Complex numbers are ordered by real part, then by imaginary part.
+
+    Args:
+        x, y: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+
+    Returns:
+        Boolean array with the common shape of the operands.
+
+    Example:
+        >>> xnp.less(xnp.array([1, 2, 3]), 2)
+        Array([ True, False, False], dtype=bool)
+    """
+def less_equal(x: _ArrayLike, y: _ArrayLike, /) -> _Array:
+    """Compare elementwise, as `x <= y`.
+
+    Complex numbers are ordered by real part, then by imaginary part.
+
+    Args:
+        x, y: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+
+    Returns:
+        Boolean array with the common shape of the operands.
+
+    Example:
+        >>> xnp.less_equal(xnp.array([1, 2, 3]), 2)
+        Array([ True,  True, False], dtype=bool)
+    """
+def log(x: _ArrayLike, /) -> _Array:
+    """Compute the natural logarithm elementwise.
+
+    The result is minus infinity for 0 and NaN for negative real numbers.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Note:
+        No warning is raised for 0 or negative numbers.
+
+    Example:
+        >>> xnp.log(xnp.array([1.0, 0.0, -1.0]))
+        Array([  0., -inf,  nan], dtype=float32)
+    """
+def log1p(x: _ArrayLike, /) -> _Array:
+    """Compute `log(1 + x)` elementwise, accurate for small `x`.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.log1p(xnp.array([0.0, 1e-10]))
+        Array([0.e+00, 1.e-10], dtype=float32)
+    """
 logaddexp: _Ufunc
+"""Compute `log(exp(x1) + exp(x2))` elementwise, without overflow.
+
+Args:
+    x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+    out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+Returns:
+    Array with the common shape of the operands.
+
+Example:
+    >>> xnp.logaddexp(1000.0, xnp.array([0.0, 2000.0]))
+    Array([1000., 2000.], dtype=float32)
+"""
 logaddexp2: _Ufunc
+"""Compute `log2(2 ** x1 + 2 ** x2)` elementwise, without overflow.
+
+Args:
+    x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+    out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+Returns:
+    Array with the common shape of the operands.
+
+Example:
+    >>> xnp.logaddexp2(1000.0, xnp.array([1000.0, 0.0]))
+    Array([1001., 1000.], dtype=float32)
+"""
 logical_and: _Ufunc
-def logical_not(x: _ArrayLike, /) -> _xlafront.Array: ...
+"""Compute the logical AND elementwise.
+
+Numbers other than 0 count as True.
+
+Args:
+    x, y: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+    out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+Returns:
+    Boolean array with the common shape of the operands.
+
+Example:
+    >>> xnp.logical_and(xnp.array([0, 1, 2]), True)
+    Array([False,  True,  True], dtype=bool)
+"""
 logical_or: _Ufunc
+"""Compute the logical OR elementwise.
+
+Numbers other than 0 count as True.
+
+Args:
+    x, y: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+    out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+Returns:
+    Boolean array with the common shape of the operands.
+
+Example:
+    >>> xnp.logical_or(xnp.array([0, 1, 2]), False)
+    Array([False,  True,  True], dtype=bool)
+"""
 logical_xor: _Ufunc
-def logspace(start: _ArrayLike, stop: _ArrayLike, num: _builtins.int = ..., endpoint: _builtins.bool = ..., base: _ArrayLike = ..., dtype: _DTypeLike | None = ..., axis: _builtins.int = ...) -> _xlafront.Array: ...
-def mask_indices(n: _builtins.int, mask_func: _typing.Callable, k: _builtins.int = ..., *, size: _builtins.int | None = ...) -> _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
-def matmul(a: _ArrayLike, b: _ArrayLike, *, precision: _typing.Any = ..., preferred_element_type: _DTypeLike | None = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def matrix_transpose(x: _ArrayLike, /) -> _xlafront.Array: ...
-def matvec(x1: _ArrayLike, x2: _ArrayLike, /) -> _xlafront.Array: ...
-def max(a: _ArrayLike, axis: _Axes = ..., out: None = ..., keepdims: _builtins.bool = ..., initial: _ArrayLike | None = ..., where: _ArrayLike | None = ...) -> _xlafront.Array: ...
+"""Compute the logical exclusive OR elementwise.
+
+Numbers other than 0 count as True.
+
+Args:
+    x, y: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+    out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+Returns:
+    Boolean array with the common shape of the operands.
+
+Example:
+    >>> xnp.logical_xor(xnp.array([0, 1, 2]), True)
+    Array([ True, False, False], dtype=bool)
+"""
+def max(a: _ArrayLike, axis: _Axes = None, out: None = None, keepdims: _builtins.bool = False, initial: _ArrayLike | None = None, where: _ArrayLike | None = None) -> _Array:
+    """Compute the maximum over axes.
+
+    The result is NaN if an element is NaN. `xnp.amax` is an alias.
+
+    Args:
+        a: Array.
+        axis: Axis or axes to reduce over: positions, or names given by `vmap` or `shard_map`. Default: all positions.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+        keepdims: If True, keep reduced axes with size 1.
+        initial: Start value of the reduction, a scalar.
+        where: Boolean array, broadcast with `a`, that selects the elements to include. Requires `initial`.
+
+    Returns:
+        Array of the shape of `a` without the reduced axes.
+
+    Example:
+        >>> xnp.max(xnp.array([[1, 4], [3, 2]]), axis=1)
+        Array([4, 3], dtype=int32)
+    """
 maximum: _Ufunc
-def mean(a: _ArrayLike, axis: _Axes = ..., dtype: _DTypeLike | None = ..., out: None = ..., keepdims: _builtins.bool = ..., *, where: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def median(a: _ArrayLike, axis: _Axes = ..., out: None = ..., overwrite_input: _builtins.bool = ..., keepdims: _builtins.bool = ...) -> _xlafront.Array: ...
-def meshgrid(*xi: _ArrayLike, copy: _builtins.bool = ..., sparse: _builtins.bool = ..., indexing: _builtins.str = ...) -> _builtins.list[_xlafront.Array]: ...
+"""Compute the elementwise maximum.
+
+The result is NaN where an operand is NaN; `xnp.fmax` ignores NaN.
+
+Args:
+    x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+    out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+Returns:
+    Array with the common shape of the operands.
+
+Example:
+    >>> xnp.maximum(xnp.array([1.0, 3.0, xnp.nan]), 2.0)
+    Array([ 2.,  3., nan], dtype=float32)
+"""
 mgrid: _typing.Any
-def min(a: _ArrayLike, axis: _Axes = ..., out: None = ..., keepdims: _builtins.bool = ..., initial: _ArrayLike | None = ..., where: _ArrayLike | None = ...) -> _xlafront.Array: ...
+def min(a: _ArrayLike, axis: _Axes = None, out: None = None, keepdims: _builtins.bool = False, initial: _ArrayLike | None = None, where: _ArrayLike | None = None) -> _Array:
+    """Compute the minimum over axes.
+
+    The result is NaN if an element is NaN. `xnp.amin` is an alias.
+
+    Args:
+        a: Array.
+        axis: Axis or axes to reduce over: positions, or names given by `vmap` or `shard_map`. Default: all positions.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+        keepdims: If True, keep reduced axes with size 1.
+        initial: Start value of the reduction, a scalar.
+        where: Boolean array, broadcast with `a`, that selects the elements to include. Requires `initial`.
+
+    Returns:
+        Array of the shape of `a` without the reduced axes.
+
+    Example:
+        >>> xnp.min(xnp.array([[1, 4], [3, 2]]), axis=1)
+        Array([1, 2], dtype=int32)
+    """
 minimum: _Ufunc
-def mod(x1: _ArrayLike, x2: _ArrayLike, /) -> _xlafront.Array: ...
-def modf(x: _ArrayLike, /, out: None = ...) -> _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
-def moveaxis(a: _ArrayLike, source: _builtins.int | _typing.Sequence[_builtins.int], destination: _builtins.int | _typing.Sequence[_builtins.int]) -> _xlafront.Array: ...
+"""Compute the elementwise minimum.
+
+The result is NaN where an operand is NaN; `xnp.fmin` ignores NaN.
+
+Args:
+    x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+    out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+Returns:
+    Array with the common shape of the operands.
+
+Example:
+    >>> xnp.minimum(xnp.array([1.0, 3.0, xnp.nan]), 2.0)
+    Array([ 1.,  2., nan], dtype=float32)
+"""
+mod = _source_mod
 multiply: _Ufunc
+"""Multiply two arrays elementwise, as `x1 * x2`.
+
+For booleans it is the logical AND.
+
+Args:
+    x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+    out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+Returns:
+    Array with the common shape of the operands.
+
+Example:
+    >>> xnp.multiply(xnp.array([1, 2]), xnp.array([0.5, 1.5]))
+    Array([0.5, 3. ], dtype=float32)
+"""
 nan: _builtins.float
-def nan_to_num(x: _ArrayLike, copy: _builtins.bool = ..., nan: _ArrayLike = ..., posinf: _ArrayLike | None = ..., neginf: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def nanargmax(a: _ArrayLike, axis: _builtins.int | None = ..., out: None = ..., keepdims: _builtins.bool | None = ...) -> _xlafront.Array: ...
-def nanargmin(a: _ArrayLike, axis: _builtins.int | None = ..., out: None = ..., keepdims: _builtins.bool | None = ...) -> _xlafront.Array: ...
-def nancumprod(a: _ArrayLike, axis: _builtins.int | None = ..., dtype: _DTypeLike | None = ..., out: None = ...) -> _xlafront.Array: ...
-def nancumsum(a: _ArrayLike, axis: _builtins.int | None = ..., dtype: _DTypeLike | None = ..., out: None = ...) -> _xlafront.Array: ...
-def nanmax(a: _ArrayLike, axis: _Axes = ..., out: None = ..., keepdims: _builtins.bool = ..., initial: _ArrayLike | None = ..., where: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def nanmean(a: _ArrayLike, axis: _Axes = ..., dtype: _DTypeLike | None = ..., out: None = ..., keepdims: _builtins.bool = ..., where: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def nanmedian(a: _ArrayLike, axis: _Axes = ..., out: None = ..., overwrite_input: _builtins.bool = ..., keepdims: _builtins.bool = ...) -> _xlafront.Array: ...
-def nanmin(a: _ArrayLike, axis: _Axes = ..., out: None = ..., keepdims: _builtins.bool = ..., initial: _ArrayLike | None = ..., where: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def nanpercentile(a: _ArrayLike, q: _ArrayLike, axis: _Axes = ..., out: None = ..., overwrite_input: _builtins.bool = ..., method: _builtins.str = ..., keepdims: _builtins.bool = ..., *, weights: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def nanprod(a: _ArrayLike, axis: _Axes = ..., dtype: _DTypeLike | None = ..., out: None = ..., keepdims: _builtins.bool = ..., initial: _ArrayLike | None = ..., where: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def nanquantile(a: _ArrayLike, q: _ArrayLike, axis: _Axes = ..., out: None = ..., overwrite_input: _builtins.bool = ..., method: _builtins.str = ..., keepdims: _builtins.bool = ..., *, weights: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def nanstd(a: _ArrayLike, axis: _Axes = ..., dtype: _DTypeLike | None = ..., out: None = ..., ddof: _builtins.float = ..., keepdims: _builtins.bool = ..., where: _ArrayLike | None = ..., mean: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def nansum(a: _ArrayLike, axis: _Axes = ..., dtype: _DTypeLike | None = ..., out: None = ..., keepdims: _builtins.bool = ..., initial: _ArrayLike | None = ..., where: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def nanvar(a: _ArrayLike, axis: _Axes = ..., dtype: _DTypeLike | None = ..., out: None = ..., ddof: _builtins.float = ..., keepdims: _builtins.bool = ..., where: _ArrayLike | None = ..., mean: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def ndim(a: _ArrayLike) -> _builtins.int: ...
+ndarray = _source_ndarray
 negative: _Ufunc
+"""Negate elementwise, as `-x`.
+
+Unsigned integers wrap around.
+
+Args:
+    x: Array or scalar.
+    out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+Returns:
+    Array with the shape of `x`.
+
+Example:
+    >>> xnp.negative(xnp.array([1, -2]))
+    Array([-1,  2], dtype=int32)
+"""
 newaxis: None
-def nextafter(x: _ArrayLike, y: _ArrayLike, /, *, out: None = ..., where: None = ...) -> _xlafront.Array: ...
-def nonzero(a: _ArrayLike, *, size: _builtins.int | None = ..., fill_value: _ArrayLike | _builtins.tuple[_ArrayLike, ...] | None = ...) -> _builtins.tuple[_xlafront.Array, ...]: ...
-def not_equal(x: _ArrayLike, y: _ArrayLike, /, *, out: None = ..., where: None = ...) -> _xlafront.Array: ...
+def nextafter(x: _ArrayLike, y: _ArrayLike, /, *, out: None = None, where: None = None) -> _Array:
+    """Return the next representable number after `x` towards `y`, elementwise.
+
+    Args:
+        x, y: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+        out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Array with the common shape of the operands.
+
+    Example:
+        >>> xnp.nextafter(xnp.array([1.0]), 2.0)
+        Array([1.0000001], dtype=float32)
+    """
+def not_equal(x: _ArrayLike, y: _ArrayLike, /, *, out: None = None, where: None = None) -> _Array:
+    """Compare elementwise for inequality, as `x != y`.
+
+    NaN is not equal to anything.
+
+    Args:
+        x, y: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+        out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Boolean array with the common shape of the operands.
+
+    Example:
+        >>> xnp.not_equal(xnp.array([1.0, xnp.nan]), xnp.array([1.0, xnp.nan]))
+        Array([False,  True], dtype=bool)
+    """
 number = _numpy.number
 object_ = _numpy.object_
 ogrid: _typing.Any
-def ones(shape: _builtins.int | _typing.Sequence[_builtins.int], dtype: _DTypeLike | None = ..., *, device: _typing.Any = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def ones_like(a: _ArrayLike, dtype: _DTypeLike | None = ..., shape: _builtins.int | _typing.Sequence[_builtins.int] | None = ..., *, device: _typing.Any = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def outer(a: _ArrayLike, b: _ArrayLike, out: None = ...) -> _xlafront.Array: ...
-def packbits(a: _ArrayLike, axis: _builtins.int | None = ..., bitorder: _builtins.str = ...) -> _xlafront.Array: ...
-def pad(array: _ArrayLike, pad_width: _typing.Any, mode: _builtins.str | _typing.Callable = ..., **kwargs: _typing.Any) -> _xlafront.Array: ...
-def partition(a: _ArrayLike, kth: _builtins.int, axis: _builtins.int = ...) -> _xlafront.Array: ...
-def percentile(a: _ArrayLike, q: _ArrayLike, axis: _Axes = ..., out: None = ..., overwrite_input: _builtins.bool = ..., method: _builtins.str = ..., keepdims: _builtins.bool = ..., *, weights: _ArrayLike | None = ..., interpolation: _builtins.str | None = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def permute_dims(a: _ArrayLike, /, axes: _typing.Sequence[_builtins.int]) -> _xlafront.Array: ...
+def ones_like(a: _ArrayLike, dtype: _DTypeLike | None = None, shape: _builtins.int | _typing.Sequence[_builtins.int] | None = None, *, device: _typing.Any = None, out_sharding: _typing.Any = None) -> _Array:
+    """Return an array of ones with the shape, dtype and devices of another array.
+
+    Args:
+        a: Array, or another object with a shape and a dtype.
+        dtype: dtype of the result. Default: that of `a`.
+        shape: Shape of the result. Default: that of `a`.
+        device: Device or sharding of the result. Default: that of `a`.
+        out_sharding: Sharding of the result. Default: that of `a`.
+
+    Returns:
+        New array.
+
+    Example:
+        >>> xnp.ones_like(xnp.array([1, 2]), dtype=xnp.float32)
+        Array([1., 1.], dtype=float32)
+    """
 pi: _builtins.float
-def piecewise(x: _ArrayLike, condlist: _ArrayLike | _typing.Sequence[_ArrayLike], funclist: _typing.Sequence[_typing.Any], *args: _typing.Any, **kw: _typing.Any) -> _xlafront.Array: ...
-def place(arr: _ArrayLike, mask: _ArrayLike, vals: _ArrayLike, *, inplace: _builtins.bool = ...) -> _xlafront.Array: ...
-def poly(seq_of_zeros: _ArrayLike) -> _xlafront.Array: ...
-def polyadd(a1: _ArrayLike, a2: _ArrayLike) -> _xlafront.Array: ...
-def polyder(p: _ArrayLike, m: _builtins.int = ...) -> _xlafront.Array: ...
-def polydiv(u: _ArrayLike, v: _ArrayLike, *, trim_leading_zeros: _builtins.bool = ...) -> _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
-def polyfit(x: _ArrayLike, y: _ArrayLike, deg: _builtins.int, rcond: _builtins.float | None = ..., full: _builtins.bool = ..., w: _ArrayLike | None = ..., cov: _builtins.bool | _builtins.str = ...) -> _typing.Any: ...
-def polyint(p: _ArrayLike, m: _builtins.int = ..., k: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def polymul(a1: _ArrayLike, a2: _ArrayLike, *, trim_leading_zeros: _builtins.bool = ...) -> _xlafront.Array: ...
-def polysub(a1: _ArrayLike, a2: _ArrayLike) -> _xlafront.Array: ...
-def polyval(p: _ArrayLike, x: _ArrayLike, *, unroll: _builtins.int = ...) -> _xlafront.Array: ...
-def positive(x: _ArrayLike, /) -> _xlafront.Array: ...
-def pow(x1: _ArrayLike, x2: _ArrayLike, /) -> _xlafront.Array: ...
-def power(x1: _ArrayLike, x2: _ArrayLike, /) -> _xlafront.Array: ...
-def printoptions(*args, **kwargs) -> _typing.Any: ...
-def prod(a: _ArrayLike, axis: _Axes = ..., dtype: _DTypeLike | None = ..., out: None = ..., keepdims: _builtins.bool = ..., initial: _ArrayLike | None = ..., where: _ArrayLike | None = ..., promote_integers: _builtins.bool = ...) -> _xlafront.Array: ...
-def ptp(a: _ArrayLike, axis: _Axes = ..., out: None = ..., keepdims: _builtins.bool = ...) -> _xlafront.Array: ...
-def put(a: _ArrayLike, ind: _ArrayLike, v: _ArrayLike, mode: _builtins.str | None = ..., *, inplace: _builtins.bool = ...) -> _xlafront.Array: ...
-def put_along_axis(arr: _ArrayLike, indices: _ArrayLike, values: _ArrayLike, axis: _builtins.int | None, inplace: _builtins.bool = ..., *, mode: _builtins.str | None = ...) -> _xlafront.Array: ...
-def quantile(a: _ArrayLike, q: _ArrayLike, axis: _Axes = ..., out: None = ..., overwrite_input: _builtins.bool = ..., method: _builtins.str = ..., keepdims: _builtins.bool = ..., *, weights: _ArrayLike | None = ..., interpolation: _builtins.str | None = ...) -> _xlafront.Array: ...
+pow = _source_pow
+def printoptions(*args, **kwargs) -> _typing.Any:
+    """Context manager for setting print options.
+
+    Set print options for the scope of the `with` block, and restore the old
+    options at the end. See `set_printoptions` for the full description of
+    available options.
+
+    Examples
+    --------
+    >>> import numpy as np
+
+    >>> from numpy.testing import assert_equal
+    >>> with np.printoptions(precision=2):
+    ...     np.array([2.0]) / 3
+    array([0.67])
+
+    The `as`-clause of the `with`-statement gives the current print options:
+
+    >>> with np.printoptions(precision=2) as opts:
+    ...      assert_equal(opts, np.get_printoptions())
+
+    See Also
+    --------
+    set_printoptions, get_printoptions
+
+    Notes
+    -----
+    These print options apply only to NumPy ndarrays, not to scalars.
+
+    **Concurrency note:** see :ref:`text_formatting_options`
+    """
+def prod(a: _ArrayLike, axis: _Axes = None, dtype: _DTypeLike | None = None, out: None = None, keepdims: _builtins.bool = False, initial: _ArrayLike | None = None, where: _ArrayLike | None = None, promote_integers: _builtins.bool = True) -> _Array:
+    """Multiply elements over axes.
+
+    16-bit floats are multiplied in 32 bits.
+
+    Args:
+        a: Array.
+        axis: Axis or axes to reduce over. Default: all.
+        dtype: dtype of the computation and of the result.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+        keepdims: If True, keep reduced axes with size 1.
+        initial: Start value of the reduction, a scalar.
+        where: Boolean array, broadcast with `a`, that selects the elements to include.
+        promote_integers: If True, promote integers narrower than the default integer to it.
+
+    Returns:
+        Array of the shape of `a` without the reduced axes.
+
+    Example:
+        >>> xnp.prod(xnp.array([[1, 2], [3, 4]]), axis=0)
+        Array([3, 8], dtype=int32)
+    """
 r_: _typing.Any
-def rad2deg(x: _ArrayLike, /) -> _xlafront.Array: ...
-def radians(x: _ArrayLike, /) -> _xlafront.Array: ...
-def ravel(a: _ArrayLike, order: _builtins.str = ..., *, out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def ravel_multi_index(multi_index: _typing.Sequence[_ArrayLike], dims: _typing.Sequence[_builtins.int], mode: _builtins.str = ..., order: _builtins.str = ..., *, dtype: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def real(val: _ArrayLike, /) -> _xlafront.Array: ...
-def reciprocal(x: _ArrayLike, /) -> _xlafront.Array: ...
-def remainder(x1: _ArrayLike, x2: _ArrayLike, /) -> _xlafront.Array: ...
-def repeat(a: _ArrayLike, repeats: _ArrayLike, axis: _builtins.int | None = ..., *, total_repeat_length: _builtins.int | None = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def reshape(a: _ArrayLike, shape: _builtins.int | _typing.Sequence[_builtins.int], order: _builtins.str = ..., *, copy: _builtins.bool | None = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def resize(a: _ArrayLike, new_shape: _builtins.int | _typing.Sequence[_builtins.int]) -> _xlafront.Array: ...
-def right_shift(x1: _ArrayLike, x2: _ArrayLike, /) -> _xlafront.Array: ...
-def rint(x: _ArrayLike, /) -> _xlafront.Array: ...
-def roll(a: _ArrayLike, shift: _ArrayLike | _typing.Sequence[_builtins.int], axis: _builtins.int | _typing.Sequence[_builtins.int] | None = ...) -> _xlafront.Array: ...
-def rollaxis(a: _ArrayLike, axis: _builtins.int, start: _builtins.int = ...) -> _xlafront.Array: ...
-def roots(p: _ArrayLike, *, strip_zeros: _builtins.bool = ...) -> _xlafront.Array: ...
-def rot90(m: _ArrayLike, k: _builtins.int = ..., axes: _builtins.tuple[_builtins.int, _builtins.int] = ...) -> _xlafront.Array: ...
-def round(a: _ArrayLike, decimals: _builtins.int = ..., out: None = ...) -> _xlafront.Array: ...
+def rad2deg(x: _ArrayLike, /) -> _Array:
+    """Convert angles from radians to degrees.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.rad2deg(xnp.array([0.0, xnp.pi]))
+        Array([  0., 180.], dtype=float32)
+    """
+def radians(x: _ArrayLike, /) -> _Array:
+    """Convert angles from degrees to radians.
+
+    It is an alias of `xnp.deg2rad`.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.radians(xnp.array([0.0, 180.0]))
+        Array([0.       , 3.1415927], dtype=float32)
+    """
 s_: _typing.Any
-def save(file: _typing.Any, arr: _ArrayLike, allow_pickle: _builtins.bool = ..., fix_imports: _typing.Any = ...) -> None: ...
-def savez(file: _typing.Any, *args: _ArrayLike, allow_pickle: _builtins.bool = ..., **kwds: _ArrayLike) -> None: ...
-def searchsorted(a: _ArrayLike, v: _ArrayLike, side: _builtins.str = ..., sorter: _ArrayLike | None = ..., *, method: _builtins.str = ...) -> _xlafront.Array: ...
-def select(condlist: _typing.Sequence[_ArrayLike], choicelist: _typing.Sequence[_ArrayLike], default: _ArrayLike = ...) -> _xlafront.Array: ...
-def set_printoptions(precision=..., threshold=..., edgeitems=..., linewidth=..., suppress=..., nanstr=..., infstr=..., formatter=..., sign=..., floatmode=..., *, legacy=..., override_repr=...) -> _typing.Any: ...
-def setdiff1d(ar1: _ArrayLike, ar2: _ArrayLike, assume_unique: _builtins.bool = ..., *, size: _builtins.int | None = ..., fill_value: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def setxor1d(ar1: _ArrayLike, ar2: _ArrayLike, assume_unique: _builtins.bool = ..., *, size: _builtins.int | None = ..., fill_value: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def shape(a: _ArrayLike) -> _builtins.tuple[_builtins.int, ...]: ...
-def sign(x: _ArrayLike, /, *, out: None = ..., where: None = ...) -> _xlafront.Array: ...
-def signbit(x: _ArrayLike, /) -> _xlafront.Array: ...
+def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, suppress=None, nanstr=None, infstr=None, formatter=None, sign=None, floatmode=None, *, legacy=None, override_repr=None) -> _typing.Any:
+    """Set printing options.
+
+    These options determine the way floating point numbers, arrays and
+    other NumPy objects are displayed.
+
+    Parameters
+    ----------
+    precision : int or None, optional
+        Number of digits of precision for floating point output (default 8).
+        May be None if `floatmode` is not `fixed`, to print as many digits as
+        necessary to uniquely specify the value.
+    threshold : int, optional
+        Total number of array elements which trigger summarization
+        rather than full repr (default 1000).
+        To always use the full repr without summarization, pass `sys.maxsize`.
+    edgeitems : int, optional
+        Number of array items in summary at beginning and end of
+        each dimension (default 3).
+    linewidth : int, optional
+        The number of characters per line for the purpose of inserting
+        line breaks (default 75).
+    suppress : bool, optional
+        If True, always print floating point numbers using fixed point
+        notation, in which case numbers equal to zero in the current precision
+        will print as zero.  If False, then scientific notation is used when
+        absolute value of the smallest number is < 1e-4 or the ratio of the
+        maximum absolute value to the minimum is > 1e3. The default is False.
+    nanstr : str, optional
+        String representation of floating point not-a-number (default nan).
+    infstr : str, optional
+        String representation of floating point infinity (default inf).
+    sign : string, either '-', '+', or ' ', optional
+        Controls printing of the sign of floating-point types. If '+', always
+        print the sign of positive values. If ' ', always prints a space
+        (whitespace character) in the sign position of positive values.  If
+        '-', omit the sign character of positive values. (default '-')
+
+        .. versionchanged:: 2.0
+             The sign parameter can now be an integer type, previously
+             types were floating-point types.
+
+    formatter : dict of callables, optional
+        If not None, the keys should indicate the type(s) that the respective
+        formatting function applies to.  Callables should return a string.
+        Types that are not specified (by their corresponding keys) are handled
+        by the default formatters.  Individual types for which a formatter
+        can be set are:
+
+        - 'bool'
+        - 'int'
+        - 'timedelta' : a `numpy.timedelta64`
+        - 'datetime' : a `numpy.datetime64`
+        - 'float'
+        - 'longfloat' : 128-bit floats
+        - 'complexfloat'
+        - 'longcomplexfloat' : composed of two 128-bit floats
+        - 'numpystr' : types `numpy.bytes_` and `numpy.str_`
+        - 'object' : `np.object_` arrays
+
+        Other keys that can be used to set a group of types at once are:
+
+        - 'all' : sets all types
+        - 'int_kind' : sets 'int'
+        - 'float_kind' : sets 'float' and 'longfloat'
+        - 'complex_kind' : sets 'complexfloat' and 'longcomplexfloat'
+        - 'str_kind' : sets 'numpystr'
+    floatmode : str, optional
+        Controls the interpretation of the `precision` option for
+        floating-point types. Can take the following values
+        (default maxprec_equal):
+
+        * 'fixed': Always print exactly `precision` fractional digits,
+                even if this would print more or fewer digits than
+                necessary to specify the value uniquely.
+        * 'unique': Print the minimum number of fractional digits necessary
+                to represent each value uniquely. Different elements may
+                have a different number of digits. The value of the
+                `precision` option is ignored.
+        * 'maxprec': Print at most `precision` fractional digits, but if
+                an element can be uniquely represented with fewer digits
+                only print it with that many.
+        * 'maxprec_equal': Print at most `precision` fractional digits,
+                but if every element in the array can be uniquely
+                represented with an equal number of fewer digits, use that
+                many digits for all elements.
+    legacy : string or `False`, optional
+        If set to the string ``'1.13'`` enables 1.13 legacy printing mode. This
+        approximates numpy 1.13 print output by including a space in the sign
+        position of floats and different behavior for 0d arrays. This also
+        enables 1.21 legacy printing mode (described below).
+
+        If set to the string ``'1.21'`` enables 1.21 legacy printing mode. This
+        approximates numpy 1.21 print output of complex structured dtypes
+        by not inserting spaces after commas that separate fields and after
+        colons.
+
+        If set to ``'1.25'`` approximates printing of 1.25 which mainly means
+        that numeric scalars are printed without their type information, e.g.
+        as ``3.0`` rather than ``np.float64(3.0)``.
+
+        If set to ``'2.1'``, shape information is not given when arrays are
+        summarized (i.e., multiple elements replaced with ``...``).
+
+        If set to ``'2.2'``, the transition to use scientific notation for
+        printing ``np.float16`` and ``np.float32`` types may happen later or
+        not at all for larger values.
+
+        If set to `False`, disables legacy mode.
+
+        Unrecognized strings will be ignored with a warning for forward
+        compatibility.
+
+        .. versionchanged:: 1.22.0
+        .. versionchanged:: 2.2
+
+    override_repr: callable, optional
+        If set a passed function will be used for generating arrays' repr.
+        Other options will be ignored.
+
+    See Also
+    --------
+    get_printoptions, printoptions, array2string
+
+
+    Notes
+    -----
+
+    * ``formatter`` is always reset with a call to `set_printoptions`.
+    * Use `printoptions` as a context manager to set the values temporarily.
+    * These print options apply only to NumPy ndarrays, not to scalars.
+
+    **Concurrency note:** see :ref:`text_formatting_options`
+
+    Examples
+    --------
+    Floating point precision can be set:
+
+    >>> import numpy as np
+    >>> np.set_printoptions(precision=4)
+    >>> np.array([1.123456789])
+    [1.1235]
+
+    Long arrays can be summarised:
+
+    >>> np.set_printoptions(threshold=5)
+    >>> np.arange(10)
+    array([0, 1, 2, ..., 7, 8, 9], shape=(10,))
+
+    Small results can be suppressed:
+
+    >>> eps = np.finfo(float).eps
+    >>> x = np.arange(4.)
+    >>> x**2 - (x + eps)**2
+    array([-4.9304e-32, -4.4409e-16,  0.0000e+00,  0.0000e+00])
+    >>> np.set_printoptions(suppress=True)
+    >>> x**2 - (x + eps)**2
+    array([-0., -0.,  0.,  0.])
+
+    A custom formatter can be used to display array elements as desired:
+
+    >>> np.set_printoptions(formatter={'all':lambda x: 'int: '+str(-x)})
+    >>> x = np.arange(3)
+    >>> x
+    array([int: 0, int: -1, int: -2])
+    >>> np.set_printoptions()  # formatter gets reset
+    >>> x
+    array([0, 1, 2])
+
+    To put back the default options, you can use:
+
+    >>> np.set_printoptions(edgeitems=3, infstr='inf',
+    ... linewidth=75, nanstr='nan', precision=8,
+    ... suppress=False, threshold=1000, formatter=None)
+
+    Also to temporarily override options, use `printoptions`
+    as a context manager:
+
+    >>> with np.printoptions(precision=2, suppress=True, threshold=5):
+    ...     np.linspace(0, 10, 10)
+    array([ 0.  ,  1.11,  2.22, ...,  7.78,  8.89, 10.  ], shape=(10,))
+    """
+def sign(x: _ArrayLike, /, *, out: None = None, where: None = None) -> _Array:
+    """Return the sign elementwise: -1, 0 or 1.
+
+    For complex numbers it is `x / abs(x)`, and 0 for 0.
+
+    Args:
+        x: Array or scalar.
+        out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.sign(xnp.array([-5, 0, 3]))
+        Array([-1,  0,  1], dtype=int32)
+    """
 signedinteger = _numpy.signedinteger
-def sin(x: _ArrayLike, /) -> _xlafront.Array: ...
-def sinc(x: _ArrayLike, /) -> _xlafront.Array: ...
-single: _typing.Any
-def sinh(x: _ArrayLike, /) -> _xlafront.Array: ...
-def size(a: _ArrayLike, axis: _Axes = ...) -> _builtins.int: ...
-def sort(a: _ArrayLike, axis: _builtins.int | None = ..., *, kind: None = ..., order: None = ..., stable: _builtins.bool = ..., descending: _builtins.bool = ...) -> _xlafront.Array: ...
-def sort_complex(a: _ArrayLike) -> _xlafront.Array: ...
-def spacing(x: _ArrayLike, /) -> _xlafront.Array: ...
-def split(ary: _ArrayLike, indices_or_sections: _builtins.int | _typing.Sequence[_builtins.int] | _ArrayLike, axis: _builtins.int = ...) -> _builtins.list[_xlafront.Array]: ...
-def sqrt(x: _ArrayLike, /) -> _xlafront.Array: ...
-def square(x: _ArrayLike, /) -> _xlafront.Array: ...
-def squeeze(a: _ArrayLike, axis: _Axes = ...) -> _xlafront.Array: ...
-def stack(arrays: _ArrayLike | _typing.Sequence[_ArrayLike], axis: _builtins.int = ..., out: None = ..., dtype: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def std(a: _ArrayLike, axis: _Axes = ..., dtype: _DTypeLike | None = ..., out: None = ..., ddof: _builtins.float = ..., keepdims: _builtins.bool = ..., *, where: _ArrayLike | None = ..., mean: _ArrayLike | None = ..., correction: _builtins.float | None = ...) -> _xlafront.Array: ...
+def sin(x: _ArrayLike, /) -> _Array:
+    """Compute the sine of angles in radians, elementwise.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.sin(xnp.array([0.0, xnp.pi / 2]))
+        Array([0., 1.], dtype=float32)
+    """
+sinc = _source_sinc
+single: _typing.TypeAlias = _typing.Any
+def sinh(x: _ArrayLike, /) -> _Array:
+    """Compute the hyperbolic sine elementwise.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.sinh(xnp.array([0.0, xnp.inf]))
+        Array([ 0., inf], dtype=float32)
+    """
+def sqrt(x: _ArrayLike, /) -> _Array:
+    """Compute the nonnegative square root elementwise.
+
+    The result is NaN for negative real numbers.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Note:
+        No warning is raised for negative numbers.
+
+    Example:
+        >>> xnp.sqrt(xnp.array([4.0, -1.0]))
+        Array([ 2., nan], dtype=float32)
+    """
 subtract: _Ufunc
-def sum(a: _ArrayLike, axis: _Axes = ..., dtype: _DTypeLike | None = ..., out: None = ..., keepdims: _builtins.bool = ..., initial: _ArrayLike | None = ..., where: _ArrayLike | None = ..., promote_integers: _builtins.bool = ...) -> _xlafront.Array: ...
-def swapaxes(a: _ArrayLike, axis1: _builtins.int, axis2: _builtins.int) -> _xlafront.Array: ...
-def take(a: _ArrayLike, indices: _ArrayLike, axis: _builtins.int | None = ..., out: None = ..., mode: _builtins.str | None = ..., unique_indices: _builtins.bool = ..., indices_are_sorted: _builtins.bool = ..., fill_value: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def take_along_axis(arr: _ArrayLike, indices: _ArrayLike, axis: _builtins.int | None = ..., mode: _typing.Any = ..., fill_value: _ArrayLike | None = ..., *, wrap_negative_indices: _builtins.bool | None = ...) -> _xlafront.Array: ...
-def tan(x: _ArrayLike, /) -> _xlafront.Array: ...
-def tensordot(a: _ArrayLike, b: _ArrayLike, axes: _builtins.int | _typing.Sequence[_builtins.int | _typing.Sequence[_builtins.int]] = ..., *, precision: _typing.Any = ..., preferred_element_type: _DTypeLike | None = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def tile(A: _ArrayLike, reps: _builtins.int | _typing.Sequence[_builtins.int]) -> _xlafront.Array: ...
-def trace(a: _ArrayLike, offset: _builtins.int = ..., axis1: _builtins.int = ..., axis2: _builtins.int = ..., dtype: _DTypeLike | None = ..., out: None = ...) -> _xlafront.Array: ...
-def transpose(a: _ArrayLike, axes: _typing.Sequence[_builtins.int] | None = ...) -> _xlafront.Array: ...
-def tri(N: _builtins.int, M: _builtins.int | None = ..., k: _builtins.int = ..., dtype: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def tril(m: _ArrayLike, k: _builtins.int = ...) -> _xlafront.Array: ...
-def tril_indices(n: _builtins.int, k: _builtins.int = ..., m: _builtins.int | None = ...) -> _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
-def tril_indices_from(arr: _ArrayLike, k: _builtins.int = ...) -> _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
-def trim_zeros(filt: _ArrayLike, trim: _builtins.str = ..., axis: _builtins.int | _typing.Sequence[_builtins.int] | None = ...) -> _xlafront.Array: ...
-def triu(m: _ArrayLike, k: _builtins.int = ...) -> _xlafront.Array: ...
-def triu_indices(n: _builtins.int, k: _builtins.int = ..., m: _builtins.int | None = ...) -> _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
-def triu_indices_from(arr: _ArrayLike, k: _builtins.int = ...) -> _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
-def true_divide(x1: _ArrayLike, x2: _ArrayLike, /, *, out: None = ..., where: None = ...) -> _xlafront.Array: ...
-def trunc(x: _ArrayLike) -> _xlafront.Array: ...
-uint: _typing.Any
-uint1: _typing.Any
-uint16: _typing.Any
-uint2: _typing.Any
-uint32: _typing.Any
-uint4: _typing.Any
-uint64: _typing.Any
-uint8: _typing.Any
-def union1d(ar1: _ArrayLike, ar2: _ArrayLike, *, size: _builtins.int | None = ..., fill_value: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def unique(ar: _ArrayLike, return_index: _builtins.bool = ..., return_inverse: _builtins.bool = ..., return_counts: _builtins.bool = ..., axis: _builtins.int | None = ..., *, equal_nan: _builtins.bool = ..., size: _builtins.int | None = ..., fill_value: _ArrayLike | None = ..., sorted: _builtins.bool = ...) -> _xlafront.Array | _builtins.tuple[_xlafront.Array, ...]: ...
-def unique_all(x: _ArrayLike, /, *, size: _builtins.int | None = ..., fill_value: _ArrayLike | None = ...) -> __UniqueAllResult: ...
-def unique_counts(x: _ArrayLike, /, *, size: _builtins.int | None = ..., fill_value: _ArrayLike | None = ...) -> __UniqueCountsResult: ...
-def unique_inverse(x: _ArrayLike, /, *, size: _builtins.int | None = ..., fill_value: _ArrayLike | None = ...) -> __UniqueInverseResult: ...
-def unique_values(x: _ArrayLike, /, *, size: _builtins.int | None = ..., fill_value: _ArrayLike | None = ...) -> _xlafront.Array: ...
-def unpackbits(a: _ArrayLike, axis: _builtins.int | None = ..., count: _builtins.int | None = ..., bitorder: _builtins.str = ...) -> _xlafront.Array: ...
-def unravel_index(indices: _ArrayLike, shape: _builtins.int | _typing.Sequence[_builtins.int]) -> _builtins.tuple[_xlafront.Array, ...]: ...
+"""Subtract two arrays elementwise, as `x1 - x2`.
+
+Booleans are not supported; use `xnp.logical_xor`.
+
+Args:
+    x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+    out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+Returns:
+    Array with the common shape of the operands.
+
+Example:
+    >>> xnp.subtract(xnp.array([1, 2]), xnp.array([0.5, 1.5]))
+    Array([0.5, 0.5], dtype=float32)
+"""
+def sum(a: _ArrayLike, axis: _Axes = None, dtype: _DTypeLike | None = None, out: None = None, keepdims: _builtins.bool = False, initial: _ArrayLike | None = None, where: _ArrayLike | None = None, promote_integers: _builtins.bool = True) -> _Array:
+    """Sum elements over axes.
+
+    16-bit floats are summed in 32 bits.
+
+    Args:
+        a: Array.
+        axis: Axis or axes to reduce over: positions, or names given by `vmap` or `shard_map`. Default: all positions.
+        dtype: dtype of the computation and of the result.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+        keepdims: If True, keep reduced axes with size 1.
+        initial: Start value of the reduction, a scalar.
+        where: Boolean array, broadcast with `a`, that selects the elements to include.
+        promote_integers: If True, promote integers narrower than the default integer to it.
+
+    Returns:
+        Array of the shape of `a` without the reduced axes.
+
+    Example:
+        >>> xnp.sum(xnp.array([[1, 2], [3, 4]]), axis=0)
+        Array([4, 6], dtype=int32)
+    """
+def tan(x: _ArrayLike, /) -> _Array:
+    """Compute the tangent of angles in radians, elementwise.
+
+    Args:
+        x: Array or scalar.
+
+    Returns:
+        Array with the shape of `x`.
+
+    Example:
+        >>> xnp.tan(xnp.array([0.0]))
+        Array([0.], dtype=float32)
+    """
+def true_divide(x1: _ArrayLike, x2: _ArrayLike, /, *, out: None = None, where: None = None) -> _Array:
+    """Divide two arrays elementwise, as `x1 / x2`.
+
+    Integers are converted to floats. Division by zero gives an infinity or NaN. It is an alias of `xnp.divide`.
+
+    Args:
+        x1, x2: Arrays or scalars, promoted to a common dtype and broadcast to a common shape.
+        out, where: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Array with the common shape of the operands.
+
+    Note:
+        No warning is raised for division by zero.
+
+    Example:
+        >>> xnp.true_divide(xnp.array([1, -1, 0]), xnp.array([2, 0, 0]))
+        Array([ 0.5, -inf,  nan], dtype=float32)
+    """
+uint: _typing.TypeAlias = _typing.Any
+uint1: _typing.TypeAlias = _typing.Any
+uint16: _typing.TypeAlias = _typing.Any
+uint2: _typing.TypeAlias = _typing.Any
+uint32: _typing.TypeAlias = _typing.Any
+uint4: _typing.TypeAlias = _typing.Any
+uint64: _typing.TypeAlias = _typing.Any
+uint8: _typing.TypeAlias = _typing.Any
 unsignedinteger = _numpy.unsignedinteger
-def unstack(x: _ArrayLike, /, *, axis: _builtins.int = ...) -> _builtins.tuple[_xlafront.Array, ...]: ...
-def unwrap(p: _ArrayLike, discont: _ArrayLike | None = ..., axis: _builtins.int = ..., period: _ArrayLike = ...) -> _xlafront.Array: ...
-def vander(x: _ArrayLike, N: _builtins.int | None = ..., increasing: _builtins.bool = ...) -> _xlafront.Array: ...
-def var(a: _ArrayLike, axis: _Axes = ..., dtype: _DTypeLike | None = ..., out: None = ..., ddof: _builtins.float = ..., keepdims: _builtins.bool = ..., *, where: _ArrayLike | None = ..., mean: _ArrayLike | None = ..., correction: _builtins.float | None = ...) -> _xlafront.Array: ...
-def vdot(a: _ArrayLike, b: _ArrayLike, *, precision: _typing.Any = ..., preferred_element_type: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def vecdot(x1: _ArrayLike, x2: _ArrayLike, /, *, axis: _builtins.int = ..., precision: _typing.Any = ..., preferred_element_type: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def vecmat(x1: _ArrayLike, x2: _ArrayLike, /) -> _xlafront.Array: ...
-def vectorize(pyfunc: _typing.Callable, *, excluded: _typing.Collection[_builtins.int | _builtins.str] = ..., signature: _builtins.str | None = ...) -> _typing.Callable: ...
-def vsplit(ary: _ArrayLike, indices_or_sections: _builtins.int | _typing.Sequence[_builtins.int] | _ArrayLike) -> _builtins.list[_xlafront.Array]: ...
-def vstack(tup: _ArrayLike | _typing.Sequence[_ArrayLike], dtype: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def where(condition: _ArrayLike, x: _ArrayLike | None = ..., y: _ArrayLike | None = ..., /, *, size: _builtins.int | None = ..., fill_value: _ArrayLike | _builtins.tuple[_ArrayLike, ...] | None = ...) -> _xlafront.Array | _builtins.tuple[_xlafront.Array, ...]: ...
-def zeros(shape: _builtins.int | _typing.Sequence[_builtins.int], dtype: _DTypeLike | None = ..., *, device: _typing.Any = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
-def zeros_like(a: _ArrayLike, dtype: _DTypeLike | None = ..., shape: _builtins.int | _typing.Sequence[_builtins.int] | None = ..., *, device: _typing.Any = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
+def zeros_like(a: _ArrayLike, dtype: _DTypeLike | None = None, shape: _builtins.int | _typing.Sequence[_builtins.int] | None = None, *, device: _typing.Any = None, out_sharding: _typing.Any = None) -> _Array:
+    """Return an array of zeros with the shape, dtype and devices of another array.
+
+    Args:
+        a: Array, or another object with a shape and a dtype.
+        dtype: dtype of the result. Default: that of `a`.
+        shape: Shape of the result. Default: that of `a`.
+        device: Device or sharding of the result. Default: that of `a`.
+        out_sharding: Sharding of the result. Default: that of `a`.
+
+    Returns:
+        New array.
+
+    Example:
+        >>> xnp.zeros_like(xnp.array([1, 2]))
+        Array([0, 0], dtype=int32)
+    """

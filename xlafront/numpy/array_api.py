@@ -1,4 +1,4 @@
-"""What the array API standard asks of a namespace: its version, what it has of devices and dtypes, and `from_dlpack`."""
+"""Functions that the array API standard requires of a namespace: version, information on devices and dtypes, `from_dlpack`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import backends, dtypes
+from xlafront.core import dtypes
 from xlafront.core.typing import Array
 from xlafront.numpy import dlpack
+from xlafront.runtime import backends
 
 __array_api_version__ = "2024.12"
 
@@ -22,33 +23,35 @@ _KINDS["numeric"] = (*_KINDS["integral"], *_KINDS["real floating"], *_KINDS["com
 
 
 class ArrayNamespaceInfo:
-    """What `__array_namespace_info__()` returns; the methods are those of the standard."""
+    """Result of `__array_namespace_info__()`, with the methods of the standard."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What depends on values is not available inside of compiled functions."""
+        """Return the optional features: operations with data-dependent shapes do not work in compiled functions."""
         return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
 
     def default_device(self) -> None:
-        """None: arrays go where the setting says that is in force."""
+        """Return None: new arrays use the `default_device` setting."""
         return None
 
     def devices(self) -> list:
-        """None, which is the default device, and all devices."""
+        """Return all devices, and None for the default device."""
         return [None, *backends.devices()]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
-        """The dtypes of results for which none is given.
+        """Return the default dtypes by kind.
 
-        - `device`: not used; they are the same on all.
+        Args:
+            device: Not used; all devices have the same dtypes.
         """
-        found = {"real floating": float, "complex floating": complex, "integral": int, "indexing": int}
-        return {name: dtypes.default_dtype(kind) for name, kind in found.items()}
+        kinds = {"real floating": float, "complex floating": complex, "integral": int, "indexing": int}
+        return {name: dtypes.default_dtype(kind) for name, kind in kinds.items()}
 
     def dtypes(self, *, device: Any = None, kind: str | tuple[str, ...] | None = None) -> dict[str, np.dtype]:
-        """The dtypes by name, without those of 64 bits where these are off.
+        """Return the dtypes by name; 64-bit types only if they are enabled.
 
-        - `device`: not used; they are the same on all.
-        - `kind`: of which kinds, such as "real floating" or ("bool", "integral"); all without.
+        Args:
+            device: Not used; all devices have the same dtypes.
+            kind: Kind or kinds of dtypes, such as "real floating" or ("bool", "integral"). Default: all.
         """
         kinds = ("bool", "numeric") if kind is None else kind if isinstance(kind, tuple) else (kind,)
         names = [name for k in kinds for name in _KINDS[k]]
@@ -56,22 +59,33 @@ class ArrayNamespaceInfo:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """An array from one of another library; it shares the memory unless `copy` or another device asks otherwise.
+    """Convert an array of another library by the DLPack protocol.
 
-    - `x`: the array, with the methods of the DLPack protocol.
-    - `device`: a device or a sharding, where the result is put.
-    - `copy`: True copies; False refuses where it would have to be copied.
+    It shares the memory unless `copy` is set or another device is requested.
 
-    >>> xnp.from_dlpack(np.arange(3, dtype=np.int32))
-    Array([0, 1, 2], dtype=int32)
+    Args:
+        x: Array with the methods of the DLPack protocol.
+        device: Device or sharding of the result.
+        copy: True copies; False raises an error if a copy is needed.
+
+    Returns:
+        Array with the same elements.
+
+    Example:
+        >>> xnp.from_dlpack(np.arange(3, dtype=np.int32))
+        Array([0, 1, 2], dtype=int32)
     """
     return dlpack.from_dlpack(x, device, copy)
 
 
 def __array_namespace_info__() -> ArrayNamespaceInfo:  # noqa: N807  (the standard's name)
-    """What this namespace has, for libraries that are written for the array API standard.
+    """Return information on this namespace, for libraries written for the array API standard.
 
-    >>> xnp.__array_namespace_info__().default_dtypes()["integral"]
-    dtype('int32')
+    Returns:
+        Object with the methods of the standard.
+
+    Example:
+        >>> xnp.__array_namespace_info__().default_dtypes()["integral"]
+        dtype('int32')
     """
     return ArrayNamespaceInfo()

@@ -1,6 +1,6 @@
-"""Operators and methods of arrays, attached to concrete arrays and to tracers alike.
+"""Operators and methods of arrays, attached to concrete arrays and to tracers.
 
-Operators of concrete arrays go to the dispatcher of a compiled function; those of tracers to the plain function.
+Operators of concrete arrays call the dispatcher of a compiled function, those of tracers the Python function.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from xlafront.core import backends, dtypes, errors, tracing
+from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of, with_entry, without_dimension
-from xlafront.core.keys import KeyArray
+from xlafront.core.basic_primitives import reshard_p
 from xlafront.core.refs import AbstractRef
-from xlafront.core.tracing import Tracer, abstractors
+from xlafront.core.tracing import Tracer, aval_of_type
 from xlafront.core.typing import ArrayLike, DTypeLike
 from xlafront.lax import (
     resharding,  # noqa: F401 (types over explicit axes)
     sharding_rules,  # noqa: F401 (types over explicit axes)
 )
-from xlafront.lax.device_put import device_put, reshard_p
+from xlafront.lax.device_put import device_put
 from xlafront.numpy import (
     creation,
     diagonals,
@@ -40,12 +40,14 @@ from xlafront.numpy import (
 )
 from xlafront.numpy.dlpack import device_of, to_dlpack
 from xlafront.numpy.promotion import check_arraylike, unwrap
+from xlafront.runtime import backends
 from xlafront.runtime.arrays import ArrayImpl, put_host
+from xlafront.runtime.keys import KeyArray
 from xlafront.runtime.sharding import single_device
 
 
 class _ArrayMeta(type):
-    """Concrete arrays and tracers are instances of `Array`, which neither inherits from."""
+    """Metaclass that makes concrete arrays and tracers instances of `Array`, from which neither inherits."""
 
     def __instancecheck__(cls, instance):
         kind = type(instance)
@@ -60,29 +62,30 @@ class _ArrayMeta(type):
 
 
 class Array(metaclass=_ArrayMeta):
-    """An array on one or more devices, or the traced stand-in for one; for `isinstance` and annotations.
+    """Array on one or more devices, or a tracer that represents one; for `isinstance` and annotations.
 
-    Arrays do not change; they are made by `xlafront.numpy` and returned by compiled functions. They have NumPy's operators and
-    methods but for those that write: `x.at[i].set(y)` returns a new array. What the runtime adds:
+    Arrays are immutable. They are created by `xlafront.numpy` and returned by compiled functions. They have NumPy's operators
+    and methods except for those that write: `x.at[i].set(y)` returns a new array. The runtime adds:
 
-    - `x.block_until_ready()`: wait until the elements are computed; the result is the array itself.
-    - `x.delete()`: give its memory back at once; `x.is_deleted()` asks for that. `x.clone()`: the same memory as another array.
-    - `x.on_device_size_in_bytes()`, `x.unsafe_buffer_pointer()`: the memory that it takes, and where that is; with newer
-      versions of jaxlib `x.unsafe_raw_buffer()` too.
-    - `x.traceback`: where in the program it was made. `x.aval`: its type, as transformations see it.
+    - `x.block_until_ready()`: Wait until the elements are computed, and return the array itself.
+    - `x.delete()`: Free the memory now. `x.is_deleted()`: True after that. `x.clone()`: A second array with the same memory.
+    - `x.on_device_size_in_bytes()`, `x.unsafe_buffer_pointer()`: Size and address of the memory; with newer versions of jaxlib
+      `x.unsafe_raw_buffer()` too.
+    - `x.traceback`: Stack at the creation of the array. `x.aval`: Its abstract value, as transformations see it.
 
-    >>> x = xnp.arange(3) * 2
-    >>> isinstance(x, xf.Array), x.block_until_ready() is x
-    (True, True)
+    Example:
+        >>> x = xnp.arange(3) * 2
+        >>> isinstance(x, xf.Array), x.block_until_ready() is x
+        (True, True)
     """
 
     __slots__ = ()
 
     def __new__(cls, *args, **kwargs):
-        raise TypeError("Array cannot be called: make arrays with xlafront.numpy.array, zeros, arange, ...")
+        raise TypeError("Array cannot be called: create arrays with xlafront.numpy.array, zeros, arange, ...")
 
 
-# special method -> function; the reflected form is made from it
+# special method -> function; the reflected methods are derived from it
 BINARY_OPERATORS = {
     "__add__": "add", "__sub__": "subtract", "__mul__": "multiply", "__truediv__": "true_divide",
     "__floordiv__": "floor_divide", "__mod__": "remainder", "__divmod__": "divmod", "__pow__": "power",
@@ -98,9 +101,9 @@ _CONTAINERS = (list, tuple, set, dict)
 
 
 def _operand(other) -> bool:
-    """Whether an operator takes this on its other side; lists, strings and None get Python's own error."""
+    """True if an operator supports this as its other operand; lists, strings and None get Python's own error."""
     kind = type(other)
-    if kind in _scalars or kind is ArrayImpl or kind in abstractors:
+    if kind in _scalars or kind is ArrayImpl or kind in aval_of_type:
         return True
     return not tracing.is_convertible(other) and tracing.is_arraylike(other)
 
@@ -120,11 +123,14 @@ def _binary(function, reflected: bool):
 
 
 def _comparison(function):
-    """As `_binary`; Python would take a refused container for unequal, so that it is an error at once."""
+    """Return a comparison operator.
+
+    Unlike `_binary` it raises for containers: Python would treat NotImplemented as unequal.
+    """
     def operator(self, other):
         if other is None:
             return NotImplemented
-        if _operand(other) or type(other) in _CONTAINERS:  # not those of libraries, such as named tuples
+        if _operand(other) or type(other) in _CONTAINERS:  # subclasses, such as named tuples, get NotImplemented
             return function(self, other)
         return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
 
@@ -132,13 +138,13 @@ def _comparison(function):
 
 
 def _concrete(function, traced):
-    """For a concrete array: the compiled function when nothing is being traced. Hot: eager `x + y`."""
+    """Return the operator of concrete arrays, which calls the compiled function. Hot: eager `x + y`."""
     def operator(self, other):
         kind = type(other)
         if kind is ArrayImpl or kind in _scalars:
             try:
                 return function(self, other)
-            except ValueError as e:  # the runtime's own words for a deleted buffer
+            except ValueError as e:  # `_check_if_deleted` raises a better message than the runtime
                 if "deleted or donated" in str(e):
                     for x in (self, other):
                         if type(x) is ArrayImpl:
@@ -149,8 +155,8 @@ def _concrete(function, traced):
     return operator
 
 
-# Conversions to Python: NumPy reads the memory of an array on the CPU itself, several times faster than `_value`, and asks
-# for that elsewhere.
+# Conversions to Python go through `np.asarray`: on the CPU NumPy reads the memory directly, several times faster than `_value`;
+# on other devices it uses `_value`.
 
 
 def _need_scalar(x, name: str):
@@ -158,7 +164,7 @@ def _need_scalar(x, name: str):
         raise errors.not_a_scalar(name, x.shape)
     value = np.asarray(x)[()]
     if name != "complex" and value.dtype.kind == "c":
-        raise TypeError(f"{name}() of a complex number: take x.real or abs(x).")
+        raise TypeError(f"{name}() does not support complex numbers: use x.real or abs(x).")
     return value
 
 
@@ -175,19 +181,26 @@ def _index(self):
 
 
 def _item(self, *args: int) -> bool | int | float | complex:
-    """One element as a Python number; it waits until it is computed.
+    """Return one element as a Python scalar.
 
-    - `args`: the position of the element; none where there is only one.
+    It blocks until the array is computed.
 
-    >>> xnp.array([1, 2]).item(1)
-    2
+    Args:
+        args: Position of the element; may be omitted for arrays of size 1.
+
+    Returns:
+        Python scalar.
+
+    Example:
+        >>> xnp.array([1, 2]).item(1)
+        2
     """
     value = np.asarray(self)
     if args:
         return value.item(*args)
     if self.size != 1:
-        raise ValueError(f"item() makes a Python scalar of an array of size 1; of {self.size} elements it needs the position "
-                         "of one.")
+        raise ValueError(f"item() converts an array of size 1 to a Python scalar; with {self.size} elements it needs the "
+                         "position of one.")
     return value.item()
 
 
@@ -204,25 +217,34 @@ def _iter(self):
     return _rows(self)
 
 
+def _reversed(self):
+    if self.ndim == 0:
+        raise TypeError("iteration over a 0-d array (one without dimensions)")
+    return (row for row in reversed(tuple(self)))
+
+
 def _rows(self):
-    """The rows one by one. Of an array on one device they are cut there, a chunk at a time; of one whose parts are on several,
-    they come by way of the host, for on the devices each row would be sent to all."""
+    """Yield the rows of an array.
+
+    Arrays on one device are sliced there, a chunk at a time. Rows of sharded arrays are read on the host: sliced on the devices
+    each row would be sent to all of them.
+    """
     n = int(self.shape[0])
     if type(self) is ArrayImpl and not self.is_fully_replicated and self.is_fully_addressable:
-        here = single_device(backends.default_device())
-        of_row = without_dimension(self.aval, 0)
+        sharding = single_device(backends.default_device())
+        row_aval = without_dimension(self.aval, 0)
         for row in np.asarray(self):
-            yield put_host(row, of_row, here, False)
+            yield put_host(row, row_aval, sharding, False)
         return
     chunk = 128
-    if entry_of(tracing.aval_of(self), 0) is not None:  # no device has all rows
+    if entry_of(tracing.aval_of(self), 0) is not None:  # the rows are sharded
         self = reshard_p.bind(self, dst_sharding=with_entry(without_dimension(tracing.aval_of(self), 0).sharding, 0))
-    if isinstance(self, Tracer) and self._trace.extends:  # libraries know of slices
+    if isinstance(self, Tracer) and self._trace.extends:  # other libraries' traces have rules for slices
         yield from (indexing.getitem(self, i) for i in range(n))
         return
     for start in range(0, n, chunk):
-        part = self if n <= chunk else indexing.getitem(self, slice(start, builtins.min(start + chunk, n)))
-        yield from manipulation.unstack(part)
+        rows = self if n <= chunk else indexing.getitem(self, slice(start, builtins.min(start + chunk, n)))
+        yield from manipulation.unstack(rows)
 
 
 def _len(self):
@@ -235,7 +257,7 @@ def _len(self):
 def _contains(self, item):
     check_arraylike("Array.__contains__", item)
     if self.ndim != 1 or np.ndim(item):
-        raise ValueError(f"`in` looks for a scalar in an array of one dimension, got shapes {np.shape(item)} and {self.shape}: "
+        raise ValueError(f"`in` searches for a scalar in an array, got shapes {np.shape(item)} and {self.shape}: "
                          f"the search array must be one-dimensional, the query a scalar. Use (x == y).any().")
     return bool(reductions.any(ufuncs.PUBLIC["equal"](self, item)))
 
@@ -246,8 +268,8 @@ def _setitem(self, key, value):
 
 
 def _delitem(self, key):
-    raise AttributeError("__delitem__: arrays are immutable, their elements cannot be deleted. Take those that stay, as in "
-                         "x[xnp.array(indices)].")
+    raise AttributeError("__delitem__: arrays are immutable, their elements cannot be deleted. Select the remaining ones, as "
+                         "in x[xnp.array(indices)].")
 
 
 # Text
@@ -274,7 +296,7 @@ def _str(self):
 
 
 def _is_readable(self) -> bool:
-    """Whether this process has all elements."""
+    """True if this process has all elements."""
     if getattr(getattr(self.sharding, "spec", None), "unreduced", None):
         return False
     return self.is_fully_addressable or bool(self.is_fully_replicated and self._arrays)
@@ -326,17 +348,24 @@ def _dlpack_device(self):
 
 def _namespace(self, *, api_version=None):
     if api_version not in (None, "2024.12"):
-        raise ValueError(f"the array API version {api_version!r} is not available; 2024.12 is.")
+        raise ValueError(f"the array API version {api_version!r} is not supported; use 2024.12.")
     return sys.modules[__package__]
 
 
-def _flat(self) -> NoReturn:
-    """Not there: it would be a view that can be written to. The error says what to use.
+def _module(self, types):
+    """Return the module of array functions, for arrays of this package and NumPy's: the protocol of NumPy's NEP 37."""
+    own = (ArrayImpl, KeyArray, Tracer, np.ndarray)
+    return sys.modules[__package__] if all([issubclass(t, own) for t in types]) else NotImplemented
 
-    >>> xnp.arange(3).flat  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    NotImplementedError: x.flat would be a view that can be written to; use x.ravel().
+
+def _flat(self) -> NoReturn:
+    """Raise an error: arrays have no `flat`, which would be a writable view.
+
+    Example:
+        >>> xnp.arange(3).flat  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        NotImplementedError: x.flat would be a view that can be written to; use x.ravel().
     """
     raise NotImplementedError("x.flat would be a view that can be written to; use x.ravel().")
 
@@ -345,15 +374,20 @@ def _flat(self) -> NoReturn:
 
 
 def _reshape(self, *args: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None) -> Array:
-    """The elements in another shape.
+    """Return the elements in another shape.
 
-    - `args`: the shape, as one tuple or as sizes; one size may be -1, which is worked out from the others.
-    - `order`: "C", by rows, or "F": elements are read and written by columns.
-    - `copy`: of NumPy's signature; arrays do not change, it makes no difference.
-    - `out_sharding`: how the result is split over devices.
+    Args:
+        args: Shape, as one tuple or as sizes. One size may be -1, which is inferred from the others.
+        order: "C" reads and writes elements in row-major order, "F" in column-major order.
+        copy: Has no effect (for compatibility with NumPy): arrays are immutable.
+        out_sharding: Sharding of the result.
 
-    >>> xnp.arange(6).reshape(2, -1).shape
-    (2, 3)
+    Returns:
+        Array of the new shape.
+
+    Example:
+        >>> xnp.arange(6).reshape(2, -1).shape
+        (2, 3)
     """
     shape = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
     if len(args) == 1 and isinstance(args[0], (ArrayImpl, np.ndarray)) and np.ndim(args[0]):
@@ -362,66 +396,95 @@ def _reshape(self, *args: Any, order: str = "C", copy: bool | None = None, out_s
 
 
 def _transpose(self, *args: Any) -> Array:
-    """The axes in another order.
+    """Return the array with its axes permuted.
 
-    - `args`: for each axis of the result, which one of this array it is, as one tuple or as numbers; reversed without.
+    Args:
+        args: Permutation, as one tuple or as ints: axis `i` of the result is axis `args[i]`. Default: the reversed order.
 
-    >>> xnp.ones((2, 3, 4)).transpose(1, 0, 2).shape
-    (3, 2, 4)
+    Returns:
+        Array with permuted axes.
+
+    Example:
+        >>> xnp.ones((2, 3, 4)).transpose(1, 0, 2).shape
+        (3, 2, 4)
     """
     axes = args[0] if len(args) == 1 and (args[0] is None or np.ndim(args[0])) else args or None
     return manipulation.transpose(self, axes)
 
 
 def _astype(self, dtype: DTypeLike | None, copy: bool = False, device: Any = None) -> Array:
-    """The array converted to a dtype. Of complex numbers as real ones the real part stays, with a warning.
+    """Return the array converted to a dtype.
 
-    - `dtype`: the dtype; None is the default float.
-    - `copy`: whether to copy an array that has the dtype already.
-    - `device`: where the result is put, a device or a sharding.
+    Args:
+        dtype: dtype of the result. None is the default float.
+        copy: If True, copy the array even if it has the dtype already.
+        device: Device or sharding of the result.
 
-    >>> xnp.array([1.7, -1.7]).astype(xnp.int32)
-    Array([ 1, -1], dtype=int32)
+    Returns:
+        Array with the converted elements. For complex numbers converted to real ones, the real part, with a warning.
+
+    Example:
+        >>> xnp.array([1.7, -1.7]).astype(xnp.int32)
+        Array([ 1, -1], dtype=int32)
     """
     return creation.astype(self, dtype, copy=copy, device=device)
 
 
 def _view(self, dtype: DTypeLike | None = None, type: None = None) -> Array:
-    """The bits read as another dtype; the last dimension grows or shrinks with the size of an element. Unlike NumPy's it is a
-    copy.
+    """Return the bits of the array reinterpreted as another dtype.
 
-    - `dtype`: the dtype; None returns the array itself.
-    - `type`: of NumPy's signature; it must be None.
+    The last dimension grows or shrinks with the size of an element.
 
-    >>> xnp.array([1.0, 2.0]).view(xnp.int32)
-    Array([1065353216, 1073741824], dtype=int32)
+    Args:
+        dtype: dtype of the result. None returns the array itself.
+        type: Must be None (for compatibility with NumPy).
+
+    Returns:
+        Array of the same bits.
+
+    Note:
+        Unlike NumPy's the result is a copy.
+
+    Example:
+        >>> xnp.array([1.0, 2.0]).view(xnp.int32)
+        Array([1065353216, 1073741824], dtype=int32)
     """
     if type is not None:
-        raise NotImplementedError("x.view takes a dtype only: there are no array subclasses.")
+        raise NotImplementedError("x.view supports only dtypes: there are no array subclasses.")
     if dtype is None:
         return self
     return views.view(self, dtype)
 
 
 def _clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
-    """The values limited to a range: what is below becomes `min`, what is above `max`.
+    """Return the elements clipped to a range.
 
-    - `min`, `max`: the ends of the range, numbers or arrays that broadcast; None leaves an end open.
+    Args:
+        min, max: Bounds, broadcast with the array. None leaves a side unbounded.
 
-    >>> xnp.array([-2, 0, 5]).clip(0, 3)
-    Array([0, 0, 3], dtype=int32)
+    Returns:
+        Array with values below `min` replaced by `min` and those above `max` by `max`.
+
+    Example:
+        >>> xnp.array([-2, 0, 5]).clip(0, 3)
+        Array([0, 0, 3], dtype=int32)
     """
     return ufuncs.clip(self, min, max)
 
 
 def _round(self, decimals: int = 0, out: None = None) -> Array:
-    """The values rounded to a number of decimals, halves to the even digit.
+    """Return the elements rounded to the given number of decimals, ties to even.
 
-    - `decimals`: how many; negative numbers round to tens, hundreds, ...
-    - `out`: of NumPy's signature; it must be None.
+    Args:
+        decimals: Number of decimals. A negative number rounds to tens, hundreds, ...
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
 
-    >>> xnp.array([1.25, 2.5]).round()
-    Array([1., 2.], dtype=float32)
+    Returns:
+        Array of the same shape and dtype.
+
+    Example:
+        >>> xnp.array([1.25, 2.5]).round()
+        Array([1., 2.], dtype=float32)
     """
     return ufuncs.round(self, decimals, out)
 
@@ -432,32 +495,42 @@ def _round_operator(self, ndigits=None):
 
 
 def _flatten(self, order: str = "C") -> Array:
-    """The elements as a vector.
+    """Return the elements as a vector.
 
-    - `order`: "C", by rows, or "F", by columns.
+    Args:
+        order: "C" reads elements in row-major order, "F" in column-major order.
 
-    >>> xnp.array([[1, 2], [3, 4]]).flatten()
-    Array([1, 2, 3, 4], dtype=int32)
+    Returns:
+        Vector of all elements.
+
+    Example:
+        >>> xnp.array([[1, 2], [3, 4]]).flatten()
+        Array([1, 2, 3, 4], dtype=int32)
     """
     return manipulation.ravel(self, order)
 
 
 def _to_device(self, device: Any, *, stream: Any = None) -> Array:
-    """The array on another device, or with another sharding.
+    """Return the array on another device, or with another sharding.
 
-    - `device`: the device, or the sharding.
-    - `stream`: of the array API's signature; it must be None.
+    Args:
+        device: Device or sharding.
+        stream: Must be None (for compatibility with the array API).
 
-    >>> xnp.ones(3).to_device(xf.devices()[0]).shape
-    (3,)
+    Returns:
+        Array on the device.
+
+    Example:
+        >>> xnp.ones(3).to_device(xf.devices()[0]).shape
+        (3,)
     """
     if stream is not None:
-        raise NotImplementedError(f"to_device has no streams, got stream={stream!r}: XLA orders transfers itself.")
+        raise NotImplementedError(f"to_device does not support streams, got stream={stream!r}: XLA orders transfers itself.")
     return device_put(self, device)
 
 
 def _named(function, name: str):
-    """A library function as a method: the array is its first argument."""
+    """Return a function of `xlafront.numpy` as a method, with the array as its first argument."""
     def method(self, *args, **kwargs):
         return function(self, *args, **kwargs)
 
@@ -482,49 +555,67 @@ METHODS = {
 
 def _compress(self, condition: ArrayLike, axis: int | None = None, *, out: None = None, size: int | None = None,
               fill_value: ArrayLike = 0) -> Array:
-    """The slices along an axis where a condition holds.
+    """Select slices along an axis where a condition is true.
 
-    - `condition`: a vector; what is not as long as the axis counts as false.
-    - `axis`: the axis; None takes elements of the array as one vector.
-    - `out`: of NumPy's signature; it must be None.
-    - `size`: how many slices to return. Inside of a traced function it must be given.
-    - `fill_value`: the elements of the slices that are missing then.
+    Args:
+        condition: Boolean vector. If it is shorter than the axis, the missing elements count as False.
+        axis: Axis to select along. None selects elements of the flattened array.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+        size: Number of slices to return. Required in traced functions, where shapes must be static.
+        fill_value: Value of the slices that are missing if fewer than `size` are selected.
 
-    >>> xnp.array([1, 2, 3]).compress(xnp.array([True, False, True]))
-    Array([1, 3], dtype=int32)
+    Returns:
+        Array of the selected slices.
+
+    Example:
+        >>> xnp.array([1, 2, 3]).compress(xnp.array([True, False, True]))
+        Array([1, 3], dtype=int32)
     """
     return searching.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
 
 
 def _conj(self) -> Array:
-    """The complex conjugate; real arrays stay as they are.
+    """Return the complex conjugate; real arrays are returned unchanged.
 
-    >>> xnp.array([1 + 2j]).conj()
-    Array([1.-2.j], dtype=complex64)
+    Returns:
+        Array of the same shape and dtype.
+
+    Example:
+        >>> xnp.array([1 + 2j]).conj()
+        Array([1.-2.j], dtype=complex64)
     """
     return ufuncs.PUBLIC["conj"](self)
 
 
 def _copy(self) -> Array:
-    """A copy, in memory of its own.
+    """Copy the array.
 
-    >>> xnp.array([1, 2]).copy()
-    Array([1, 2], dtype=int32)
+    Returns:
+        New array, which shares no memory with this one.
+
+    Example:
+        >>> xnp.array([1, 2]).copy()
+        Array([1, 2], dtype=int32)
     """
     return creation.copy(self)
 
 
 def _byteswap(self) -> Array:
-    """The elements with the order of their bytes reversed.
+    """Return the elements with their bytes in reverse order.
 
-    >>> xnp.array([1], dtype=xnp.int16).byteswap()
-    Array([256], dtype=int16)
+    Returns:
+        Array of the same shape and dtype.
+
+    Example:
+        >>> xnp.array([1], dtype=xnp.int16).byteswap()
+        Array([256], dtype=int16)
     """
     return views.byteswap(self)
 
 
-_WRITTEN_OUT = {
+_FUNCTIONS = {
     "__getitem__": indexing.getitem, "__setitem__": _setitem, "__delitem__": _delitem, "__iter__": _iter,
+    "__reversed__": _reversed, "__array_module__": _module,
     "__contains__": _contains, "__round__": _round_operator, "__array_namespace__": _namespace,
     "reshape": _reshape, "transpose": _transpose, "astype": _astype, "view": _view, "clip": _clip, "round": _round,
     "flatten": _flatten, "compress": _compress, "to_device": _to_device,
@@ -533,75 +624,94 @@ _WRITTEN_OUT = {
 
 
 def _transposed(self) -> Array:
-    """The array with its axes reversed.
+    """Return the array with its axes reversed.
 
-    >>> xnp.ones((2, 3)).T.shape
-    (3, 2)
+    Example:
+        >>> xnp.ones((2, 3)).T.shape
+        (3, 2)
     """
     return manipulation.transpose(self)
 
 
 def _matrix_transposed(self) -> Array:
-    """The array with its last two axes swapped.
+    """Return the array with its last two axes swapped.
 
-    >>> xnp.ones((4, 2, 3)).mT.shape
-    (4, 3, 2)
+    Example:
+        >>> xnp.ones((4, 2, 3)).mT.shape
+        (4, 3, 2)
     """
     return manipulation.matrix_transpose(self)
 
 
 def _real(self) -> Array:
-    """The real part; real arrays stay as they are.
+    """Return the real part; real arrays are returned unchanged.
 
-    >>> xnp.array([1 + 2j]).real
-    Array([1.], dtype=float32)
+    Example:
+        >>> xnp.array([1 + 2j]).real
+        Array([1.], dtype=float32)
     """
     return ufuncs.PUBLIC["real"](self)
 
 
 def _imag(self) -> Array:
-    """The imaginary part; zeros of real arrays.
+    """Return the imaginary part; for real arrays it is zeros.
 
-    >>> xnp.array([1 + 2j]).imag
-    Array([2.], dtype=float32)
+    Example:
+        >>> xnp.array([1 + 2j]).imag
+        Array([2.], dtype=float32)
     """
     return ufuncs.PUBLIC["imag"](self)
 
 
 def _nbytes(self) -> int:
-    """The number of bytes that all elements take.
+    """Return the total size of all elements in bytes.
 
-    >>> xnp.ones((2, 3)).nbytes
-    24
+    Example:
+        >>> xnp.ones((2, 3)).nbytes
+        24
     """
     return self.size * self.dtype.itemsize
 
 
 def _itemsize(self) -> int:
-    """The number of bytes that an element takes.
+    """Return the size of an element in bytes.
 
-    >>> xnp.ones((2, 3)).itemsize
-    4
+    Example:
+        >>> xnp.ones((2, 3)).itemsize
+        4
     """
     return self.dtype.itemsize
 
 
 def _tolist(self) -> Any:
-    """The elements as Python numbers in nested lists; it waits until they are computed.
+    """Return the elements as nested lists of Python scalars.
 
-    >>> xnp.array([[1, 2], [3, 4]]).tolist()
-    [[1, 2], [3, 4]]
+    It blocks until the array is computed.
+
+    Returns:
+        Nested list, or a Python scalar for an array without dimensions.
+
+    Example:
+        >>> xnp.array([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [3, 4]]
     """
     return np.asarray(self).tolist()
 
 
 def _tobytes(self, order: str = "C") -> bytes:
-    r"""The bytes of all elements; it waits until they are computed.
+    r"""Return the bytes of all elements.
 
-    - `order`: "C", by rows, or "F", by columns.
+    It blocks until the array is computed.
 
-    >>> xnp.array([1, 2], dtype=xnp.int8).tobytes()
-    b'\x01\x02'
+    Args:
+        order: "C" writes elements in row-major order, "F" in column-major order.
+
+    Returns:
+        Bytes object.
+
+    Example:
+        >>> xnp.array([1, 2], dtype=xnp.int8).tobytes()
+        b'\x01\x02'
     """
     return self._value.tobytes(order)
 
@@ -622,19 +732,19 @@ _CONCRETE_ONLY = {
 }
 
 
-# A tracer may stand for a reference, which can be read and written, and nothing else.
+# A tracer may represent a Ref, which supports only reading and writing.
 
 
 def _traced_getitem(self, key):
-    return _of_refs().get(self, key) if type(self.aval) is AbstractRef else indexing.take_by(self, key, False)
+    return _ref_functions().get(self, key) if type(self.aval) is AbstractRef else indexing.take_by(self, key, False)
 
 
 def _traced_setitem(self, key, value):
-    return (_of_refs().set if type(self.aval) is AbstractRef else _setitem)(self, key, value)
+    return (_ref_functions().set if type(self.aval) is AbstractRef else _setitem)(self, key, value)
 
 
-def _of_refs():
-    from xlafront.lax import refs  # start-up: 1.2 ms, for programs with references
+def _ref_functions():
+    from xlafront.lax import refs  # start-up: it takes 1.2 ms, and few programs use references
 
     return refs
 
@@ -647,38 +757,38 @@ def _traced_iter(self):
 
 _TRACED_ONLY = {
     "__getitem__": _traced_getitem, "__setitem__": _traced_setitem, "__iter__": _traced_iter,
-    "at": property(lambda self: (_of_refs().RefAt(self, (), ()) if type(self.aval) is AbstractRef else updates.At(self))),
+    "at": property(lambda self: (_ref_functions().RefAt(self, (), ()) if type(self.aval) is AbstractRef else updates.At(self))),
 }
 
 
-def _iterated_keys(self):
+def _iter_keys(self):
     if not self.shape:
         raise TypeError("iteration over a 0-d key array: it is one key.")
     return (KeyArray(words, self.dtype) for words in _iter(self._base_array))
 
 
-def _as_dtype(self):
-    """What NumPy asks for that was given an array in place of a dtype."""
+def _numpy_dtype(self):
+    """Return the dtype of an array that is passed to NumPy in place of a dtype, which is deprecated."""
     warnings.warn("an array in place of a dtype is deprecated, an implicit conversion: give its dtype, dtype=x.dtype.",
                   DeprecationWarning, stacklevel=2)
     return self.dtype
 
 
-def _refused_by_keys(name: str):
+def _unsupported_by_keys(name: str):
     def method(self, *args, **kwargs):
-        raise NotImplementedError(f"arrays of dtype {self.dtype} have no {name}: {self.dtype.no_numbers}")
+        raise NotImplementedError(f"arrays of dtype {self.dtype} do not support {name}: {self.dtype.no_numbers}")
 
     return method
 
 
-for _name, _function in (*_WRITTEN_OUT.items(), *_CONCRETE_ONLY.items()):
+for _name, _function in (*_FUNCTIONS.items(), *_CONCRETE_ONLY.items()):
     if not _name.startswith("_"):
-        _function.__name__ = _function.__qualname__ = _name  # type: ignore[union-attr]  # as `help` shows it
+        _function.__name__ = _function.__qualname__ = _name  # type: ignore[union-attr]  # shown by `help`
 
 
 def _attach() -> None:
     compiled = dict(ufuncs.PUBLIC, matmul=linear.matmul)
-    # (what is many operations costs more to write than to copy)
+    # Functions of many primitives stay compiled for tracers too: staging their body costs more than copying its jaxpr.
     inline = ufuncs.INLINE | {name: compiled[name] for name in ("matmul", "floor_divide", "remainder", "divmod")}
     for special, name in BINARY_OPERATORS.items():
         reflected_name = f"__r{special[2:]}"
@@ -695,26 +805,26 @@ def _attach() -> None:
         setattr(ArrayImpl, special, lambda self, function=compiled[name]: function(self))
     for special in ("__eq__", "__ne__"):
         setattr(KeyArray, special, getattr(ArrayImpl, special))
-    KeyArray.__iter__ = _iterated_keys
+    KeyArray.__iter__ = _iter_keys
     for cls in (ArrayImpl, KeyArray):
-        cls.__numpy_dtype__ = property(_as_dtype)
+        cls.__numpy_dtype__ = property(_numpy_dtype)
     for name in ("reshape", "transpose", "flatten", "copy", "to_device", "__getitem__", "__setitem__"):
-        setattr(KeyArray, name, _WRITTEN_OUT[name])
+        setattr(KeyArray, name, _FUNCTIONS[name])
     for name in ("ravel", "squeeze", "swapaxes", "take"):
         setattr(KeyArray, name, _named(METHODS[name], name))
     for name in ("T", "at", "itemsize", "nbytes"):
         setattr(KeyArray, name, property(_PROPERTIES[name]))
     for name in ("__reduce__", "__hash__", "__copy__", "__deepcopy__"):
         setattr(KeyArray, name, _CONCRETE_ONLY[name])
-    for name in {*METHODS, *_WRITTEN_OUT, "item"}:
+    for name in {*METHODS, *_FUNCTIONS, "item"}:
         if name.isidentifier() and not name.startswith("_") and not hasattr(KeyArray, name):
-            setattr(KeyArray, name, _refused_by_keys(name))
+            setattr(KeyArray, name, _unsupported_by_keys(name))
     for name in ("real", "imag", "mT"):
-        setattr(KeyArray, name, property(_refused_by_keys(name)))
+        setattr(KeyArray, name, property(_unsupported_by_keys(name)))
     for cls in (ArrayImpl, Tracer):
         for name, function in METHODS.items():
             setattr(cls, name, _named(function, name))
-        for name, function in _WRITTEN_OUT.items():
+        for name, function in _FUNCTIONS.items():
             setattr(cls, name, function)
         for name, function in _PROPERTIES.items():
             setattr(cls, name, property(function))

@@ -1,4 +1,4 @@
-"""NumPy's constants, and what of its helpers is the same here."""
+"""NumPy's constants, and those of its helpers that work here unchanged."""
 
 from __future__ import annotations
 

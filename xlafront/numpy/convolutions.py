@@ -1,4 +1,4 @@
-"""NumPy's convolution and correlation of vectors."""
+"""Convolution and correlation of vectors, as in NumPy."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.core.dimensions import is_symbolic, is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.convolutions import conv_general_dilated
 from xlafront.lax.shapes import reshape_to, rev_p
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap
 from xlafront.numpy.ufuncs import PUBLIC
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import is_symbolic, is_symbolic_dim
 
 _MODES = ("full", "same", "valid")
 
 
 def _slide(a, v, mode, flipped, precision, preferred):
-    """Sums of products of two vectors in all places of the shorter one; `flipped` says that it is read backwards."""
+    """Compute the sums of products of two vectors at all shifts of the shorter one, which is reversed if `flipped`."""
     a, v = promote_dtypes_inexact(unwrap(a), unwrap(v))
-    if mode == "full" and is_symbolic((np.size(a), np.size(v))):  # whichever is longer
+    if mode == "full" and is_symbolic((np.size(a), np.size(v))):  # correct whichever is longer
         swapped = is_symbolic_dim(np.size(v)) and not is_symbolic_dim(np.size(a))
     else:
         swapped = np.size(a) < np.size(v)
@@ -31,10 +32,10 @@ def _slide(a, v, mode, flipped, precision, preferred):
     low = {"full": m - 1, "same": m // 2, "valid": 0}[mode]
     high = {"full": m - 1, "same": m - m // 2 - 1, "valid": 0}[mode]
     kernel = rev_p.bind(v, dimensions=(0,)) if flipped else v
-    found = conv_general_dilated(reshape_to(a, (1, 1, np.size(a))), reshape_to(kernel, (1, 1, m)), (1,), [(low, high)],
-                                 precision=precision, preferred_element_type=preferred)
-    found = reshape_to(found, (np.shape(found)[-1],))
-    return rev_p.bind(found, dimensions=(0,)) if swapped and not flipped else found
+    result = conv_general_dilated(reshape_to(a, (1, 1, np.size(a))), reshape_to(kernel, (1, 1, m)), (1,), [(low, high)],
+                                  precision=precision, preferred_element_type=preferred)
+    result = reshape_to(result, (np.shape(result)[-1],))
+    return rev_p.bind(result, dimensions=(0,)) if swapped and not flipped else result
 
 
 def _checked(name: str, a, v, mode, preferred):
@@ -50,33 +51,49 @@ def _checked(name: str, a, v, mode, preferred):
 
 
 @library(static=("mode", "precision", "preferred_element_type"))
+@accepts(nodes=True)
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None,
              preferred_element_type: DTypeLike | None = None) -> Array:
-    """The convolution of two vectors, as floats.
+    """Compute the convolution of two vectors.
 
-    - `a`, `v`: the vectors.
-    - `mode`: which places of the shorter one: those with any overlap ("full"), as many as the longer has elements ("same"),
-      or those where it lies inside ("valid").
-    - `precision`, `preferred_element_type`: as those of `lax.conv_general_dilated`.
+    Integers are converted to floats.
 
-    >>> xnp.convolve(xnp.array([1.0, 2.0]), xnp.array([1.0, 1.0, 1.0]))
-    Array([1., 3., 3., 2.], dtype=float32)
+    Args:
+        a, v: Vectors.
+        mode: Shifts to include: those with any overlap ("full"), as many as the longer vector has elements ("same"), or those
+            with complete overlap ("valid").
+        precision, preferred_element_type: As in `lax.conv_general_dilated`.
+
+    Returns:
+        Vector of the sums of products.
+
+    Example:
+        >>> xnp.convolve(xnp.array([1.0, 2.0]), xnp.array([1.0, 1.0, 1.0]))
+        Array([1., 3., 3., 2.], dtype=float32)
     """
     return _slide(a, v, mode, True, precision, _checked("convolve", a, v, mode, preferred_element_type))
 
 
 @library(static=("mode", "precision", "preferred_element_type"))
+@accepts(nodes=True)
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None,
               preferred_element_type: DTypeLike | None = None) -> Array:
-    """The correlation of two vectors, as floats: sums of products of `a` with the conjugate of `v`, moved along it.
+    """Compute the correlation of two vectors: sums of products of `a` with the conjugate of a shifted `v`.
 
-    - `a`, `v`: the vectors.
-    - `mode`: which places of the shorter one: those with any overlap ("full"), as many as the longer has elements ("same"), or
-      those where it lies inside ("valid").
-    - `precision`, `preferred_element_type`: as those of `lax.conv_general_dilated`.
+    Integers are converted to floats.
 
-    >>> xnp.correlate(xnp.array([1.0, 2.0, 3.0]), xnp.array([1.0, 1.0]))
-    Array([3., 5.], dtype=float32)
+    Args:
+        a, v: Vectors.
+        mode: Shifts to include: those with any overlap ("full"), as many as the longer vector has elements ("same"), or those
+            with complete overlap ("valid").
+        precision, preferred_element_type: As in `lax.conv_general_dilated`.
+
+    Returns:
+        Vector of the sums of products.
+
+    Example:
+        >>> xnp.correlate(xnp.array([1.0, 2.0, 3.0]), xnp.array([1.0, 1.0]))
+        Array([3., 5.], dtype=float32)
     """
     preferred = _checked("correlate", a, v, mode, preferred_element_type)
     if tracing.aval_of(unwrap(v)).dtype.kind == "c":

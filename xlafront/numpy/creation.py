@@ -1,27 +1,27 @@
-"""Making arrays: from values, filled, counted."""
+"""Array creation: from values, filled with a constant, evenly spaced; triangles, grids, buffers."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from xlafront.core import backends, dtypes, errors, source, tracing, tree
+from xlafront.base import config
+from xlafront.base.jaxlib_compat import Device
+from xlafront.base.meshes import active
+from xlafront.core import dtypes, errors, source, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dimensions import as_array, as_size, common_shape, is_symbolic, is_symbolic_dim, known, max_dim
-from xlafront.core.keys import KeyArray
+from xlafront.core.basic_primitives import convert_element_type_p, to_dtype
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.lax import keys, shapes, slicing
-from xlafront.lax.creation import check_fill, held, is_placed, placed_constant, placed_like, placement_of
+from xlafront.lax import key_arrays, shapes, slicing
+from xlafront.lax.creation import canonical_fill_value, check_fill, is_placed, placed_constant, placed_like, placement_of
 from xlafront.lax.device_put import device_put, put_leaf
 from xlafront.lax.elementwise import (
     add,
     as_type,
     constant_like,
-    convert_element_type_p,
     copy_p,
     div,
     eq,
@@ -33,12 +33,11 @@ from xlafront.lax.elementwise import (
     mul,
     real_,
     sign_,
-    size_as,
+    size_scalar,
     sub,
-    to_dtype,
     where,
 )
-from xlafront.lax.resharding import target_of
+from xlafront.lax.resharding import resolve_out_sharding
 from xlafront.lax.sharding_constraint import with_sharding_constraint
 from xlafront.lax.stacking import stack
 from xlafront.numpy.docstrings import docstring
@@ -49,98 +48,103 @@ from xlafront.numpy.promotion import (
     unwrap,
 )
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
-from xlafront.runtime import config, guards
+from xlafront.runtime import backends, guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
-from xlafront.runtime.jaxlib_compat import Device
-from xlafront.runtime.meshes import active
+from xlafront.runtime.keys import KeyArray
 from xlafront.runtime.sharding import NamedSharding, Sharding, single_device
 from xlafront.runtime.transfers import copied
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.debug_nans import check_new
 from xlafront.staging.device_assignment import unbound_sharding
 from xlafront.staging.library import exact, library
+from xlafront.symbolic.dimensions import as_array, as_size, common_shape, is_symbolic, is_symbolic_dim, known, max_dim
 
 
-def _wanted(dtype, name: str):
+def _checked_dtype(dtype, name: str):
     return None if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
 
 
-def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = True, order: str | None = "K", ndmin: int = 0,
+def array(object: Any, dtype: DTypeLike | None = None, *, copy: bool = True, order: str | None = "K", ndmin: int = 0,
           device: Any = None, out_sharding: Any = None) -> Array:
-    """An array from a number, a nested sequence, an array or anything that NumPy can read.
+    """Create an array from a scalar, a nested sequence, an array or any object that NumPy can read.
 
-    - `object`: what it is made of; 64-bit values become 32-bit ones unless `enable_x64` is on.
-    - `dtype`: that of its elements; what promotion finds without.
-    - `args`: `copy`, `order` and `ndmin` by position, which is deprecated.
-    - `copy`: whether an array is copied.
-    - `order`: "K" or None: all arrays have row-major order.
-    - `ndmin`: the least number of dimensions; missing ones of size 1 are put in front.
-    - `device`, `out_sharding`: where it is put, a device or a sharding.
+    Args:
+        object: Data. 64-bit values are converted to 32 bits unless `enable_x64` is set.
+        dtype: dtype of the result. Default: inferred from the data.
+        copy: If True, copy an array.
+        order: "K" or None; arrays have row-major order.
+        ndmin: Minimum number of dimensions. Axes of size 1 are prepended.
+        device, out_sharding: Device or sharding of the result.
 
-    >>> xnp.array([[1, 2], [3, 4.5]])
-    Array([[1. , 2. ],
-           [3. , 4.5]], dtype=float32)
+    Returns:
+        Array with the given data.
+
+    Example:
+        >>> xnp.array([[1, 2], [3, 4.5]])
+        Array([[1. , 2. ],
+               [3. , 4.5]], dtype=float32)
     """
-    if args:
-        warnings.warn("xnp.array takes copy, order and ndmin by name; by position they are deprecated.", DeprecationWarning,
-                      stacklevel=2)
-        copy, order, ndmin = (*args, *(copy, order, ndmin)[len(args):])
     if order not in ("K", None):
-        raise NotImplementedError(f"arrays have row-major order: order={order!r} is not available, only 'K' or None.")
+        raise NotImplementedError(f"arrays have row-major order: order={order!r} is not supported, only 'K' or None.")
     if type(object) is not np.ndarray and isinstance(object, np.ndarray):
-        object = np.asarray(object)  # of one with a mask its data
+        object = np.asarray(object)  # drops the mask of a masked array
     object = unwrap(object)
     weak = dtype is None and type(object) in tracing.literal_kinds and type(object) is not bool
-    wanted = getattr(object, "dtype", None) if weak else _wanted(dtype, "array")  # of numbers that know it
+    # A subclass of a Python scalar may have a dtype.
+    target_dtype = getattr(object, "dtype", None) if weak else _checked_dtype(dtype, "array")
     if dtype in (int, float, complex):
         weak = False
+    result: Any
     if isinstance(object, (tracing.Tracer, ArrayImpl, KeyArray)):
         result = object
         if type(result) is KeyArray:
-            if wanted is not None and wanted != result.dtype:
-                raise ValueError(f"xnp.array: cannot convert_element_type from {result.dtype} to {wanted}: random keys are no "
-                                 f"numbers. Their words are random.key_data(keys).")
-            return result.with_words(_copy_of(result._base_array)) if copy else result
-        if wanted is not None and (result.aval.dtype != wanted or result.aval.weak_type):
-            dtypes.warn_of_lost_parts("xnp.array", result.aval.dtype, wanted)
-            result = _astype(result, wanted)
+            if target_dtype is not None and target_dtype != result.dtype:
+                raise ValueError(f"xnp.array: cannot convert_element_type from {result.dtype} to {target_dtype}: random keys "
+                                 f"are not numbers. Get their data with random.key_data(keys).")
+            keys: Any = result.with_words(_copy_of(result._base_array)) if copy else result
+            return keys
+        if target_dtype is not None and (result.aval.dtype != target_dtype or result.aval.weak_type):
+            dtypes.warn_of_discarded_imaginary("xnp.array", result.aval.dtype, target_dtype)
+            result = _astype(result, target_dtype)
         elif copy and isinstance(result, ArrayImpl):
-            writer = tracing.writing_trace()
+            writer = tracing.staging_trace()
             result = _copy_of(result) if writer is None else writer.constant(result)
-        elif isinstance(result, tracing.Tracer) and result.aval.weak_type and tracing.writing_trace() is None:
-            result = _copy(result)  # which may stand for a Python number
+        elif isinstance(result, tracing.Tracer) and result.aval.weak_type and tracing.staging_trace() is None:
+            result = _copy(result)  # the tracer may represent a Python scalar
     else:
-        at_once = device is not None and ndmin == 0 and isinstance(device, (Device, Sharding))
-        result = _from_host(object, wanted, weak, device if at_once else None)
+        put_directly = device is not None and ndmin == 0 and isinstance(device, (Device, Sharding))
+        result = _from_host(object, target_dtype, weak, device if put_directly else None)
     if ndmin > np.ndim(result):
         result = shapes.expand_dims(result, tuple(range(ndmin - np.ndim(result))))
-    target = device if out_sharding is None else target_of("xnp.array", out_sharding, np.shape(result))
+    target = device if out_sharding is None else resolve_out_sharding("xnp.array", out_sharding, np.shape(result))
     return result if target is None else _placed("array", result, target)
 
 
 def _placed(name: str, x, target):
-    """An array that a user gave, on the devices asked for; one that was put elsewhere on purpose does not move silently."""
+    """Put an array on the target devices; raise if it is committed to others."""
     if isinstance(target, NamedSharding) and target.mesh.explicit_axes and tracing.is_tracing():
-        return put_leaf(x, target)  # where types say how values are split, a constraint would only check it
-    if tracing.writing_trace() is not None and isinstance(target, (Device, Sharding)):
+        return put_leaf(x, target)  # over explicit axes a sharding constraint would only be a check
+    if tracing.staging_trace() is not None and isinstance(target, (Device, Sharding)):
         return with_sharding_constraint(x, single_device(target) if isinstance(target, Device) else target)
     result = device_put(x, target)
     both = type(x) is type(result) is ArrayImpl
     if both and x.committed and x.sharding.device_set != result.sharding.device_set:
-        own, wanted = (", ".join(map(str, a.devices())) for a in (x, result))
-        raise ValueError(f"xnp.{name} got incompatible devices: the array is on {own}, device asks for {wanted}. To move it "
-                         f"use device_put.")
+        own, requested = (", ".join(map(str, a.devices())) for a in (x, result))
+        raise ValueError(f"xnp.{name} got incompatible devices: the array is on {own}, the argument device is {requested}. "
+                         f"Move the array with device_put.")
     return result
 
 
-# What objects have that NumPy makes arrays of; and those of which it makes one number, of a dtype that is asked for.
-_OF_ARRAYS = ("__array__", "__len__", "__array_interface__", "__array_struct__")
-_OF_NUMBERS = ("__index__", "__float__", "__complex__")
+# Attributes of objects that NumPy converts to arrays, and to scalars if a dtype is given.
+_ARRAY_PROTOCOLS = ("__array__", "__len__", "__array_interface__", "__array_struct__")
+_SCALAR_PROTOCOLS = ("__index__", "__float__", "__complex__")
 
 
-def _from_host(object, wanted, weak, device=None):
+def _from_host(object, dtype, weak, device=None):
+    """Return an array of a Python scalar, a sequence, a NumPy array or another object that NumPy can read."""
     if is_symbolic_dim(object):
-        return as_type(as_array(object), wanted or dtypes.default_dtype(int), wanted is None)
-    of_ints = wanted is None and type(object) is int  # NumPy makes other types of those that are larger than 64 bits
+        return as_type(as_array(object), dtype or dtypes.default_dtype(int), dtype is None)
+    only_ints = dtype is None and type(object) is int  # read as int64; NumPy reads larger ones as other types
     if isinstance(object, (list, tuple)):
         leaves = tree.leaves(object, is_leaf=lambda x: x is None)
         kinds = set(map(type, leaves))
@@ -148,41 +152,42 @@ def _from_host(object, wanted, weak, device=None):
             if type(None) in kinds:
                 raise ValueError("None cannot become an element of an array; leave it out, or use nan.")
             if any(isinstance(x, (tracing.Tracer, ArrayImpl, KeyArray)) or tracing.is_convertible(x) for x in leaves):
-                return _from_nested(object, wanted)
-        if wanted is None:
-            wanted = _sequence_dtype(leaves, kinds)
-            of_ints = wanted is None and int in kinds and kinds <= {int, bool}
+                return _from_nested(object, dtype)
+        if dtype is None:
+            dtype = _sequence_dtype(leaves, kinds)
+            only_ints = dtype is None and int in kinds and kinds <= {int, bool}
     elif object is None:
         raise ValueError("None cannot become an array.")
     elif not (tracing.is_arraylike(object) or _is_buffer(object)
-              or any([hasattr(object, name) for name in (_OF_ARRAYS if wanted is None else (*_OF_ARRAYS, *_OF_NUMBERS))])):
+              or any([hasattr(object, name)
+                      for name in (_ARRAY_PROTOCOLS if dtype is None else (*_ARRAY_PROTOCOLS, *_SCALAR_PROTOCOLS))])):
         raise TypeError(f"an object of type {type(object).__name__} cannot become an array: {object!r:.60}")
     try:
-        read_as = np.int64 if of_ints else wanted
+        read_as = np.int64 if only_ints else dtype
         host = np.array(object, dtype=read_as) if read_as is not None else np.array(object)
     except OverflowError as e:
-        raise OverflowError(f"{object!r:.60} does not fit {np.dtype(read_as)}: {e}. Give a wider dtype, or switch on "
+        raise OverflowError(f"{object!r:.60} does not fit {np.dtype(read_as)}: {e}. Give a wider dtype, or set "
                             f"enable_x64.") from None
     if host.dtype == np.dtype(np.object_) or host.dtype.kind in "SUOM":
         raise TypeError(f"arrays hold booleans and numbers (numeric dtypes). Value {object!r:.60}, with elements of dtype "
                         f"{host.dtype}, is not a valid JAX array type.")
-    canonical = (dtypes.canonicalize_dtype if wanted is None else dtypes.of_arrays)(host.dtype)
-    if wanted is None and canonical != host.dtype and host.dtype.kind in "iu" and not isinstance(
+    canonical = (dtypes.canonicalize_dtype if dtype is None else dtypes.array_dtype)(host.dtype)
+    if dtype is None and canonical != host.dtype and host.dtype.kind in "iu" and not isinstance(
             object, (np.ndarray, np.generic)):
         for extreme in (host.min(), host.max()) if host.size else ():
             dtypes.check_int_fits(int(extreme), canonical)
     aval = ShapedArray(host.shape, canonical, weak)
-    if device is not None and not weak and not tracing.is_tracing():  # at once, not by way of the default device
+    if device is not None and not weak and not tracing.is_tracing():  # without a copy on the default device
         host = np.asarray(host, canonical)
         if config.debug_nans.value or config.debug_infs.value:
             check_new(host)
         return put_leaf(host, device)
-    made, writer = put_new(host, aval), tracing.writing_trace()
-    return made if writer is None else writer.constant(made)  # in a function that is written down, as all results there
+    result, writer = put_new(host, aval), tracing.staging_trace()
+    return result if writer is None else writer.constant(result)  # a traced constant where all results are traced
 
 
 def put_new(host: np.ndarray, aval):
-    """A host array that nobody else holds, on the default device. Hot: watched by the `asarray` benchmark."""
+    """Put a host array that has no other references on the default device. Hot: watched by the `asarray` benchmark."""
     if host.dtype != aval.dtype:
         host = host.astype(aval.dtype)
     if config.debug_nans.value or config.debug_infs.value:
@@ -202,7 +207,7 @@ def _is_buffer(x) -> bool:
 
 
 def _sequence_dtype(leaves, kinds):
-    """The dtype of a sequence whose leaves are of these kinds: Python scalars have their default types, arrays their own."""
+    """Return the dtype of a sequence of Python scalars, which have default dtypes, and arrays; None if NumPy decides."""
     if not leaves:
         return dtypes.default_dtype(float)
     if kinds <= dtypes.python_scalar_dtypes.keys():
@@ -214,15 +219,15 @@ def _sequence_dtype(leaves, kinds):
         return None
 
 
-def _from_nested(object, wanted):
+def _from_nested(object, dtype):
     """Stack a nested sequence that contains arrays."""
-    items = [array(x, dtype=wanted, copy=False) if not isinstance(x, (list, tuple)) else _from_host(x, wanted, False)
+    items = [array(x, dtype=dtype, copy=False) if not isinstance(x, (list, tuple)) else _from_host(x, dtype, False)
              for x in object]
     if len({np.shape(x) for x in items}) > 1:
         raise errors.incompatible_shapes("xnp.array", [("element", np.shape(x)) for x in items],
                                          "All elements of a sequence must have one shape.")
     result = _stacked(items)
-    strong = result.dtype if wanted is None else wanted
+    strong = result.dtype if dtype is None else dtype
     return _astype(result, strong) if result.weak_type else result
 
 
@@ -232,7 +237,7 @@ def _stacked(items):
     return stack([as_type(x, dtype, False) for x in items])
 
 
-@library(static="dtype", light=True)
+@library(static="dtype")
 def _astype(x, dtype):
     return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=False, sharding=None)
 
@@ -243,38 +248,50 @@ def _copy(x):
 
 
 def _copy_of(x):
-    """A copy where the array is, whatever mesh is in force; without one the compiled copy, which is faster."""
+    """Copy an array on its devices. Without a context mesh the compiled copy is used, which is faster."""
     return _copy(x) if active.mesh is None or tracing.is_tracing() else copied(x, x._aval)
 
 
 def asarray(a: Any, dtype: DTypeLike | None = None, order: str | None = None, *, copy: bool | None = None, device: Any = None,
             out_sharding: Any = None) -> Array:
-    """An array from a number, a nested sequence, or anything that NumPy can read; an array comes back as it is.
+    """Convert a scalar, a nested sequence or any object that NumPy can read to an array.
 
-    - `a`: what it is made of; 64-bit values become 32-bit ones unless `enable_x64` is on.
-    - `dtype`: that of its elements; what promotion finds without.
-    - `order`: "K" or None: all arrays have row-major order.
-    - `copy`: whether an array is copied.
-    - `device`, `out_sharding`: where it is put, a device or a sharding.
+    An array of the requested dtype is returned without a copy.
 
-    >>> xnp.asarray([1, 2], dtype=xnp.float32)
-    Array([1., 2.], dtype=float32)
+    Args:
+        a: Data. 64-bit values are converted to 32 bits unless `enable_x64` is set.
+        dtype: dtype of the result. Default: inferred from the data.
+        order: "K" or None; arrays have row-major order.
+        copy: If True, copy an array. By default it is copied only if needed.
+        device, out_sharding: Device or sharding of the result.
+
+    Returns:
+        Array with the given data.
+
+    Example:
+        >>> xnp.asarray([1, 2], dtype=xnp.float32)
+        Array([1., 2.], dtype=float32)
     """
     if type(a) is ArrayImpl and dtype is None and device is None and not copy and out_sharding is None and order is None:
         return a
     if type(a) is not np.ndarray and isinstance(a, np.ndarray):
-        tracing.aval_of(a)  # refuses those with a mask
+        tracing.aval_of(a)  # raises for masked arrays
     return array(a, dtype, copy=bool(copy), order="K" if order is None else order, device=device, out_sharding=out_sharding)
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
-    """A copy of an array, in memory of its own.
+    """Copy an array.
 
-    - `a`: the array.
-    - `order`: "K" or None: all arrays have row-major order.
+    Args:
+        a: Array.
+        order: "K" or None; arrays have row-major order.
 
-    >>> xnp.copy(xnp.array([1, 2]))
-    Array([1, 2], dtype=int32)
+    Returns:
+        New array, which shares no memory with `a`.
+
+    Example:
+        >>> xnp.copy(xnp.array([1, 2]))
+        Array([1, 2], dtype=int32)
     """
     check_arraylike("copy", a)
     return array(a, order=order or "K")
@@ -283,13 +300,13 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
 @library(static=("shape", "dtype", "value"), name="full")
 def _constant_kernel(shape, dtype, value):
     if not isinstance(dtype, np.dtype):
-        return keys.filled(np.uint32(value), shape, dtype)
+        return key_arrays.filled(np.uint32(value), shape, dtype)
     return shapes.broadcast_in_dim_p.bind(exact(np.asarray(value).astype(dtype)[()]), shape=shape, broadcast_dimensions=(),
                                           sharding=None)
 
 
 def _sizes(name: str, shape) -> tuple[int, ...]:
-    """The shape of a new array. Hot: a tuple of ints is taken as it is."""
+    """Check the shape of a new array. Hot: a tuple of ints is returned as it is."""
     if type(shape) is tuple:
         for n in shape:
             if type(n) is not int or n < 0:
@@ -298,7 +315,7 @@ def _sizes(name: str, shape) -> tuple[int, ...]:
             return shape
     shape = shapes.static_shape(name, shape)
     if any(n < 0 for n in shape):
-        raise TypeError(f"the sizes of the shape that xnp.{name} got must be nonnegative: {shape}.")
+        raise TypeError(f"xnp.{name} needs a shape of nonnegative sizes, got {shape}.")
     return shape
 
 
@@ -309,9 +326,9 @@ def _filled(shape, value, dtype, device, name, out_sharding=None):
 
 def _filled_with(shape, value, d, device, name, out_sharding=None):
     if not tracing.is_tracing():
-        guards.check("host_to_device", "The number that a new array is filled with comes to a device")
+        guards.check("host_to_device", "The fill value of a new array is transferred to a device")
     if device is None:
-        device = None if out_sharding is None else target_of(f"xnp.{name}", out_sharding, shape)
+        device = None if out_sharding is None else resolve_out_sharding(f"xnp.{name}", out_sharding, shape)
         if device is None:
             return _constant_kernel(shape, d, value)
     result = placed_constant(shape, value, d, device)
@@ -319,42 +336,60 @@ def _filled_with(shape, value, d, device, name, out_sharding=None):
 
 
 def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """An array of zeros.
+    """Return an array of zeros.
 
-    - `shape`: its shape.
-    - `dtype`: that of its elements, the default float without.
-    - `device`, `out_sharding`: where it is put, a device or a sharding.
+    Args:
+        shape: Shape of the array.
+        dtype: dtype of the array. Default: the default float.
+        device, out_sharding: Device or sharding of the array.
 
-    >>> xnp.zeros((2, 3), dtype="int32")
-    Array([[0, 0, 0],
-           [0, 0, 0]], dtype=int32)
+    Returns:
+        New array.
+
+    Example:
+        >>> xnp.zeros((2, 3), dtype="int32")
+        Array([[0, 0, 0],
+               [0, 0, 0]], dtype=int32)
     """
     return _filled(shape, 0, dtype, device, "zeros", out_sharding)
 
 
 def ones(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """An array of ones.
+    """Return an array of ones.
 
-    - `shape`: its shape.
-    - `dtype`: that of its elements, the default float without.
-    - `device`, `out_sharding`: where it is put, a device or a sharding.
+    Args:
+        shape: Shape of the array.
+        dtype: dtype of the array. Default: the default float.
+        device, out_sharding: Device or sharding of the array.
 
-    >>> xnp.ones((2, 3))
-    Array([[1., 1., 1.],
-           [1., 1., 1.]], dtype=float32)
+    Returns:
+        New array.
+
+    Example:
+        >>> xnp.ones((2, 3))
+        Array([[1., 1., 1.],
+               [1., 1., 1.]], dtype=float32)
     """
     return _filled(shape, 1, dtype, device, "ones", out_sharding)
 
 
 def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """An array whose content does not matter; here it is zeros.
+    """Return an array with arbitrary content.
 
-    - `shape`: its shape.
-    - `dtype`: that of its elements, the default float without.
-    - `device`, `out_sharding`: where it is put, a device or a sharding.
+    Args:
+        shape: Shape of the array.
+        dtype: dtype of the array. Default: the default float.
+        device, out_sharding: Device or sharding of the array.
 
-    >>> xnp.empty(3).shape
-    (3,)
+    Returns:
+        New array.
+
+    Note:
+        The content is zeros; there is no uninitialized memory.
+
+    Example:
+        >>> xnp.empty(3).shape
+        (3,)
     """
     return _filled(shape, 0, dtype, device, "empty", out_sharding)
 
@@ -364,8 +399,8 @@ def _full_kernel(value, shape, dtype, weak):
     value = unwrap(value)
     aval = tracing.aval_of(value)
     if not isinstance(dtype, np.dtype) and not aval.shape:
-        return keys.filled(value, shape, dtype)
-    if type(value) in (int, float) and dtypes.is_inexact(dtype) and not weak:  # known when tracing
+        return key_arrays.filled(value, shape, dtype)
+    if type(value) in (int, float) and dtypes.is_inexact(dtype) and not weak:  # a static value
         value = exact(as_type(value, dtype, False))
     elif aval.dtype != dtype or aval.weak_type != weak:
         value = convert_element_type_p.bind(value, new_dtype=dtype, weak_type=weak, sharding=None)
@@ -385,20 +420,25 @@ def _check_fill_shape(own, shape):
 
 def full(shape: int | Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Any = None,
          out_sharding: Any = None) -> Array:
-    """An array of one value repeated.
+    """Return an array filled with a value.
 
-    - `shape`: its shape.
-    - `fill_value`: the value, or an array that broadcasts to the shape.
-    - `dtype`: that of its elements; the value's without.
-    - `device`, `out_sharding`: where it is put, a device or a sharding.
+    Args:
+        shape: Shape of the array.
+        fill_value: Scalar, or an array that broadcasts to `shape`.
+        dtype: dtype of the array. Default: that of `fill_value`.
+        device, out_sharding: Device or sharding of the array.
 
-    >>> xnp.full((2, 2), xnp.array([1.0, 2.0]))
-    Array([[1., 2.],
-           [1., 2.]], dtype=float32)
+    Returns:
+        New array.
+
+    Example:
+        >>> xnp.full((2, 2), xnp.array([1.0, 2.0]))
+        Array([[1., 2.],
+               [1., 2.]], dtype=float32)
     """
     check_arraylike("full", fill_value)
     d = None if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full")
-    fill_value = held(fill_value, d)
+    fill_value = canonical_fill_value(fill_value, d)
     value_dtype, weak = dtypes.lattice_result_type(fill_value)
     d = value_dtype if d is None else d
     if np.ndim(fill_value):
@@ -406,7 +446,7 @@ def full(shape: int | Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | N
         _check_fill_shape(np.shape(fill_value), shape)
     shape = _sizes("full", shape)
     weak = weak and dtype is None and not is_placed(device)
-    return _full(shape, fill_value, d, weak, device or target_of("xnp.full", out_sharding, shape))
+    return _full(shape, fill_value, d, weak, device or resolve_out_sharding("xnp.full", out_sharding, shape))
 
 
 def _full(shape, fill_value, d, weak, target):
@@ -419,21 +459,21 @@ def _full(shape, fill_value, d, weak, target):
 
 
 def _own_dtype(aval):
-    """Of an array as it is, of what describes one that which it would get: 64-bit types may be off by now."""
+    """Return the dtype of an array, or the dtype that an array described by `aval` would get while 64-bit types are off."""
     return aval.dtype if type(aval) is ShapedArray else dtypes.canonicalize_dtype(aval.dtype, True)
 
 
 def _like(name, value, example):
     def function(a: ArrayLike, dtype: DTypeLike | None = None, shape: int | Sequence[int] | None = None, *, device: Any = None,
                  out_sharding: Any = None) -> Array:
-        if type(a).__name__ == "MaskedArray":  # which is no operand; but here only its type counts
+        if type(a).__name__ == "MaskedArray":  # not supported as an operand, but only its type is used here
             a = np.asarray(a)
         a = unwrap(a)
         if not (hasattr(a, "dtype") and hasattr(a, "shape")):
             check_arraylike(name, a)
         aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
         own = tuple(aval.shape) if shape is None else _sizes(name, shape)
-        target = device or target_of(f"xnp.{name}", out_sharding, own) or placement_of(a, own)
+        target = device or resolve_out_sharding(f"xnp.{name}", out_sharding, own) or placement_of(a, own)
         d = _own_dtype(aval) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
         result = _filled_with(own, value, d, target, name)
         if dtype is None and getattr(aval, "weak_type", False) and not is_placed(device):
@@ -441,10 +481,13 @@ def _like(name, value, example):
         return placed_like(result, aval, target is None and shape is None)
 
     function.__name__ = function.__qualname__ = name
+    content = name.removesuffix("_like")
     function.__doc__ = docstring(
-        function, f"As `{name.removesuffix('_like')}`, with the shape, the dtype and the devices of another array.", example,
-        {"a": "that array, or anything with a shape and a dtype."} | dict.fromkeys(
-            ("dtype", "shape", "device", "out_sharding"), "these in place of its own."))
+        function, f"Return an array of {content} with the shape, dtype and devices of another array.", example,
+        {"a": "Array, or another object with a shape and a dtype.", "dtype": "dtype of the result. Default: that of `a`.",
+         "shape": "Shape of the result. Default: that of `a`.",
+         "device": "Device or sharding of the result. Default: that of `a`.",
+         "out_sharding": "Sharding of the result. Default: that of `a`."}, "New array.")
     return function
 
 
@@ -458,39 +501,57 @@ Array([1., 1.], dtype=float32)""")
 
 def empty_like(prototype: ArrayLike, dtype: DTypeLike | None = None, shape: int | Sequence[int] | None = None, *,
                device: Any = None) -> Array:
-    """As `empty`, with the shape, the dtype and the devices of another array.
+    """Return an array with arbitrary content and the shape, dtype and devices of another array.
 
-    - `prototype`: that array, or anything with a shape and a dtype.
-    - `dtype`, `shape`, `device`: these in place of its own.
+    Args:
+        prototype: Array, or another object with a shape and a dtype.
+        dtype: dtype of the result. Default: that of `prototype`.
+        shape: Shape of the result. Default: that of `prototype`.
+        device: Device or sharding of the result. Default: that of `prototype`.
 
-    >>> xnp.empty_like(xnp.ones((2, 3)), dtype=xnp.int8).dtype
-    dtype('int8')
+    Returns:
+        New array.
+
+    Note:
+        The content is zeros; there is no uninitialized memory.
+
+    Example:
+        >>> xnp.empty_like(xnp.ones((2, 3)), dtype=xnp.int8).dtype
+        dtype('int8')
     """
     return zeros_like(prototype, dtype, shape, device=device)
 
 
 def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: int | Sequence[int] | None = None, *,
               device: Any = None, out_sharding: Any = None) -> Array:
-    """As `full`, with the shape, the dtype and the devices of another array.
+    """Return an array filled with a value, with the shape, dtype and devices of another array.
 
-    - `a`: that array, or anything with a shape and a dtype.
-    - `fill_value`: the value that is repeated, or an array that broadcasts to the shape.
-    - `dtype`, `shape`, `device`, `out_sharding`: these in place of its own.
+    Args:
+        a: Array, or another object with a shape and a dtype.
+        fill_value: Scalar, or an array that broadcasts to the shape of the result.
+        dtype: dtype of the result. Default: that of `a`.
+        shape: Shape of the result. Default: that of `a`.
+        device: Device or sharding of the result. Default: that of `a`.
+        out_sharding: Sharding of the result. Default: that of `a`.
 
-    >>> xnp.full_like(xnp.array([1, 2]), 7)
-    Array([7, 7], dtype=int32)
+    Returns:
+        New array.
+
+    Example:
+        >>> xnp.full_like(xnp.array([1, 2]), 7)
+        Array([7, 7], dtype=int32)
     """
     a = unwrap(a)
     check_arraylike("full_like", a) if not hasattr(a, "dtype") else None
     aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
     own = tuple(aval.shape) if shape is None else shapes.static_shape("full_like", shape)
-    target = device or target_of("xnp.full_like", out_sharding, own)
+    target = device or resolve_out_sharding("xnp.full_like", out_sharding, own)
     if target is None and not np.shape(fill_value):
         target = placement_of(a, own)
     check_arraylike("full_like", fill_value)
     d = _own_dtype(aval) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full_like")
     weak = dtype is None and getattr(aval, "weak_type", False) and not is_placed(device) and not np.ndim(fill_value)
-    result = _full(own, held(fill_value, d), d, weak, target)
+    result = _full(own, canonical_fill_value(fill_value, d), d, weak, target)
     return placed_like(result, aval, target is None and shape is None and not np.ndim(fill_value))
 
 
@@ -506,16 +567,24 @@ def _arange_kernel(start, step, size, dtype):
 
 def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None, dtype: DTypeLike | None = None, *,
            device: Any = None, out_sharding: Any = None) -> Array:
-    """Evenly spaced numbers. How many there are must be known, also inside of a traced function.
+    """Return evenly spaced numbers from `start` up to, but not including, `stop`.
 
-    - `start`: the first number; as the only argument it is `stop`, and the first number is 0.
-    - `stop`: the end, which is not one of them.
-    - `step`: their distance, 1 without.
-    - `dtype`: that of the result; what the arguments promote to without.
-    - `device`, `out_sharding`: where it is put, a device or a sharding.
+    Args:
+        start: First number. As the only argument it is `stop`, and the first number is 0.
+        stop: End of the range, exclusive.
+        step: Distance of the numbers. Default: 1.
+        dtype: dtype of the result. Default: the promoted dtype of the arguments.
+        device, out_sharding: Device or sharding of the result.
 
-    >>> xnp.arange(1, 10, 3)
-    Array([1, 4, 7], dtype=int32)
+    Returns:
+        Vector of `ceil((stop - start) / step)` elements.
+
+    Note:
+        The arguments must be concrete in traced functions too, since they determine the shape.
+
+    Example:
+        >>> xnp.arange(1, 10, 3)
+        Array([1, 4, 7], dtype=int32)
     """
     if type(start) is int and stop is step is dtype is device is out_sharding is None:
         d = dtypes.default_dtype(int)
@@ -529,12 +598,12 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         if x is not None and dtypes.operand_type(x)[0].kind == "c":
             raise ValueError(f"xnp.arange takes real numbers, got {name}={x}: complex ones have no order.")
     if start is stop is step is None:
-        raise TypeError("xnp.arange needs at least a number to stop at, got None.")
+        raise TypeError("xnp.arange needs at least a number as stop, got None.")
     if dtype is None:
         dtype = dtypes.result_type(*[x for x in (start, stop, step) if x is not None])
     d = dtypes.check_user_dtype(dtype, "xnp.arange")
     if d == dtypes.bool_:
-        raise TypeError("xnp.arange makes numbers, not booleans.")
+        raise TypeError("xnp.arange does not support dtype bool.")
     if is_symbolic((start, stop, step)):
         return _symbolic_arange(*((0, start) if stop is None else (start, stop)), 1 if step is None else step, d)
     known = [x._concrete() if isinstance(x, tracing.Tracer) else x for x in (start, stop, step)]
@@ -546,20 +615,20 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         raise ZeroDivisionError("xnp.arange needs a step other than 0.")
     size = max(0, math.ceil((stop - start) / step))
     if not dtypes.is_integer(d) and not (start == 0 and step == 1):
-        # Exactly NumPy's values, which for floats come from its own way of counting.
+        # NumPy's values exactly: it computes the elements of float ranges in a way of its own.
         result = array(np.arange(start, stop, step).astype(d))
     else:
         result = _arange_kernel(_python(start), _python(step), size, d)
-    target = device or target_of("xnp.arange", out_sharding, np.shape(result))
+    target = device or resolve_out_sharding("xnp.arange", out_sharding, np.shape(result))
     return result if target is None else put_leaf(result, target)
 
 
 def _symbolic_arange(start, stop, step, d):
-    """From and to sizes that are not known."""
+    """Compute `arange` of symbolic sizes."""
     start, stop, step = (as_size(x) for x in (start, stop, step))
     size = (max_dim(stop - start if step > 0 else start - stop, 0) + abs(step) - 1) // abs(step)
     counts = shapes.counting(d, (size,), 0)
-    return add(counts if step == 1 else mul(counts, size_as(step, d)), size_as(start, d))
+    return add(counts if step == 1 else mul(counts, size_scalar(step, d)), size_scalar(start, d))
 
 
 def _python(x):
@@ -573,10 +642,10 @@ def _evenly_spaced(start, stop, num, endpoint, axis, dtype):
     shape = common_shape(np.shape(start), np.shape(stop))
     start, stop = (x if np.shape(x) == shape else shapes.broadcast_in_dim(x, shape, ()) for x in (start, stop))
     steps = max_dim(num - 1 if endpoint else num, 1)
-    ends = endpoint and known(num, 2) > 1  # in `stop` itself, whatever is lost in computing the others
+    ends = endpoint and known(num, 2) > 1  # the last element is `stop` exactly, without rounding
     between = num - 1 if ends else num
     counts = shapes.counting(dtypes.to_real(d), (between, *shape), 0)
-    counts = as_type(div(counts, size_as(steps, dtypes.to_real(d))), d, False)
+    counts = as_type(div(counts, size_scalar(steps, dtypes.to_real(d))), d, False)
 
     def rows(x, count):
         return shapes.broadcast_in_dim(x, (count, *shape), range(1, len(shape) + 1))
@@ -592,20 +661,34 @@ def _evenly_spaced(start, stop, num, endpoint, axis, dtype):
     return shapes.move_dim(result, 0, axis)
 
 
+if TYPE_CHECKING:
+    @overload
+    def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: Literal[False] = False,
+                 dtype: DTypeLike | None = None, axis: int = 0, *, device: Any = None) -> Array: ...
+    @overload
+    def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, *, retstep: Literal[True],
+                 dtype: DTypeLike | None = None, axis: int = 0, device: Any = None) -> tuple[Array, Array]: ...
+
+
 def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False,
              dtype: DTypeLike | None = None, axis: int = 0, *, device: Any = None) -> Array | tuple[Array, Array]:
-    """Evenly spaced numbers from `start` to `stop`.
+    """Return evenly spaced numbers from `start` to `stop`.
 
-    - `start`, `stop`: the ends, numbers or arrays.
-    - `num`: how many.
-    - `endpoint`: whether `stop` is the last of them.
-    - `retstep`: whether to return their distance too.
-    - `dtype`: that of the result; a floating one without. Integers are rounded down.
-    - `axis`: the axis of the result along which they lie, where the ends are arrays.
-    - `device`: where it is put, a device or a sharding.
+    Args:
+        start, stop: First and last number, scalars or arrays that broadcast.
+        num: Number of samples.
+        endpoint: If True, `stop` is the last sample, otherwise it is excluded.
+        retstep: If True, also return the distance of the samples.
+        dtype: dtype of the result. Default: the promoted floating-point dtype of `start` and `stop`. Integers are rounded down.
+        axis: Axis of the result along which the samples vary, if `start` or `stop` is an array.
+        device: Device or sharding of the result.
 
-    >>> xnp.linspace(0.0, 1.0, 5)
-    Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    Returns:
+        Array of the samples; with `retstep` a tuple of it and the distance of the samples.
+
+    Example:
+        >>> xnp.linspace(0.0, 1.0, 5)
+        Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     result = _linspace(start, stop, num, endpoint, retstep, dtype, axis)
     if device is None:
@@ -613,7 +696,8 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     return (put_leaf(result[0], device), result[1]) if retstep else put_leaf(result, device)
 
 
-@library(static=("num", "endpoint", "retstep", "dtype", "axis"), lists=("num", "axis"))
+@library(static=("num", "endpoint", "retstep", "dtype", "axis"))
+@accepts(nodes=True, lists=("num", "axis"))
 def _linspace(start, stop, num, endpoint, retstep, dtype, axis):
     if isinstance(num, tracing.Tracer):
         raise errors.decides_shape("xnp.linspace", "num", num)
@@ -643,19 +727,25 @@ def _geomspaced(start, stop, num, endpoint, axis, dtype):
     return shapes.move_dim(as_type(result, dtype, False), 0, axis)
 
 
-@library(static=("num", "endpoint", "dtype", "axis"), lists=("num", "axis"))
+@library(static=("num", "endpoint", "dtype", "axis"))
+@accepts(nodes=True, lists=("num", "axis"))
 def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None,
               axis: int = 0) -> Array:
-    """Numbers from `start` to `stop` in constant ratio.
+    """Return numbers from `start` to `stop` in geometric progression.
 
-    - `start`, `stop`: the ends, numbers or arrays.
-    - `num`: how many.
-    - `endpoint`: whether `stop` is the last of them.
-    - `dtype`: that of the result.
-    - `axis`: the axis along which they lie.
+    Args:
+        start, stop: First and last number, scalars or arrays that broadcast.
+        num: Number of samples.
+        endpoint: If True, `stop` is the last sample, otherwise it is excluded.
+        dtype: dtype of the result. Default: the promoted floating-point dtype of `start` and `stop`.
+        axis: Axis of the result along which the samples vary, if `start` or `stop` is an array.
 
-    >>> xnp.geomspace(1, 1000, 4).round(2)
-    Array([   1.,   10.,  100., 1000.], dtype=float32)
+    Returns:
+        Array of the samples.
+
+    Example:
+        >>> xnp.geomspace(1, 1000, 4).round(2)
+        Array([   1.,   10.,  100., 1000.], dtype=float32)
     """
     check_arraylike("geomspace", start, stop)
     d = _space_dtype(start, stop, dtype, "geomspace")
@@ -667,23 +757,29 @@ def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool =
 def _space_dtype(start, stop, dtype, name):
     if dtype is not None:
         return dtypes.check_user_dtype(dtype, f"xnp.{name}")
-    return dtypes.to_inexact(dtypes.of_arrays(dtypes.result_type(start, stop)))
+    return dtypes.to_inexact(dtypes.array_dtype(dtypes.result_type(start, stop)))
 
 
-@library(static=("num", "endpoint", "dtype", "axis"), lists=("num", "axis"))
+@library(static=("num", "endpoint", "dtype", "axis"))
+@accepts(nodes=True, lists=("num", "axis"))
 def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: ArrayLike = 10.0,
              dtype: DTypeLike | None = None, axis: int = 0) -> Array:
-    """A number to evenly spaced powers.
+    """Return `base` to the power of evenly spaced exponents.
 
-    - `start`, `stop`: the ends of the powers, numbers or arrays.
-    - `num`: how many.
-    - `endpoint`: whether `stop` is the last of them.
-    - `base`: the number.
-    - `dtype`: that of the result.
-    - `axis`: the axis along which they lie.
+    Args:
+        start, stop: First and last exponent, scalars or arrays that broadcast.
+        num: Number of samples.
+        endpoint: If True, `stop` is the last exponent, otherwise it is excluded.
+        base: Base of the powers.
+        dtype: dtype of the result. Default: the promoted floating-point dtype of `start` and `stop`.
+        axis: Axis of the result along which the samples vary, if `start` or `stop` is an array.
 
-    >>> xnp.logspace(0, 3, 4, base=2.0)
-    Array([1., 2., 4., 8.], dtype=float32)
+    Returns:
+        Array of the samples.
+
+    Example:
+        >>> xnp.logspace(0, 3, 4, base=2.0)
+        Array([1., 2., 4., 8.], dtype=float32)
     """
     d = _space_dtype(start, stop, dtype, "logspace")
     compute = dtypes.to_inexact(d)
@@ -695,11 +791,14 @@ def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
 @library(static=("rows", "columns", "dtype"), name="eye")
 def _eye_kernel(k, rows, columns, dtype):
     i, j = (shapes.counting(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
-    return to_dtype(eq(*_sides(i, j, k)), dtype)
+    return to_dtype(eq(*_diagonal_operands(i, j, k)), dtype)
 
 
-def _sides(i, j, k):
-    """What is equal on the `k`-th diagonal, for rows and columns in int32; the first is greater below it."""
+def _diagonal_operands(i, j, k):
+    """Return two int32 arrays that are equal on the `k`-th diagonal; below it the first is greater.
+
+    `i` and `j` are the row and column indices.
+    """
     if k is None:
         return i, j
     d = tracing.aval_of(k).dtype
@@ -710,7 +809,7 @@ def _sides(i, j, k):
 
 
 def diagonal_number(k, error: type[Exception] = TypeError):
-    """Which diagonal a user means: None for the main one, which kernels know, or an integer, which may be traced."""
+    """Return the diagonal number `k`, an integer that may be traced, or None for 0: kernels specialize on the main diagonal."""
     if type(k) is int and k == 0:
         return None
     if isinstance(k, tracing.Tracer) and not k.ndim and dtypes.is_integer(k.dtype):
@@ -724,16 +823,21 @@ def diagonal_number(k, error: type[Exception] = TypeError):
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
-    """Ones on a diagonal, zeros elsewhere.
+    """Return a matrix with ones on a diagonal and zeros off it.
 
-    - `N`, `M`: the number of rows and of columns; square without `M`.
-    - `k`: which diagonal, counted upwards from the main one; it may be traced.
-    - `dtype`: that of the result, the default float without.
-    - `device`: where it is put, a device or a sharding.
+    Args:
+        N, M: Number of rows and columns. Default of `M`: `N`.
+        k: Diagonal: 0 for the main one, positive above, negative below. May be traced.
+        dtype: dtype of the result. Default: the default float.
+        device: Device or sharding of the result.
 
-    >>> xnp.eye(2, 3, k=1)
-    Array([[0., 1., 0.],
-           [0., 0., 1.]], dtype=float32)
+    Returns:
+        Matrix of shape (N, M).
+
+    Example:
+        >>> xnp.eye(2, 3, k=1)
+        Array([[0., 1., 0.],
+               [0., 0., 1.]], dtype=float32)
     """
     [rows] = shapes.static_shape("eye", N)
     columns = rows if M is None else shapes.static_shape("eye", M)[0]
@@ -745,14 +849,19 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
 
 
 def identity(n: int, dtype: DTypeLike | None = None) -> Array:
-    """The identity matrix.
+    """Return an identity matrix.
 
-    - `n`: the number of its rows and columns.
-    - `dtype`: that of its elements, the default float without.
+    Args:
+        n: Number of rows and columns.
+        dtype: dtype of the result. Default: the default float.
 
-    >>> xnp.identity(2)
-    Array([[1., 0.],
-           [0., 1.]], dtype=float32)
+    Returns:
+        Matrix of shape (n, n).
+
+    Example:
+        >>> xnp.identity(2)
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
     """
     return eye(n, dtype=dtype)
 
@@ -765,35 +874,47 @@ def _triangle(name: str, m, k, upper: bool):
         raise ValueError(f"xnp.{name} needs an array with at least 2 dimensions, got shape {shape}.")
     k = diagonal_number(k)
     i, j = (shapes.counting(dtypes.int32, shape, dimension) for dimension in (len(shape) - 2, len(shape) - 1))
-    below = (gt if upper else ge)(*_sides(i, j, k))
+    below = (gt if upper else ge)(*_diagonal_operands(i, j, k))
     zero = zeros_like(m) if dtypes.is_extended(dtypes.operand_type(m)[0]) else constant_like(m, 0)
     return where(below, zero, m) if upper else where(below, m, zero)
 
 
 @library
+@accepts(nodes=True)
 def tril(m: ArrayLike, k: int = 0) -> Array:
-    """The lower triangles of matrices, with zeros above.
+    """Return the lower triangle of matrices, with zeros above it.
 
-    - `m`: the matrices, an array of two or more dimensions.
-    - `k`: the diagonal up to which they go, counted upwards from the main one; it may be traced.
+    Args:
+        m: Matrix or batch of matrices.
+        k: Last nonzero diagonal: 0 for the main one, positive above, negative below. May be traced.
 
-    >>> xnp.tril(xnp.array([[1, 2], [3, 4]]))
-    Array([[1, 0],
-           [3, 4]], dtype=int32)
+    Returns:
+        Array of the shape and dtype of `m`.
+
+    Example:
+        >>> xnp.tril(xnp.array([[1, 2], [3, 4]]))
+        Array([[1, 0],
+               [3, 4]], dtype=int32)
     """
     return _triangle("tril", m, k, False)
 
 
 @library
+@accepts(nodes=True)
 def triu(m: ArrayLike, k: int = 0) -> Array:
-    """The upper triangles of matrices, with zeros below.
+    """Return the upper triangle of matrices, with zeros below it.
 
-    - `m`: the matrices, an array of two or more dimensions.
-    - `k`: the diagonal from which they go, counted upwards from the main one; it may be traced.
+    Args:
+        m: Matrix or batch of matrices.
+        k: First nonzero diagonal: 0 for the main one, positive above, negative below. May be traced.
 
-    >>> xnp.triu(xnp.array([[1, 2], [3, 4]]))
-    Array([[1, 2],
-           [0, 4]], dtype=int32)
+    Returns:
+        Array of the shape and dtype of `m`.
+
+    Example:
+        >>> xnp.triu(xnp.array([[1, 2], [3, 4]]))
+        Array([[1, 2],
+               [0, 4]], dtype=int32)
     """
     return _triangle("triu", m, k, True)
 
@@ -801,19 +922,24 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
 @library(static=("rows", "columns", "dtype"), name="tri")
 def _tri_kernel(k, rows, columns, dtype):
     i, j = (shapes.counting(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
-    return to_dtype(ge(*_sides(i, j, k)), dtype)
+    return to_dtype(ge(*_diagonal_operands(i, j, k)), dtype)
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
-    """Ones on and below a diagonal, zeros above.
+    """Return a matrix with ones on and below a diagonal and zeros above it.
 
-    - `N`, `M`: the number of rows and of columns; square without `M`.
-    - `k`: which diagonal, counted upwards from the main one; it may be traced.
-    - `dtype`: that of the result, float32 without.
+    Args:
+        N, M: Number of rows and columns. Default of `M`: `N`.
+        k: Diagonal: 0 for the main one, positive above, negative below. May be traced.
+        dtype: dtype of the result. Default: float32.
 
-    >>> xnp.tri(2, 3)
-    Array([[1., 0., 0.],
-           [1., 1., 0.]], dtype=float32)
+    Returns:
+        Matrix of shape (N, M).
+
+    Example:
+        >>> xnp.tri(2, 3)
+        Array([[1., 0., 0.],
+               [1., 1., 0.]], dtype=float32)
     """
     rows, columns = _sizes("tri", (N, N if M is None else M))
     d = dtypes.float32 if dtype is None else dtypes.check_user_dtype(dtype, "xnp.tri")
@@ -821,43 +947,53 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
 
 
 def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, device: Any = None) -> Array:
-    """An array converted to a dtype. Of complex numbers as real ones the real part stays, with a warning.
+    """Convert an array to a dtype.
 
-    - `x`: the array.
-    - `dtype`: the dtype; None is the default float.
-    - `copy`: whether to copy an array that has the dtype already.
-    - `device`: where the result is put, a device or a sharding.
+    Args:
+        x: Array.
+        dtype: dtype of the result. None is the default float.
+        copy: If True, copy the array even if it has the dtype already.
+        device: Device or sharding of the result.
 
-    >>> xnp.astype(xnp.array([1.7, -1.7]), xnp.int32)
-    Array([ 1, -1], dtype=int32)
+    Returns:
+        Array with the converted elements. For complex numbers converted to real ones, the real part, with a warning.
+
+    Example:
+        >>> xnp.astype(xnp.array([1.7, -1.7]), xnp.int32)
+        Array([ 1, -1], dtype=int32)
     """
     check_arraylike("astype", x)
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "astype")
     x = unwrap(x)
     own = tracing.aval_of(x)
     if own.dtype.kind == "c" and isinstance(d, np.dtype) and d.kind != "c" and d != dtypes.bool_:
-        source.warn("Casting from complex to real dtypes drops the imaginary part, which a later version will refuse. Use "
-                    "x.real.", DeprecationWarning)
+        source.warn("Casting from complex to real dtypes drops the imaginary part, which will be an error in a later version. "
+                    "Use x.real.", DeprecationWarning)
     if not isinstance(x, (tracing.Tracer, ArrayImpl)):
         x = put_leaf(x, None)
-    result = x if own.dtype == d and not own.weak_type else _astype(x, d)
+    result: Any = x if own.dtype == d and not own.weak_type else _astype(x, d)
     if copy and result is x and type(x) is ArrayImpl:
         result = _copy(x)
     return result if device is None else _placed("astype", result, device)
 
 
-def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
-    """For each of some vectors of coordinates an array over the grid that they span.
+def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Array, ...]:
+    """Return coordinate arrays of the grid that coordinate vectors span.
 
-    - `xi`: the vectors.
-    - `copy`: of NumPy's signature; it must be True.
-    - `sparse`: whether arrays have size 1 along the axes of the other vectors.
-    - `indexing`: "ij", where the axes are those of the vectors in their order, or "xy", where the first two change places.
+    Args:
+        xi: Coordinate vectors.
+        copy: Must be True (for compatibility with NumPy).
+        sparse: If True, each array has size 1 along the axes of the other vectors.
+        indexing: "ij" orders the axes of the grid as the vectors; "xy" swaps the first two.
 
-    >>> xnp.meshgrid(xnp.array([1, 2]), xnp.array([3, 4]))
-    [Array([[1, 2],
-           [1, 2]], dtype=int32), Array([[3, 3],
-           [4, 4]], dtype=int32)]
+    Returns:
+        Tuple of arrays, one for each vector.
+
+    Example:
+        >>> xnp.meshgrid(xnp.array([1, 2]), xnp.array([3, 4]))
+        (Array([[1, 2],
+               [1, 2]], dtype=int32), Array([[3, 3],
+               [4, 4]], dtype=int32))
     """
     if not copy:
         raise ValueError("xnp.meshgrid always copies.")
@@ -878,44 +1014,5 @@ def _meshgrid_kernel(xs, sparse, indexing):
     shape = [0] * len(xs)
     for x, axis in zip(xs, order):
         shape[axis] = 1 if sparse else x.shape[0]
-    return [shapes.broadcast_in_dim(x, tuple(x.shape[0] if i == axis else n for i, n in enumerate(shape)), (axis,))
-            for x, axis in zip(xs, order)]
-
-
-def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: int = 0) -> Array:
-    """A vector of the numbers that the bytes of a buffer are.
-
-    - `buffer`: `bytes`, or another object with a buffer.
-    - `dtype`: the dtype of the numbers.
-    - `count`: how many to read; -1 for all.
-    - `offset`: at which byte to begin.
-
-    >>> xnp.frombuffer(b"abc", dtype=xnp.uint8)
-    Array([97, 98, 99], dtype=uint8)
-    """
-    return array(np.frombuffer(buffer, dtype=dtypes.dtype(dtype), count=count, offset=offset))
-
-
-def fromiter(*args: Any, **kwargs: Any) -> Array:
-    """A vector of the numbers that an iterator gives.
-
-    - `args`, `kwargs`: the arguments of `numpy.fromiter`: the iterator, a dtype, and at most how many (`count`).
-
-    >>> xnp.fromiter((i * i for i in range(4)), dtype=int)
-    Array([0, 1, 4, 9], dtype=int32)
-    """
-    return array(np.fromiter(*args, **kwargs))
-
-
-def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: str) -> Array:
-    """A vector of the numbers in a text.
-
-    - `string`: the text.
-    - `dtype`: the dtype of the numbers.
-    - `count`: how many to read; -1 for all.
-    - `sep`: what stands between numbers.
-
-    >>> xnp.fromstring("1, 2, 3", sep=",")
-    Array([1., 2., 3.], dtype=float32)
-    """
-    return array(np.fromstring(string, dtype=dtypes.dtype(dtype), count=count, sep=sep))
+    return tuple([shapes.broadcast_in_dim(x, tuple(x.shape[0] if i == axis else n for i, n in enumerate(shape)), (axis,))
+                  for x, axis in zip(xs, order)])

@@ -1,32 +1,39 @@
-"""Diagonals: what is on them, their sum, matrices made of them."""
+"""Diagonals of matrices: elements, sums, and construction of diagonal matrices."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from xlafront.core import dtypes
-from xlafront.core.dimensions import as_size, is_symbolic_dim, max_dim, min_dim
+from xlafront.core.basic_primitives import with_weakness
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.lax.elementwise import with_weakness
 from xlafront.lax.shapes import canonical_axis
 from xlafront.numpy.creation import _eye_kernel, arange, diagonal_number, zeros_like
 from xlafront.numpy.manipulation import moveaxis, ravel
 from xlafront.numpy.promotion import check_arraylike, unwrap, within_setting
 from xlafront.numpy.reductions import refuse_out, sum as total
 from xlafront.numpy.searching import where
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import as_size, is_symbolic_dim, max_dim, min_dim
 
 
 @library(static=("offset", "axis1", "axis2"))
+@accepts(nodes=True)
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """The elements of a diagonal, as the last axis of the result.
+    """Return the elements of a diagonal.
 
-    - `a`: an array of two dimensions or more.
-    - `offset`: which diagonal, counted upwards from the main one.
-    - `axis1`, `axis2`: the plane that it lies in.
+    Args:
+        a: Array of at least two dimensions.
+        offset: Diagonal: 0 for the main one, positive above, negative below.
+        axis1, axis2: Axes of the matrices.
 
-    >>> xnp.diagonal(xnp.array([[1, 2, 3], [4, 5, 6]]), offset=1)
-    Array([2, 6], dtype=int32)
+    Returns:
+        Array of the diagonals, along its last axis.
+
+    Example:
+        >>> xnp.diagonal(xnp.array([[1, 2, 3], [4, 5, 6]]), offset=1)
+        Array([2, 6], dtype=int32)
     """
     check_arraylike("diagonal", a)
     if np.ndim(a) < 2:
@@ -40,19 +47,25 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     return a[..., i + start[0], i + start[1]]
 
 
-@library(static=("axis1", "axis2", "dtype", "out"), lists="out")
+@library(static=("axis1", "axis2", "dtype", "out"))
+@accepts(nodes=True, lists="out")
 def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None,
           out: None = None) -> Array:
-    """The sum of a diagonal.
+    """Compute the sum of a diagonal.
 
-    - `a`: an array of two dimensions or more.
-    - `offset`: which diagonal, counted upwards from the main one; it may be traced.
-    - `axis1`, `axis2`: the plane that it lies in.
-    - `dtype`: that of the sum.
-    - `out`: of NumPy's signature; it must be None.
+    Args:
+        a: Array of at least two dimensions.
+        offset: Diagonal: 0 for the main one, positive above, negative below. May be traced.
+        axis1, axis2: Axes of the matrices.
+        dtype: dtype of the sum.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
 
-    >>> xnp.trace(xnp.array([[1, 2], [3, 4]]))
-    Array(5, dtype=int32)
+    Returns:
+        Array of the shape of `a` without the two axes.
+
+    Example:
+        >>> xnp.trace(xnp.array([[1, 2], [3, 4]]))
+        Array(5, dtype=int32)
     """
     refuse_out("trace", out)
     check_arraylike("trace", a)
@@ -65,20 +78,27 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
         raise ValueError("the offset of xnp.trace must be an integer, not a boolean.")
     d = None if dtype is None else dtypes.check_user_dtype(dtype, "xnp.trace")
     a = moveaxis(unwrap(a), axes, (-2, -1))
-    on_it = _eye_kernel(diagonal_number(offset, ValueError), *np.shape(a)[-2:], dtypes.bool_)
-    return total(where(on_it, a, 0), axis=(-2, -1), dtype=d)
+    rows, columns = np.shape(a)[-2:]
+    mask = _eye_kernel(diagonal_number(offset, ValueError), rows, columns, dtypes.bool_)
+    return total(where(mask, a, 0), axis=(-2, -1), dtype=d)
 
 
-@library(static="k", lists=True, converts=True)
+@library(static="k")
+@accepts(objects=True, lists="k")
 def diag(v: ArrayLike, k: int = 0) -> Array:
-    """The diagonal of a matrix, or the matrix with a vector on its diagonal and zeros elsewhere.
+    """Return the diagonal of a matrix, or a matrix with a vector on its diagonal.
 
-    - `v`: the matrix or the vector.
-    - `k`: which diagonal, counted upwards from the main one.
+    Args:
+        v: Matrix or vector.
+        k: Diagonal: 0 for the main one, positive above, negative below.
 
-    >>> xnp.diag(xnp.array([1, 2]))
-    Array([[1, 0],
-           [0, 2]], dtype=int32)
+    Returns:
+        Vector of the diagonal elements, or the matrix with zeros off the diagonal.
+
+    Example:
+        >>> xnp.diag(xnp.array([1, 2]))
+        Array([[1, 0],
+               [0, 2]], dtype=int32)
     """
     v = unwrap(v)
     check_arraylike("diag", v)
@@ -95,17 +115,23 @@ def _on_diagonal(v, k):
     return zeros_like(v, shape=(n, n)).at[i + max(0, -k), i + max(0, k)].set(v, unique_indices=True)
 
 
-@library(static="k", lists=True)
+@library(static="k")
+@accepts(nodes=True, lists="k")
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
-    """The matrix with the elements of an array on its diagonal, and zeros elsewhere.
+    """Return a matrix with the flattened array on its diagonal.
 
-    - `v`: the array, which counts as a vector.
-    - `k`: which diagonal, counted upwards from the main one.
+    Args:
+        v: Array.
+        k: Diagonal: 0 for the main one, positive above, negative below.
 
-    >>> xnp.diagflat(xnp.array([[1, 2]]), k=1)
-    Array([[0, 1, 0],
-           [0, 0, 2],
-           [0, 0, 0]], dtype=int32)
+    Returns:
+        Matrix with zeros off the diagonal.
+
+    Example:
+        >>> xnp.diagflat(xnp.array([[1, 2]]), k=1)
+        Array([[0, 1, 0],
+               [0, 0, 2],
+               [0, 0, 0]], dtype=int32)
     """
     check_arraylike("diagflat", v)
     return with_weakness(_on_diagonal(within_setting(ravel(v)), k), False)

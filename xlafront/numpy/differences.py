@@ -1,14 +1,14 @@
-"""Functions of neighbouring elements: differences, slopes, integrals, and values between samples."""
+"""Functions of adjacent elements: differences, gradients, integrals, phase unwrapping and interpolation."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.core.dimensions import as_size, is_symbolic_dim, symbolic_slice
+from xlafront.core.basic_primitives import move_dim
 from xlafront.core.typing import Array, ArrayLike, Axes
 from xlafront.lax.elementwise import as_type
-from xlafront.lax.shapes import canonical_axis, move_dim
+from xlafront.lax.shapes import canonical_axis
 from xlafront.lax.slicing import slice_in_dim
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.indexing import take_rows
@@ -18,10 +18,12 @@ from xlafront.numpy.reductions import cumsum, static_axes, sum as total
 from xlafront.numpy.searching import searchsorted, where
 from xlafront.numpy.sorting import argsort
 from xlafront.numpy.ufuncs import PUBLIC, clip
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import as_size, is_symbolic_dim, symbolic_slice
 
 
-def _part(x, start, limit, axis):
+def _slice_axis(x, start, limit, axis):
     n = np.shape(x)[axis]
     if is_symbolic_dim(n):
         first, size, *_ = symbolic_slice(slice(start, limit), n)
@@ -31,39 +33,47 @@ def _part(x, start, limit, axis):
 
 
 def _steps(a, axis):
-    """Each element less the one before it; of booleans, whether they differ."""
+    """Return the differences of adjacent elements; for booleans, True where they differ."""
     name = "not_equal" if tracing.aval_of(a).dtype == dtypes.bool_ else "subtract"
-    return PUBLIC[name](_part(a, 1, None, axis), _part(a, 0, -1, axis))
+    return PUBLIC[name](_slice_axis(a, 1, None, axis), _slice_axis(a, 0, -1, axis))
 
 
 @library(static=("n", "axis"), name="diff")
 def _diff(a, before, after, n, axis):
-    parts = [p for p in (before, a, after) if p is not None]
-    a = concatenate(parts, axis) if len(parts) > 1 else operand(a)
+    arrays = [x for x in (before, a, after) if x is not None]
+    a = concatenate(arrays, axis) if len(arrays) > 1 else operand(a)
     for _ in range(n):
         a = _steps(a, axis)
     return a
 
 
-@library(static=("n", "axis"), converts=True)
+@library(static=("n", "axis"))
+@accepts(objects=True)
 def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None,
          append: ArrayLike | None = None) -> Array:
-    """Differences of neighbours along an axis; of booleans, whether they differ.
+    """Compute differences of adjacent elements along an axis.
 
-    - `a`: the array.
-    - `n`: how many times to take differences, one element fewer each time.
-    - `axis`: along which axis.
-    - `prepend`, `append`: what is put before and after `a` first, arrays or numbers.
+    For booleans the result is True where they differ.
 
-    >>> xnp.diff(xnp.array([1, 2, 4, 7]))
-    Array([1, 2, 3], dtype=int32)
+    Args:
+        a: Array.
+        n: Number of times to take differences. Each reduces the size of the axis by one.
+        axis: Axis to take differences along.
+        prepend, append: Arrays or scalars to join to `a` along the axis before the differences are taken.
+
+    Returns:
+        Array of the n-th differences.
+
+    Example:
+        >>> xnp.diff(xnp.array([1, 2, 4, 7]))
+        Array([1, 2, 3], dtype=int32)
     """
     check_arraylike("diff", a, *[x for x in (prepend, append) if x is not None])
     n = as_size(n)
     if n == 0:
         return asarray(a)
     if n < 0:
-        raise ValueError(f"xnp.diff needs an order that is nonnegative, got n={n}.")
+        raise ValueError(f"xnp.diff needs a nonnegative order, got n={n}.")
     if not np.ndim(a):
         raise ValueError("xnp.diff needs an array of at least one dimension, got a scalar.")
     hashable_axis(axis, "diff")
@@ -77,34 +87,42 @@ def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = N
 def _ediff1d(ary, to_end, to_begin):
     ary = ravel(operand(ary))
     d = tracing.aval_of(ary).dtype
-    middle = PUBLIC["subtract"](_part(ary, 1, None, 0), _part(ary, 0, -1, 0))
+    middle = PUBLIC["subtract"](_slice_axis(ary, 1, None, 0), _slice_axis(ary, 0, -1, 0))
     ends = [x if x is None else ravel(as_type(operand(x), d, False)) for x in (to_begin, to_end)]
-    parts = [x for x in (ends[0], middle, ends[1]) if x is not None]
-    return concatenate(parts) if len(parts) > 1 else middle
+    arrays = [x for x in (ends[0], middle, ends[1]) if x is not None]
+    return concatenate(arrays) if len(arrays) > 1 else middle
 
 
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
-    """Differences of neighbours in the flattened array.
+    """Compute differences of adjacent elements of the flattened array.
 
-    - `ary`: the array.
-    - `to_end`, `to_begin`: what is put after and before the differences, converted to the array's dtype.
+    Args:
+        ary: Array.
+        to_end, to_begin: Values to append and prepend to the differences, converted to the dtype of `ary`.
 
-    >>> xnp.ediff1d(xnp.array([1, 2, 4, 7]), to_begin=0)
-    Array([0, 1, 2, 3], dtype=int32)
+    Returns:
+        Vector of the differences.
+
+    Example:
+        >>> xnp.ediff1d(xnp.array([1, 2, 4, 7]), to_begin=0)
+        Array([0, 1, 2, 3], dtype=int32)
     """
     check_arraylike("ediff1d", ary, *[x for x in (to_end, to_begin) if x is not None])
     return _ediff1d(ary, to_end, to_begin)
 
 
-# Slopes and integrals
+# Gradients and integrals
 
 
 def _slope(a, h, axis):
-    """Central differences inside, one-sided ones at the ends; `h` is one distance, None for 1, or those between the
-    samples."""
-    first, last = (PUBLIC["subtract"](_part(a, i + 1, i + 2 or None, axis), _part(a, i, i + 1 or None, axis)) for i in (0, -2))
+    """Compute the gradient along an axis by central differences inside and one-sided differences at the ends.
+
+    `h` is the distance of the samples, None for 1, or a vector of the distances between them.
+    """
+    first, last = (PUBLIC["subtract"](_slice_axis(a, i + 1, i + 2 or None, axis), _slice_axis(a, i, i + 1 or None, axis))
+                   for i in (0, -2))
     if h is None or not np.ndim(h):
-        inside = (_part(a, 2, None, axis) - _part(a, 0, -2, axis)) * 0.5
+        inside = (_slice_axis(a, 2, None, axis) - _slice_axis(a, 0, -2, axis)) * 0.5
         slopes = concatenate([first, inside, last], axis)
         return slopes if h is None else slopes / h
     before, after = h[:-1], h[1:]
@@ -112,7 +130,7 @@ def _slope(a, h, axis):
     shape[axis] = -1
     weights = (-after / (before * (before + after)), (after - before) / (before * after), before / (after * (before + after)))
     low, middle, high = (reshape(w, shape) for w in weights)
-    inside = low * _part(a, 0, -2, axis) + middle * _part(a, 1, -1, axis) + high * _part(a, 2, None, axis)
+    inside = low * _slice_axis(a, 0, -2, axis) + middle * _slice_axis(a, 1, -1, axis) + high * _slice_axis(a, 2, None, axis)
     return concatenate([first / h[0], inside, last / h[-1]], axis)
 
 
@@ -123,26 +141,32 @@ def _gradient(f, spacings, axes):
     return [_slope(f, h, axis) for h, axis in zip(steps, axes)]
 
 
-@library(static=("axis", "edge_order"), converts=True)
+@library(static=("axis", "edge_order"))
+@accepts(objects=True)
 def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axes = None, edge_order: int | None = None) -> Array | list[Array]:
-    """The slope along axes, by central differences inside and one-sided ones at the ends.
+    """Compute the gradient along axes, by central differences inside and one-sided differences at the ends.
 
-    - `f`: the samples.
-    - `varargs`: the distance of samples, one for all axes or one for each; a vector has the positions of the samples.
-    - `axis`: an axis or several, all without. The result for several is a list.
-    - `edge_order`: of NumPy's signature; it must be None.
+    Args:
+        f: Samples.
+        varargs: Distances of the samples, one for all axes or one for each axis. A vector gives the positions of the samples.
+        axis: Axis or axes to differentiate along. Default: all.
+        edge_order: Must be None (for compatibility with NumPy).
 
-    >>> xnp.gradient(xnp.array([1.0, 4.0, 9.0, 16.0]))
-    Array([3., 4., 6., 7.], dtype=float32)
+    Returns:
+        Array of the shape of `f`, or a list of such arrays for several axes.
+
+    Example:
+        >>> xnp.gradient(xnp.array([1.0, 4.0, 9.0, 16.0]))
+        Array([3., 4., 6., 7.], dtype=float32)
     """
     check_arraylike("gradient", f, *varargs)
     if edge_order is not None:
-        raise NotImplementedError("xnp.gradient has differences of first order at the ends; the argument edge_order is not "
+        raise NotImplementedError("xnp.gradient uses first-order differences at the ends; the argument edge_order is not "
                                   "supported.")
     hashable_axis(axis, "gradient")
     axes = static_axes(axis, np.ndim(f), "gradient")
     if any(np.shape(f)[i] < 2 for i in axes):
-        raise ValueError(f"xnp.gradient needs 2 samples or more along each axis: the shape {np.shape(f)} is too small.")
+        raise ValueError(f"xnp.gradient needs at least 2 samples along each axis: the shape {np.shape(f)} is too small.")
     spacings = varargs * len(axes) if len(varargs) == 1 else varargs
     if spacings and len(spacings) != len(axes):
         raise TypeError(f"xnp.gradient got {len(varargs)} distances for {len(axes)} axes: it takes none, one, or one for each.")
@@ -156,39 +180,45 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axes = None, edge_order: i
     return result[0] if len(axes) == 1 else result
 
 
-@library(static=("axis", "axis_of_x"), name="trapezoid")
-def _trapezoid(y, x, dx, axis, axis_of_x):
+@library(static=("axis", "x_axis"), name="trapezoid")
+def _trapezoid(y, x, dx, axis, x_axis):
     last, error = np.ndim(y) - 1, TypeError
     if x is None:
         y, width = promote_dtypes_inexact(*promote_dtypes_inexact(operand(y)), operand(dx))
         y = move_dim(y, axis, last)
-        if np.ndim(width) == 0:  # one sum; of the means of neighbours it would take longer
+        if np.ndim(width) == 0:  # one sum, which is faster than the means of adjacent samples
             if np.shape(y)[-1] == 0:
-                raise IndexError(f"xnp.trapezoid of no samples along axis {axis}: there is no first and no last one.")
-            ends = _part(y, 0, 1, last) + _part(y, -1, None, last)
+                raise IndexError(f"xnp.trapezoid needs at least one sample along axis {axis}, got shape {np.shape(y)}.")
+            ends = _slice_axis(y, 0, 1, last) + _slice_axis(y, -1, None, last)
             return width * (total(y, axis=-1) - 0.5 * total(ends, axis=-1))
         width = move_dim(width, axis, last) if np.ndim(width) == np.ndim(y) else width
     else:
         y, x = promote_dtypes_inexact(operand(y), operand(x))
-        y, x = move_dim(y, axis, last), x if np.ndim(x) == 1 else move_dim(x, axis_of_x, np.ndim(x) - 1)
+        y, x = move_dim(y, axis, last), x if np.ndim(x) == 1 else move_dim(x, x_axis, np.ndim(x) - 1)
         width = _steps(x, np.ndim(x) - 1)
         error = TypeError if np.ndim(width) == np.ndim(y) else ValueError
-    sides = _part(y, 1, None, last) + _part(y, 0, -1, last)
+    sides = _slice_axis(y, 1, None, last) + _slice_axis(y, 0, -1, last)
     width, sides = broadcast_cases("trapezoid", [width, sides], error)
     return 0.5 * total(width * sides, axis=-1)
 
 
-@library(static="axis", converts=True)
+@library(static="axis")
+@accepts(objects=True)
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
-    """The integral along an axis by the trapezoidal rule.
+    """Integrate along an axis by the trapezoidal rule.
 
-    - `y`: the samples.
-    - `x`: their positions, a vector or an array like `y`; distances of `dx` without.
-    - `dx`: the distance of samples, or an array of distances.
-    - `axis`: along which axis.
+    Args:
+        y: Samples.
+        x: Positions of the samples, a vector or an array of the shape of `y`. Default: evenly spaced by `dx`.
+        dx: Distance of the samples, or an array of distances.
+        axis: Axis to integrate along.
 
-    >>> xnp.trapezoid(xnp.array([0.0, 1.0, 4.0]), dx=0.5)
-    Array(1.5, dtype=float32)
+    Returns:
+        Array of the shape of `y` without the axis.
+
+    Example:
+        >>> xnp.trapezoid(xnp.array([0.0, 1.0, 4.0]), dx=0.5)
+        Array(1.5, dtype=float32)
     """
     check_arraylike("trapezoid", y, *[v for v in (x,) if v is not None])
     hashable_axis(axis, "trapezoid")
@@ -200,31 +230,31 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         dx = asarray(dx)
     if x is not None and np.ndim(x) == 0:
         raise ValueError("xnp.trapezoid takes positions x in a vector or an array like y, got a scalar. Give a distance as dx.")
-    axis_of_y = canonical_axis(axis, np.ndim(y), "xnp.trapezoid")
+    y_axis = canonical_axis(axis, np.ndim(y), "xnp.trapezoid")
     if x is None:
-        return _trapezoid(y, None, dx, axis_of_y, None)
-    axis_of_x = canonical_axis(axis, np.ndim(x), "xnp.trapezoid, in x,") if np.ndim(x) > 1 else None
-    return _trapezoid(y, x, None, axis_of_y, axis_of_x)
+        return _trapezoid(y, None, dx, y_axis, None)
+    x_axis = canonical_axis(axis, np.ndim(x), "xnp.trapezoid, in x,") if np.ndim(x) > 1 else None
+    return _trapezoid(y, x, None, y_axis, x_axis)
 
 
-# Angles, and values between samples
+# Phase unwrapping and interpolation
 
 
 def _refuse_complex(name: str, x) -> None:
     if tracing.aval_of(operand(x)).dtype.kind == "c":
-        raise ValueError(f"xnp.{name} does not take complex numbers, which have no order: give x.real and x.imag.")
+        raise ValueError(f"xnp.{name} does not support complex numbers, which have no order: pass x.real and x.imag.")
 
 
 def _unwrap(p, discont, axis, period):
     d, weak = dtypes.lattice_result_type(p, period)
-    wide = d  # of unsigned numbers, with room for negative differences
+    wide = d  # for unsigned numbers a signed dtype, which holds negative differences
     if dtypes.is_unsigned(d):
         wide = dtypes.int32 if d.itemsize < 4 else dtypes.canonicalize_dtype(dtypes.int64)
     p, period = as_type(operand(p), wide, weak), as_type(operand(period), wide, weak)
     steps = _steps(p, axis)
     if dtypes.is_integer(d):
-        half, rest = PUBLIC["divmod"](period, 2)
-        even = rest == 0
+        half, remainder = PUBLIC["divmod"](period, 2)
+        even = remainder == 0
     else:
         half, even = PUBLIC["true_divide"](period, 2), True
     discont = half if discont is None else discont
@@ -232,21 +262,27 @@ def _unwrap(p, discont, axis, period):
     at_edge = PUBLIC["logical_and"](near == -half, steps > 0)
     near = where(at_edge if even is True else PUBLIC["logical_and"](even, at_edge), half, near)
     correction = where(PUBLIC["less"](PUBLIC["abs"](steps), discont), 0, near - steps)
-    first, rest = _part(p, 0, 1, axis), _part(p, 1, None, axis)
+    first, rest = _slice_axis(p, 0, 1, axis), _slice_axis(p, 1, None, axis)
     return as_type(concatenate([first, rest + cumsum(correction, axis=axis)], axis), d, weak)
 
 
 @library(static="axis")
+@accepts(nodes=True)
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
-    """Angles without jumps: multiples of the period are added, so that neighbours differ by half a period at most.
+    """Unwrap angles: add multiples of the period so that adjacent ones differ by at most half a period.
 
-    - `p`: the angles.
-    - `discont`: the least difference that counts as a jump, half a period without.
-    - `axis`: along which axis.
-    - `period`: after which angles repeat.
+    Args:
+        p: Angles.
+        discont: Minimum difference that counts as a jump. Default: half a period.
+        axis: Axis to unwrap along.
+        period: Period of the angles.
 
-    >>> xnp.unwrap(xnp.array([0.0, 3.0, 6.0, 1.0]), period=6.0)
-    Array([0., 3., 6., 7.], dtype=float32)
+    Returns:
+        Array of the shape of `p`.
+
+    Example:
+        >>> xnp.unwrap(xnp.array([0.0, 3.0, 6.0, 1.0]), period=6.0)
+        Array([0., 3., 6., 7.], dtype=float32)
     """
     check_arraylike("unwrap", p, period, *[x for x in (discont,) if x is not None])
     _refuse_complex("unwrap", p)
@@ -283,22 +319,27 @@ def _interp(x, xp, fp, left, right, period, outside):
 
 def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: ArrayLike | str | None = None,
            right: ArrayLike | str | None = None, period: ArrayLike | None = None) -> Array:
-    """Values on the line through samples.
+    """Interpolate linearly between samples.
 
-    - `x`: where.
-    - `xp`: the positions of the samples, a vector that rises.
-    - `fp`: their values.
-    - `left`, `right`: the values before the first and after the last sample, which they are without; "extrapolate" goes on
-      with the line.
-    - `period`: after which positions repeat; `xp` may then have any order, and `left` and `right` are not used.
+    Args:
+        x: Positions to evaluate at.
+        xp: Positions of the samples, an increasing vector.
+        fp: Values of the samples.
+        left, right: Values to return before the first and after the last sample. Default: those of these samples.
+            "extrapolate" continues the line.
+        period: Period of the positions. With it `xp` may have any order, and `left` and `right` are not used.
 
-    >>> xnp.interp(xnp.array([1.5, 9.0]), xnp.array([1.0, 2.0]), xnp.array([10.0, 20.0]))
-    Array([15., 20.], dtype=float32)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> xnp.interp(xnp.array([1.5, 9.0]), xnp.array([1.0, 2.0]), xnp.array([10.0, 20.0]))
+        Array([15., 20.], dtype=float32)
     """
     check_arraylike("interp", x, xp, fp)
     _refuse_complex("interp", x)
     if np.shape(xp) != np.shape(fp) or np.ndim(xp) != 1:
-        raise ValueError(f"xnp.interp needs samples as vectors: xp and fp must be one-dimensional arrays of equal size, got "
+        raise ValueError(f"xnp.interp needs vectors of samples: xp and fp must be one-dimensional arrays of equal size, got "
                          f"shapes {np.shape(xp)} and {np.shape(fp)}.")
     outside = tuple(v if isinstance(v, str) else None for v in (left, right))
     for name, v in zip(("left", "right"), outside):

@@ -1,4 +1,4 @@
-"""The greatest common divisor and the least common multiple."""
+"""Greatest common divisor and least common multiple."""
 
 from __future__ import annotations
 
@@ -9,55 +9,68 @@ from xlafront.lax.shapes import broadcast_in_dim
 from xlafront.numpy.promotion import promote_args, within_setting
 from xlafront.numpy.reductions import any as any_of
 from xlafront.numpy.ufuncs import PUBLIC
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
 
 
-def _sizes(name: str, x1, x2) -> list:
-    """The absolute values of integers, at one dtype and shape."""
+def _magnitudes(name: str, x1, x2) -> list:
+    """Return the absolute values of integers, with a common dtype and shape."""
     operands = promote_args(name, x1, x2)
     if not all(dtypes.is_integer(tracing.aval_of(x).dtype) for x in operands):
         raise ValueError(f"the arguments of xnp.{name} must be integers, got {tracing.aval_of(operands[0]).dtype}.")
     operands = [PUBLIC["absolute"](x) for x in operands]
     shape = max((tracing.aval_of(x).shape for x in operands), key=len)
-    if shape:  # arrays of divisors are not weakly typed
+    if shape:  # only scalar results are weakly typed
         operands = [as_type(x, tracing.aval_of(x).dtype, False) for x in operands]
     return [x if tracing.aval_of(x).shape == shape else broadcast_in_dim(x, shape, ()) for x in operands]
 
 
 def _euclid(x, y):
-    from xlafront.control.while_loop import while_loop  # start-up: with what loops ask of derivatives, 20 ms
+    from xlafront.control.while_loop import while_loop  # start-up: with the rules for derivatives of loops it takes 20 ms
 
     def step(pair):
         x, y = pair
-        rest = ne(y, constant_like(y, 0))
-        divisor = where(rest, y, constant_like(y, 1))
-        return where(rest, y, x), where(rest, rem_(x, divisor), y)
+        active = ne(y, constant_like(y, 0))
+        divisor = where(active, y, constant_like(y, 1))
+        return where(active, y, x), where(active, rem_(x, divisor), y)
 
     return while_loop(lambda pair: any_of(ne(pair[1], constant_like(pair[1], 0))), step, (x, y))[0]
 
 
 @library
+@accepts(nodes=True)
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """The greatest common divisor, elementwise.
+    """Compute the greatest common divisor elementwise.
 
-    - `x1`, `x2`: integers; of 0 and a number it is the number's absolute value.
+    Args:
+        x1, x2: Integers, broadcast to a common shape.
 
-    >>> xnp.gcd(xnp.array([12, 7]), 18)
-    Array([6, 1], dtype=int32)
+    Returns:
+        Array of nonnegative integers. If one operand is 0, it is the absolute value of the other.
+
+    Example:
+        >>> xnp.gcd(xnp.array([12, 7]), 18)
+        Array([6, 1], dtype=int32)
     """
-    return _euclid(*_sizes("gcd", x1, x2))
+    return _euclid(*_magnitudes("gcd", x1, x2))
 
 
 @library
+@accepts(nodes=True)
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """The least common multiple, elementwise.
+    """Compute the least common multiple elementwise.
 
-    - `x1`, `x2`: integers; of 0 and a number it is 0.
+    Args:
+        x1, x2: Integers, broadcast to a common shape.
 
-    >>> xnp.lcm(xnp.array([12, 7]), 18)
-    Array([ 36, 126], dtype=int32)
+    Returns:
+        Array of nonnegative integers, 0 where an operand is 0.
+
+    Example:
+        >>> xnp.lcm(xnp.array([12, 7]), 18)
+        Array([ 36, 126], dtype=int32)
     """
-    x, y = map(within_setting, _sizes("lcm", x1, x2))
+    x, y = map(within_setting, _magnitudes("lcm", x1, x2))
     divisor = _euclid(x, y)
     zero, one = constant_like(divisor, 0), constant_like(divisor, 1)
     return mul(div(x, where(ne(divisor, zero), divisor, one)), y)

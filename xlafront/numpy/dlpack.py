@@ -1,4 +1,4 @@
-"""Exchange of arrays with other libraries by DLPack, without copying where memory can be shared."""
+"""Exchange of arrays with other libraries by DLPack, without a copy where memory can be shared."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from xlafront.core import backends, dtypes, tracing
+from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.typing import DTypeLike
 from xlafront.lax.device_put import device_put
 from xlafront.numpy.creation import array as make_array
-from xlafront.runtime import guards
+from xlafront.runtime import backends, guards
 from xlafront.runtime.arrays import ArrayImpl, skip_checks
 from xlafront.runtime.dlpack import HOST, buffer_of, capsule_of, device_type
 from xlafront.runtime.sharding import single_device
@@ -25,18 +25,23 @@ _SUPPORTED = frozenset((
 
 
 def is_supported_dtype(dtype: DTypeLike) -> bool:
-    """Whether arrays of a dtype can be exchanged.
+    """Return True if arrays of a dtype can be exchanged.
 
-    - `dtype`: the dtype.
+    Args:
+        dtype: dtype to test.
 
-    >>> is_supported_dtype("bfloat16"), is_supported_dtype("int4")
-    (True, False)
+    Returns:
+        True or False.
+
+    Example:
+        >>> is_supported_dtype("bfloat16"), is_supported_dtype("int4")
+        (True, False)
     """
     return dtypes.dtype(dtype) in _SUPPORTED
 
 
 def device_of(array) -> tuple[int, int]:
-    """DLPack's numbers for the device that an array lies on."""
+    """Return DLPack's device type and number of the device of an array."""
     device = _only_device(array)
     return device_type(device), 0 if device.platform == "cpu" else device.local_hardware_id
 
@@ -50,15 +55,20 @@ def _only_device(array):
 
 
 def to_dlpack(array, *, stream: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
-    """A DLPack capsule of an array.
+    """Export an array as a DLPack capsule.
 
-    - `array`: the array, on one device.
-    - `stream`: on a GPU the stream, by its number, that waits for the array; others wait for it here.
-    - `dl_device`: DLPack's two numbers of the device where it is asked for: that on which it lies, or the host.
-    - `copy`: True for a copy, False for an error where one would be needed.
+    Args:
+        array: Array on one device.
+        stream: On a GPU, number of the stream that waits for the array; otherwise the call blocks until it is computed.
+        dl_device: DLPack's device type and number of the target: the device of the array, or the host.
+        copy: True copies; False raises an error if a copy is needed.
 
-    >>> "dltensor" in repr(to_dlpack(xnp.arange(3)))
-    True
+    Returns:
+        DLPack capsule.
+
+    Example:
+        >>> "dltensor" in repr(to_dlpack(xnp.arange(3)))
+        True
     """
     if isinstance(array, tracing.Tracer):
         raise BufferError("a traced array has no memory to exchange.")
@@ -66,7 +76,7 @@ def to_dlpack(array, *, stream: Any = None, dl_device: Any = None, copy: bool | 
     device = _only_device(array)
     if dl_device is not None and tuple(dl_device) != device_of(array):
         if copy is False:
-            raise BufferError(f"the array lies on {device}; another device was asked for without a copy.")
+            raise BufferError(f"the array is on {device}; it cannot be exported to another device with copy=False.")
         if dl_device[0] != HOST:
             raise BufferError(f"DLPack exchange to device {dl_device} is not supported from {device}.")
         return np.asarray(array).__dlpack__()
@@ -76,14 +86,19 @@ def to_dlpack(array, *, stream: Any = None, dl_device: Any = None, copy: bool | 
 
 
 def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> ArrayImpl:
-    """An array from one of another library; it shares the memory where it can.
+    """Convert an array of another library, sharing its memory where possible.
 
-    - `external_array`: an array that has the methods `__dlpack__` and `__dlpack_device__`.
-    - `device`: where it shall be, a device or the sharding of one.
-    - `copy`: True for a copy, False for an error where one would be needed.
+    Args:
+        external_array: Array with the methods `__dlpack__` and `__dlpack_device__`.
+        device: Device or single-device sharding of the result.
+        copy: True copies; False raises an error if a copy is needed.
 
-    >>> from_dlpack(np.arange(3, dtype=np.int32))
-    Array([0, 1, 2], dtype=int32)
+    Returns:
+        Array with the same elements.
+
+    Example:
+        >>> from_dlpack(np.arange(3, dtype=np.int32))
+        Array([0, 1, 2], dtype=int32)
     """
     if not hasattr(external_array, "__dlpack__"):
         raise TypeError(f"from_dlpack needs an array with a __dlpack__ method, got {type(external_array).__name__}.")
@@ -95,17 +110,18 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
     target = None
     if device is not None:
         target = device if hasattr(device, "platform") else next(iter(device.device_set))
-    moving = target is not None and target != source
-    if moving and copy is False:
+    needs_transfer = target is not None and target != source
+    if needs_transfer and copy is False:
         raise ValueError(f"from_dlpack(copy=False) cannot move the array from {source} to {target}.")
     buffer, shape, dtype = buffer_of(external_array, source, copy is not False)
     result = ArrayImpl(ShapedArray(shape, dtype), single_device(source), [buffer], committed=True, **skip_checks)
-    wanted = dtypes.canonicalize_dtype(dtype)
-    if wanted != dtype:  # a 64-bit type where those are off
+    canonical = dtypes.canonicalize_dtype(dtype)
+    if canonical != dtype:  # a 64-bit type while they are disabled
         if copy is False:
-            raise ValueError(f"from_dlpack(copy=False) cannot take an array of dtype {dtype} while 64-bit types are off.")
+            raise ValueError(f"from_dlpack(copy=False) cannot convert an array of dtype {dtype} while 64-bit types are "
+                             "disabled: set enable_x64.")
         with guards.from_host():
-            result = make_array(np.asarray(result), dtype=wanted)
+            result = make_array(np.asarray(result), dtype=canonical)
     elif copy:
         result = make_array(result)
-    return device_put(result, target) if moving else result
+    return device_put(result, target) if needs_transfer else result

@@ -1,21 +1,22 @@
-"""Arrays with elements put in, taken out or replaced: `insert`, `delete`, `resize`, `trim_zeros`, `put` and its kin.
+"""Insertion, removal and replacement of elements: `insert`, `delete`, `resize`, `trim_zeros`, `put` and others.
 
-NumPy's `put`, `place`, `put_along_axis` and `fill_diagonal` change their argument; here they return a new array, and
-`inplace=False` says that this is meant.
+NumPy's `put`, `place`, `put_along_axis` and `fill_diagonal` modify their argument; here they return a new array, which
+callers acknowledge by `inplace=False`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import is_symbolic_dim, max_dim
+from xlafront.core.basic_primitives import move_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import as_type
-from xlafront.lax.shapes import canonical_axis, move_dim, reshape_to, static_shape
+from xlafront.lax.shapes import canonical_axis, reshape_to, static_shape
 from xlafront.lax.slicing import slice_in_dim
 from xlafront.numpy.creation import arange, asarray, full, zeros
 from xlafront.numpy.indexing import take
@@ -26,129 +27,151 @@ from xlafront.numpy.searching import where
 from xlafront.numpy.sorting import argsort
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.numpy.updates import joint_dtype
-from xlafront.staging.library import library, written_once
+from xlafront.staging.accepted_arguments import accepts
+from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import is_symbolic_dim, max_dim
 
 
-def _along(name: str, arr, axis):
-    """The array and the axis that a function works along, all elements where None is given."""
+def _flat_or_axis(name: str, arr, axis):
+    """Return the array and the canonical axis; without an axis, the flattened array and 0."""
     arr = unwrap(arr)
     if axis is None:
         return ravel(arr), 0
     return asarray(arr), canonical_axis(axis, np.ndim(arr), f"xnp.{name}")
 
 
-def _known(name: str, x, argument: str) -> np.ndarray:
-    """Values that decide shapes."""
+def _concrete(name: str, x, argument: str) -> np.ndarray:
+    """Return the concrete value of an argument that determines shapes."""
     value = x._concrete() if isinstance(x, tracing.Tracer) else x
     if value is None:
         raise errors.decides_shape(f"xnp.{name}", argument, x)
     return np.asarray(value)
 
 
-@library(static=("axis", "whole"), name="insert")
-def _insert(arr, places, values, axis, whole):
-    n, count = arr.shape[axis], places.shape[0]
-    places = where(places < 0, places + n, places)
-    places = PUBLIC["maximum"](PUBLIC["minimum"](places, n), 0)
-    order = argsort(places)
-    # An element that goes in before another of the same or a later place moves that one on.
-    targets = zeros((count,), places.dtype).at[order].set(places[order] + arange(count, dtype=places.dtype))
+@library(static=("axis", "is_scalar_index"), name="insert")
+def _insert_kernel(arr, positions, values, axis, is_scalar_index):
+    n, count = arr.shape[axis], positions.shape[0]
+    positions = where(positions < 0, positions + n, positions)
+    positions = PUBLIC["maximum"](PUBLIC["minimum"](positions, n), 0)
+    order = argsort(positions)
+    # Each inserted element shifts those inserted at the same or later positions.
+    targets = zeros((count,), positions.dtype).at[order].set(positions[order] + arange(count, dtype=positions.dtype))
     values = as_type(values, arr.dtype, False)
     shape = (*arr.shape[:axis], count, *arr.shape[axis + 1:])
-    if whole and np.ndim(values):  # one place: the values have the axis that is inserted in front
+    if is_scalar_index and np.ndim(values):  # for a scalar index, the inserted axis of the values comes first
         values = move_dim(reshape_to(values, (1,) * (arr.ndim - np.ndim(values)) + np.shape(values)), 0, axis)
     values = broadcast_to(values, shape)
     new = full((n + count,), True).at[targets].set(False)
     index = (slice(None),) * axis
     source = PUBLIC["maximum"](cumsum(new, dtype=np.int32) - 1, 0)
-    spread = take(arr, source, axis, mode="clip") if n else zeros((*arr.shape[:axis], count, *arr.shape[axis + 1:]), arr.dtype)
-    return spread.at[(*index, targets)].set(values, unique_indices=True)
+    expanded = (take(arr, source, axis, mode="clip") if n else
+                zeros((*arr.shape[:axis], count, *arr.shape[axis + 1:]), arr.dtype))
+    return expanded.at[(*index, targets)].set(values, unique_indices=True)
 
 
 def insert(arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: int | None = None) -> Array:
-    """The array with values put in.
+    """Insert values along an axis.
 
-    - `arr`: the array.
-    - `obj`: before which position, an integer, integers, or a slice of positions. Those outside are moved to the nearest end.
-    - `values`: what is put in; it broadcasts, and takes the array's dtype.
-    - `axis`: along which axis; the array is flattened without.
+    Args:
+        arr: The array.
+        obj: Positions before which to insert: an integer, integers or a slice. Those out of bounds are clamped.
+        values: The values, which are broadcast and converted to the dtype of the array.
+        axis: Axis to insert along. Default: insert into the flattened array.
 
-    >>> xnp.insert(xnp.array([1, 2, 3]), 1, 9)
-    Array([1, 9, 2, 3], dtype=int32)
+    Returns:
+        The array with the values inserted.
+
+    Example:
+        >>> xnp.insert(xnp.array([1, 2, 3]), 1, 9)
+        Array([1, 9, 2, 3], dtype=int32)
     """
     check_arraylike("insert", arr, values, *[x for x in (obj,) if not isinstance(x, slice)])
-    arr, axis = _along("insert", arr, axis)
-    places = arange(*obj.indices(arr.shape[axis])) if isinstance(obj, slice) else asarray(obj)
-    if not places.size:  # of any dtype
-        places = places.astype(np.int32)
-    if not dtypes.is_integer(places.dtype):
-        raise ValueError(f"xnp.insert: the index array must be integer typed, got {places.dtype}.")
-    if places.ndim > 1:
-        raise ValueError(f"xnp.insert takes a position or a vector of them, got shape {places.shape}.")
-    values, whole = asarray(values), not places.ndim
-    if places.size == 1:  # several values may go to one place
-        lead = np.shape(values)[0:1] if whole else np.shape(values)[axis - arr.ndim:][:1]
-        several = np.ndim(values) == arr.ndim if whole else np.ndim(values) >= arr.ndim - axis
-        places = broadcast_to(ravel(places), lead if several else (1,))
-    return _insert(arr, places, values, axis, whole)
+    arr, axis = _flat_or_axis("insert", arr, axis)
+    positions = arange(*obj.indices(arr.shape[axis])) if isinstance(obj, slice) else asarray(obj)
+    if not positions.size:  # an empty array may have any dtype
+        positions = positions.astype(np.int32)
+    if not dtypes.is_integer(positions.dtype):
+        raise ValueError(f"xnp.insert: the index array must be integer typed, got {positions.dtype}.")
+    if positions.ndim > 1:
+        raise ValueError(f"xnp.insert takes a position or a vector of them, got shape {positions.shape}.")
+    values, is_scalar_index = asarray(values), not positions.ndim
+    if positions.size == 1:  # several values may be inserted at one position
+        lead = np.shape(values)[0:1] if is_scalar_index else np.shape(values)[axis - arr.ndim:][:1]
+        several = np.ndim(values) == arr.ndim if is_scalar_index else np.ndim(values) >= arr.ndim - axis
+        positions = broadcast_to(ravel(positions), lead if several else (1,))
+    return _insert_kernel(arr, positions, values, axis, is_scalar_index)
 
 
-@written_once
+@library(static=None)
 def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
-    """The array without some of its elements or slices.
+    """Delete elements or slices along an axis.
 
-    - `arr`: the array.
-    - `obj`: which, an integer, integers, a slice or a mask. Its values decide the shape of the result, and so must be known.
-    - `axis`: along which axis; the array is flattened without.
-    - `assume_unique_indices`: promises that no position is there twice; `obj` may then be a traced array of integers.
+    Args:
+        arr: The array.
+        obj: What to delete: an integer, integers, a slice or a mask. It determines the shape of the result, so it must
+            be concrete.
+        axis: Axis to delete along. Default: delete from the flattened array.
+        assume_unique_indices: If True, assume that no position is repeated; `obj` may then be a traced array of
+            integers.
 
-    >>> xnp.delete(xnp.array([1, 2, 3]), 1)
-    Array([1, 3], dtype=int32)
+    Returns:
+        The array without these elements.
+
+    Example:
+        >>> xnp.delete(xnp.array([1, 2, 3]), 1)
+        Array([1, 3], dtype=int32)
     """
     check_arraylike("delete", arr, *[x for x in (obj,) if not isinstance(x, slice)])
-    arr, axis = _along("delete", arr, axis)
+    arr, axis = _flat_or_axis("delete", arr, axis)
     n = arr.shape[axis]
     if not isinstance(obj, slice):
         d = dtypes.operand_type(unwrap(obj))[0]
         if not dtypes.is_integer(d) and d != dtypes.bool_:
-            raise ValueError(f"xnp.delete needs integers, a slice or a mask; its dtype {d} must be integer or bool.")
+            raise ValueError(f"xnp.delete needs obj to be integers, a slice or a mask; its dtype {d} must be integer or bool.")
         if assume_unique_indices and dtypes.is_integer(d):
             return _delete_unique(arr, ravel(obj), axis)
-        places = _known("delete", obj, "obj")
-        if places.dtype != bool:
-            if not places.ndim:
+        positions = _concrete("delete", obj, "obj")
+        if positions.dtype != bool:
+            if not positions.ndim:
                 if not is_symbolic_dim(n):
-                    canonical_axis(int(places), n, "xnp.delete")
-            elif not is_symbolic_dim(n) and places.size and (places.min() < -n or places.max() >= n):
-                raise IndexError(f"xnp.delete got an index out of bounds for axis {axis} with size {n}: {places}.")
-        elif places.shape != (n,):
+                    canonical_axis(int(positions), n, "xnp.delete")
+            elif not is_symbolic_dim(n) and positions.size and (positions.min() < -n or positions.max() >= n):
+                raise IndexError(f"xnp.delete got an index out of bounds for axis {axis} with size {n}: {positions}.")
+        elif positions.shape != (n,):
             raise ValueError(f"a mask for xnp.delete must have an element for each of the {n} along axis {axis}, got shape "
-                             f"{places.shape}.")
-    if is_symbolic_dim(n) and not isinstance(obj, slice) and places.dtype != bool:
-        return _delete_unique(arr, np.unique(places), axis)
-    kept = np.ones(n, bool)
-    kept[obj if isinstance(obj, slice) else places] = False
-    return take(arr, np.flatnonzero(kept).astype(np.int32), axis, mode="clip") if n else arr
+                             f"{positions.shape}.")
+    if is_symbolic_dim(n) and not isinstance(obj, slice) and positions.dtype != bool:
+        return _delete_unique(arr, np.unique(positions), axis)
+    keep = np.ones(n, bool)
+    keep[obj if isinstance(obj, slice) else positions] = False
+    result: Any = take(arr, np.flatnonzero(keep).astype(np.int32), axis, mode="clip") if n else arr
+    return result
 
 
 @library(static="axis", name="delete")
 def _delete_unique(arr, obj, axis):
     n = arr.shape[axis]
-    gone = zeros((n,), np.int32).at[obj].set(1)
-    order = argsort(gone)  # is stable: those that stay come first, in order
+    deleted = zeros((n,), np.int32).at[obj].set(1)
+    order = argsort(deleted)  # a stable sort: the remaining elements come first, in order
     return take(arr, order[:max_dim(n - obj.shape[0], 0)], axis, mode="clip")
 
 
-@library(static="new_shape", converts=True)
+@library(static="new_shape")
+@accepts(objects=True)
 def resize(a: ArrayLike, new_shape: int | Sequence[int]) -> Array:
-    """The elements in another shape, repeated in order where it has more of them.
+    """Change the shape of an array; elements are repeated in order or dropped to fill it.
 
-    - `a`: the array.
-    - `new_shape`: the shape. Of an empty array it is filled with zeros.
+    Args:
+        a: The array.
+        new_shape: Shape of the result.
 
-    >>> xnp.resize(xnp.array([1, 2, 3]), (2, 2))
-    Array([[1, 2],
-           [3, 1]], dtype=int32)
+    Returns:
+        The resized array; zeros if `a` is empty.
+
+    Example:
+        >>> xnp.resize(xnp.array([1, 2, 3]), (2, 2))
+        Array([[1, 2],
+               [3, 1]], dtype=int32)
     """
     check_arraylike("resize", a)
     shape = static_shape("resize", new_shape)
@@ -163,21 +186,26 @@ def resize(a: ArrayLike, new_shape: int | Sequence[int]) -> Array:
 
 
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Array:
-    """The array without the zeros at its ends. Its values decide the shape, and so must be known.
+    """Remove leading and trailing zeros.
 
-    - `filt`: the array.
-    - `trim`: at which ends, "f" for the front, "b" for the back.
-    - `axis`: along which axis or axes, all without; a slice goes where it is all zeros.
+    Args:
+        filt: The array. Its values determine the shape of the result, so they must be concrete.
+        trim: Ends to trim: "f" for the front, "b" for the back, "fb" for both.
+        axis: Axis or axes to trim along, where slices of zeros are removed. Default: all.
 
-    >>> xnp.trim_zeros(xnp.array([0, 1, 0, 2, 0]))
-    Array([1, 0, 2], dtype=int32)
+    Returns:
+        The trimmed array.
+
+    Example:
+        >>> xnp.trim_zeros(xnp.array([0, 1, 0, 2, 0]))
+        Array([1, 0, 2], dtype=int32)
     """
     check_arraylike("trim_zeros", filt)
     filt, ends = asarray(filt), trim.lower()
-    places = np.argwhere(_known("trim_zeros", filt, "filt"))
+    positions = np.argwhere(_concrete("trim_zeros", filt, "filt"))
     key: list = [slice(None)] * filt.ndim
     for i in static_axes(axis, filt.ndim, "trim_zeros"):
-        column = places[:, i]
+        column = positions[:, i]
         if not len(column):
             key[i] = slice(0, 0) if "f" in ends or "b" in ends else slice(None)
         else:
@@ -185,7 +213,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | No
     return filt[tuple(key)]
 
 
-# Replacing
+# Replacement
 
 
 def _refuse_inplace(name: str, inplace: bool, error: type[Exception] = ValueError) -> None:
@@ -195,7 +223,7 @@ def _refuse_inplace(name: str, inplace: bool, error: type[Exception] = ValueErro
 
 
 @library(static="mode", name="put")
-def _put(a, ind, v, mode):
+def _put_kernel(a, ind, v, mode):
     a, ind, v = unwrap(a), ravel(ind), ravel(v)
     if not ind.size or not v.size:
         return a
@@ -209,33 +237,38 @@ def _put(a, ind, v, mode):
 
 
 def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = True) -> Array:
-    """The array with elements replaced, by their places in the flattened array.
+    """Replace elements at positions in the flattened array.
 
-    - `a`: the array.
-    - `ind`: the places, integers.
-    - `v`: the new elements, repeated in order where there are more places.
-    - `mode`: what places outside are: moved to the nearest, where negative ones count from the end (None) or are outside too
-      ("clip"), or counted around ("wrap").
-    - `inplace`: must be False: the result is a new array.
+    Args:
+        a: The array.
+        ind: Integer positions.
+        v: The new elements, repeated in order if there are more positions.
+        mode: Treatment of positions out of bounds: None clamps them and counts negative ones from the end, "clip"
+            clamps them, including negative ones, "wrap" wraps them around.
+        inplace: Must be False: arrays are immutable.
 
-    >>> xnp.put(xnp.array([1, 2, 3]), xnp.array([0, 2]), 9, inplace=False)
-    Array([9, 2, 9], dtype=int32)
+    Returns:
+        The array with these elements replaced.
+
+    Example:
+        >>> xnp.put(xnp.array([1, 2, 3]), xnp.array([0, 2]), 9, inplace=False)
+        Array([9, 2, 9], dtype=int32)
     """
     _refuse_inplace("put", inplace)
     check_arraylike("put", a, ind, v)
     if mode == "raise":
-        raise NotImplementedError("the mode 'raise' of xnp.put is not supported: values are not known while a program is "
+        raise NotImplementedError("the mode 'raise' of xnp.put is not supported: values are not known while a function is "
                                   "compiled. Use 'clip', 'wrap' or None.")
     if mode not in (None, "clip", "wrap"):
         raise ValueError(f"the mode of xnp.put should be one of 'wrap' or 'clip', or None; got {mode!r}.")
     if np.size(ind) and not dtypes.is_integer(dtypes.operand_type(unwrap(ind))[0]):
         raise TypeError(f"xnp.put needs integer indices, got {dtypes.operand_type(unwrap(ind))[0]}.")
     joint_dtype("xnp.put", unwrap(a), unwrap(v))
-    return _put(a, ind, v, mode)
+    return _put_kernel(a, ind, v, mode)
 
 
 @library(name="place")
-def _place(arr, mask, vals):
+def _place_kernel(arr, mask, vals):
     arr, mask, vals = unwrap(arr), ravel(PUBLIC["logical_not"](PUBLIC["logical_not"](mask))), ravel(vals)
     rank = PUBLIC["remainder"](cumsum(mask, dtype=np.int32) - 1, vals.size)
     values = as_type(take(vals, rank, mode="clip"), tracing.aval_of(arr).dtype, False)
@@ -243,15 +276,20 @@ def _place(arr, mask, vals):
 
 
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
-    """The array with the elements where a mask is true replaced, in order.
+    """Replace the elements where a mask is true, in order.
 
-    - `arr`: the array.
-    - `mask`: an array of as many elements.
-    - `vals`: the new elements, repeated in order where the mask has more.
-    - `inplace`: must be False: the result is a new array.
+    Args:
+        arr: The array.
+        mask: A mask with as many elements as `arr`.
+        vals: The new elements, repeated in order if the mask selects more.
+        inplace: Must be False: arrays are immutable.
 
-    >>> xnp.place(xnp.array([1, 2, 3]), xnp.array([True, False, True]), 9, inplace=False)
-    Array([9, 2, 9], dtype=int32)
+    Returns:
+        The array with these elements replaced.
+
+    Example:
+        >>> xnp.place(xnp.array([1, 2, 3]), xnp.array([True, False, True]), 9, inplace=False)
+        Array([9, 2, 9], dtype=int32)
     """
     _refuse_inplace("place", inplace)
     check_arraylike("place", arr, mask, vals)
@@ -260,24 +298,30 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
     if not np.size(vals):
         raise ValueError("xnp.place cannot place values from an empty array.")
     joint_dtype("xnp.place", unwrap(arr), unwrap(vals))
-    return _place(arr, mask, vals)
+    return _place_kernel(arr, mask, vals)
 
 
-@library(static=("axis", "inplace", "mode"), converts=True)
+@library(static=("axis", "inplace", "mode"))
+@accepts(objects=True)
 def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = True, *,
                    mode: str | None = None) -> Array:
-    """The array with elements replaced in each one-dimensional slice along an axis, at positions of its own.
+    """Replace elements along an axis at positions given for each vector.
 
-    - `arr`: the array.
-    - `indices`: the positions, in as many dimensions; sizes of 1 broadcast in all but `axis`.
-    - `values`: the new elements, which broadcast to the shape of the indices.
-    - `axis`: the axis; None replaces in the flattened array.
-    - `inplace`: must be False: the result is a new array.
-    - `mode`: what positions outside are, as for `x.at[...].set`: dropped, or moved to the nearest ("clip").
+    Args:
+        arr: The array.
+        indices: Integer positions with as many dimensions as `arr`; in all dimensions but `axis`, size 1 broadcasts.
+        values: The new elements, which broadcast to the shape of the indices.
+        axis: Axis to replace along. None: replace in the flattened array.
+        inplace: Must be False: arrays are immutable.
+        mode: Treatment of positions out of bounds, as in `x.at[...].set`: drop them (default) or clamp them ("clip").
 
-    >>> xnp.put_along_axis(xnp.zeros((2, 2)), xnp.array([[1], [0]]), 5, axis=1, inplace=False)
-    Array([[0., 5.],
-           [5., 0.]], dtype=float32)
+    Returns:
+        The array with these elements replaced.
+
+    Example:
+        >>> xnp.put_along_axis(xnp.zeros((2, 2)), xnp.array([[1], [0]]), 5, axis=1, inplace=False)
+        Array([[0., 5.],
+               [5., 0.]], dtype=float32)
     """
     _refuse_inplace("put_along_axis", inplace)
     check_arraylike("put_along_axis", arr, indices, values)
@@ -300,7 +344,7 @@ def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: 
 
 
 @library(name="fill_diagonal")
-def _fill(a, val):
+def _fill_diagonal_kernel(a, val):
     n = min(a.shape)
     i = arange(n)
     values = as_type(unwrap(val), a.dtype, False)
@@ -308,16 +352,21 @@ def _fill(a, val):
 
 
 def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True) -> Array:
-    """The array with its main diagonal replaced.
+    """Replace the main diagonal of an array.
 
-    - `a`: a matrix, or an array of more dimensions of one size.
-    - `val`: the new elements, repeated in order where the diagonal is longer.
-    - `wrap`: of NumPy's signature; it must be False.
-    - `inplace`: must be False: the result is a new array.
+    Args:
+        a: A matrix, or an array of more dimensions with equal sizes.
+        val: The new elements, repeated in order if the diagonal is longer.
+        wrap: Not supported; must be False.
+        inplace: Must be False: arrays are immutable.
 
-    >>> xnp.fill_diagonal(xnp.zeros((2, 2)), 5, inplace=False)
-    Array([[5., 0.],
-           [0., 5.]], dtype=float32)
+    Returns:
+        The array with its diagonal replaced.
+
+    Example:
+        >>> xnp.fill_diagonal(xnp.zeros((2, 2)), 5, inplace=False)
+        Array([[5., 0.],
+               [0., 5.]], dtype=float32)
     """
     _refuse_inplace("fill_diagonal", inplace, NotImplementedError)
     if wrap:
@@ -329,4 +378,4 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
     if a.ndim > 2 and len(set(a.shape)) > 1:
         raise ValueError(f"xnp.fill_diagonal: all dimensions of input must be of equal length, got shape {a.shape}.")
     joint_dtype("xnp.fill_diagonal", a, unwrap(val))
-    return _fill(a, val)
+    return _fill_diagonal_kernel(a, val)

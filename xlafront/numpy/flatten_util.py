@@ -1,4 +1,4 @@
-"""Pytrees as one vector."""
+"""Conversion between pytrees and vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xlafront.numpy.promotion import refuse_keys
 
 
 class Unravel(NamedTuple):
-    """Makes a pytree of a vector again. Equal, hashed, pickled and copied by what it does."""
+    """The inverse of `ravel_pytree`. Instances are compared, hashed, pickled and copied by value."""
 
     treedef: tree.PyTreeDef
     shapes: tuple[tuple[int, ...], ...]
@@ -24,29 +24,35 @@ class Unravel(NamedTuple):
     joint: Any
 
     def __call__(self, vector):
-        """The pytree whose leaves are in `vector`: at its dtype if those of the leaves are one, else each at its own."""
+        """Return the pytree with its leaves read from `vector`. If all leaves had one dtype, the result has that of
+        `vector`."""
         sizes = [math.prod(s) for s in self.shapes]
         vector = ravel(vector)
         if vector.size != sum(sizes):
             raise ValueError(f"unravel needs a vector of {sum(sizes)} elements, got {vector.size}.")
-        of_one_kind = len(set(self.kinds)) <= 1
-        if vector.dtype != self.joint and not of_one_kind:
+        has_one_dtype = len(set(self.kinds)) <= 1
+        if vector.dtype != self.joint and not has_one_dtype:
             raise TypeError(f"unravel needs a vector of dtype {self.joint}, got {vector.dtype}.")
         bounds = np.cumsum([0, *sizes]).tolist()
-        parts = [reshape_array(vector[a:b], s) for a, b, s in zip(bounds, bounds[1:], self.shapes)]
-        if of_one_kind:
-            return self.treedef.unflatten(parts)
+        leaves = [reshape_array(vector[a:b], s) for a, b, s in zip(bounds, bounds[1:], self.shapes)]
+        if has_one_dtype:
+            return self.treedef.unflatten(leaves)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of complex numbers whose leaves were real the real part is meant
-            return self.treedef.unflatten([part.astype(d) for part, d in zip(parts, self.kinds)])
+            warnings.simplefilter("ignore")  # discarding the imaginary part is intended for leaves that were real
+            return self.treedef.unflatten([leaf.astype(d) for leaf, d in zip(leaves, self.kinds)])
 
 
 def ravel_pytree(pytree: Any) -> tuple[Array, Any]:
-    """The leaves of a pytree in one vector, and the function that makes the pytree of such a vector again.
+    """Flatten a pytree into one vector.
 
-    - `pytree`: the pytree, of arrays and numbers.
+    Args:
+        pytree: A pytree of arrays and scalars.
 
-    >>> flat, unravel = ravel_pytree({"w": xnp.ones((2, 3)), "b": xnp.zeros(3)})
+    Returns:
+        A tuple of the vector and a function that converts such a vector back to the pytree.
+
+    Example:
+        >>> flat, unravel = ravel_pytree({"w": xnp.ones((2, 3)), "b": xnp.zeros(3)})
     """
     leaves, treedef = tree.flatten(pytree)
     for x in leaves:
@@ -54,7 +60,7 @@ def ravel_pytree(pytree: Any) -> tuple[Array, Any]:
     kinds = tuple(dtypes.canonicalize_dtype(dtypes.operand_type(x)[0]) for x in leaves)
     joint = dtypes.result_type(*kinds) if kinds else dtypes.float32
     unravel = Unravel(treedef, tuple(np.shape(x) for x in leaves), kinds, joint)
-    parts = [ravel(asarray(x)) for x in leaves]
-    if not parts:
+    vectors = [ravel(asarray(x)) for x in leaves]
+    if not vectors:
         return zeros(0, joint), unravel
-    return concatenate(parts if len(set(kinds)) == 1 else [part.astype(joint) for part in parts]), unravel
+    return concatenate(vectors if len(set(kinds)) == 1 else [vector.astype(joint) for vector in vectors]), unravel

@@ -1,4 +1,4 @@
-"""Counts in bins: histograms in one and more dimensions, `bincount`, `digitize`."""
+"""Histograms in one and more dimensions, `bincount` and `digitize`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.base.specs import PartitionSpec
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import as_size
-from xlafront.core.typing import Array, ArrayLike
+from xlafront.core.basic_primitives import reshard_p
+from xlafront.core.typing import Array, ArrayLike, ShardingLike
+from xlafront.lax.arguments import named_sharding
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy import reductions, searching
 from xlafront.numpy.creation import asarray, astype, full, linspace, zeros
@@ -18,23 +20,31 @@ from xlafront.numpy.differences import diff
 from xlafront.numpy.manipulation import concatenate, ravel, reshape
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap, unwrap_node
 from xlafront.numpy.ufuncs import PUBLIC, clip
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import as_size
 
 
 @library(static=("right", "method"))
+@accepts(nodes=True)
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
-    """The number of the bin that each value falls into: 0 before the first edge, their number after the last.
+    """Return the index of the bin of each value: 0 below the first edge, the number of edges above the last.
 
-    - `x`: the values.
-    - `bins`: the edges of the bins, a vector that rises or falls.
-    - `right`: whether a bin has its right edge in it, in place of the left one.
-    - `method`: as that of `searchsorted`.
+    Args:
+        x: The values.
+        bins: The bin edges, an increasing or decreasing vector.
+        right: If True, bins include their right edge instead of the left one.
+        method: See `searchsorted`.
 
-    >>> xnp.digitize(xnp.array([0.5, 1.0, 9.0]), xnp.array([0.0, 1.0, 2.0]))
-    Array([1, 2, 3], dtype=int32)
+    Returns:
+        The bin indices as int32, of the shape of `x`.
+
+    Example:
+        >>> xnp.digitize(xnp.array([0.5, 1.0, 9.0]), xnp.array([0.0, 1.0, 2.0]))
+        Array([1, 2, 3], dtype=int32)
     """
     check_arraylike("digitize", x, bins)
-    tracing.aval_of(bins)  # refuses what would have to be converted
+    tracing.aval_of(bins)  # raises for values that would need a conversion
     bins = asarray(bins)
     if bins.ndim != 1:
         raise ValueError(f"xnp.digitize needs bins in one dimension, got shape {bins.shape}.")
@@ -42,32 +52,39 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     if bins.shape[0] == 0:
         return zeros(np.shape(x), np.int32)
     method = method or "scan"
-    rises = bins[-1] >= bins[0]
-    found = searching.searchsorted(searching.where(rises, bins, bins[::-1]), x, side, method=method)
-    return searching.where(rises, found, bins.shape[0] - found)
+    increasing = bins[-1] >= bins[0]
+    found = searching.searchsorted(searching.where(increasing, bins, bins[::-1]), x, side, method=method)
+    return searching.where(increasing, found, bins.shape[0] - found)
 
 
 def histogram_bin_edges(a: ArrayLike, bins: int | ArrayLike = 10, range: Sequence[ArrayLike] | None = None,
                         weights: ArrayLike | None = None) -> Array:
-    """The edges of equally wide bins over the range of the values.
+    """Return the edges of bins of equal width over the range of the values.
 
-    - `a`: the values.
-    - `bins`: how many, or the edges themselves.
-    - `range`: lower and upper end, in place of the least and the greatest value.
-    - `weights`: not used; NumPy's signature has it.
+    Args:
+        a: The values.
+        bins: The number of bins, or a vector of the edges, which are returned.
+        range: The lower and upper end. Default: the minimum and the maximum of the values.
+        weights: Ignored; accepted for compatibility with NumPy.
 
-    >>> xnp.histogram_bin_edges(xnp.array([0.0, 1.0, 4.0]), bins=4)
-    Array([0., 1., 2., 3., 4.], dtype=float32)
+    Returns:
+        The edges, one more than there are bins.
+
+    Example:
+        >>> xnp.histogram_bin_edges(xnp.array([0.0, 1.0, 4.0]), bins=4)
+        Array([0., 1., 2., 3., 4.], dtype=float32)
     """
     if isinstance(bins, str):
-        raise NotImplementedError(f"xnp.histogram_bin_edges has no rule that finds a number of bins, got bins={bins!r}: give a "
-                                  f"number or the edges; numpy.histogram_bin_edges knows such rules.")
+        raise NotImplementedError(f"xnp.histogram_bin_edges does not support rules for the number of bins, got bins={bins!r}: "
+                                  f"give a number or the edges, or use numpy.histogram_bin_edges.")
     check_arraylike("histogram_bin_edges", a, bins)
     a = ravel(asarray(a))
     d = dtypes.to_inexact(a.dtype)
     if np.ndim(bins) == 1:
         return astype(asarray(bins), d)
-    low, high = (reductions.min(a), reductions.max(a)) if range is None else range
+    if range is None:
+        range = (reductions.min(a), reductions.max(a)) if np.size(a) else (0, 1)
+    low, high = range
     low, high = astype(asarray(low), d), astype(asarray(high), d)
     same = searching.where(low == high, 0.5, 0.0)
     return linspace(low - same, high + same, int(bins) + 1, dtype=d)
@@ -75,16 +92,24 @@ def histogram_bin_edges(a: ArrayLike, bins: int | ArrayLike = 10, range: Sequenc
 
 def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None,
              out_sharding: Any = None) -> Array:
-    """How often each value 0, 1, 2, ... occurs.
+    """Count the occurrences of each value 0, 1, 2, ...
 
-    - `x`: the values, integers; negative ones count as 0 (NumPy raises an error).
-    - `weights`: what each of them counts, 1 without.
-    - `minlength`: the least size of the result.
-    - `length`: its size, which must be given inside of a traced function; greater values are left out.
-    - `out_sharding`: how the result is split over devices.
+    Args:
+        x: The values, nonnegative integers. Negative ones count as 0.
+        weights: Weight of each value. Default: 1.
+        minlength: Minimum size of the result.
+        length: Size of the result; greater values are dropped. Required while tracing.
+        out_sharding: Sharding of the result.
 
-    >>> xnp.bincount(xnp.array([1, 3, 1]))
-    Array([0, 2, 0, 1], dtype=int32)
+    Returns:
+        The counts, or the sums of weights.
+
+    Note:
+        NumPy raises an error for negative values.
+
+    Example:
+        >>> xnp.bincount(xnp.array([1, 3, 1]))
+        Array([0, 2, 0, 1], dtype=int32)
     """
     if out_sharding is not None:
         return with_out_sharding("xnp.bincount", out_sharding, lambda x, weights: bincount(
@@ -111,78 +136,99 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
 
 
 def _edges(a, bins, range, d):
-    """The edges of the bins of one dimension, as a vector of the dtype that counting is done in."""
+    """Return the bin edges of one dimension as a vector of dtype `d`, in which values are compared."""
     if np.ndim(bins) == 1:
         return astype(asarray(bins), d)
     return astype(histogram_bin_edges(a, bins, range), d)
 
 
 @library(name="histogram")
-def _places(a, edges):
-    """The number of the bin of each value; the last bin has its right edge in it, and outside is the number of bins."""
+def _bin_indices(a, edges):
+    """Return the bin index of each value. The last bin includes its right edge; values outside get the number of bins."""
     n = np.shape(edges)[0] - 1
     if n < 1:
         return full(np.shape(a), 0)
-    place = searching.searchsorted(edges, a, side="right") - 1
-    place = searching.where(PUBLIC["equal"](a, edges[-1]), n - 1, place)
-    return searching.where(PUBLIC["less"](place, 0), n, place)
+    index = searching.searchsorted(edges, a, side="right") - 1
+    index = searching.where(PUBLIC["equal"](a, edges[-1]), n - 1, index)
+    return searching.where(PUBLIC["less"](index, 0), n, index)
 
 
-def _bin_number(bins) -> int:
-    """How many bins a user asks for, where not by edges."""
+def _bin_count(bins) -> int:
+    """Return the number of bins given as an integer."""
     if isinstance(bins, str) or not hasattr(bins, "__index__"):
-        raise TypeError(f"histograms take as bins a number or a vector of edges, not an ArrayLike of any other kind: {bins!r}.")
+        raise TypeError(f"the bins of a histogram must be a number or a vector of edges, not another ArrayLike: {bins!r}.")
     return bins.__index__()
 
 
 def histogram(a: ArrayLike, bins: ArrayLike = 10, range: Sequence[ArrayLike] | None = None, weights: ArrayLike | None = None,
-              density: bool | None = None) -> tuple[Array, Array]:
-    """How many values fall into each of a row of bins, as floats, and the edges of the bins.
+              density: bool | None = None, out_sharding: ShardingLike = None) -> tuple[Array, Array]:
+    """Count the values in each of a sequence of bins.
 
-    - `a`: the values, read flat; those outside of all bins are not counted.
-    - `bins`: the number of bins of equal width, or a vector of their edges.
-    - `range`: the ends of the first and the last bin; the least and the greatest value without.
-    - `weights`: what each value counts, of the shape of `a`.
-    - `density`: whether to divide, so that the integral over all bins is 1.
+    Args:
+        a: The values, which are flattened. Values outside of all bins are not counted.
+        bins: The number of bins of equal width, or a vector of bin edges.
+        range: The lower and upper end of the bins. Default: the minimum and the maximum of the values.
+        weights: Weight of each value, of the shape of `a`.
+        density: If True, normalize the counts such that the integral over the bins is 1.
+        out_sharding: Sharding of the counts and of the edges over explicit mesh axes. The values may then be sharded.
 
-    >>> xnp.histogram(xnp.array([1, 2, 1]), bins=xnp.array([1, 2, 3]))
-    (Array([2., 1.], dtype=float32), Array([1., 2., 3.], dtype=float32))
+    Returns:
+        A tuple of the counts, as floats, and the bin edges.
+
+    Example:
+        >>> xnp.histogram(xnp.array([1, 2, 1]), bins=xnp.array([1, 2, 3]))
+        (Array([2., 1.], dtype=float32), Array([1., 2., 3.], dtype=float32))
     """
     weighted = weights is not None
     check_arraylike("histogram", a, *[x for x in (weights,) if weighted])
     if np.ndim(bins) != 1 or isinstance(bins, (list, tuple)):
         check_arraylike("histogram", bins)
-        bins = _bin_number(bins)
+        bins = _bin_count(bins)
     if weighted and np.shape(weights) != np.shape(a):
         raise ValueError(f"the weights of xnp.histogram should have the same shape as its values {np.shape(a)}, got "
                          f"{np.shape(weights)}.")
-    a, *joint = promote_dtypes_inexact(unwrap(a), *[unwrap(x) for x in (weights,) if weighted])
+    sharding = named_sharding(out_sharding, "xnp.histogram")
+    a, *joint = promote_dtypes_inexact(*[x if sharding is None else _replicated(x, sharding) for x in (
+        unwrap(a), *[unwrap(x) for x in (weights,) if weighted])])
     a, d = ravel(a), tracing.aval_of(a).dtype
     edges = _edges(a, bins, range, d)
     weights = ravel(joint[0]) if weighted else d.type(1)
     counts = zeros(max(edges.shape[0] - 1, 0), d)
     if counts.size:
-        counts = counts.at[_places(a, edges)].add(weights, mode="drop")
+        counts = counts.at[_bin_indices(a, edges)].add(weights, mode="drop")
     if density:
         width = diff(edges)
         counts = counts / width / reductions.sum(counts)
+    if sharding is not None:
+        counts, edges = (reshard_p.bind(x, dst_sharding=sharding) for x in (counts, edges))
     return counts, edges
+
+
+def _replicated(x, sharding):
+    """Replicate an array over the mesh of a sharding."""
+    return reshard_p.bind(x, dst_sharding=sharding.update(spec=PartitionSpec()))
 
 
 def histogramdd(sample: ArrayLike, bins: ArrayLike | Sequence[ArrayLike] = 10,
                 range: Sequence[Sequence[ArrayLike] | None] | None = None, weights: ArrayLike | None = None,
                 density: bool | None = None) -> tuple[Array, list[Array]]:
-    """How many points fall into each box of a grid, and the edges of the boxes in each dimension.
+    """Count the points in each cell of a multidimensional grid.
 
-    - `sample`: the points, a row for each.
-    - `bins`: the number of bins in each dimension, or for each of them a number or a vector of edges.
-    - `range`: for each dimension the ends of the first and the last bin, or None.
-    - `weights`: what each point counts.
-    - `density`: whether to divide, so that the integral over the grid is 1.
+    Args:
+        sample: The points, one in each row.
+        bins: The number of bins of all dimensions, or for each dimension a number or a vector of bin edges.
+        range: For each dimension, the lower and upper end of the bins, or None for the minimum and maximum of the
+            points.
+        weights: Weight of each point.
+        density: If True, normalize the counts such that the integral over the grid is 1.
 
-    >>> xnp.histogramdd(xnp.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.9]]), bins=2)[0]
-    Array([[1, 0],
-           [0, 2]], dtype=int32)
+    Returns:
+        A tuple of the counts and a list of the bin edges of each dimension.
+
+    Example:
+        >>> xnp.histogramdd(xnp.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.9]]), bins=2)[0]
+        Array([[1, 0],
+               [0, 2]], dtype=int32)
     """
     check_arraylike("histogramdd", sample, *[x for x in (weights,) if x is not None])
     sample = unwrap_node(sample)
@@ -200,12 +246,12 @@ def histogramdd(sample: ArrayLike, bins: ArrayLike | Sequence[ArrayLike] = 10,
         raise ValueError(f"xnp.histogramdd needs bins for each dimension of the points, {rank}; got {len(bins)}.")
     [sample] = promote_dtypes_inexact(sample)
     d = tracing.aval_of(sample).dtype
-    edges = [_edges(sample[:, i], b if np.ndim(b) else _bin_number(b), None if range is None else range[i], d)
+    edges = [_edges(sample[:, i], b if np.ndim(b) else _bin_count(b), None if range is None else range[i], d)
              for i, b in enumerate(bins)]
     sizes = tuple(e.shape[0] - 1 for e in edges)
-    places = tuple(_places(sample[:, i], e) for i, e in enumerate(edges))
+    indices = tuple(_bin_indices(sample[:, i], e) for i, e in enumerate(edges))
     weights = dtypes.default_dtype(int).type(1) if weights is None else promote_dtypes_inexact(unwrap(weights))[0]
-    counts = zeros(sizes, dtypes.dtype(weights)).at[places].add(weights, mode="drop")
+    counts = zeros(sizes, dtypes.dtype(weights)).at[indices].add(weights, mode="drop")
     if density:
         counts = astype(counts, d) / reductions.sum(counts)
         for i, e in enumerate(edges):
@@ -216,15 +262,20 @@ def histogramdd(sample: ArrayLike, bins: ArrayLike | Sequence[ArrayLike] = 10,
 def histogram2d(x: ArrayLike, y: ArrayLike, bins: ArrayLike | Sequence[ArrayLike] = 10,
                 range: Sequence[Sequence[ArrayLike] | None] | None = None, weights: ArrayLike | None = None,
                 density: bool | None = None) -> tuple[Array, Array, Array]:
-    """How many points of a plane fall into each box of a grid, and the edges of the boxes in both directions.
+    """Count the points in each cell of a two-dimensional grid.
 
-    - `x`, `y`: the coordinates of the points, two vectors.
-    - `bins`: a number of bins or a vector of edges for both directions, or a pair of these.
-    - `range`, `weights`, `density`: as for `histogramdd`.
+    Args:
+        x, y: The coordinates of the points, two vectors.
+        bins: A number of bins or a vector of edges for both dimensions, or a pair of these.
+        range, weights, density: See `histogramdd`.
 
-    >>> xnp.histogram2d(xnp.array([0.0, 1.0]), xnp.array([0.0, 3.0]), bins=2)[0]
-    Array([[1, 0],
-           [0, 1]], dtype=int32)
+    Returns:
+        A tuple of the counts, the bin edges along x and the bin edges along y.
+
+    Example:
+        >>> xnp.histogram2d(xnp.array([0.0, 1.0]), xnp.array([0.0, 3.0]), bins=2)[0]
+        Array([[1, 0],
+               [0, 1]], dtype=int32)
     """
     check_arraylike("histogram2d", x, y)
     x, y = unwrap_node(x), unwrap_node(y)

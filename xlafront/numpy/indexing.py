@@ -1,14 +1,15 @@
-"""Indexing: `x[key]` and the functions built on it; the updates `x.at[key]` are in `updates`.
+"""Indexing: `x[key]` and the functions built on it. The updates `x.at[key]` are in `updates`.
 
-`plan_key` turns whatever NumPy allows in brackets into a hashable plan and the index arrays that it refers to.
-A plan is an entry for each dimension of the array and for each new one, in the order of the key:
+`plan_key` turns any key that NumPy allows in brackets into a hashable plan and the index arrays that the plan refers
+to. A plan has an entry for each dimension of the array and for each new dimension, in the order of the key:
 
-- `("slice", start, size, step)`: static, where sizes are not known with its span after these; `("new",)`: a dimension of
-  size 1; `("int", i)`: a static position;
+- `("slice", start, size, step)`: a static slice, followed by its span if sizes are symbolic;
+- `("new",)`: a new dimension of size 1;
+- `("int", i)`: a static position;
 - `("array", k)`: the positions in index array number `k` (0-d for a single dynamic position);
-- `("mask", n)`: `n` positions of no dimension, from a boolean scalar: 1 or, where it is false, 0.
+- `("mask", n)`: a boolean scalar, which indexes no dimension and selects `n` times: 1 if true, 0 if false.
 
-Eagerly, Python integers become index arrays too, so that `x[0]` and `x[1]` share one kernel.
+In eager calls, Python integers become index arrays too, so that `x[0]` and `x[1]` share one kernel.
 """
 
 from __future__ import annotations
@@ -18,8 +19,25 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.base import config
+from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import (
+from xlafront.core.basic_primitives import to_dtype
+from xlafront.core.structs import ShapeDtypeStruct
+from xlafront.core.typing import Array, ArrayLike
+from xlafront.lax import dynamic_slicing, shapes, slicing
+from xlafront.lax.dimension_numbers import GatherDimensionNumbers
+from xlafront.lax.elementwise import add, eq, lt, max_, min_, size_scalar, where
+from xlafront.lax.indexing import GatherScatterMode, bind_gather, fill_for
+from xlafront.lax.ref_indexing import Slice
+from xlafront.lax.shapes import reduce_sum_p
+from xlafront.numpy.creation import asarray
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap, unwrap_node
+from xlafront.numpy.ufuncs import INLINE
+from xlafront.runtime.keys import KeyArray
+from xlafront.staging.accepted_arguments import accepts
+from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import (
     as_array,
     as_size,
     common_shape,
@@ -29,21 +47,6 @@ from xlafront.core.dimensions import (
     min_dim,
     symbolic_slice,
 )
-from xlafront.core.keys import KeyArray
-from xlafront.core.structs import ShapeDtypeStruct
-from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax import dynamic_slicing, shapes, slicing
-from xlafront.lax.dimension_numbers import GatherDimensionNumbers
-from xlafront.lax.elementwise import add, eq, lt, max_, min_, size_as, to_dtype, where
-from xlafront.lax.indexing import GatherScatterMode, bind_gather, fill_for
-from xlafront.lax.ref_indexing import Slice
-from xlafront.lax.shapes import reduce_sum_p
-from xlafront.numpy.creation import asarray
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap, unwrap_node
-from xlafront.numpy.ufuncs import INLINE
-from xlafront.runtime import config
-from xlafront.runtime.arrays import ArrayImpl
-from xlafront.staging.library import library
 
 _int32 = np.dtype(np.int32)
 
@@ -51,14 +54,15 @@ _int32 = np.dtype(np.int32)
 # Keys
 
 
-class WithWindows(Exception):
-    """Raised for a key with windows (`ds`): they are read first, and `rest` is the key of what they leave."""
+class KeyHasWindows(Exception):
+    """Raised for a key with windows (`ds`). The caller reads the windows first and then indexes the result by
+    `remaining_key`."""
 
-    def __init__(self, rest: tuple, windows: tuple[tuple[int, Slice], ...]):
-        self.rest, self.windows = rest, windows
+    def __init__(self, remaining_key: tuple, windows: tuple[tuple[int, Slice], ...]):
+        self.remaining_key, self.windows = remaining_key, windows
 
     def read(self, x):
-        """The array within the windows. They are moved inside."""
+        """Return the array within the windows. Windows that reach out of bounds are shifted inside."""
         for dim, window in self.windows:
             if window.stride == 1:
                 x = dynamic_slicing.dynamic_slice_in_dim(x, window.start, window.size, dim)
@@ -72,12 +76,16 @@ def _positions(window: Slice):
 
 
 def plan_key(shape: tuple, key, static_ints: bool, reads: bool = True) -> tuple[tuple, tuple]:
-    """The plan for `x[key]`, and its index arrays. Writing needs no elements: arrays of positions are then all outside."""
+    """Return the plan for `x[key]` and its index arrays.
+
+    With `reads=False`, index arrays into a dimension of size 0 are allowed: all their positions are out of bounds, and
+    updates drop those.
+    """
     if type(key) is list:
         raise TypeError(
             f"an array cannot be indexed by a list, got x[{errors.short(key)}]: a list could mean one index for each "
             f"dimension or an array of positions. Use x[xnp.array({errors.short(key)})] or x[tuple(...)].")
-    items: list = [_as_item(item, shape) for item in key] if type(key) is tuple else [_as_item(key, shape)]
+    items: list = [_normalize_item(item, shape) for item in key] if type(key) is tuple else [_normalize_item(key, shape)]
     rank = len(shape)
     used = 0
     ellipsis = None
@@ -98,13 +106,13 @@ def plan_key(shape: tuple, key, static_ints: bool, reads: bool = True) -> tuple[
     entries: list[tuple] = []
     indices: list = []
     windows: tuple[tuple[int, Slice], ...] = ()
-    alone = sum([item is not None and type(item) not in (slice, Slice) for item in items]) == 1
+    is_only_index = sum([item is not None and type(item) not in (slice, Slice) for item in items]) == 1
     dim = 0
     for position, item in enumerate(items):
         if item is None:
             entries.append(("new",))
         elif type(item) is slice:
-            entries.append(("slice", *_slice_of(item, shape[dim], position)))
+            entries.append(("slice", *_slice_bounds(item, shape[dim], position)))
             dim += 1
         elif type(item) is int:
             if shape[dim] == 0:
@@ -120,7 +128,7 @@ def plan_key(shape: tuple, key, static_ints: bool, reads: bool = True) -> tuple[
             items[position] = slice(None)
             dim += 1
         elif _is_bool(item):
-            dim = _plan_mask(item, shape, dim, position, entries, indices, alone)
+            dim = _plan_mask(item, shape, dim, position, entries, indices, is_only_index)
         else:
             if shape[dim] == 0 and (np.size(item) if reads else np.ndim(item) == 0):
                 raise IndexError(f"an index array cannot select from dimension {dim}, which has size 0.")
@@ -128,24 +136,24 @@ def plan_key(shape: tuple, key, static_ints: bool, reads: bool = True) -> tuple[
             indices.append(item)
             dim += 1
     if windows:
-        raise WithWindows(tuple(items), windows)
+        raise KeyHasWindows(tuple(items), windows)
     return tuple(entries), tuple(indices)
 
 
-_plain_kinds = frozenset((int, slice, type(None), type(Ellipsis)))
+_BASIC_TYPES = frozenset((int, slice, type(None), type(Ellipsis)))
 
 
-def _as_item(item, shape):
-    """One item of a key as a Python int, a slice, None, Ellipsis, or an array of integers or booleans."""
+def _normalize_item(item, shape):
+    """Normalize one item of a key to a Python int, a slice, None, Ellipsis, or an array of integers or booleans."""
     kind = type(item)
-    if kind in _plain_kinds:
+    if kind in _BASIC_TYPES:
         return item
     if kind is bool or kind is np.bool_:
         return np.asarray(item)
     if isinstance(item, str):
-        raise TypeError(f"an array cannot be indexed by a string, got {item!r}: there are no named fields.")
+        raise TypeError(f"an array cannot be indexed by a string, got {item!r}: arrays have no named fields.")
     if isinstance(item, (list, tuple)):
-        item = _array_of(item)
+        item = _index_array_of(item)
     elif is_symbolic_dim(item):
         return as_array(item)
     elif kind is Slice:
@@ -172,7 +180,7 @@ def _as_item(item, shape):
     return item
 
 
-def _array_of(items):
+def _index_array_of(items):
     if not items:
         return np.zeros(0, _int32)
     return asarray(items) if any(isinstance(x, (tracing.Tracer, ArrayImpl)) for x in items) else np.asarray(items)
@@ -183,11 +191,11 @@ def _is_bool(item) -> bool:
 
 
 def _dimensions_used(item) -> int:
-    return item.ndim if type(item) not in _plain_kinds and type(item) is not Slice and _is_bool(item) else 1
+    return item.ndim if type(item) not in _BASIC_TYPES and type(item) is not Slice and _is_bool(item) else 1
 
 
-def _slice_of(item: slice, n: int, position: int) -> tuple[int, ...]:
-    """Start, size and step of a slice of a dimension of size `n`, which may be an expression: see `symbolic_slice`."""
+def _slice_bounds(item: slice, n: int, position: int) -> tuple[int, ...]:
+    """Return start, size and step of a slice of a dimension of size `n`; for a symbolic `n` see `symbolic_slice`."""
     if item.start is None and item.stop is None and item.step is None:
         return 0, n, 1
     if is_symbolic((n, item.start, item.stop)):
@@ -206,14 +214,15 @@ def _slice_of(item: slice, n: int, position: int) -> tuple[int, ...]:
     return (start if size else 0), size, step
 
 
-def _plan_mask(mask, shape, dim, position, entries, indices, alone: bool) -> int:
-    """A boolean index stands for the positions of its true elements; they must be known now."""
+def _plan_mask(mask, shape, dim, position, entries, indices, is_only_index: bool) -> int:
+    """Append the entries for a boolean index, which selects the positions of its true elements; its values must be
+    static."""
     if isinstance(mask, tracing.Tracer):
         raise errors.NonConcreteBooleanIndexError(mask)
     mask = np.asarray(mask)
     if mask.ndim == 0:
-        # A new dimension of size 1 or 0, which is one with those of other index arrays.
-        if mask and alone:
+        # A boolean scalar adds a dimension of size 1 or 0, broadcast together with the other index arrays.
+        if mask and is_only_index:
             entries.append(("new",))
         else:
             entries.append(("mask", int(mask)))
@@ -230,18 +239,18 @@ def _plan_mask(mask, shape, dim, position, entries, indices, alone: bool) -> int
 
 # Reading
 
-_concrete_kinds = frozenset((ArrayImpl, KeyArray))
+_CONCRETE_TYPES = frozenset((ArrayImpl, KeyArray))
 
 
 def getitem(x, key):
-    """`x[key]`. Hot for an integer or a slice on a concrete array: watched by the eager benchmarks."""
-    concrete = type(x) in _concrete_kinds and tracing.thread.trace is tracing.eval_trace
+    """Return `x[key]`. Hot for an integer or a slice on a concrete array: watched by the eager benchmarks."""
+    concrete = type(x) in _CONCRETE_TYPES and tracing.thread.trace is tracing.eval_trace
     if concrete:
         kind = type(key)
         if type(x) is KeyArray:
             keys = KeyArray(getitem(x._base_array, key), x.dtype) if kind is int or kind is slice else take_by(x, key, True)
             if config.debug_key_reuse.value:
-                _spend_part(x, key, keys)
+                _consume_keys(x, key, keys)
             return keys
         if kind is int:
             shape = x._aval.shape
@@ -250,84 +259,85 @@ def getitem(x, key):
                     _check_static_indices(shape, (("int", key),), ())
                 return _row(x, key)
         elif kind is slice and x._aval.shape:
-            start, size, step = _slice_of(key, x._aval.shape[0], 0)
+            start, size, step = _slice_bounds(key, x._aval.shape[0], 0)
             if step == 1:
                 return _rows(x, start, size)
     return take_by(x, key, concrete)
 
 
-def _spend_part(keys: KeyArray, key, part: KeyArray) -> None:
-    """What a static index takes from an array of keys is there no more; of others nobody knows it before they are read."""
-    from xlafront.core import key_reuse  # start-up: only with the setting
+def _consume_keys(keys: KeyArray, key, taken: KeyArray) -> None:
+    """Mark keys taken by a static index as consumed in the array. Other indices are checked only when the keys are
+    used."""
+    from xlafront.checks import key_reuse  # start-up: only with the setting
 
     kinds = {type(item) for item in (key if type(key) is tuple else (key,))}
     if kinds <= {int, slice, type(None), type(...)} and kinds & {int, slice}:
-        key_reuse.take(keys, key, part)
+        key_reuse.take(keys, key, taken)
     else:
-        part._consumed = key_reuse.handed_on(keys, part)
+        taken._consumed = key_reuse.handed_on(keys, taken)
 
 
 @library
 def _row(x, index):
-    return _pick(x, (0,), (index,))
+    return _select_positions(x, (0,), (index,))
 
 
-def _pick(x, dims: Sequence[int], positions: Sequence[Any]):
-    """One position of each of these dimensions: negative ones count from the end, others are clamped."""
+def _select_positions(x, dims: Sequence[int], positions: Sequence[Any]):
+    """Select one position in each of `dims`: negative positions count from the end, positions out of bounds are
+    clamped."""
     starts: list[Any] = [np.int32(0)] * np.ndim(x)
     for dim, index in zip(dims, positions):
-        starts[dim] = wrapped(index, np.shape(x)[dim])
+        starts[dim] = wrap_negative(index, np.shape(x)[dim])
     sizes = tuple([1 if i in dims else n for i, n in enumerate(np.shape(x))])
     return shapes.squeeze_p.bind(dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), dimensions=tuple(dims))
 
 
-def check_whole(x, sizes, user: str, remedy: str) -> None:
-    """Raise where types say that a dimension is split of which only a part of this size is taken or changed."""
+def check_sharded_dims(x, sizes, operation: str, remedy: str) -> None:
+    """Raise if the type of `x` shards a dimension of which the operation covers only a part (`size` of its indices)."""
     explicit = tracing.aval_of(x).explicit_sharding
     if explicit is None:
         return
     for d, (n, size, entry) in enumerate(zip(np.shape(x), sizes, explicit.spec.partitions)):
         if size not in (n, 0) and entry is not None:
-            raise errors.ShardingTypeError(f"{user} of an array of type {tracing.aval_of(x)} is about {size} of the {n} "
-                                           f"indices of the sharded dimension {d}, split over {entry!r}: it is ambiguous how "
-                                           f"the result is split. Say so with {remedy}, or bring the array to another "
-                                           "sharding with reshard.")
+            raise errors.ShardingTypeError(f"{operation} of an array of type {tracing.aval_of(x)} covers {size} of the {n} "
+                                           f"indices of the sharded dimension {d} (over {entry!r}): the sharding of the "
+                                           f"result is ambiguous. Specify it with {remedy}, or reshard the array first.")
 
 
-_OF_PARTS = "x[...]", "x.at[...].get(out_sharding=P(...))"
+_PARTIAL_READ = "x[...]", "x.at[...].get(out_sharding=P(...))"
 
 
 @library(static="size")
 def _rows(x, start, size):
     shape = np.shape(x)
-    check_whole(x, (size, *shape[1:]), *_OF_PARTS)
+    check_sharded_dims(x, (size, *shape[1:]), *_PARTIAL_READ)
     return dynamic_slicing.dynamic_slice_p.bind(x, start, *[np.int32(0)] * (len(shape) - 1), slice_sizes=(size, *shape[1:]))
 
 
 def take_by(x, key, concrete: bool, mode=None, fill_value=None, indices_are_sorted=False, unique_indices=False,
-            wrap_negative_indices=True):
-    """`x[key]`, with all that `x.at[key].get` can ask for."""
+            wrap_negative_indices=True, reader=None):
+    """Return `x[key]` with all options of `x.at[key].get`. `reader` replaces `read`."""
     shape = np.shape(x)
     try:
         entries, indices = plan_key(shape, key, not concrete)
-    except WithWindows as found:
-        return take_by(found.read(x), found.rest, concrete, mode, fill_value, indices_are_sorted, unique_indices,
-                       wrap_negative_indices)
+    except KeyHasWindows as found:
+        return take_by(found.read(x), found.remaining_key, concrete, mode, fill_value, indices_are_sorted, unique_indices,
+                       wrap_negative_indices, reader)
     if mode is None:
         _check_static_indices(shape, entries, indices)
-    if concrete and x.aval.explicit_sharding is not None:  # (programs take parts that all devices have)
-        parts = [entry for entry in entries if entry[0] not in ("new", "mask")]
-        check_whole(x, [entry[2] if entry[0] == "slice" else n for entry, n in zip(parts, shape)], *_OF_PARTS)
+    if concrete and x.aval.explicit_sharding is not None:  # traced reads are checked by the primitives' sharding rules
+        dim_entries = [entry for entry in entries if entry[0] not in ("new", "mask")]
+        check_sharded_dims(x, [entry[2] if entry[0] == "slice" else n for entry, n in zip(dim_entries, shape)], *_PARTIAL_READ)
     if fill_value is not None and not isinstance(fill_value, (int, float, complex, np.generic)):
         fill_value = np.asarray(fill_value)[()]
     if mode is not None and [entry for entry in entries if entry[0] != "new"] == [("slice", 0, n, 1) for n in shape]:
-        mode = None  # all of the array: nothing can lie outside, whatever the mode
-    return read(x, indices, entries, _read_mode(mode), fill_value, bool(indices_are_sorted), bool(unique_indices),
-                bool(wrap_negative_indices))
+        mode = None  # the whole array is selected: no position is out of bounds
+    return (reader or read)(x, indices, entries, _read_mode(mode), fill_value, bool(indices_are_sorted), bool(unique_indices),
+                            bool(wrap_negative_indices))
 
 
 def _check_static_indices(shape: tuple, entries: tuple, indices: tuple) -> None:
-    """With the setting `check_static_indices`: Python integers that are out of bounds are refused."""
+    """Raise for Python integers that are out of bounds, if the setting `check_static_indices` is on."""
     if not config.check_static_indices.value:
         return
     dim = 0
@@ -338,45 +348,63 @@ def _check_static_indices(shape: tuple, entries: tuple, indices: tuple) -> None:
         n = shape[dim]
         if type(index) is int and type(n) is int and not -n <= index < max(n, 1):
             raise IndexError(f"index {index} is out of bounds for axis {dim} with size {shape[dim]} (setting "
-                             "check_static_indices). Negative ones count from the end; x.at[...].get(mode='fill') allows "
-                             "all.")
+                             "check_static_indices). Negative indices count from the end; x.at[...].get(mode='fill') allows "
+                             "any index.")
         dim += 1
 
 
 def _read_mode(mode):
-    if mode is None:  # XLA takes the nearest element; a gradient for a position outside is dropped
+    if mode is None:  # XLA clamps positions out of bounds; their gradients are dropped
         return GatherScatterMode.PROMISE_IN_BOUNDS
     return GatherScatterMode.from_any(mode)
 
 
 @library(static=("entries", "mode", "fill_value", "is_sorted", "unique", "wrap"), name="getitem")
+@accepts(nodes=True)
 def read(x, indices, entries, mode, fill_value, is_sorted, unique, wrap):
     kinds = [e[0] for e in entries]
     if "array" not in kinds and "mask" not in kinds and not (
-            mode is GatherScatterMode.PROMISE_IN_BOUNDS and _is_outside(np.shape(x), entries, wrap)):
+            mode is GatherScatterMode.PROMISE_IN_BOUNDS and _has_out_of_bounds(np.shape(x), entries, wrap)):
         return _read_static(x, entries, mode, fill_value, wrap)
     x = _apply_slices(x, entries)
-    layout = Layout(np.shape(x), entries, indices)
+    layout = IndexLayout(np.shape(x), entries, indices)
     if not layout.batch and mode is not GatherScatterMode.FILL_OR_DROP:
         positions = layout.columns
         if mode is GatherScatterMode.CLIP:
-            positions = [_clipped(index, np.shape(x)[dim], wrap) for dim, index in zip(layout.dims, positions)]
+            positions = [_clamp(index, np.shape(x)[dim], wrap) for dim, index in zip(layout.dims, positions)]
         if not wrap:
             positions = [max_(*promote_dtypes(index, np.int32(0))) for index in positions]
         if layout.dims:
-            x = _pick(x, layout.dims, positions)
+            x = _select_positions(x, layout.dims, positions)
     else:
-        rank = len(layout.batch)
-        offset = [i for i in range(rank + len(layout.slices)) if not layout.at <= i < layout.at + rank]
-        numbers = GatherDimensionNumbers(tuple(offset), layout.dims, layout.dims)
-        sizes = tuple(1 if i in layout.dims else n for i, n in enumerate(np.shape(x)))
-        x = bind_gather(x, layout.index_array(wrap), dimension_numbers=numbers, slice_sizes=sizes,
-                        unique_indices=unique, indices_are_sorted=is_sorted, mode=mode, fill_value=fill_value)
+        x = _gather(x, layout, mode, fill_value, is_sorted, unique, wrap)
     return shapes.reshape_to(x, layout.final_shape)
 
 
-def _is_outside(shape: tuple, entries: tuple, wrap: bool) -> bool:
-    """Whether a static position is out of bounds: the operation that is written down says so, to those who look for it."""
+def _gather(x, layout: IndexLayout, mode, fill_value, is_sorted: bool, unique: bool, wrap: bool):
+    """Gather the indexed positions; the result lacks new dimensions."""
+    rank = len(layout.batch)
+    offset = [i for i in range(rank + len(layout.slices)) if not layout.batch_position <= i < layout.batch_position + rank]
+    numbers = GatherDimensionNumbers(tuple(offset), layout.dims, layout.dims)
+    sizes = tuple(1 if i in layout.dims else n for i, n in enumerate(np.shape(x)))
+    return bind_gather(x, layout.index_array(wrap), dimension_numbers=numbers, slice_sizes=sizes,
+                       unique_indices=unique, indices_are_sorted=is_sorted, mode=mode, fill_value=fill_value)
+
+
+@library(static=("entries", "mode", "fill_value", "is_sorted", "unique", "wrap"), name="getitem")
+@accepts(nodes=True)
+def read_by_gather(x, indices, entries, mode, fill_value, is_sorted, unique, wrap):
+    """Return the elements of a plan, all positions by one gather after the slices."""
+    x = _apply_slices(x, entries)
+    layout = IndexLayout(np.shape(x), entries, indices)
+    if layout.dims:
+        x = _gather(x, layout, mode, fill_value, is_sorted, unique, wrap)
+    return shapes.reshape_to(x, layout.final_shape)
+
+
+def _has_out_of_bounds(shape: tuple, entries: tuple, wrap: bool) -> bool:
+    """True if a static position is out of bounds. The read is then staged as a gather, whose mode makes this visible in
+    the jaxpr."""
     sizes = iter(shape)
     for entry in entries:
         if entry[0] != "new":
@@ -386,15 +414,15 @@ def _is_outside(shape: tuple, entries: tuple, wrap: bool) -> bool:
     return False
 
 
-def _clipped(index, n: int, wrap: bool):
-    """The nearest position."""
-    index = wrapped(index, n) if wrap else index
-    index, last = promote_dtypes(index, size_as(n - 1, np.int32))
+def _clamp(index, n: int, wrap: bool):
+    """Return the positions clamped to the array."""
+    index = wrap_negative(index, n) if wrap else index
+    index, last = promote_dtypes(index, size_scalar(n - 1, np.int32))
     return max_(last.dtype.type(0), min_(last, index))
 
 
 def _read_static(x, entries, mode, fill_value, wrap):
-    """Only static entries: slices, a squeeze or reshape, nothing at run time."""
+    """Read by static entries only, as slices and a squeeze or reshape."""
     shape = np.shape(x)
     operations = [e for e in entries if e[0] != "new"]
     outside = False
@@ -414,14 +442,14 @@ def _read_static(x, entries, mode, fill_value, wrap):
             final.append(entry[2])
     if outside and mode is GatherScatterMode.FILL_OR_DROP:
         return shapes.broadcast_in_dim(fill_for(tracing.aval_of(x).dtype, fill_value), final, ())
-    x, gone = _apply_slices(x, bounded), tuple([d for d, entry in enumerate(operations) if entry[0] == "int"])
+    x, squeezed = _apply_slices(x, bounded), tuple([d for d, entry in enumerate(operations) if entry[0] == "int"])
     if len(operations) == len(entries):
-        return shapes.squeeze_p.bind(x, dimensions=gone) if gone else x
+        return shapes.squeeze_p.bind(x, dimensions=squeezed) if squeezed else x
     return shapes.reshape_to(x, tuple(final))
 
 
 def _apply_slices(x, entries):
-    """The static slices of a plan."""
+    """Apply the static slices of a plan."""
     shape = np.shape(x)
     starts, limits, steps, flipped = [], [], [], []
     dim = 0
@@ -431,7 +459,7 @@ def _apply_slices(x, entries):
         start, limit, step = 0, shape[dim], 1
         if entry[0] == "slice":
             _, start, size, step, *span = entry
-            if step < 0:  # the same elements from the low end, reversed after
+            if step < 0:  # slice the same elements forwards, then reverse
                 flipped.append(dim)
                 start, step = start + (size - 1) * step if size else 0, -step
             if span and entry[3] > 0:
@@ -449,12 +477,13 @@ def _apply_slices(x, entries):
     return shapes.rev_p.bind(x, dimensions=tuple(flipped)) if flipped else x
 
 
-class Layout:
-    """Where the dimensions of index arrays go: NumPy's rules for advanced indexing.
+class IndexLayout:
+    """The layout of the result of an index: NumPy's rules for advanced indexing.
 
-    - `dims`: the dimensions of the array that are indexed by arrays; `columns`: their index arrays, one each.
-    - `batch`: the joint shape of the index arrays; `at`: how many sliced dimensions stand before it in the result.
-    - `slices`: `(dimension, start, size, step)` of the others.
+    - `dims`: the dimensions that are indexed by arrays; `columns`: their index arrays, one for each.
+    - `batch`: the joint shape of the index arrays; `batch_position`: the number of sliced dimensions in front of it in
+      the result.
+    - `slices`: `(dimension, start, size, step)` of the other dimensions.
     - `final_shape`: the shape of the result, new dimensions included.
     """
 
@@ -484,7 +513,7 @@ class Layout:
                 "Index arrays are broadcast against each other."))) from None
         adjacent = not advanced or advanced[-1] - advanced[0] == len(advanced) - 1
         first = advanced[0] if advanced and adjacent else 0
-        self.at = sum(e[0] == "slice" for e in entries[:first])
+        self.batch_position = sum(e[0] == "slice" for e in entries[:first])
         final: list[int] = []
         for position, entry in enumerate(entries):
             if position == first:
@@ -496,11 +525,11 @@ class Layout:
         self.final_shape = tuple(final)
 
     def index_array(self, wrap: bool, extra: tuple = (), tail: tuple = ()):
-        """The index arrays as columns of one array of shape `batch + tail + (number of columns,)`.
+        """Return the index arrays as columns of one array of shape `batch + tail + (number of columns,)`.
 
-        `extra` are more columns, that broadcast against `batch + tail`.
+        `extra` holds additional columns, which broadcast against `batch + tail`.
         """
-        columns = [wrapped(c, self.shape[d]) if wrap else _as_position(c) for c, d in zip(self.columns, self.dims)]
+        columns = [wrap_negative(c, self.shape[d]) if wrap else _as_position(c) for c, d in zip(self.columns, self.dims)]
         wide = max((tracing.aval_of(c).dtype for c in columns), key=lambda d: d.itemsize, default=_int32)
         full = (*self.batch, *tail)
         if columns and not extra and all(isinstance(c, (np.ndarray, np.generic)) for c in columns):
@@ -518,7 +547,7 @@ class Layout:
 
 
 def _as_position(index):
-    """An index array in a type that can hold positions: int32, or int64 where that is enabled."""
+    """Convert an index array to a dtype that can hold positions: int32, or int64 if enabled."""
     if type(index) is int:
         return np.int32(min(max(index, -2**31), 2**31 - 1))
     d = tracing.aval_of(index).dtype
@@ -531,12 +560,12 @@ def _as_position(index):
     return index
 
 
-def wrapped(index, n: int):
-    """Negative positions count from the end."""
+def wrap_negative(index, n: int):
+    """Return the positions with negative ones counted from the end."""
     if isinstance(index, np.generic) or type(index) is int:
         index = int(index)
-        return size_as(index + n if index < 0 else min(index, 2**31 - 1), np.int32)
-    if isinstance(index, np.ndarray) and not is_symbolic_dim(n):  # known when tracing
+        return size_scalar(index + n if index < 0 else min(index, 2**31 - 1), np.int32)
+    if isinstance(index, np.ndarray) and not is_symbolic_dim(n):  # static
         if index.dtype == np.uint64:
             index = np.minimum(index, np.uint64(2**63 - 1))
         index = index.astype(np.int64)
@@ -547,17 +576,17 @@ def wrapped(index, n: int):
     index = _as_position(index)
     d = tracing.aval_of(index).dtype
     negative = lt(index, d.type(0))
-    return where(negative, add(index, size_as(n, d)), index)
+    return where(negative, add(index, size_scalar(n, d)), index)
 
 
-# Functions on whole arrays
+# Public functions
 
 
 def _row_mode(name: str, mode):
     if mode in (None, "fill"):
         return GatherScatterMode.FILL_OR_DROP
     if mode == "raise":
-        raise NotImplementedError(f"{name} cannot raise for indices outside: values are not known while a program is "
+        raise NotImplementedError(f"{name} cannot raise for indices out of bounds: values are not known while a function is "
                                   f"compiled. Use mode='fill', 'clip' or 'wrap'.")
     return "wrap" if mode == "wrap" else GatherScatterMode.from_any(mode)
 
@@ -569,36 +598,45 @@ def _take_kernel(a, indices, axis, mode, fill_value, unique, is_sorted):
     n = np.shape(a)[axis]
     wrap = mode not in ("wrap", GatherScatterMode.CLIP)
     if mode == "wrap":
-        indices = INLINE["remainder"](_as_position(indices), size_as(n, np.int32))
+        indices = INLINE["remainder"](_as_position(indices), size_scalar(n, np.int32))
         mode = GatherScatterMode.PROMISE_IN_BOUNDS
     entries = tuple(("array", 0) if i == axis else ("slice", 0, m, 1) for i, m in enumerate(np.shape(a)))
     return read.__wrapped__(a, (indices,), entries, mode, fill_value, is_sorted, unique, wrap)
 
 
-@library(static=("axis", "out", "mode", "unique_indices", "indices_are_sorted", "fill_value"), lists=("axis", "out"),
-         converts="a")
+@library(static=("axis", "out", "mode", "unique_indices", "indices_are_sorted", "fill_value"))
+@accepts(objects="a", lists=("axis", "out"))
 def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = None, mode: str | None = None,
          unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: ArrayLike | None = None) -> Array:
-    """Elements, or slices, at given positions along an axis.
+    """Take elements or slices at given positions along an axis.
 
-    - `a`: the array.
-    - `indices`: the positions, integers; negative ones count from the end, but for the mode "clip".
-    - `axis`: the axis; None takes elements of the array as one vector.
-    - `out`: of NumPy's signature; it must be None.
-    - `mode`: what positions outside give: NaN or `fill_value` ("fill", as without), the nearest element ("clip"), or they count
-      around ("wrap"). NumPy raises an error.
-    - `unique_indices`, `indices_are_sorted`: promises about the positions that may make it faster.
-    - `fill_value`: for the mode "fill"; without it integers get the least number, unsigned ones the greatest.
+    Args:
+        a: The source array.
+        indices: Integer positions. Negative ones count from the end, except with the mode "clip".
+        axis: Axis to take along. Default: take from the flattened array.
+        out: Not supported; must be None.
+        mode: Treatment of positions out of bounds: "fill" (default) returns NaN or `fill_value`, "clip" clamps, "wrap"
+            wraps them around.
+        unique_indices, indices_are_sorted: Promises about the positions that may make the operation faster.
+        fill_value: Value for the mode "fill". Default: NaN; for signed integers the minimum, for unsigned ones the
+            maximum of the dtype.
 
-    >>> xnp.take(xnp.array([[1, 2, 3], [4, 5, 6]]), xnp.array([2, 0]), axis=1)
-    Array([[3, 1],
-           [6, 4]], dtype=int32)
+    Returns:
+        The selected elements, with the shape of `indices` in place of `axis`.
+
+    Note:
+        NumPy raises an error for positions out of bounds.
+
+    Example:
+        >>> xnp.take(xnp.array([[1, 2, 3], [4, 5, 6]]), xnp.array([2, 0]), axis=1)
+        Array([[3, 1],
+               [6, 4]], dtype=int32)
     """
     if out is not None:
-        raise NotImplementedError("xnp.take cannot write into `out`: arrays do not change. Use the result.")
+        raise NotImplementedError("xnp.take cannot write into `out`: arrays are immutable. Use the result.")
     check_arraylike("take", a, indices)
-    d, way = tracing.aval_of(unwrap(indices)).dtype, _row_mode("take", mode)
-    if d == dtypes.bool_ and way in (GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS):
+    d, resolved_mode = tracing.aval_of(unwrap(indices)).dtype, _row_mode("take", mode)
+    if d == dtypes.bool_ and resolved_mode in (GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS):
         raise ValueError(f"xnp.take needs integer indices for mode={mode!r}, got booleans. To select by a mask use x[mask] or "
                          f"xnp.compress.")
     if d == dtypes.bool_:
@@ -611,12 +649,13 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
         axis = shapes.canonical_axis(axis, len(shape), "take")
     if 0 in shape and (axis is None or not shape[axis]) and np.size(indices):
         raise IndexError(f"xnp.take cannot select from {'an array' if axis is None else f'axis {axis}'} of size 0.")
-    return _take_kernel(a, indices, axis, way, fill_value, bool(unique_indices), bool(indices_are_sorted))
+    return _take_kernel(a, indices, axis, resolved_mode, fill_value, bool(unique_indices), bool(indices_are_sorted))
 
 
 @library(name="take")
+@accepts(nodes=True)
 def take_rows(a, index):
-    """`a[index]` for an index array that is known to be in bounds."""
+    """Return `a[index]` for an index array that is in bounds."""
     shape, positions = np.shape(a), np.shape(index)
     rest = tuple(range(len(positions), len(positions) + len(shape) - 1))
     return bind_gather(a, shapes.reshape_to(index, (*positions, 1)), slice_sizes=(1, *shape[1:]),
@@ -624,65 +663,72 @@ def take_rows(a, index):
 
 
 def take_inline(a, index, axis: int):
-    """`take` for kernels: positions in bounds, nothing checked."""
+    """Run `take` inside a kernel, for positions in bounds, without checks."""
     return _take_kernel.__wrapped__(a, index, axis, GatherScatterMode.CLIP, None, False, False)
 
 
 def _take_along_kernel(arr, indices, axis, mode, fill_value, wrap):
-    """One batched gather: all dimensions but `axis` are batching dimensions of the operation."""
-    shape, wanted = np.shape(arr), np.shape(indices)
-    others = [i for i in range(len(shape)) if i != axis]
-    joint = common_shape(*[tuple(s[i] for i in others) for s in (shape, wanted)])
-    sizes = dict(zip(others, joint))
+    """Take along an axis by one gather, whose batching dimensions are all dimensions but `axis`."""
+    shape, index_shape = np.shape(arr), np.shape(indices)
+    batch_dims = [i for i in range(len(shape)) if i != axis]
+    joint = common_shape(*[tuple(s[i] for i in batch_dims) for s in (shape, index_shape)])
+    sizes = dict(zip(batch_dims, joint))
     full_arr = tuple(shape[i] if i == axis else sizes[i] for i in range(len(shape)))
-    full_indices = tuple(wanted[i] if i == axis else sizes[i] for i in range(len(shape)))
-    every = tuple(range(len(shape)))
+    full_indices = tuple(index_shape[i] if i == axis else sizes[i] for i in range(len(shape)))
+    all_dims = tuple(range(len(shape)))
     if full_arr != shape:
-        arr = shapes.broadcast_in_dim(arr, full_arr, every)
+        arr = shapes.broadcast_in_dim(arr, full_arr, all_dims)
     if wrap:
-        indices = wrapped(indices, shape[axis])
+        indices = wrap_negative(indices, shape[axis])
     elif mode is not GatherScatterMode.PROMISE_IN_BOUNDS:
         indices = _as_position(indices)
-    if full_indices != wanted:
-        indices = shapes.broadcast_in_dim(indices, full_indices, every)
+    if full_indices != index_shape:
+        indices = shapes.broadcast_in_dim(indices, full_indices, all_dims)
     indices = shapes.reshape_to(indices, (*full_indices, 1))
-    numbers = GatherDimensionNumbers((), (axis,), (axis,), tuple(others), tuple(others))
+    numbers = GatherDimensionNumbers((), (axis,), (axis,), tuple(batch_dims), tuple(batch_dims))
     return bind_gather(arr, indices, dimension_numbers=numbers, slice_sizes=(1,) * len(shape), mode=mode,
                        fill_value=fill_value)
 
 
 @library(static=("axis", "wrap"), name="take_along_axis")
 def _take_along_by_product(arr, indices, axis, wrap):
-    """Sums over the axis of the elements where a position is the index: no gather, which some hardware is slow at."""
+    """Take by summing over the axis the elements whose position equals the index, for hardware with slow gathers."""
     n, rank = np.shape(arr)[axis], np.ndim(arr)
-    indices = wrapped(indices, n) if wrap else _as_position(indices)
-    spread = (*np.shape(indices)[:axis + 1], n, *np.shape(indices)[axis + 1:])
-    positions = shapes.counting(tracing.aval_of(indices).dtype, spread, axis + 1)
-    chosen = eq(shapes.broadcast_in_dim(indices, spread, [i + (i > axis) for i in range(rank)]), positions)
+    indices = wrap_negative(indices, n) if wrap else _as_position(indices)
+    expanded = (*np.shape(indices)[:axis + 1], n, *np.shape(indices)[axis + 1:])
+    positions = shapes.counting(tracing.aval_of(indices).dtype, expanded, axis + 1)
+    selected = eq(shapes.broadcast_in_dim(indices, expanded, [i + (i > axis) for i in range(rank)]), positions)
     arr = shapes.expand_dims(arr, (axis,))
-    full = common_shape(spread, np.shape(arr))
-    chosen, arr = (x if np.shape(x) == full else shapes.broadcast_in_dim(x, full, range(rank + 1)) for x in (chosen, arr))
+    full = common_shape(expanded, np.shape(arr))
+    selected, arr = (x if np.shape(x) == full else shapes.broadcast_in_dim(x, full, range(rank + 1)) for x in (selected, arr))
     zero = tracing.aval_of(arr).dtype.type(0)
-    return reduce_sum_p.bind(where(chosen, arr, zero), axes=(axis + 1,), out_sharding=None)
+    return reduce_sum_p.bind(where(selected, arr, zero), axes=(axis + 1,), out_sharding=None)
 
 
 @library(static=("axis", "mode", "fill_value", "wrap_negative_indices"))
+@accepts(nodes=True)
 def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, mode: Any = None,
-                    fill_value: ArrayLike | None = None, *, wrap_negative_indices: bool | None = None) -> Array:
-    """For each vector along an axis the elements at positions of its own, as `argsort` gives them.
+                    fill_value: ArrayLike | None = None, *, wrap_negative_indices: bool = True) -> Array:
+    """Take elements along an axis at positions given for each vector, such as those of `argsort`.
 
-    - `arr`: the array.
-    - `indices`: the positions, in as many dimensions; sizes of 1 broadcast in all but `axis`.
-    - `axis`: the axis; None takes from the array as one vector.
-    - `mode`: what positions outside give: "fill" a NaN or `fill_value`, "clip" the nearest element; "one_hot" takes by products
-      in place of a gather and gives 0 for them; "promise_in_bounds" says that there are none, nor negative ones.
-    - `fill_value`: for the mode "fill".
-    - `wrap_negative_indices`: whether negative positions count from the end, as they do without.
+    Args:
+        arr: The source array.
+        indices: Integer positions with as many dimensions as `arr`; in all dimensions but `axis`, size 1 broadcasts.
+        axis: Axis to take along. None: take from the flattened array.
+        mode: Treatment of positions out of bounds: "fill" (default) returns NaN or `fill_value`, "clip" clamps,
+            "one_hot" computes sums of products instead of a gather and returns 0, "promise_in_bounds" promises that
+            there are none.
+        fill_value: Value for the mode "fill".
+        wrap_negative_indices: If True, negative positions count from the end; if False, they are out of bounds.
 
-    >>> x = xnp.array([[3, 1, 2], [6, 5, 4]])
-    >>> xnp.take_along_axis(x, xnp.argmin(x, axis=1, keepdims=True), axis=1)
-    Array([[1],
-           [4]], dtype=int32)
+    Returns:
+        The selected elements, with the broadcast shape of `indices`.
+
+    Example:
+        >>> x = xnp.array([[3, 1, 2], [6, 5, 4]])
+        >>> xnp.take_along_axis(x, xnp.argmin(x, axis=1, keepdims=True), axis=1)
+        Array([[1],
+               [4]], dtype=int32)
     """
     check_arraylike("take_along_axis", arr, indices)
     arr, indices = unwrap(arr), unwrap(indices)
@@ -696,9 +742,8 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
         raise ValueError(f"xnp.take_along_axis needs as many dimensions in the indices as in the array, got shapes "
                          f"{np.shape(indices)} and {np.shape(arr)}.")
     axis = shapes.canonical_axis(axis, np.ndim(arr), "take_along_axis")
-    wrap_negative_indices = wrap_negative_indices is None or bool(wrap_negative_indices)
+    wrap = bool(wrap_negative_indices)
     if mode in ("one_hot", GatherScatterMode.ONE_HOT):
-        return _take_along_by_product(arr, indices, axis, wrap_negative_indices)
+        return _take_along_by_product(arr, indices, axis, wrap)
     mode = GatherScatterMode.FILL_OR_DROP if mode is None else GatherScatterMode.from_any(mode)
-    wrap = wrap_negative_indices and mode is not GatherScatterMode.PROMISE_IN_BOUNDS  # which there are none of
     return _take_along_kernel(arr, indices, axis, mode, fill_value, wrap)

@@ -1,4 +1,4 @@
-"""Rearranging arrays: shapes, axes, joining, splitting, reordering."""
+"""Array manipulation: shapes, axes, broadcasting, joining, splitting, reordering."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.base.jaxlib_compat import ArrayImpl
+from xlafront.base.specs import PartitionSpec
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import is_symbolic_dim, min_dim
-from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.arguments import named_sharding
-from xlafront.lax.elementwise import add, as_type, lt, rem_, size_as, sub, where
+from xlafront.lax.elementwise import add, as_type, lt, rem_, size_scalar, sub, where
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.roll import roll as rotate
 from xlafront.lax.shapes import canonical_axes, canonical_axis, static_shape
@@ -33,10 +33,11 @@ from xlafront.numpy.promotion import (
     unwrap,
     unwrap_node,
 )
-from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.keys import KeyArray
 from xlafront.runtime.sharding import NamedSharding
-from xlafront.runtime.specs import PartitionSpec
-from xlafront.staging.library import library, written_once
+from xlafront.staging.accepted_arguments import accepts
+from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import is_symbolic_dim, max_dim, min_dim
 
 _ARRAYS = (ArrayImpl, tracing.Tracer, np.ndarray)
 
@@ -48,12 +49,17 @@ def _discourage_lists(name: str, a) -> None:
 
 
 def shape(a: ArrayLike) -> tuple[int, ...]:
-    """The shape of an array, a tuple of ints, also while it is traced.
+    """Return the shape of an array.
 
-    - `a`: the array, or a number; of lists it is deprecated.
+    Args:
+        a: Array or scalar; lists are deprecated.
 
-    >>> xnp.shape(xnp.ones((2, 3)))
-    (2, 3)
+    Returns:
+        Tuple of ints, static also for traced arrays.
+
+    Example:
+        >>> xnp.shape(xnp.ones((2, 3)))
+        (2, 3)
     """
     if isinstance(a, _ARRAYS):
         return a.shape
@@ -63,12 +69,17 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
 
 
 def ndim(a: ArrayLike) -> int:
-    """The number of dimensions.
+    """Return the number of dimensions of an array.
 
-    - `a`: the array, or a number; of lists it is deprecated.
+    Args:
+        a: Array or scalar; lists are deprecated.
 
-    >>> xnp.ndim(xnp.ones((2, 3)))
-    2
+    Returns:
+        Number of dimensions.
+
+    Example:
+        >>> xnp.ndim(xnp.ones((2, 3)))
+        2
     """
     if isinstance(a, _ARRAYS):
         return a.ndim
@@ -78,13 +89,18 @@ def ndim(a: ArrayLike) -> int:
 
 
 def size(a: ArrayLike, axis: Axes = None) -> int:
-    """The number of elements.
+    """Return the number of elements of an array.
 
-    - `a`: the array, or a number; of lists it is deprecated.
-    - `axis`: an axis or several, along which to count; all without.
+    Args:
+        a: Array or scalar; lists are deprecated.
+        axis: Axis or axes along which to count. Default: all.
 
-    >>> xnp.size(xnp.ones((2, 3)), axis=1)
-    3
+    Returns:
+        Number of elements.
+
+    Example:
+        >>> xnp.size(xnp.ones((2, 3)), axis=1)
+        3
     """
     a = unwrap(a)
     _discourage_lists("size", a)
@@ -92,44 +108,52 @@ def size(a: ArrayLike, axis: Axes = None) -> int:
     return math.prod(dims) if axis is None else math.prod(dims[i] for i in canonical_axes(axis, len(dims), "size"))
 
 
-@library(static="shape", name="reshape", light=True)
+@library(static="shape", name="reshape")
 def _reshape_kernel(a, shape):
     return shapes.reshape_to(unwrap(a), shape)
 
 
-def new_shape(name: str, wanted, old: tuple) -> tuple[int, ...]:
-    """The shape asked for, with -1 worked out."""
-    wanted = static_shape(name, wanted)
+def new_shape(name: str, shape, old: tuple) -> tuple[int, ...]:
+    """Check the requested shape against the old one, and replace -1 by the size that is implied."""
+    shape = static_shape(name, shape)
     total = math.prod(old)
-    if -1 in wanted:
-        known = math.prod(n for n in wanted if n != -1)
-        if wanted.count(-1) > 1 or (known == 0 and total) or (known and total % known):
-            kind = errors.InconclusiveDimensionOperation if is_symbolic_dim(total) and wanted.count(-1) == 1 else TypeError
-            raise kind(f"xnp.{name} cannot make shape {wanted} of the {total} elements of shape {old}: -1 may stand once, for "
-                       f"what divides evenly.")
+    if -1 in shape:
+        known = math.prod(n for n in shape if n != -1)
+        if shape.count(-1) > 1 or (known == 0 and total) or (known and total % known):
+            kind = errors.InconclusiveDimensionOperation if is_symbolic_dim(total) and shape.count(-1) == 1 else TypeError
+            raise kind(f"xnp.{name} cannot reshape the {total} elements of shape {old} to {shape}: at most one size may be "
+                       f"-1, and the others must divide the number of elements.")
         if not known:
-            raise ZeroDivisionError(f"{name} of an array of shape {old} to {wanted}: beside a size of 0 the one that is -1 "
-                                    "could be any.")
-        wanted = tuple(total // known if n == -1 else n for n in wanted)
-    if math.prod(wanted) != total or any(n < 0 for n in wanted):
-        raise TypeError(f"xnp.{name} got incompatible shapes: cannot reshape array of shape {old}, {total} elements, to "
-                        f"{wanted}, {math.prod(wanted)} elements.")
-    return wanted
+            raise ZeroDivisionError(f"xnp.{name} cannot reshape an array of shape {old} to {shape}: beside a size of 0 the "
+                                    "size -1 is ambiguous.")
+        shape = tuple(total // known if n == -1 else n for n in shape)
+    if math.prod(shape) != total or any(n < 0 for n in shape):
+        raise TypeError(f"xnp.{name} got incompatible shapes: cannot reshape array of shape {old} ({total} elements) to "
+                        f"{shape} ({math.prod(shape)} elements).")
+    return shape
 
 
 def reshape(a: ArrayLike, shape: int | Sequence[int], order: str = "C", *, copy: bool | None = None,
             out_sharding: Any = None) -> Array:
-    """The same elements in another shape.
+    """Change the shape of an array.
 
-    - `a`: the array. One of NumPy's stays one (with its 64 bits, and in its memory), also inside of `jit`.
-    - `shape`: the new shape; one size may be -1, which is worked out from the others.
-    - `order`: "C", by rows, or "F": elements are read and written by columns.
-    - `copy`: of NumPy's signature; arrays do not change, it makes no difference.
-    - `out_sharding`: how the result is split over devices.
+    Args:
+        a: Array.
+        shape: New shape. One size may be -1, which is inferred from the others.
+        order: "C" reads and writes elements in row-major order, "F" in column-major order.
+        copy: Has no effect (for compatibility with NumPy): arrays are immutable.
+        out_sharding: Sharding of the result.
 
-    >>> xnp.reshape(xnp.arange(6), (2, -1))
-    Array([[0, 1, 2],
-           [3, 4, 5]], dtype=int32)
+    Returns:
+        Array of the new shape.
+
+    Note:
+        A NumPy array stays one, with its 64-bit dtype and its memory, also in traced functions.
+
+    Example:
+        >>> xnp.reshape(xnp.arange(6), (2, -1))
+        Array([[0, 1, 2],
+               [3, 4, 5]], dtype=int32)
     """
     if isinstance(a, (np.ndarray, np.generic)) and out_sharding is None:
         return a.reshape(shape, order=order)  # type: ignore
@@ -137,12 +161,12 @@ def reshape(a: ArrayLike, shape: int | Sequence[int], order: str = "C", *, copy:
 
 
 def reshape_array(a: ArrayLike, shape: int | Sequence[int], order: str = "C", out_sharding: Any = None) -> Array:
-    """As `reshape`, and an array of NumPy's becomes one of ours."""
+    """Reshape as `reshape` does, but convert NumPy arrays to device arrays."""
     a = unwrap(a)
     check_arraylike("reshape", a)
     target = new_shape("reshape", shape, np.shape(a))
     if out_sharding is not None:
-        _check_sums(a, out_sharding)
+        _check_unreduced(a, out_sharding)
     if order == "C":
         if target == np.shape(a) and out_sharding is None and type(a) is ArrayImpl:
             return a
@@ -151,28 +175,27 @@ def reshape_array(a: ArrayLike, shape: int | Sequence[int], order: str = "C", ou
     if order == "F":
         return with_out_sharding("xnp.reshape", out_sharding, _reshape_by_columns, (a,), target)
     if order == "A":
-        raise NotImplementedError("xnp.reshape has no order='A': arrays have row-major order. Use 'C' or 'F'.")
+        raise NotImplementedError("xnp.reshape does not support order='A': arrays have row-major order. Use 'C' or 'F'.")
     raise ValueError(f"xnp.reshape takes order 'C' or 'F', got {order!r}.")
 
 
-def _check_sums(a, out_sharding) -> None:
-    """A reshape makes no sum that is open, and opens none."""
+def _check_unreduced(a, out_sharding) -> None:
+    """Raise if `out_sharding` changes the unreduced or reduced axes, which a reshape cannot do."""
     explicit = tracing.aval_of(a).explicit_sharding
     own, target = PartitionSpec() if explicit is None else explicit.spec, named_sharding(out_sharding, "xnp.reshape")
-    wanted = PartitionSpec() if target is None else target.spec
+    requested = PartitionSpec() if target is None else target.spec
     for kind in ("unreduced", "reduced"):
-        if getattr(own, kind) != getattr(wanted, kind):
-            raise ValueError(f"xnp.reshape got out_sharding={wanted} for an array of type {tracing.aval_of(a)}: it must be "
-                             f"{kind} "
-                             f"over the same axes, and cannot contain {kind} axes where the array has none. Change them with "
-                             f"reshard.")
+        if getattr(own, kind) != getattr(requested, kind):
+            raise ValueError(f"xnp.reshape got out_sharding={requested} for an array of type {tracing.aval_of(a)}: it must be "
+                             f"{kind} over the same axes, and cannot contain {kind} axes where the array has none. Change them "
+                             f"with reshard.")
 
 
 def _reshape_by_columns(a, target):
     return transpose(_reshape_kernel(transpose(a), target[::-1]))
 
 
-@library(name="ravel", light=True)
+@library(name="ravel")
 def _ravel_kernel(a):
     check_arraylike("ravel", a)
     a = unwrap_node(a)
@@ -180,37 +203,47 @@ def _ravel_kernel(a):
 
 
 def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
-    """All elements as a vector.
+    """Flatten an array to a vector.
 
-    - `a`: the array.
-    - `order`: "C", by rows, or "F", by columns.
-    - `out_sharding`: how the result is split over devices.
+    Args:
+        a: Array.
+        order: "C" reads elements in row-major order, "F" in column-major order.
+        out_sharding: Sharding of the result.
 
-    >>> xnp.ravel(xnp.array([[1, 2], [3, 4]]), order="F")
-    Array([1, 3, 2, 4], dtype=int32)
+    Returns:
+        Vector of all elements.
+
+    Example:
+        >>> xnp.ravel(xnp.array([[1, 2], [3, 4]]), order="F")
+        Array([1, 3, 2, 4], dtype=int32)
     """
     if order == "C" and out_sharding is None:
         return _ravel_kernel(a)
     a = unwrap_node(a)
     if order == "K":
-        raise NotImplementedError("xnp.ravel has no order='K': arrays have row-major order. Use 'C' or 'F'.")
+        raise NotImplementedError("xnp.ravel does not support order='K': arrays have row-major order. Use 'C' or 'F'.")
     return reshape_array(a, (-1,) if math.prod(np.shape(a)) else (0,), order, out_sharding)
 
 
-@library(static="axes", name="transpose", light=True)
+@library(static="axes", name="transpose")
 def _transpose_kernel(a, axes):
     a = unwrap(a)
     return a if axes == tuple(range(len(axes))) else shapes.transpose_p.bind(a, permutation=axes)
 
 
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
-    """The axes in another order, reversed without `axes`.
+    """Permute the axes of an array.
 
-    - `a`: the array.
-    - `axes`: for each axis of the result, which one of `a` it is.
+    Args:
+        a: Array.
+        axes: Permutation: axis `i` of the result is axis `axes[i]` of `a`. Default: the reversed order.
 
-    >>> xnp.transpose(xnp.ones((2, 3, 4)), (1, 0, 2)).shape
-    (3, 2, 4)
+    Returns:
+        Array with permuted axes.
+
+    Example:
+        >>> xnp.transpose(xnp.ones((2, 3, 4)), (1, 0, 2)).shape
+        (3, 2, 4)
     """
     a = unwrap(a)
     check_arraylike("transpose", a)
@@ -219,32 +252,41 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
         return a if rank < 2 and type(a) is ArrayImpl else _transpose_kernel(a, tuple(range(rank - 1, -1, -1)))
     order = [canonical_axis(i, rank, "xnp.transpose") for i in axes]
     if sorted(order) != list(range(rank)):
-        raise TypeError(f"xnp.transpose needs all {rank} axes of an array of shape {np.shape(a)}, each once, "
-                        f"got {axes}: no permutation.")
+        raise TypeError(f"xnp.transpose needs a permutation of the {rank} axes of an array of shape {np.shape(a)}, got {axes}.")
     return a if order == sorted(order) and type(a) is ArrayImpl else _transpose_kernel(a, tuple(order))
 
 
 def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
-    """The axes in another order: `transpose` under the name of the array API.
+    """Permute the axes of an array: `transpose` under its name in the array API standard.
 
-    - `a`: the array.
-    - `axes`: for each axis of the result, which one of `a` it is.
+    Args:
+        a: Array.
+        axes: Permutation: axis `i` of the result is axis `axes[i]` of `a`.
 
-    >>> xnp.permute_dims(xnp.ones((2, 3, 4)), (1, 2, 0)).shape
-    (3, 4, 2)
+    Returns:
+        Array with permuted axes.
+
+    Example:
+        >>> xnp.permute_dims(xnp.ones((2, 3, 4)), (1, 2, 0)).shape
+        (3, 4, 2)
     """
     return transpose(a, axes)
 
 
-@written_once
+@library(static=None)
 def matrix_transpose(x: ArrayLike, /) -> Array:
-    """Matrices with rows and columns exchanged: the last two axes are swapped.
+    """Transpose matrices: swap the last two axes.
 
-    - `x`: the matrices, an array of two or more dimensions.
+    Args:
+        x: Matrix or batch of matrices.
 
-    >>> xnp.matrix_transpose(xnp.array([[1, 2], [3, 4]]))
-    Array([[1, 3],
-           [2, 4]], dtype=int32)
+    Returns:
+        Array with the last two axes swapped.
+
+    Example:
+        >>> xnp.matrix_transpose(xnp.array([[1, 2], [3, 4]]))
+        Array([[1, 3],
+               [2, 4]], dtype=int32)
     """
     check_arraylike("matrix_transpose", x)
     x = unwrap_node(x)
@@ -253,15 +295,21 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     return swapaxes(x, -1, -2)
 
 
-@library(static=("axis1", "axis2"), light=True)
+@library(static=("axis1", "axis2"))
+@accepts(nodes=True)
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
-    """Two axes exchanged.
+    """Swap two axes of an array.
 
-    - `a`: the array.
-    - `axis1`, `axis2`: the axes.
+    Args:
+        a: Array.
+        axis1, axis2: Axes to swap.
 
-    >>> xnp.swapaxes(xnp.ones((2, 3, 4)), 0, 2).shape
-    (4, 3, 2)
+    Returns:
+        Array with the axes swapped.
+
+    Example:
+        >>> xnp.swapaxes(xnp.ones((2, 3, 4)), 0, 2).shape
+        (4, 3, 2)
     """
     check_arraylike("swapaxes", a)
     order = list(range(np.ndim(a)))
@@ -270,16 +318,24 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     return _transpose_kernel(a, tuple(order))
 
 
-@library(static=("source", "destination"), lists=True, converts=True)
+@library(static=("source", "destination"))
+@accepts(objects=True, lists=("source", "destination"))
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
-    """Axes moved to other positions; the others keep their order.
+    """Move axes of an array to new positions.
 
-    - `a`: the array.
-    - `source`: the axes to move.
-    - `destination`: where each of them goes.
+    The other axes keep their order.
 
-    >>> xnp.moveaxis(xnp.ones((2, 3, 4)), 0, -1).shape
-    (3, 4, 2)
+    Args:
+        a: Array.
+        source: Axis or axes to move.
+        destination: New position of each of them.
+
+    Returns:
+        Array with moved axes.
+
+    Example:
+        >>> xnp.moveaxis(xnp.ones((2, 3, 4)), 0, -1).shape
+        (3, 4, 2)
     """
     check_arraylike("moveaxis", a)
     rank = np.ndim(a)
@@ -294,16 +350,24 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     return _transpose_kernel(a, tuple(order))
 
 
-@library(static=("axis", "start"), converts=True)
+@library(static=("axis", "start"))
+@accepts(objects=True)
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
-    """An axis moved to lie before another one; `moveaxis` is easier to read.
+    """Move an axis before another one.
 
-    - `a`: the array.
-    - `axis`: the axis to move.
-    - `start`: the axis before which it shall lie.
+    `moveaxis` is easier to read.
 
-    >>> xnp.rollaxis(xnp.ones((2, 3, 4)), 2).shape
-    (4, 2, 3)
+    Args:
+        a: Array.
+        axis: Axis to move.
+        start: Axis before which it is inserted.
+
+    Returns:
+        Array with the moved axis.
+
+    Example:
+        >>> xnp.rollaxis(xnp.ones((2, 3, 4)), 2).shape
+        (4, 2, 3)
     """
     hashable_axis(axis, "rollaxis")
     hashable_axis(start, "rollaxis")
@@ -314,13 +378,18 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
 
 
 def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
-    """New axes of size 1.
+    """Insert axes of size 1.
 
-    - `a`: the array.
-    - `axis`: the positions in the result where they stand.
+    Args:
+        a: Array.
+        axis: Position or positions of the new axes in the result.
 
-    >>> xnp.expand_dims(xnp.ones((2, 3)), (0, -1)).shape
-    (1, 2, 3, 1)
+    Returns:
+        Array with the new axes.
+
+    Example:
+        >>> xnp.expand_dims(xnp.ones((2, 3)), (0, -1)).shape
+        (1, 2, 3, 1)
     """
     a = unwrap(a)
     check_arraylike("expand_dims", a)
@@ -328,15 +397,21 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     return shapes._expand_kernel(a, canonical_axes(axes, np.ndim(a) + len(axes), "xnp.expand_dims"))
 
 
-@library(static="axis", lists=True, converts=True, light=True)
+@library(static="axis")
+@accepts(objects=True, lists="axis")
 def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
-    """The array without axes of size 1.
+    """Remove axes of size 1.
 
-    - `a`: the array.
-    - `axis`: which of them to drop, an axis or several; all without.
+    Args:
+        a: Array.
+        axis: Axis or axes to remove. Default: all of size 1.
 
-    >>> xnp.squeeze(xnp.ones((1, 3, 1)), axis=0).shape
-    (3, 1)
+    Returns:
+        Array without the axes.
+
+    Example:
+        >>> xnp.squeeze(xnp.ones((1, 3, 1)), axis=0).shape
+        (3, 1)
     """
     check_arraylike("squeeze", a)
     dims = np.shape(a)
@@ -353,27 +428,33 @@ def _broadcast_kernel(a, shape):
         a, shape=shape, broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))), sharding=None)
 
 
-def _check_kept_split(split, target: tuple, wanted) -> None:
-    """Dimensions that are split stay split so; others may become it."""
-    if split is None or wanted is None:
+def _check_out_sharding(sharding, target: tuple, out_sharding) -> None:
+    """Raise if `out_sharding` changes the sharding of a dimension that is sharded."""
+    if sharding is None or out_sharding is None:
         return
-    given = split.spec.partitions
-    entries = (*wanted.spec, *(None,) * (len(target) - len(wanted.spec)))[len(target) - len(given):]
-    if any(e is not None and e != w for e, w in zip(given, entries)):
-        raise ValueError(f"xnp.broadcast_to of an array that is split by {split.spec} to {target} got incompatible types for "
-                         f"broadcasting: out_sharding={wanted.spec} splits its dimensions in another way. Use reshard first.")
+    own = sharding.spec.partitions
+    entries = (*out_sharding.spec, *(None,) * (len(target) - len(out_sharding.spec)))[len(target) - len(own):]
+    if any(e is not None and e != new for e, new in zip(own, entries)):
+        raise ValueError(f"xnp.broadcast_to of an array sharded by {sharding.spec} to {target} got incompatible types for "
+                         f"broadcasting: out_sharding={out_sharding.spec} shards its dimensions differently. "
+                         "Use reshard first.")
 
 
 def broadcast_to(array: ArrayLike, shape: int | Sequence[int], *, out_sharding: Any = None) -> Array:
-    """The array repeated to a shape that it broadcasts to.
+    """Broadcast an array to a shape.
 
-    - `array`: the array.
-    - `shape`: the shape.
-    - `out_sharding`: how the result is split over devices.
+    Args:
+        array: Array.
+        shape: Shape of the result.
+        out_sharding: Sharding of the result.
 
-    >>> xnp.broadcast_to(xnp.array([1, 2]), (2, 2))
-    Array([[1, 2],
-           [1, 2]], dtype=int32)
+    Returns:
+        Array of the given shape.
+
+    Example:
+        >>> xnp.broadcast_to(xnp.array([1, 2]), (2, 2))
+        Array([[1, 2],
+               [1, 2]], dtype=int32)
     """
     array = unwrap(array)
     check_arraylike("broadcast_to", array)
@@ -387,46 +468,60 @@ def broadcast_to(array: ArrayLike, shape: int | Sequence[int], *, out_sharding: 
     if own == target and out_sharding is None and type(array) is ArrayImpl:
         return array
     if out_sharding is not None:
-        _check_kept_split(tracing.aval_of(array).explicit_sharding, target, named_sharding(out_sharding, "xnp.broadcast_to"))
+        _check_out_sharding(tracing.aval_of(array).explicit_sharding, target, named_sharding(out_sharding, "xnp.broadcast_to"))
     return with_out_sharding("xnp.broadcast_to", out_sharding, _broadcast_kernel, (array,), target)
 
 
-@library(converts=True)
-def broadcast_arrays(*args: ArrayLike) -> list[Array]:
-    """The arrays at the one shape that they broadcast to.
+@library
+@accepts(objects=True)
+def broadcast_arrays(*args: ArrayLike) -> tuple[Array, ...]:
+    """Broadcast arrays to their common shape.
 
-    - `args`: the arrays.
+    Args:
+        args: Arrays.
 
-    >>> xnp.broadcast_arrays(xnp.array([1, 2]), 3)
-    [Array([1, 2], dtype=int32), Array([3, 3], dtype=int32, weak_type=True)]
+    Returns:
+        Tuple of the arrays, broadcast.
+
+    Example:
+        >>> xnp.broadcast_arrays(xnp.array([1, 2]), 3)
+        (Array([1, 2], dtype=int32), Array([3, 3], dtype=int32, weak_type=True))
     """
     check_arraylike("broadcast_arrays", *args)
     args = tuple([unwrap(x) for x in args])
     full = joint_shape("broadcast_arrays", *[np.shape(x) for x in args])
-    larger = any([np.shape(x) != full for x in args])
-    split = _joint_split([tracing.aval_of(x) for x in args], full) if larger else None
-    return [broadcast_to(x, full, out_sharding=split) for x in args]
+    needs_broadcast = any([np.shape(x) != full for x in args])
+    sharding = _common_sharding([tracing.aval_of(x) for x in args], full) if needs_broadcast else None
+    return tuple([broadcast_to(x, full, out_sharding=sharding) for x in args])
 
 
-def _joint_split(avals, full: tuple) -> NamedSharding | None:
-    """How explicit mesh axes split the shape that arrays broadcast to together: each dimension as those that have all of it."""
-    splits = [(aval, aval.explicit_sharding.spec.padded(aval.ndim)) for aval in avals if aval.explicit_sharding is not None]
-    if not splits:
+def _common_sharding(avals, full: tuple) -> NamedSharding | None:
+    """Return the sharding over explicit axes of arrays after broadcasting, None if no array has explicit axes.
+
+    The sharding of each dimension is that of the arrays which have its full size.
+    """
+    specs = [(aval, aval.explicit_sharding.spec.padded(aval.ndim)) for aval in avals if aval.explicit_sharding is not None]
+    if not specs:
         return None
     entries = []
     for i in range(-len(full), 0):
-        whole = [e[i] for aval, e in splits if aval.ndim >= -i and aval.shape[i] == full[i]]
-        entries.append(merge("broadcast_arrays", splits, whole))
-    return NamedSharding(splits[0][0].explicit_sharding.mesh, PartitionSpec(*entries))
+        unbroadcast = [e[i] for aval, e in specs if aval.ndim >= -i and aval.shape[i] == full[i]]
+        entries.append(merge("broadcast_arrays", specs, unbroadcast))
+    return NamedSharding(specs[0][0].explicit_sharding.mesh, PartitionSpec(*entries))
 
 
 def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
-    """The shape that shapes broadcast to.
+    """Return the shape that shapes broadcast to.
 
-    - `shapes`: the shapes, tuples or ints.
+    Args:
+        shapes: Shapes, tuples or ints.
 
-    >>> xnp.broadcast_shapes((2, 1), (3,))
-    (2, 3)
+    Returns:
+        Common shape.
+
+    Example:
+        >>> xnp.broadcast_shapes((2, 1), (3,))
+        (2, 3)
     """
     return joint_shape("broadcast_shapes", *[static_shape("broadcast_shapes", s) for s in shapes])
 
@@ -435,10 +530,10 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _rows(name, arrays):
-    """The arrays of a sequence, or the rows of one array."""
-    if hasattr(arrays, "shape") and tracing.is_arraylike(arrays):  # not what holds several, as SCICO's blocks do
+    """Return the arrays of a sequence, or the rows of an array, as a list."""
+    if hasattr(arrays, "shape") and tracing.is_arraylike(arrays):  # not a container of arrays with a shape, such as SCICO's
         if not arrays.shape or not arrays.shape[0]:
-            raise ValueError(f"xnp.{name} takes a sequence of arrays, or the rows of one; there are none in the shape "
+            raise ValueError(f"xnp.{name} takes a sequence of arrays, or an array of at least one row; got an array of shape "
                              f"{arrays.shape}.")
         return [arrays[i] for i in range(arrays.shape[0])]
     items = list(arrays)
@@ -450,7 +545,7 @@ def _rows(name, arrays):
 
 def _converted(name, arrays, dtype):
     for x in arrays:
-        dtypes.warn_of_lost_parts(f"xnp.{name}", tracing.aval_of(x).dtype, dtype)
+        dtypes.warn_of_discarded_imaginary(f"xnp.{name}", tracing.aval_of(x).dtype, dtype)
     return [as_type(x, dtype, False) for x in arrays]
 
 
@@ -461,34 +556,44 @@ def _concatenate_kernel(arrays, axis, dtype):
 
 
 def concatenate(arrays: ArrayLike | Sequence[ArrayLike], axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
-    """Arrays joined along an axis that they have.
+    """Join arrays along an existing axis.
 
-    - `arrays`: a sequence of arrays, of the same sizes but for this axis.
-    - `axis`: the axis; None joins them as vectors.
-    - `dtype`: that of the result; what they promote to without.
+    Args:
+        arrays: Sequence of arrays of equal sizes except along `axis`.
+        axis: Axis to join along. None joins the flattened arrays.
+        dtype: dtype of the result. Default: the promoted dtype of the arrays.
 
-    >>> xnp.concatenate([xnp.ones((2, 1)), xnp.zeros((2, 2))], axis=1)
-    Array([[1., 0., 0.],
-           [1., 0., 0.]], dtype=float32)
+    Returns:
+        Joined array.
+
+    Example:
+        >>> xnp.concatenate([xnp.ones((2, 1)), xnp.zeros((2, 2))], axis=1)
+        Array([[1., 0., 0.],
+               [1., 0., 0.]], dtype=float32)
     """
     items = _rows("concatenate", arrays)
     if axis is None:
         items, axis = [ravel(x) for x in items], 0
     if np.ndim(items[0]) == 0:
         raise ValueError("xnp.concatenate cannot join scalars: use stack.")
-    wanted = None if dtype is None else dtypes.check_user_dtype(dtype, "concatenate")
-    return _concatenate_kernel(items, canonical_axis(axis, np.ndim(items[0]), "xnp.concatenate"), wanted)
+    d = None if dtype is None else dtypes.check_user_dtype(dtype, "concatenate")
+    return _concatenate_kernel(items, canonical_axis(axis, np.ndim(items[0]), "xnp.concatenate"), d)
 
 
 def concat(arrays: ArrayLike | Sequence[ArrayLike], /, *, axis: int | None = 0) -> Array:
-    """Arrays joined along an axis that they have: `concatenate` by its name in the array-API standard.
+    """Join arrays along an existing axis: `concatenate` under its name in the array API standard.
 
-    - `arrays`: a sequence of arrays, of the same sizes but for this axis.
-    - `axis`: the axis; None joins them as vectors.
+    Args:
+        arrays: Sequence of arrays of equal sizes except along `axis`.
+        axis: Axis to join along. None joins the flattened arrays.
 
-    >>> xnp.concat([xnp.ones((2, 1)), xnp.zeros((2, 2))], axis=1)
-    Array([[1., 0., 0.],
-           [1., 0., 0.]], dtype=float32)
+    Returns:
+        Joined array.
+
+    Example:
+        >>> xnp.concat([xnp.ones((2, 1)), xnp.zeros((2, 2))], axis=1)
+        Array([[1., 0., 0.],
+               [1., 0., 0.]], dtype=float32)
     """
     return concatenate(arrays, axis)
 
@@ -500,115 +605,157 @@ def _stack_kernel(arrays, axis, dtype):
 
 
 def stack(arrays: ArrayLike | Sequence[ArrayLike], axis: int = 0, out: None = None, dtype: DTypeLike | None = None) -> Array:
-    """Arrays of one shape joined along a new axis.
+    """Join arrays along a new axis.
 
-    - `arrays`: a sequence of arrays.
-    - `axis`: where in the result the new axis stands.
-    - `out`: of NumPy's signature; it must be None.
-    - `dtype`: that of the result; what they promote to without.
+    Args:
+        arrays: Sequence of arrays of one shape.
+        axis: Position of the new axis in the result.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+        dtype: dtype of the result. Default: the promoted dtype of the arrays.
 
-    >>> xnp.stack([xnp.array([1, 2]), xnp.array([3, 4])], axis=1)
-    Array([[1, 3],
-           [2, 4]], dtype=int32)
+    Returns:
+        Joined array.
+
+    Example:
+        >>> xnp.stack([xnp.array([1, 2]), xnp.array([3, 4])], axis=1)
+        Array([[1, 3],
+               [2, 4]], dtype=int32)
     """
     if out is not None:
-        raise NotImplementedError("arrays cannot be written to: xnp.stack has no `out`.")
+        raise NotImplementedError("xnp.stack does not support `out`: arrays are immutable.")
     items = _rows("stack", arrays)
     given = {np.shape(x) for x in items}
     if len(given) > 1:
         raise ValueError(f"xnp.stack needs arrays of one shape, got {', '.join(map(str, sorted(given)))}.")
-    wanted = None if dtype is None else dtypes.check_user_dtype(dtype, "stack")
-    return _stack_kernel(items, canonical_axis(axis, np.ndim(items[0]) + 1, "xnp.stack"), wanted)
+    d = None if dtype is None else dtypes.check_user_dtype(dtype, "stack")
+    return _stack_kernel(items, canonical_axis(axis, np.ndim(items[0]) + 1, "xnp.stack"), d)
 
 
-@library(static="axis", lists=True, converts=True)
+@library(static="axis")
+@accepts(objects=True, lists="axis")
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
-    """The slices of an array along an axis, as a tuple.
+    """Split an array into its slices along an axis.
 
-    - `x`: the array.
-    - `axis`: the axis, which the slices do not have.
+    Args:
+        x: Array of at least one dimension.
+        axis: Axis to split along, which the slices do not have.
 
-    >>> xnp.unstack(xnp.array([[1, 2], [3, 4]]))
-    (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
+    Returns:
+        Tuple of the slices.
+
+    Example:
+        >>> xnp.unstack(xnp.array([[1, 2], [3, 4]]))
+        (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
     """
     check_arraylike("unstack", x)
     if np.ndim(x) == 0:
         raise ValueError("xnp.unstack needs an array with at least one dimension.")
     axis = canonical_axis(axis, np.ndim(x), "unstack")
-    int(np.shape(x)[axis])  # of a size that is not known there is no tuple
+    int(np.shape(x)[axis])  # raises for a symbolic size, which has no tuple
     return tuple(unstack_p.bind(unwrap(x), axis=axis))
 
 
 def vstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
-    """Arrays joined along their first axis; vectors are rows.
+    """Join arrays along the first axis.
 
-    - `tup`: a sequence of arrays.
-    - `dtype`: that of the result; what they promote to without.
+    Vectors count as rows.
 
-    >>> xnp.vstack([xnp.array([1, 2]), xnp.array([3, 4])])
-    Array([[1, 2],
-           [3, 4]], dtype=int32)
+    Args:
+        tup: Sequence of arrays.
+        dtype: dtype of the result. Default: the promoted dtype of the arrays.
+
+    Returns:
+        Joined array of at least two dimensions.
+
+    Example:
+        >>> xnp.vstack([xnp.array([1, 2]), xnp.array([3, 4])])
+        Array([[1, 2],
+               [3, 4]], dtype=int32)
     """
     return concatenate([atleast_2d(x) for x in _rows("vstack", tup)], 0, dtype)
 
 
 def hstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
-    """Arrays joined along their second axis, vectors along their only one.
+    """Join arrays along the second axis, vectors along the first.
 
-    - `tup`: a sequence of arrays.
-    - `dtype`: that of the result; what they promote to without.
+    Args:
+        tup: Sequence of arrays.
+        dtype: dtype of the result. Default: the promoted dtype of the arrays.
 
-    >>> xnp.hstack([xnp.array([1, 2]), xnp.array([3, 4])])
-    Array([1, 2, 3, 4], dtype=int32)
+    Returns:
+        Joined array.
+
+    Example:
+        >>> xnp.hstack([xnp.array([1, 2]), xnp.array([3, 4])])
+        Array([1, 2, 3, 4], dtype=int32)
     """
     items = [atleast_1d(x) for x in _rows("hstack", tup)]
     return concatenate(items, 0 if items[0].ndim == 1 else 1, dtype)
 
 
 def dstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
-    """Arrays joined along their third axis; vectors and matrices get one first, as by `atleast_3d`.
+    """Join arrays along the third axis.
 
-    - `tup`: a sequence of arrays.
-    - `dtype`: that of the result; what they promote to without.
+    Arrays of fewer dimensions are extended as by `atleast_3d`.
 
-    >>> xnp.dstack([xnp.array([1, 2]), xnp.array([3, 4])]).shape
-    (1, 2, 2)
+    Args:
+        tup: Sequence of arrays.
+        dtype: dtype of the result. Default: the promoted dtype of the arrays.
+
+    Returns:
+        Joined array of at least three dimensions.
+
+    Example:
+        >>> xnp.dstack([xnp.array([1, 2]), xnp.array([3, 4])]).shape
+        (1, 2, 2)
     """
     return concatenate([atleast_3d(x) for x in _rows("dstack", tup)], 2, dtype)
 
 
 def column_stack(tup: ArrayLike | Sequence[ArrayLike]) -> Array:
-    """Vectors joined as the columns of a matrix; matrices keep theirs.
+    """Join vectors as columns of a matrix.
 
-    - `tup`: a sequence of arrays.
+    Args:
+        tup: Sequence of vectors, or of matrices whose columns are joined.
 
-    >>> xnp.column_stack([xnp.array([1, 2]), xnp.array([3, 4])])
-    Array([[1, 3],
-           [2, 4]], dtype=int32)
+    Returns:
+        Matrix of all columns.
+
+    Example:
+        >>> xnp.column_stack([xnp.array([1, 2]), xnp.array([3, 4])])
+        Array([[1, 3],
+               [2, 4]], dtype=int32)
     """
     return concatenate([reshape(x, (-1, 1)) if np.ndim(x) < 2 else x for x in _rows("column_stack", tup)], 1)
 
 
 @library
+@accepts(nodes=True)
 def block(arrays: ArrayLike | Sequence[Any]) -> Array:
-    """An array of blocks: the innermost lists are joined along the last axis, those around them along the one before, and so
-    on.
+    """Assemble an array from nested lists of blocks.
 
-    - `arrays`: nested lists of arrays.
+    The innermost lists are joined along the last axis, the lists around them along the second last, and so on.
 
-    >>> xnp.block([[xnp.eye(2), xnp.zeros((2, 1))], [xnp.ones((1, 3))]])
-    Array([[1., 0., 0.],
-           [0., 1., 0.],
-           [1., 1., 1.]], dtype=float32)
+    Args:
+        arrays: Nested lists of arrays, all of the same depth.
+
+    Returns:
+        Assembled array.
+
+    Example:
+        >>> xnp.block([[xnp.eye(2), xnp.zeros((2, 1))], [xnp.ones((1, 3))]])
+        Array([[1., 0., 0.],
+               [0., 1., 0.],
+               [1., 1., 1.]], dtype=float32)
     """
     def depth(x):
         if x is None or isinstance(x, tuple):
-            raise ValueError(f"xnp.block takes nested lists of arrays, got a {type(x).__name__} in them. Use lists alone.")
+            raise ValueError(f"xnp.block takes nested lists of arrays, got a {type(x).__name__} in them. Use only lists.")
         if not isinstance(x, list):
             return 0
         depths = set(map(depth, x))
         if len(depths) != 1:
-            found = f"ones of different depth, {sorted(depths)}" if depths else "an empty one"
+            found = f"lists of different depths {sorted(depths)}" if depths else "an empty list"
             raise ValueError(f"xnp.block takes lists that are nested equally deep, got {found}.")
         return 1 + depths.pop()
 
@@ -617,63 +764,79 @@ def block(arrays: ArrayLike | Sequence[Any]) -> Array:
     def join(x, level):
         if not isinstance(x, list):
             return x
-        parts = [join(y, level + 1) for y in x]
-        ranks = [np.ndim(p) for p in parts]
+        blocks = [join(y, level + 1) for y in x]
+        ranks = [np.ndim(y) for y in blocks]
         rank = max(*ranks, levels)
-        parts = [p if r == rank else reshape(p, (1,) * (rank - r) + np.shape(p)) for p, r in zip(parts, ranks)]
-        return concatenate(parts, axis=level - levels)
+        blocks = [y if r == rank else reshape(y, (1,) * (rank - r) + np.shape(y)) for y, r in zip(blocks, ranks)]
+        return concatenate(blocks, axis=level - levels)
 
     return join(arrays, 0) if levels else asarray(arrays)
 
 
-@library(static="axis", converts=True)
+@library(static="axis")
+@accepts(objects=True)
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
-    """An array with values joined to its end. It is a new array: to collect many, make a list and join it once.
+    """Append values to an array.
 
-    - `arr`: the array.
-    - `values`: what follows.
-    - `axis`: the axis along which they are joined; None joins them as vectors.
+    The result is a new array. To collect many values, append them to a list and join them once.
 
-    >>> xnp.append(xnp.array([1, 2]), 3)
-    Array([1, 2, 3], dtype=int32)
+    Args:
+        arr: Array.
+        values: Array to append.
+        axis: Axis to join along. None joins the flattened arrays.
+
+    Returns:
+        Joined array.
+
+    Example:
+        >>> xnp.append(xnp.array([1, 2]), 3)
+        Array([1, 2, 3], dtype=int32)
     """
     return concatenate([arr, values], axis)
 
 
-def _atleast(rank, says, example, widen):
-    def function(*arys: ArrayLike) -> Array | list[Array]:
+def _atleast(rank, details, example, widen):
+    def function(*arys: ArrayLike) -> Array | tuple[Array, ...]:
         check_arraylike(f"atleast_{rank}d", *arys)
         arrays = [asarray(unwrap_node(x)) for x in arys]
-        found = [x if np.ndim(x) >= rank else widen(x) for x in arrays]
-        return found[0] if len(found) == 1 else found
+        results = [x if np.ndim(x) >= rank else widen(x) for x in arrays]
+        return results[0] if len(results) == 1 else tuple(results)
 
     function.__name__ = function.__qualname__ = f"atleast_{rank}d"
-    function.__doc__ = f"""{says}
+    function.__doc__ = f"""Return arrays with at least {rank} dimension{"s" if rank > 1 else ""}.
 
-- `arys`: the arrays; for several the result is a list.
+{details} Other arrays are returned unchanged.
 
->>> xnp.atleast_{rank}d(xnp.array([1, 2])).shape
-{example}"""
-    return library(function)
+Args:
+    arys: Arrays or scalars.
+
+Returns:
+    The array, or a tuple of arrays for several arguments.
+
+Example:
+    >>> xnp.atleast_{rank}d(xnp.array([1, 2])).shape
+    {example}
+"""
+    return library(accepts(nodes=True)(function))
 
 
-atleast_1d = _atleast(1, "Numbers as vectors of one element; other arrays as they are.", (2,), lambda x: reshape(x, (1,)))
-atleast_2d = _atleast(2, "Vectors as rows, numbers as matrices of one element; other arrays as they are.", (1, 2), lambda x: (
+atleast_1d = _atleast(1, "Scalars become vectors of one element.", (2,), lambda x: reshape(x, (1,)))
+atleast_2d = _atleast(2, "Vectors become rows, scalars matrices of one element.", (1, 2), lambda x: (
     reshape(x, (1, -1)) if x.size else reshape(x, (1, 0))))
-atleast_3d = _atleast(3, "Vectors with a dimension before and one after theirs, matrices with one after; others as they are.",
+atleast_3d = _atleast(3, "Vectors of size n get the shape (1, n, 1), matrices a trailing axis, scalars the shape (1, 1, 1).",
                       (1, 2, 1), lambda x: reshape(x, {0: (1, 1, 1), 1: (1, *x.shape, 1)}.get(x.ndim, (*x.shape, 1))))
 
 
 # Splitting
 
 
-def _whole(name, n, what):
+def _as_int(name, n, meaning):
     try:
         return operator.index(n)
     except TypeError:
         if isinstance(n, tracing.Tracer):
             raise
-        raise TypeError(f"xnp.{name} needs {what}, which are integers, got {n!r}.") from None
+        raise TypeError(f"xnp.{name} needs integers as {meaning}, got {n!r}.") from None
 
 
 def _split(name, ary, indices_or_sections, axis, even):
@@ -683,14 +846,14 @@ def _split(name, ary, indices_or_sections, axis, even):
     axis = canonical_axis(axis, len(shape), f"xnp.{name}")
     n = shape[axis]
     if type(sections) is not int and (isinstance(sections, (tuple, list)) or np.ndim(sections)):
-        bounds = [0, *[i if is_symbolic_dim(i) else _whole(name, i, "positions to cut at") for i in sections], n]
-        bounds = [min_dim(b + n if b < 0 else b, n) for b in bounds]
+        bounds = [0, *[i if is_symbolic_dim(i) else _as_int(name, i, "split positions") for i in sections], n]
+        bounds = [min_dim(max_dim(b + n, 0) if b < 0 else b, n) for b in bounds]
     else:
         if isinstance(sections, (float, np.floating, ArrayImpl)) and sections == int(sections):
             sections = int(sections)
-        sections = _whole(name, sections, "a number of parts")
+        sections = _as_int(name, sections, "number of sections")
         if sections < 1 or (even and n % sections):
-            raise ValueError(f"xnp.{name} cannot cut axis {axis} of size {n} into {sections} equal parts.")
+            raise ValueError(f"xnp.{name} cannot split axis {axis} of size {n} into {sections} equal parts.")
         base, extra = divmod(n, sections)
         bounds = list(accumulate([base + 1] * extra + [base] * (sections - extra), initial=0))
     return _split_kernel(ary, tuple(bounds), axis)
@@ -702,78 +865,103 @@ def _split_kernel(ary, bounds, axis):
     dims = np.shape(ary)
     if all(start <= stop for start, stop in zip(bounds, bounds[1:])):
         return list(split_p.bind(ary, sizes=tuple(np.diff(bounds).tolist()), axis=axis))
-    parts = []  # of bounds that go back
+    results = []  # decreasing bounds give empty arrays
     for start, limit in zip(bounds, bounds[1:]):
         starts, limits = [0] * len(dims), list(dims)
         starts[axis], limits[axis] = start, max(start, limit)
-        parts.append(slicing.slice(ary, starts, limits))
-    return parts
+        results.append(slicing.slice(ary, starts, limits))
+    return results
 
 
-@written_once
+@library(static=None)
 def split(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike, axis: int = 0) -> list[Array]:
-    """An array cut along an axis.
+    """Split an array along an axis.
 
-    - `ary`: the array.
-    - `indices_or_sections`: into how many equal parts (the size must be a multiple of it), or the positions of the cuts.
-    - `axis`: the axis.
+    Args:
+        ary: Array.
+        indices_or_sections: Number of equal sections, which must divide the size, or the positions to split at.
+        axis: Axis to split along.
 
-    >>> xnp.split(xnp.arange(4), [1, 3])
-    [Array([0], dtype=int32), Array([1, 2], dtype=int32), Array([3], dtype=int32)]
+    Returns:
+        List of arrays.
+
+    Example:
+        >>> xnp.split(xnp.arange(4), [1, 3])
+        [Array([0], dtype=int32), Array([1, 2], dtype=int32), Array([3], dtype=int32)]
     """
     ary = unwrap(ary)
     return _split("split", ary, indices_or_sections, axis, True)
 
 
 def array_split(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike, axis: int = 0) -> list[Array]:
-    """An array cut along an axis into parts that may differ by one in size, the longer ones first.
+    """Split an array along an axis into sections whose sizes may differ by one.
 
-    - `ary`: the array.
-    - `indices_or_sections`: into how many parts, or the positions of the cuts.
-    - `axis`: the axis.
+    Args:
+        ary: Array.
+        indices_or_sections: Number of sections, the longer ones first, or the positions to split at.
+        axis: Axis to split along.
 
-    >>> xnp.array_split(xnp.arange(5), 2)
-    [Array([0, 1, 2], dtype=int32), Array([3, 4], dtype=int32)]
+    Returns:
+        List of arrays.
+
+    Example:
+        >>> xnp.array_split(xnp.arange(5), 2)
+        [Array([0, 1, 2], dtype=int32), Array([3, 4], dtype=int32)]
     """
     ary = unwrap(ary)
     return _split("array_split", ary, indices_or_sections, axis, False)
 
 
 def vsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[Array]:
-    """An array cut along its first axis.
+    """Split an array along the first axis.
 
-    - `ary`: the array.
-    - `indices_or_sections`: into how many equal parts, or the positions of the cuts.
+    Args:
+        ary: Array of at least two dimensions.
+        indices_or_sections: Number of equal sections, or the positions to split at.
 
-    >>> xnp.vsplit(xnp.array([[1, 2], [3, 4]]), 2)
-    [Array([[1, 2]], dtype=int32), Array([[3, 4]], dtype=int32)]
+    Returns:
+        List of arrays.
+
+    Example:
+        >>> xnp.vsplit(xnp.array([[1, 2], [3, 4]]), 2)
+        [Array([[1, 2]], dtype=int32), Array([[3, 4]], dtype=int32)]
     """
     return _split("vsplit", ary, indices_or_sections, 0, True)
 
 
 def hsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[Array]:
-    """An array cut along its second axis, a vector along its only one.
+    """Split an array along the second axis, a vector along the first.
 
-    - `ary`: the array.
-    - `indices_or_sections`: into how many equal parts, or the positions of the cuts.
+    Args:
+        ary: Array.
+        indices_or_sections: Number of equal sections, or the positions to split at.
 
-    >>> xnp.hsplit(xnp.array([[1, 2], [3, 4]]), 2)
-    [Array([[1],
-           [3]], dtype=int32), Array([[2],
-           [4]], dtype=int32)]
+    Returns:
+        List of arrays.
+
+    Example:
+        >>> xnp.hsplit(xnp.array([[1, 2], [3, 4]]), 2)
+        [Array([[1],
+               [3]], dtype=int32), Array([[2],
+               [4]], dtype=int32)]
     """
     ary = unwrap(ary)
     return _split("hsplit", ary, indices_or_sections, 0 if np.ndim(ary) == 1 else 1, True)
 
 
 def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[Array]:
-    """An array cut along its third axis.
+    """Split an array along the third axis.
 
-    - `ary`: the array, of three or more dimensions.
-    - `indices_or_sections`: into how many equal parts, or the positions of the cuts.
+    Args:
+        ary: Array of at least three dimensions.
+        indices_or_sections: Number of equal sections, or the positions to split at.
 
-    >>> [part.shape for part in xnp.dsplit(xnp.ones((1, 2, 4)), [1])]
-    [(1, 2, 1), (1, 2, 3)]
+    Returns:
+        List of arrays.
+
+    Example:
+        >>> [part.shape for part in xnp.dsplit(xnp.ones((1, 2, 4)), [1])]
+        [(1, 2, 1), (1, 2, 3)]
     """
     return _split("dsplit", ary, indices_or_sections, 2, True)
 
@@ -781,16 +969,22 @@ def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike)
 # Reordering
 
 
-@library(static="axis", lists=True, converts=True)
+@library(static="axis")
+@accepts(objects=True, lists="axis")
 def flip(m: ArrayLike, axis: Axes = None) -> Array:
-    """The elements in reverse order.
+    """Reverse the order of elements along axes.
 
-    - `m`: the array.
-    - `axis`: an axis or several, along which to reverse; all without.
+    Args:
+        m: Array.
+        axis: Axis or axes to reverse. Default: all.
 
-    >>> xnp.flip(xnp.array([[1, 2], [3, 4]]), axis=1)
-    Array([[2, 1],
-           [4, 3]], dtype=int32)
+    Returns:
+        Array of the shape of `m`.
+
+    Example:
+        >>> xnp.flip(xnp.array([[1, 2], [3, 4]]), axis=1)
+        Array([[2, 1],
+               [4, 3]], dtype=int32)
     """
     m = unwrap(m)
     check_arraylike("flip", m)
@@ -798,46 +992,62 @@ def flip(m: ArrayLike, axis: Axes = None) -> Array:
 
 
 def fliplr(m: ArrayLike) -> Array:
-    """Each row in reverse order: `flip` along the second axis.
+    """Reverse the order of elements along the second axis.
 
-    - `m`: the array, of two or more dimensions.
+    Args:
+        m: Array of at least two dimensions.
 
-    >>> xnp.fliplr(xnp.array([[1, 2], [3, 4]]))
-    Array([[2, 1],
-           [4, 3]], dtype=int32)
+    Returns:
+        Array of the shape of `m`.
+
+    Example:
+        >>> xnp.fliplr(xnp.array([[1, 2], [3, 4]]))
+        Array([[2, 1],
+               [4, 3]], dtype=int32)
     """
     return flip(m, 1)
 
 
 def flipud(m: ArrayLike) -> Array:
-    """The rows in reverse order: `flip` along the first axis.
+    """Reverse the order of elements along the first axis.
 
-    - `m`: the array.
+    Args:
+        m: Array of at least one dimension.
 
-    >>> xnp.flipud(xnp.array([[1, 2], [3, 4]]))
-    Array([[3, 4],
-           [1, 2]], dtype=int32)
+    Returns:
+        Array of the shape of `m`.
+
+    Example:
+        >>> xnp.flipud(xnp.array([[1, 2], [3, 4]]))
+        Array([[3, 4],
+               [1, 2]], dtype=int32)
     """
     return flip(m, 0)
 
 
-@library(static=("k", "axes"), converts=True)
+@library(static=("k", "axes"))
+@accepts(objects=True)
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
-    """The array turned by 90 degrees in the plane of two axes, from the first towards the second.
+    """Rotate an array by 90 degrees in the plane of two axes.
 
-    - `m`: the array, of two or more dimensions.
-    - `k`: how often; a negative number turns the other way.
-    - `axes`: the plane.
+    Args:
+        m: Array of at least two dimensions.
+        k: Number of rotations. Positive numbers rotate from the first towards the second axis, negative ones back.
+        axes: Axes of the plane.
 
-    >>> xnp.rot90(xnp.array([[1, 2], [3, 4]]))
-    Array([[2, 4],
-           [1, 3]], dtype=int32)
+    Returns:
+        Rotated array.
+
+    Example:
+        >>> xnp.rot90(xnp.array([[1, 2], [3, 4]]))
+        Array([[2, 4],
+               [1, 3]], dtype=int32)
     """
     if isinstance(k, tracing.Tracer):
-        raise ValueError(f"xnp.rot90 needs k while it is traced, got {errors.what_is(k)}: non-hashable static arguments are "
+        raise ValueError(f"xnp.rot90 needs k while it is traced, got {errors.described(k)}: non-hashable static arguments are "
                          "not supported. Make the argument static (static_argnums).")
     a, b = canonical_axes(axes, np.ndim(m), "rot90")
-    k = k % 4  # a new one: an array of NumPy's would be changed in place
+    k = k % 4  # not `k %= 4`, which would change a NumPy array in place
     if k == 0:
         return asarray(m)
     if k == 2:
@@ -849,7 +1059,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
 
 @library(static=("axis", "flat"), name="roll")
 def _roll_kernel(a, shift, axis, flat):
-    """A rotation by a run-time amount: a slice of the array laid down twice."""
+    """Roll by a run-time amount: slice the array concatenated with itself."""
     a = unwrap(a)
     if flat:
         return reshape(_roll_kernel(ravel(a), shift, axis, False), np.shape(a))
@@ -857,8 +1067,7 @@ def _roll_kernel(a, shift, axis, flat):
         n = np.shape(a)[i]
         if n == 0:
             continue
-        back = sub(size_as(n, np.int32), _mod(s, n))
-        start = rem_(back, size_as(n, np.int32))
+        start = rem_(sub(size_scalar(n, np.int32), _mod(s, n)), size_scalar(n, np.int32))
         doubled = slicing.concatenate_p.bind(a, a, dimension=i)
         starts = [np.int32(0)] * np.ndim(a)
         starts[i] = start
@@ -868,7 +1077,7 @@ def _roll_kernel(a, shift, axis, flat):
 
 @library(static=("shifts", "axes", "flat"), name="roll")
 def _rotate_kernel(a, shifts, axes, flat):
-    """A rotation by known amounts."""
+    """Roll by static amounts."""
     a = unwrap(a)
     if flat:
         return reshape(_rotate_kernel(ravel(a), shifts, axes, False), np.shape(a))
@@ -878,30 +1087,37 @@ def _rotate_kernel(a, shifts, axes, flat):
 
 
 def _mod(x, n):
-    """The remainder of an integer of any dtype, as an int32."""
+    """Return the nonnegative remainder of an integer of any dtype, as an int32."""
     d = tracing.aval_of(x).dtype
     d = d if d.itemsize > 4 or dtypes.is_unsigned(d) and d.itemsize == 4 else dtypes.int32
-    n = size_as(n, d)
+    n = size_scalar(n, d)
     r = rem_(as_type(x, d, False), n)
     return as_type(r if dtypes.is_unsigned(d) else where(lt(r, d.type(0)), add(r, n), r), dtypes.int32, False)
 
 
 def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
-    """The elements moved along axes; those that fall off one end come back at the other.
+    """Roll elements along axes.
 
-    - `a`: the array.
-    - `shift`: by how many places, for all axes or for each of them. It may be traced.
-    - `axis`: the axis, or several; None rolls the elements as one vector and keeps the shape.
+    Elements that are shifted beyond the end re-enter at the start.
 
-    >>> xnp.roll(xnp.arange(5), 2)
-    Array([3, 4, 0, 1, 2], dtype=int32)
+    Args:
+        a: Array.
+        shift: Number of positions to shift by, for all axes or for each of them. May be traced.
+        axis: Axis or axes to roll along. None rolls the flattened array and restores the shape.
+
+    Returns:
+        Array of the shape of `a`.
+
+    Example:
+        >>> xnp.roll(xnp.arange(5), 2)
+        Array([3, 4, 0, 1, 2], dtype=int32)
     """
     a = unwrap(a)
     check_arraylike("roll", a)
     if type(shift) is not int and tracing.is_convertible(shift):
         shift = unwrap_node(shift)
     flat = axis is None
-    rank = 1 if flat else a.ndim if isinstance(a, ArrayImpl) else np.ndim(a)  # Hot: NumPy's costs a microsecond
+    rank = 1 if flat else a.ndim if isinstance(a, ArrayImpl) else np.ndim(a)  # Hot: np.ndim costs a microsecond
     axes = canonical_axes(0 if flat else axis, rank, "xnp.roll") if not isinstance(axis, (tuple, list)) else tuple(
         [canonical_axis(i, rank, "xnp.roll") for i in axis])
     shifts = (shift,) * len(axes) if type(shift) is int else tuple(shift) if isinstance(shift, (tuple, list)) else (
@@ -914,7 +1130,7 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[in
             [isinstance(s, (int, np.integer)) for s in shifts]):
         return _rotate_kernel(a, tuple(map(int, shifts)), axes, flat)
     try:
-        return _roll_kernel(a, shifts, axes, flat)  # one program for all shifts
-    except OverflowError:  # numbers of Python that no integer of the program holds
+        return _roll_kernel(a, shifts, axes, flat)  # one executable for all shifts
+    except OverflowError:  # Python ints that no integer dtype holds
         sizes = [np.size(a)] if flat else [np.shape(a)[i] for i in axes]
         return _roll_kernel(a, tuple([s % max(n, 1) if isinstance(s, int) else s for s, n in zip(shifts, sizes)]), axes, flat)

@@ -1,4 +1,4 @@
-"""`pad`, with NumPy's modes."""
+"""`pad` with NumPy's modes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import errors, tracing, tree
-from xlafront.core.dimensions import as_size, is_symbolic, is_symbolic_dim, max_dim, min_dim
+from xlafront.core.basic_primitives import to_dtype, with_weakness
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes, slicing
-from xlafront.lax.elementwise import as_type, to_dtype, with_weakness
+from xlafront.lax.elementwise import as_type
 from xlafront.numpy import reductions
 from xlafront.numpy.creation import arange, asarray, linspace
 from xlafront.numpy.indexing import take
@@ -20,7 +20,9 @@ from xlafront.numpy.manipulation import broadcast_to, concatenate, moveaxis, sta
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.statistics import median
 from xlafront.numpy.ufuncs import PUBLIC, clip
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import as_size, is_symbolic, is_symbolic_dim, max_dim, min_dim
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "constant": {"constant_values": 0}, "edge": {}, "empty": {}, "wrap": {}, "linear_ramp": {"end_values": 0},
@@ -31,7 +33,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def _pairs(value, rank: int, name: str) -> list[tuple]:
-    """NumPy's short forms for a (before, after) pair per dimension."""
+    """Expand NumPy's short forms to a (before, after) pair for each dimension."""
     array = np.asarray(value)
     try:
         return [tuple(row) for row in np.broadcast_to(array, (rank, 2)).tolist()]
@@ -41,17 +43,23 @@ def _pairs(value, rank: int, name: str) -> list[tuple]:
 
 
 def pad(array: ArrayLike, pad_width: Any, mode: str | Callable = "constant", **kwargs: Any) -> Array:
-    """An array with elements added before and after it along each axis.
+    """Pad an array along each axis.
 
-    - `array`: the array.
-    - `pad_width`: how many: a number, a pair (before, after) for all axes, a pair for each of them, or a dictionary by axis.
-    - `mode`: what is added: "constant", "edge", "empty" (zeros here), "linear_ramp", "maximum", "mean", "median", "minimum",
-      "reflect", "symmetric", "wrap", or a function as NumPy's.
-    - `kwargs`: options of the mode: `constant_values`, `end_values` (of the ramp), `reflect_type` ("even" or "odd"),
-      `stat_length` (of the maximum and its kin); or arguments of the function.
+    Args:
+        array: The array.
+        pad_width: Number of elements to add: an integer, a pair (before, after) for all axes, a pair for each axis, or
+            a dictionary from axes to these.
+        mode: "constant", "edge", "empty" (zeros here), "linear_ramp", "maximum", "mean", "median", "minimum",
+            "reflect", "symmetric", "wrap", or a padding function as in NumPy.
+        kwargs: Options of the mode: `constant_values`, `end_values` (of "linear_ramp"), `reflect_type` ("even" or
+            "odd"), `stat_length` (of "maximum", "mean", "median" and "minimum"); or arguments of the function.
 
-    >>> xnp.pad(xnp.array([1, 2, 3]), (1, 2), mode="edge")
-    Array([1, 1, 2, 3, 3, 3], dtype=int32)
+    Returns:
+        The padded array.
+
+    Example:
+        >>> xnp.pad(xnp.array([1, 2, 3]), (1, 2), mode="edge")
+        Array([1, 1, 2, 3, 3, 3], dtype=int32)
     """
     if is_symbolic_dim(pad_width):
         pad_width = (pad_width, pad_width)
@@ -67,7 +75,8 @@ def _is_number(x) -> bool:
     return type(x) in (float, complex) or type(x) is int and -2**31 <= x < 2**31
 
 
-@library(static=("pad_width", "mode"), lists=True, converts="array")
+@library(static=("pad_width", "mode"))
+@accepts(objects="array", lists=("pad_width", "mode"))
 def _pad_kernel(array, value, pad_width, mode):
     return _pad(array, pad_width, mode, {} if value is None else {"constant_values": value})
 
@@ -108,7 +117,7 @@ def _pad(array, pad_width, mode, kwargs):
     return with_weakness(x, weak)
 
 
-def _constant(x, axis, before, after, options):
+def _pad_constant(x, axis, before, after, options):
     low, high = _pairs(options["constant_values"], x.ndim, "constant_values")[axis]
     for value, (a, b) in ((low, (before, 0)), (high, (0, after))):
         if a or b:
@@ -117,34 +126,35 @@ def _constant(x, axis, before, after, options):
     return x
 
 
-def _symbolic_places(n, before, after, mode: str):
-    """Which element goes where, as an array, where sizes are not known."""
-    places = arange(n + before + after) - before
+def _symbolic_positions(n, before, after, mode: str):
+    """Return the source position of each padded element as an array, for symbolic sizes."""
+    positions = arange(n + before + after) - before
     if mode == "edge":
-        return clip(places, 0, n - 1)
+        return clip(positions, 0, n - 1)
     if mode == "wrap":
-        return places % n
-    period = 2 * (max_dim(n - 1, 1) if mode == "reflect" else n)  # there and back
-    places = places % period
-    return clip(PUBLIC["minimum"](places, period - places - (mode == "symmetric")), 0, n - 1)  # a single one is its own mirror
+        return positions % n
+    period = 2 * (max_dim(n - 1, 1) if mode == "reflect" else n)  # forwards and backwards
+    positions = positions % period
+    # A single element reflects to itself.
+    return clip(PUBLIC["minimum"](positions, period - positions - (mode == "symmetric")), 0, n - 1)
 
 
-def _indices(mode: str):
-    """Modes that repeat elements."""
+def _repeat_padder(mode: str):
+    """Return the padding function of a mode that repeats elements."""
     def source(n, before, after):
         return np.pad(np.arange(n), (before, after), mode)
 
     def padder(x, axis, before, after, options):
         n = x.shape[axis]
         if is_symbolic((n, before, after)):
-            return take(x, _symbolic_places(n, before, after, mode), axis=axis)
+            return take(x, _symbolic_positions(n, before, after, mode), axis=axis)
         if n == 0:
-            raise ValueError(f"xnp.pad cannot extend the empty axis {axis} of shape {x.shape} with values of its own.")
+            raise ValueError(f"xnp.pad cannot extend the empty axis {axis} of shape {x.shape} with its own values.")
         positions = source(n, before, after)
         ends = [_runs(positions[:before]), _runs(positions[before + n:])]
         if max(map(len, ends)) > 4:
             return take(x, positions, axis=axis)
-        # Pieces laid side by side: arrays that are split over devices stay so.
+        # Concatenate pieces instead of gathering: sharded arrays stay sharded.
         first, last = [[_piece(x, axis, *run) for run in runs] for runs in ends]
         return slicing.concatenate([*first, x, *last], axis)
 
@@ -152,7 +162,7 @@ def _indices(mode: str):
 
 
 def _runs(positions) -> list[tuple[int, int, int]]:
-    """Positions as runs of neighbours: `(start, count, step)`, where step is -1, 0 or 1."""
+    """Split positions into runs `(start, count, step)` with step -1, 0 or 1."""
     runs: list[tuple[int, int, int]] = []
     for p in positions.tolist():
         if runs:
@@ -176,43 +186,43 @@ def _piece(x, axis: int, start: int, count: int, step: int):
     return shapes.rev(slicing.slice_in_dim(x, start - count + 1, start + 1, axis=axis), (axis,))
 
 
-def _reflected(edge: int):
+def _reflect_padder(edge: int):
     def padder(x, axis, before, after, options):
         n = x.shape[axis]
-        plain = _indices("reflect" if edge else "symmetric")
+        plain = _repeat_padder("reflect" if edge else "symmetric")
         if options["reflect_type"] == "even" or n == 1:
             return plain(x, axis, before, after, options)
         if options["reflect_type"] != "odd":
             raise ValueError(f"xnp.pad takes reflect_type 'even' or 'odd', got {options['reflect_type']!r}.")
-        # Odd reflection is a point reflection at the edge, which is how it acts on the positions themselves.
+        # Odd reflection is linear in x: its matrix is the reflection of the identity matrix.
         mode = "reflect" if edge else "symmetric"
         weights = np.stack([np.pad(row, (before, after), mode, reflect_type="odd") for row in np.eye(n)])
-        moved = tensordot(x, weights.astype(x.dtype), axes=(axis, 0))
-        return moveaxis(moved, -1, axis)
+        padded = tensordot(x, weights.astype(x.dtype), axes=(axis, 0))
+        return moveaxis(padded, -1, axis)
 
     return padder
 
 
-def _ramp(x, axis, before, after, options):
+def _pad_ramp(x, axis, before, after, options):
     ends = _pairs(options["end_values"], x.ndim, "end_values")[axis]
-    parts = [x]
+    pieces = [x]
     first, last = slicing.index_in_dim(x, 0, axis, False), slicing.index_in_dim(x, -1, axis, False)
     if before:
-        parts.insert(0, linspace(ends[0], first, before, endpoint=False, dtype=x.dtype, axis=axis))
+        pieces.insert(0, linspace(ends[0], first, before, endpoint=False, dtype=x.dtype, axis=axis))
     if after:
         ramp = linspace(ends[1], last, after, endpoint=False, dtype=x.dtype, axis=axis)
-        parts.append(shapes.rev(ramp, (axis,)))
-    return concatenate(parts, axis)
+        pieces.append(shapes.rev(ramp, (axis,)))
+    return concatenate(pieces, axis)
 
 
-def _statistic(name, compute):
+def _statistic_padder(name, compute):
     def padder(x, axis, before, after, options):
         n = x.shape[axis]
         given = options["stat_length"]
         lengths = (n, n) if given is None else tuple(min_dim(m, n) for m in _pairs(given, x.ndim, "stat_length")[axis])
 
-        def statistic(part):
-            value = compute(part, axis=axis, keepdims=True)
+        def statistic(region):
+            value = compute(region, axis=axis, keepdims=True)
             if name in ("mean", "median") and np.issubdtype(x.dtype, np.integer):
                 value = PUBLIC["rint"](value)
             return to_dtype(value, x.dtype)
@@ -232,21 +242,21 @@ def _statistic(name, compute):
 
 
 def _pad_by_function(x, widths, function, options):
-    """NumPy's callback form: the function gets each vector with its padding widths."""
+    """Pad by NumPy's callback form: call the function with each vector and its padding widths."""
     padded = pad(x, widths, "constant")
     for axis, width in enumerate(widths):
-        moved = moveaxis(padded, axis, -1)
-        rows = moved.reshape(-1, moved.shape[-1])
+        transposed = moveaxis(padded, axis, -1)
+        rows = transposed.reshape(-1, transposed.shape[-1])
         rows = stack([function(row, width, axis, options) for row in rows])
-        padded = moveaxis(rows.reshape(moved.shape), -1, axis)
+        padded = moveaxis(rows.reshape(transposed.shape), -1, axis)
     return padded
 
 
 _PADDERS = {
-    "constant": _constant, "empty": lambda x, axis, b, a, _: _constant(x, axis, b, a, {"constant_values": 0}),
-    "edge": _indices("edge"),
-    "wrap": _indices("wrap"),
-    "reflect": _reflected(1), "symmetric": _reflected(0), "linear_ramp": _ramp,
-    **{name: _statistic(name, compute) for name, compute in (
+    "constant": _pad_constant, "empty": lambda x, axis, b, a, _: _pad_constant(x, axis, b, a, {"constant_values": 0}),
+    "edge": _repeat_padder("edge"),
+    "wrap": _repeat_padder("wrap"),
+    "reflect": _reflect_padder(1), "symmetric": _reflect_padder(0), "linear_ramp": _pad_ramp,
+    **{name: _statistic_padder(name, compute) for name, compute in (
         ("maximum", reductions.max), ("minimum", reductions.min), ("mean", reductions.mean), ("median", median))},
 }

@@ -1,22 +1,27 @@
-"""From what users pass to what primitives take: one dtype, broadcast shapes."""
+"""Conversion of user arguments to operands of primitives: one dtype, broadcast shapes."""
 
 from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
+from xlafront.base import config
 from xlafront.core import dtypes, errors, source, tracing
+from xlafront.core.basic_primitives import broadcast_in_dim_p
 from xlafront.lax.elementwise import as_type
-from xlafront.lax.shapes import broadcast_in_dim_p, broadcast_shapes
-from xlafront.runtime import config
+from xlafront.lax.shapes import broadcast_shapes
+
+_F = TypeVar("_F", bound=Callable)
 
 
 def check_arraylike(name: str, *args) -> None:
-    """Lists, strings and other objects are refused: converting them silently is slow and hides mistakes."""
+    """Raise for lists, strings and other objects, whose silent conversion would be slow and hide mistakes."""
     for i, x in enumerate(args):
-        if type(x) not in tracing.abstractors and not (tracing.is_convertible(x) or tracing.is_arraylike(x)):
+        if type(x) not in tracing.aval_of_type and not (tracing.is_convertible(x) or tracing.is_arraylike(x)):
             raise _not_arraylike(name, i, x)
 
 
@@ -26,9 +31,11 @@ def _not_arraylike(name: str, i: int, x) -> TypeError:
     return errors.not_an_array(x, f"xnp.{name}" if hasattr(sys.modules[__package__], name) else name, f"number {i}")
 
 
-def promotes_freely(function):
-    """A function of the library that combines arrays of several ranks and dtypes of its own: settings that refuse that are for
-    what users combine."""
+def promotes_freely(function: _F) -> _F:
+    """Decorate an internal function that combines arrays of different ranks and dtypes.
+
+    The settings that forbid such promotion apply to what users combine, not to these.
+    """
     @functools.wraps(function)
     def call(*args, **kwargs):
         if config.numpy_rank_promotion.value == "allow" and config.numpy_dtype_promotion.value == "standard":
@@ -36,11 +43,12 @@ def promotes_freely(function):
         with config.numpy_rank_promotion("allow"), config.numpy_dtype_promotion("standard"):
             return function(*args, **kwargs)
 
-    return call
+    decorated: Any = call
+    return decorated
 
 
 def hashable_axis(axis, name: str):
-    """Refuses a list of axes, where the reference does."""
+    """Raise if `axis` is unhashable, such as a list, as JAX does."""
     try:
         hash(axis)
     except TypeError:
@@ -48,7 +56,7 @@ def hashable_axis(axis, name: str):
 
 
 def boolean_mask(name: str, where):
-    """What a reduction got as `where`, an array of booleans."""
+    """Return the `where` argument of a reduction unwrapped; raise if it is not boolean."""
     check_arraylike(name, where)
     where = unwrap(where)
     d = tracing.aval_of(where).dtype
@@ -57,42 +65,46 @@ def boolean_mask(name: str, where):
     return where
 
 
-def unwrap(x):
-    """Arrays and scalars as they are; objects with `__jax_array__` as their array."""
-    return x if type(x) in tracing.abstractors else tracing.as_operand(x)
+def unwrap(x: Any) -> Any:
+    """Return arrays and scalars unchanged and objects with `__jax_array__` as their array."""
+    return x if type(x) in tracing.aval_of_type else tracing.as_operand(x)
 
 
 def unwrap_node(x):
-    """As `unwrap` for nodes of pytrees, which compiled functions take apart. What is no array is refused."""
-    if type(x) not in tracing.abstractors:
+    """As `unwrap`, also for pytree nodes, whose leaves compiled functions take as arguments. Raise for values that are
+    not arrays."""
+    if type(x) not in tracing.aval_of_type:
         x = dtypes.plain_number(tracing.node_as_operand(x))
         tracing.aval_of(x)
     return x
 
 
-# Functions that choose among elements, as `where` does, whatever they compute of them.
-_CHOOSE = {"copysign", "heaviside", "gcd", "lcm"}
+# Functions that are built on `where` and raise its error for shapes that do not broadcast.
+_BUILT_ON_WHERE = {"copysign", "heaviside", "gcd", "lcm"}
 
 
-def broadcast_to_common(name: str, args: list, error: type[Exception] = TypeError, ranks_alone: bool = False) -> list:
-    """NumPy's broadcasting. Scalars stay scalars: primitives spread them; so do those that compute element by element with
-    dimensions of size 1, for which `ranks_alone` leaves them."""
+def broadcast_to_common(name: str, args: list, error: type[Exception] = TypeError, ranks_only: bool = False) -> list:
+    """Broadcast arguments by NumPy's rules.
+
+    Scalars stay scalars, since primitives broadcast them. Elementwise primitives also broadcast dimensions of size 1:
+    with `ranks_only`, only ranks are matched.
+    """
     shapes = [np.shape(x) for x in args]
-    wanted = {s for s in shapes if s}
-    if len(wanted) <= 1:
+    array_shapes = {s for s in shapes if s}
+    if len(array_shapes) <= 1:
         return args
-    rank = max(len(s) for s in wanted)
+    rank = max(len(s) for s in array_shapes)
     if config.numpy_rank_promotion.value != "allow":
         _rank_promotion(name, shapes)
-    if any(len(s) != rank for s in wanted) or name in _CHOOSE:
-        error = ValueError  # arrays of one rank are refused as operations of `lax` refuse them
+    if any(len(s) != rank for s in array_shapes) or name in _BUILT_ON_WHERE:
+        error = ValueError  # for arrays of equal rank, `error` is that of `lax` operations
     full = broadcast_shapes(name, *shapes, error=error)
-    return [x if not s or s == full or ranks_alone and len(s) == rank else _broadcast(x, s, full, rank)
+    return [x if not s or s == full or ranks_only and len(s) == rank else _broadcast(x, s, full, rank)
             for x, s in zip(args, shapes)]
 
 
 def broadcast_cases(name: str, args: list, error: type[Exception] = ValueError) -> list:
-    """As `broadcast_to_common`, where arrays of different rank are chosen from, which is not taken for a slip."""
+    """Broadcast the arguments of a selection such as `where`, regardless of the setting `numpy_rank_promotion`."""
     shapes = [np.shape(x) for x in args]
     full = broadcast_shapes(name, *shapes, error=error)
     return [x if not s or s == full else _broadcast(x, s, full, len(full)) for x, s in zip(args, shapes)]
@@ -117,46 +129,46 @@ def _rank_promotion(name: str, shapes) -> None:
 
 
 def refuse_keys(name: str, x) -> None:
-    """For functions that convert to numbers what is none."""
+    """Raise for random keys, which cannot be converted to numbers."""
     d = tracing.aval_of(x).dtype
     if not isinstance(d, np.dtype):
-        raise TypeError(f"xnp.{name} does not accept dtype {d}: random keys are no numbers. Their words are "
-                        f"random.key_data(x).")
+        raise TypeError(f"xnp.{name} does not accept dtype {d}: random keys are not numbers. Use random.key_data(x) for their "
+                        f"words.")
 
 
 def within_setting(x):
-    """What was made where 64-bit types were on, with as many bits as there are now."""
+    """Convert an array that was created while 64-bit types were enabled to the bit width of the current setting."""
     d, weak = dtypes.operand_type(x)
-    return as_type(x, dtypes.of_arrays(d), weak)
+    return as_type(x, dtypes.array_dtype(d), weak)
 
 
-def promote_dtypes(*args) -> list:
+def promote_dtypes(*args: Any) -> list[Any]:
     d, weak = dtypes.lattice_result_type(*args)
     return [as_type(x, d, weak) for x in args]
 
 
-def promote_dtypes_inexact(*args) -> list:
+def promote_dtypes_inexact(*args: Any) -> list[Any]:
     d, weak = dtypes.lattice_result_type(*args)
     d = dtypes.to_inexact(d)
     return [as_type(x, d, weak) for x in args]
 
 
-def promote_args(name: str, *args, ranks_alone: bool = False) -> list:
-    """One dtype and broadcast shapes for the operands of an elementwise function."""
+def promote_args(name: str, *args: Any, ranks_only: bool = False) -> list[Any]:
+    """Promote the operands of an elementwise function to one dtype and broadcast their shapes."""
     check_arraylike(name, *args)
     args = [unwrap(x) for x in args]
     try:
-        return broadcast_to_common(name, promote_dtypes(*args) if len(args) > 1 else list(args), ranks_alone=ranks_alone)
+        return broadcast_to_common(name, promote_dtypes(*args) if len(args) > 1 else list(args), ranks_only=ranks_only)
     except dtypes.TypePromotionError:
         for x in args:
             refuse_keys(name, x)
         raise
 
 
-def promote_args_inexact(name: str, *args, ranks_alone: bool = False) -> list:
-    """As `promote_args`, with integers and booleans turned into floats."""
+def promote_args_inexact(name: str, *args: Any, ranks_only: bool = False) -> list[Any]:
+    """As `promote_args`, with integers and booleans converted to floats."""
     check_arraylike(name, *args)
     args = [unwrap(x) for x in args]
     for x in args:
         refuse_keys(name, x)
-    return broadcast_to_common(name, promote_dtypes_inexact(*args), ranks_alone=ranks_alone)
+    return broadcast_to_common(name, promote_dtypes_inexact(*args), ranks_only=ranks_only)

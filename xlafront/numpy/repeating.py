@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import errors, tracing
-from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes
-from xlafront.lax.elementwise import min_, size_as
+from xlafront.lax.elementwise import min_, size_scalar
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import arange
 from xlafront.numpy.indexing import take
@@ -20,21 +19,30 @@ from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.searching import searchsorted
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import is_symbolic_dim
 
 
 def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_repeat_length: int | None = None,
            out_sharding: Any = None) -> Array:
-    """Each element along an axis repeated.
+    """Repeat each element along an axis.
 
-    - `a`: the array.
-    - `repeats`: how often, a number for all elements or one for each of them.
-    - `axis`: the axis; None repeats the elements of the array as one vector.
-    - `total_repeat_length`: the size of the result. Inside of a traced function it must be given where `repeats` is traced;
-      what is too long is cut, what is missing is the last element.
-    - `out_sharding`: how the result is split over devices.
+    Args:
+        a: The array.
+        repeats: Number of repetitions: one for all elements, or one for each.
+        axis: Axis to repeat along. Default: repeat the elements of the flattened array.
+        total_repeat_length: Size of the result along the axis. Required if `repeats` is traced. A longer result is
+            truncated, a shorter one padded with the last element.
+        out_sharding: Sharding of the result.
 
-    >>> xnp.repeat(xnp.array([1, 2]), xnp.array([2, 3]))
-    Array([1, 1, 2, 2, 2], dtype=int32)
+    Returns:
+        The array with repeated elements.
+
+    Raises:
+        ConcretizationTypeError: If `repeats` is traced and `total_repeat_length` is None.
+
+    Example:
+        >>> xnp.repeat(xnp.array([1, 2]), xnp.array([2, 3]))
+        Array([1, 1, 2, 2, 2], dtype=int32)
     """
     a = unwrap(a)
     check_arraylike("repeat", a, repeats)
@@ -48,22 +56,22 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_r
     if total_repeat_length is None:
         if isinstance(repeats, tracing.Tracer):
             raise errors.ConcretizationTypeError(
-                repeats, "It is the argument 'repeats' of xnp.repeat, which decides the shape of the result: give "
-                "total_repeat_length as well.")
+                repeats, "The argument 'repeats' of xnp.repeat determines the shape of the result: give total_repeat_length "
+                "as well.")
         if is_symbolic_dim(repeats):
             return _repeat_kernel(a, repeats, axis)
         counts = np.asarray(repeats)
         if counts.size and not np.can_cast(counts.dtype, np.int64, "same_kind"):
-            raise TypeError(f"xnp.repeat needs integers that say how often, got repeats of dtype {counts.dtype}.")
+            raise TypeError(f"xnp.repeat needs integers as repeats, got dtype {counts.dtype}.")
         if counts.ndim == 0 or counts.size == 1:
             return _repeat_kernel(a, int(counts.reshape(())), axis)
         if counts.shape != (n,):
-            raise ValueError(f"xnp.repeat needs one number, or one for each of the {n} elements along axis {axis}; got "
+            raise ValueError(f"xnp.repeat needs one count, or one for each of the {n} elements along axis {axis}; got "
                              f"{counts.shape[0]}.")
         return take(a, np.repeat(np.arange(n), counts), axis=axis)
     counts = broadcast_to(repeats, (n,))
     source = searchsorted(cumsum(counts), arange(total_repeat_length), side="right")
-    return take(a, min_(size_as(n - 1, source.dtype), source), axis=axis, mode="clip")
+    return take(a, min_(size_scalar(n - 1, source.dtype), source), axis=axis, mode="clip")
 
 
 @library(static=("count", "axis"), name="repeat")
@@ -84,14 +92,19 @@ def _tile_kernel(A, reps):
 
 
 def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
-    """Copies of an array side by side.
+    """Concatenate copies of an array.
 
-    - `A`: the array.
-    - `reps`: how many along each axis. Where there are fewer than axes, they are those of the last axes.
+    Args:
+        A: The array.
+        reps: Number of copies along each axis. Fewer numbers than axes apply to the last axes.
 
-    >>> xnp.tile(xnp.array([1, 2]), (2, 2))
-    Array([[1, 2, 1, 2],
-           [1, 2, 1, 2]], dtype=int32)
+    Returns:
+        The tiled array.
+
+    Example:
+        >>> xnp.tile(xnp.array([1, 2]), (2, 2))
+        Array([[1, 2, 1, 2],
+               [1, 2, 1, 2]], dtype=int32)
     """
     A = unwrap(A)
     check_arraylike("tile", A)

@@ -1,4 +1,4 @@
-"""Arrays read between their elements: images of another size, and values at coordinates."""
+"""Resampling of arrays between their elements: image resizing and interpolation at coordinates."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import dtypes, tracing
-from xlafront.core.dimensions import is_symbolic
 from xlafront.lax.dot_products import Precision
-from xlafront.lax.elementwise import size_as
+from xlafront.lax.elementwise import size_scalar
 from xlafront.lax.elementwise_functions import round as away_from_zero
 from xlafront.lax.shapes import canonical_axis, static_shape
 from xlafront.numpy.promotion import check_arraylike
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import is_symbolic
 
 
 class ResizeMethod(enum.Enum):
-    """What elements between the given ones are made of."""
+    """The interpolation method of `resize`."""
 
     NEAREST = 0
     LINEAR = 1
@@ -36,10 +37,10 @@ class ResizeMethod(enum.Enum):
 
     @staticmethod
     def from_string(s: str) -> ResizeMethod:
-        """The method of a name, such as "bilinear"."""
+        """Return the method with a given name, such as "bilinear"."""
         found = _NAMES.get(s)
         if found is None:
-            raise ValueError(f"there is no (unknown) resize method {s!r}; it can be one of {', '.join(_NAMES)}.")
+            raise ValueError(f"unknown resize method {s!r}; it can be one of {', '.join(_NAMES)}.")
         return found
 
 
@@ -51,7 +52,7 @@ _NAMES = {
     "tricubic-pytorch": ResizeMethod.CUBIC_PYTORCH, "area": ResizeMethod.AREA}
 
 
-# The weight of an element by its distance, not negative
+# Interpolation kernels: the weight of an element as a function of its distance, which is nonnegative
 
 
 def _triangle(x):
@@ -59,16 +60,19 @@ def _triangle(x):
 
 
 def _cubic(a: float, x):
-    """Keys' piecewise polynomial."""
+    """Evaluate Keys' piecewise cubic polynomial."""
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
     return xnp.where(x >= 2, 0, xnp.where(x >= 1, far, near))
 
 
 def _lanczos(radius: float, x):
-    """The product of `sinc(x)` and `sinc(x / radius)`, with one division, after which XLA's kernel of the sines ends. It has no
-    case for 0: kernels that read its result may round distances another way, and take the other case."""
-    y = math.pi * xnp.maximum(x, float(np.finfo(x.dtype).eps) ** 0.5 / 3)  # below that it is 1
+    """Evaluate `sinc(x) * sinc(x / radius)`.
+
+    There is a single division, since XLA's fused sine kernels end at one. There is no special case for 0: a consumer
+    kernel that recomputes distances may round them differently and take the other branch.
+    """
+    y = math.pi * xnp.maximum(x, float(np.finfo(x.dtype).eps) ** 0.5 / 3)  # the product rounds to 1 below this
     return xnp.where(x > radius, 0, radius * xnp.sin(y) * xnp.sin(y / radius) / (y * y))
 
 
@@ -78,38 +82,39 @@ _KERNELS: dict[ResizeMethod, Callable] = {
     ResizeMethod.LANCZOS5: functools.partial(_lanczos, 5.0)}
 
 
-def _weights(size: int, new: int, scale, translation, kernel: Callable, antialias: bool, dtype):
-    """The same by a function of the distance."""
+def _kernel_weights(size: int, new: int, scale, translation, kernel: Callable, antialias: bool, dtype):
+    """Return the matrix of weights of an interpolation kernel."""
     inverse = 1 / scale
-    wide = xnp.maximum(inverse, 1) if antialias else 1
-    at = _places(new, inverse, translation, dtype)
-    weights = _shares(kernel(abs(at[None, :] - xnp.arange(size, dtype=dtype)[:, None]) / wide))
-    return xnp.where((at >= -0.5) & (at <= size - 0.5), weights, 0)
+    width = xnp.maximum(inverse, 1) if antialias else 1
+    positions = _sample_positions(new, inverse, translation, dtype)
+    weights = _normalize_weights(kernel(abs(positions[None, :] - xnp.arange(size, dtype=dtype)[:, None]) / width))
+    return xnp.where((positions >= -0.5) & (positions <= size - 0.5), weights, 0)
 
 
 def _replicated_weights(size: int, new: int, scale, translation, kernel: Callable, dtype):
-    """The same without smoothing, where the first and the last element are there twice more, as PyTorch has it."""
-    at = _places(new, 1 / scale, translation, dtype)
-    weights = _shares(kernel(abs(at[None, :] - (xnp.arange(size + 4, dtype=dtype) - 2)[:, None])))
+    """Return the matrix of weights without antialiasing, with two more copies of the border elements on each side, as
+    in PyTorch."""
+    positions = _sample_positions(new, 1 / scale, translation, dtype)
+    weights = _normalize_weights(kernel(abs(positions[None, :] - (xnp.arange(size + 4, dtype=dtype) - 2)[:, None])))
     old = xnp.arange(size)[:, None]
     before, after = (xnp.sum(w, 0, keepdims=True) for w in (weights[:2], weights[-2:]))
     return weights[2:-2] + xnp.where(old == 0, before, 0) + xnp.where(old == size - 1, after, 0)
 
 
-def _places(new: int, inverse, translation, dtype):
-    """Where the middles of new elements lie among the old ones."""
+def _sample_positions(new: int, inverse, translation, dtype):
+    """Return the positions of the centers of new elements among the old ones."""
     return (xnp.arange(new, dtype=dtype) + 0.5) * inverse - translation * inverse - 0.5
 
 
-def _shares(weights):
-    """Of each in the sum over the first dimension; none where that is about 0."""
+def _normalize_weights(weights):
+    """Normalize weights to a sum of 1 over the first dimension; weights whose sum is about 0 become 0."""
     total = xnp.sum(weights, 0, keepdims=True)
-    kept = abs(total) > 1000 * float(np.finfo(np.float32).eps)
-    return xnp.where(kept, weights / xnp.where(kept, total, 1), 0)
+    is_nonzero = abs(total) > 1000 * float(np.finfo(np.float32).eps)
+    return xnp.where(is_nonzero, weights / xnp.where(is_nonzero, total, 1), 0)
 
 
-def _overlaps(size: int, new: int, scale, translation, dtype):
-    """Of each new element the part that lies over each old one, among all that does."""
+def _overlap_weights(size: int, new: int, scale, translation, dtype):
+    """Return, for each new element, the fraction of it that overlaps each old element."""
     edges = (xnp.arange(new + 1, dtype=dtype) - translation) / scale
     old = xnp.arange(size, dtype=dtype)[:, None]
     covered = xnp.maximum(0, xnp.minimum(edges[None, 1:], old + 1) - xnp.maximum(edges[None, :-1], old))
@@ -117,17 +122,20 @@ def _overlaps(size: int, new: int, scale, translation, dtype):
     return xnp.where(total > 0, covered / xnp.where(total > 0, total, 1), 0)
 
 
-def _matrix(method: ResizeMethod, size: int, new: int, scale, translation, antialias: bool, dtype):
-    """What each old element along a dimension contributes to each new one: `[size, new]`."""
+def _resample_matrix(method: ResizeMethod, size: int, new: int, scale, translation, antialias: bool, dtype):
+    """Return the contribution of each old element along a dimension to each new one, of shape `[size, new]`."""
     if method is ResizeMethod.AREA:
-        return _overlaps(size, new, scale, translation, dtype)
+        return _overlap_weights(size, new, scale, translation, dtype)
     if method is ResizeMethod.CUBIC_PYTORCH and not antialias:
         return _replicated_weights(size, new, scale, translation, functools.partial(_cubic, -0.75), dtype)
-    return _weights(size, new, scale, translation, _KERNELS[method], antialias, dtype)
+    return _kernel_weights(size, new, scale, translation, _KERNELS[method], antialias, dtype)
 
 
-def _applied(x, dims: Sequence[int], matrices: Sequence[Any], precision):
-    """Each dimension times its matrix: first what shrinks most, then the last: the first's product needs no transposition."""
+def _apply_matrices(x, dims: Sequence[int], matrices: Sequence[Any], precision):
+    """Multiply each dimension by its matrix.
+
+    The dimension that shrinks most comes first; ties begin with the last one, whose product needs no transpose.
+    """
     def growth(pair):
         d, matrix = pair
         size, new = matrix.shape
@@ -142,7 +150,7 @@ def _applied(x, dims: Sequence[int], matrices: Sequence[Any], precision):
     return x
 
 
-def _inexact(x):
+def _to_inexact(x):
     x = xnp.asarray(x)
     return x if dtypes.is_inexact(x.dtype) else x.astype(dtypes.default_dtype(float))
 
@@ -153,119 +161,133 @@ def _weight_dtype(x):
 
 
 @library(static=("shape", "dims", "method", "antialias", "precision"), name="scale_and_translate")
-def _scaled(image, scale, translation, shape, dims, method, antialias, precision):
-    x = _inexact(image)
+def _scale_kernel(image, scale, translation, shape, dims, method, antialias, precision):
+    x = _to_inexact(image)
     dtype = _weight_dtype(x)
     scale, translation = xnp.asarray(scale, dtype), xnp.asarray(translation, dtype)
-    matrices = [_matrix(method, x.shape[d], shape[d], scale[i], translation[i], antialias, dtype) for i, d in enumerate(dims)]
-    return _applied(x, dims, matrices, precision)
+    matrices = [_resample_matrix(method, x.shape[d], shape[d], scale[i], translation[i], antialias, dtype)
+                for i, d in enumerate(dims)]
+    return _apply_matrices(x, dims, matrices, precision)
 
 
 @library(static=("shape", "method", "antialias", "precision"), name="resize")
-def _resized(image, shape, method, antialias, precision):
+def _resize_kernel(image, shape, method, antialias, precision):
     x = xnp.asarray(image)
     dims = [d for d in range(x.ndim) if x.shape[d] != shape[d]]
     if method is ResizeMethod.NEAREST:
         for d in dims:
             n, m = x.shape[d], shape[d]
-            places = xnp if is_symbolic((n, m)) else np
-            x = xnp.take(x, places.floor((places.arange(m) + 0.5) * n / m).astype(np.int32), d)
+            module = xnp if is_symbolic((n, m)) else np
+            x = xnp.take(x, module.floor((module.arange(m) + 0.5) * n / m).astype(np.int32), d)
         return x
-    x = _inexact(x)
+    x = _to_inexact(x)
     dtype = _weight_dtype(x)
     if 0 in shape:
         return xnp.zeros(shape, x.dtype)
-    scales = [size_as(shape[d], dtype) / size_as(x.shape[d], dtype) if is_symbolic((shape[d], x.shape[d])) else
+    scales = [size_scalar(shape[d], dtype) / size_scalar(x.shape[d], dtype) if is_symbolic((shape[d], x.shape[d])) else
               dtype.type(shape[d] / x.shape[d]) for d in dims]
-    matrices = [_matrix(method, x.shape[d], shape[d], scale, dtype.type(0), antialias, dtype) for d, scale in zip(dims, scales)]
-    return _applied(x, dims, matrices, precision)
+    matrices = [_resample_matrix(method, x.shape[d], shape[d], scale, dtype.type(0), antialias, dtype)
+                for d, scale in zip(dims, scales)]
+    return _apply_matrices(x, dims, matrices, precision)
 
 
-def _checked(who: str, image, shape, method) -> tuple[tuple[int, ...], ResizeMethod]:
+def _check_arguments(caller: str, image, shape, method) -> tuple[tuple[int, ...], ResizeMethod]:
     own = np.shape(image)
-    tracing.aval_of(image, who)
-    shape = static_shape(who, shape)
+    tracing.aval_of(image, caller)
+    shape = static_shape(caller, shape)
     if len(shape) != len(own):
-        raise ValueError(f"{who} needs a shape with a length equal to the number of dimensions of the image: got {shape} for "
-                         f"one of shape {own}.")
+        raise ValueError(f"{caller} needs a shape with a length equal to the number of dimensions of the image: got {shape} "
+                         f"for one of shape {own}.")
     return shape, method if isinstance(method, ResizeMethod) else ResizeMethod.from_string(method)
 
 
 def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True,
            precision: Any = Precision.HIGHEST) -> Any:
-    """An array brought to another size, as an image of any number of dimensions.
+    """Resize an array of any number of dimensions as an image.
 
-    - `image`: the array. Integers become floats, but for "nearest".
-    - `shape`: the new size of each dimension.
-    - `method`: a `ResizeMethod` or its name: "nearest", "linear" ("bilinear", "trilinear"), "cubic" ("bicubic", "tricubic"),
-      "lanczos3", "lanczos5", "area" (the mean of what an element covers), "cubic-pytorch".
-    - `antialias`: whether a smaller image is made of all elements that fall together, and not only of the nearest ones.
-    - `precision`: of the products of matrices that do it.
+    Args:
+        image: The array. Integers become floats, except with "nearest".
+        shape: Shape of the result.
+        method: A `ResizeMethod` or its name: "nearest", "linear" ("bilinear", "trilinear"), "cubic" ("bicubic",
+            "tricubic"), "lanczos3", "lanczos5", "area" (the mean of the covered elements) or "cubic-pytorch".
+        antialias: If True, widen the kernel when downsampling, so that all elements contribute.
+        precision: Precision of the matrix products.
 
-    >>> image.resize(xnp.array([[1.0, 3.0]]), (1, 4), "linear")
-    Array([[1. , 1.5, 2.5, 3. ]], dtype=float32)
+    Returns:
+        The resized array.
+
+    Example:
+        >>> image.resize(xnp.array([[1.0, 3.0]]), (1, 4), "linear")
+        Array([[1. , 1.5, 2.5, 3. ]], dtype=float32)
     """
-    shape, method = _checked("image.resize", image, shape, method)
-    return _resized(image, shape, method, bool(antialias), precision)
+    shape, method = _check_arguments("image.resize", image, shape, method)
+    return _resize_kernel(image, shape, method, bool(antialias), precision)
 
 
 def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence[int], scale: Any, translation: Any,
                         method: str | ResizeMethod, antialias: bool = True, precision: Any = Precision.HIGHEST) -> Any:
-    """An array scaled and moved along some dimensions; zeros where nothing comes to lie. Differentiable in all of it.
+    """Scale and translate an array along some dimensions.
 
-    - `image`: the array.
-    - `shape`: of the result.
-    - `spatial_dims`: the dimensions that are scaled.
-    - `scale`, `translation`: for each of them a factor, and how far what was scaled is moved.
-    - `method`, `antialias`, `precision`: as of `resize`; not "nearest".
+    Elements of the result outside of the image are 0. Differentiable with respect to image, scale and translation.
 
-    >>> x = xnp.array([1.0, 2.0, 3.0])
-    >>> image.scale_and_translate(x, (3,), (0,), xnp.ones(1), xnp.ones(1), "linear")
-    Array([0., 1., 2.], dtype=float32)
+    Args:
+        image: The array.
+        shape: Shape of the result.
+        spatial_dims: Dimensions to transform.
+        scale, translation: Scale factors and translations (in elements of the result), one for each of `spatial_dims`.
+        method, antialias, precision: See `resize`. The method "nearest" is not supported.
+
+    Returns:
+        The transformed array.
+
+    Example:
+        >>> x = xnp.array([1.0, 2.0, 3.0])
+        >>> image.scale_and_translate(x, (3,), (0,), xnp.ones(1), xnp.ones(1), "linear")
+        Array([0., 1., 2.], dtype=float32)
     """
-    who = "image.scale_and_translate"
-    shape, method = _checked(who, image, shape, method)
+    caller = "image.scale_and_translate"
+    shape, method = _check_arguments(caller, image, shape, method)
     if method is ResizeMethod.NEAREST:
-        raise ValueError(f"{who} has no method {method.name}: nearest neighbor resampling is not currently supported. Use "
-                         f"'linear'.")
-    dims = tuple(canonical_axis(d, len(shape), who) for d in spatial_dims)
-    check_arraylike(who, scale, translation)
+        raise ValueError(f"{caller} does not support the method {method.name}: nearest neighbor resampling is not currently "
+                         f"supported. Use 'linear'.")
+    dims = tuple(canonical_axis(d, len(shape), caller) for d in spatial_dims)
+    check_arraylike(caller, scale, translation)
     for name, x in (("scale", scale), ("translation", translation)):
         if np.ndim(x) == 0:
-            raise TypeError(f"{who} takes {name} as a vector with a number for each of spatial_dims, got {x}.")
-    return _scaled(image, scale, translation, shape, dims, method, bool(antialias), precision)
+            raise TypeError(f"{caller} needs {name} as a vector with a number for each of spatial_dims, got {x}.")
+    return _scale_kernel(image, scale, translation, shape, dims, method, bool(antialias), precision)
 
 
-# Values at coordinates. By mode: which element stands for one outside; None where the given value does.
+# Interpolation at coordinates. By mode: the index that replaces one out of bounds; None for a constant value.
 
 
-def _mirrored(index, size: int):
+def _mirror(index, size: int):
     last = max(size - 1, 1)
     return abs((index + last) % (2 * last) - last) if size > 1 else 0 * index
 
 
-_OUTSIDE: dict[str, Callable | None] = {
-    "constant": None, "nearest": lambda i, n: xnp.clip(i, 0, n - 1), "wrap": lambda i, n: i % n, "mirror": _mirrored,
-    "reflect": lambda i, n: _mirrored(2 * i + 1, 2 * n + 1) // 2}
+_BOUNDARY: dict[str, Callable | None] = {
+    "constant": None, "nearest": lambda i, n: xnp.clip(i, 0, n - 1), "wrap": lambda i, n: i % n, "mirror": _mirror,
+    "reflect": lambda i, n: _mirror(2 * i + 1, 2 * n + 1) // 2}
 
 
-def _mapped(x, coordinates, cval, order, mode):
-    fix = _OUTSIDE[mode]
-    floating = _weight_dtype(_inexact(x))
+def _interpolate(x, coordinates, cval, order, mode):
+    fix = _BOUNDARY[mode]
+    floating = _weight_dtype(_to_inexact(x))
     nodes = []
     for c, n in zip(coordinates, x.shape):
         c = c if dtypes.is_inexact(c.dtype) else c.astype(floating)
         if order == 0:
-            found = [(away_from_zero(c), None)]  # halves away from 0
+            neighbors = [(away_from_zero(c), None)]  # rounds halves away from 0
         else:
             low = xnp.floor(c)
-            found = [(low, 1 - (c - low)), (low + 1, c - low)]
-        along = []
-        for place, weight in found:
-            index = place.astype(np.int32)
+            neighbors = [(low, 1 - (c - low)), (low + 1, c - low)]
+        axis_nodes = []
+        for position, weight in neighbors:
+            index = position.astype(np.int32)
             inside = None if fix is not None else (index >= 0) & (index < n)
-            along.append((xnp.clip(index, 0, n - 1) if fix is None else fix(index, n), inside, weight))
-        nodes.append(along)
+            axis_nodes.append((xnp.clip(index, 0, n - 1) if fix is None else fix(index, n), inside, weight))
+        nodes.append(axis_nodes)
     total: Any = 0
     for corner in itertools.product(*nodes):
         value = x[tuple(index for index, _, _ in corner)]
@@ -274,35 +296,41 @@ def _mapped(x, coordinates, cval, order, mode):
             value = xnp.where(functools.reduce(operator.and_, inside), value, xnp.asarray(cval, x.dtype))
         weights = [w for _, _, w in corner if w is not None]
         total = total + (functools.reduce(operator.mul, weights) * value if weights else value)
-    rounded = order and dtypes.is_integer(x.dtype)  # of a mean of truth values any part is true
-    return (xnp.trunc(total + xnp.copysign(0.5, total)) if rounded else total).astype(x.dtype)  # halves go away from 0
+    rounded = order and dtypes.is_integer(x.dtype)  # a mean of booleans is true unless it is 0
+    return (xnp.trunc(total + xnp.copysign(0.5, total)) if rounded else total).astype(x.dtype)  # rounds halves away from 0
 
 
-@library(static=("order", "mode"), lists=True, converts=True)
+@library(static=("order", "mode"))
+@accepts(objects=True, lists=("order", "mode"))
 def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: str = "constant", cval: Any = 0.0) -> Any:
-    """The values of an array at coordinates between its elements.
+    """Interpolate an array at coordinates between its elements.
 
-    - `input`: the array.
-    - `coordinates`: for each of its dimensions an array of places, all of one shape, which is that of the result.
-    - `order`: 0 for the nearest elements, 1 for linear interpolation; SciPy's higher orders are not supported.
-    - `mode`: what is outside: "constant" (`cval`), "nearest", "wrap", "mirror" (about the centres of the elements at the
-      border), "reflect" (about their edges).
-    - `cval`: the value outside, for "constant".
+    Args:
+        input: The array.
+        coordinates: For each dimension of `input`, an array of positions; all have the shape of the result.
+        order: 0 for the nearest element, 1 for linear interpolation. SciPy's higher orders are not supported.
+        mode: Treatment of coordinates out of bounds: "constant" (`cval`), "nearest", "wrap", "mirror" (reflects about
+            the centers of the border elements) or "reflect" (about their edges).
+        cval: Value for the mode "constant".
 
-    >>> map_coordinates(xnp.array([1.0, 3.0]), [xnp.array([0.25, 1.0])], 1)
-    Array([1.5, 3. ], dtype=float32)
+    Returns:
+        The interpolated values, of the dtype of `input`.
+
+    Example:
+        >>> map_coordinates(xnp.array([1.0, 3.0]), [xnp.array([0.25, 1.0])], 1)
+        Array([1.5, 3. ], dtype=float32)
     """
-    who = "map_coordinates"
+    caller = "map_coordinates"
     input, coordinates = xnp.asarray(input), [xnp.asarray(c) for c in coordinates]
     if np.iscomplexobj(cval) and input.dtype.kind != "c":
-        raise TypeError(f"{who} of numbers of dtype {input.dtype} takes a real number as cval, got {cval!r}.")
+        raise TypeError(f"{caller} of an array of dtype {input.dtype} needs a real cval, got {cval!r}.")
     if any(c.dtype == np.bool_ for c in coordinates):
-        raise TypeError(f"{who} needs coordinates that are numbers, got dtype bool. Convert with x.astype(int).")
+        raise TypeError(f"{caller} needs numeric coordinates, got dtype bool. Convert with x.astype(int).")
     if len(coordinates) != input.ndim:
-        raise ValueError(f"{who} needs coordinates as a sequence of length input.ndim, one for each of the "
+        raise ValueError(f"{caller} needs coordinates as a sequence of length input.ndim, one for each of the "
                          f"{input.ndim} dimensions, got {len(coordinates)}.")
-    if mode not in _OUTSIDE:
-        raise NotImplementedError(f"{who} does not support mode {mode!r}; it can be one of {', '.join(_OUTSIDE)}.")
+    if mode not in _BOUNDARY:
+        raise NotImplementedError(f"{caller} does not support mode {mode!r}; it can be one of {', '.join(_BOUNDARY)}.")
     if order not in (0, 1):
-        raise NotImplementedError(f"{who} currently requires order<=1, got {order}: splines are not implemented.")
-    return _mapped(input, coordinates, cval, int(order), mode)
+        raise NotImplementedError(f"{caller} currently requires order<=1, got {order}: splines are not implemented.")
+    return _interpolate(input, coordinates, cval, int(order), mode)

@@ -1,4 +1,6 @@
-"""`xnp.float32` and its kin: dtypes that can be called to make an array, and NumPy's abstract types."""
+"""Scalar types such as `xnp.float32`, which are dtypes and constructors of arrays, NumPy's abstract types, and type
+predicates.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,19 @@ from xlafront.core.typing import Array, DTypeLike
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import unwrap
 
-_DOCSTRING = """The dtype {name}; called, it makes an array of it.
+_DOCSTRING = """The dtype {name}; a call creates an array of it.
 
-- `x`: what the array is made of: a number, a sequence, an array.
+Args:
+    x: The values of the array: a number, a sequence or an array.
 
->>> xnp.dtype(xnp.{name})
-{dtype!r}"""
+Example:
+    >>> xnp.dtype(xnp.{name})
+    {dtype!r}
+"""
 
 
 class ScalarType(type):
-    """A dtype that is also a constructor: `xnp.int8(3)` is an array, `xnp.zeros(2, xnp.int8)` takes it as a dtype."""
+    """A dtype that is also a constructor: `xnp.int8(3)` is an array, `xnp.zeros(2, xnp.int8)` uses it as a dtype."""
 
     dtype: np.dtype
 
@@ -59,35 +64,48 @@ PUBLIC.update({name: getattr(np, name) for name in (
 
 
 def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> bool:
-    """Whether a dtype is another one or one of its kind, as `numpy.issubdtype`, which does not know all dtypes that are here.
+    """Return True if a dtype is equal to another one or belongs to an abstract type.
 
-    - `arg1`: a dtype.
-    - `arg2`: a dtype, or an abstract type such as `xnp.floating`.
+    Args:
+        arg1: A dtype.
+        arg2: A dtype, or an abstract type such as `xnp.floating`.
 
-    >>> xnp.issubdtype(xnp.bfloat16, xnp.floating)
-    True
+    Returns:
+        True if `arg1` is a subtype of `arg2`.
+
+    Note:
+        Unlike `numpy.issubdtype`, this covers dtypes that NumPy lacks, such as bfloat16.
+
+    Example:
+        >>> xnp.issubdtype(xnp.bfloat16, xnp.floating)
+        True
     """
     return dtypes.issubdtype(arg1, arg2)
 
 
 def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
-    """Whether a dtype is of a kind, as the array API has them.
+    """Return True if a dtype is of a kind of the array API.
 
-    - `dtype`: the dtype.
-    - `kind`: "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric", a dtype,
-      or a tuple of these, of which one must hold.
+    Args:
+        dtype: The dtype.
+        kind: "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric",
+            a dtype, or a tuple of these, of which one must match.
 
-    >>> xnp.isdtype(xnp.int8, ("integral", "bool"))
-    True
+    Returns:
+        True if the dtype matches.
+
+    Example:
+        >>> xnp.isdtype(xnp.int8, ("integral", "bool"))
+        True
     """
     if isinstance(dtype, (int, float, complex, np.ndarray)) and not isinstance(dtype, np.generic):
-        raise TypeError(f"isdtype takes a dtype, and {dtype!r} is none: give that of an array of it, x.dtype.")
+        raise TypeError(f"isdtype takes a dtype, not {dtype!r}: pass the dtype of an array, x.dtype.")
     d = dtypes.dtype(dtype)
     if isinstance(kind, tuple):
-        return any([isdtype(d, k) for k in kind])  # (all of them must be kinds)
+        return any([isdtype(d, k) for k in kind])  # a list, so that all kinds are checked
     if isinstance(kind, str) and kind in _KINDS:
         return _KINDS[kind](d)
-    problem = f"isdtype knows the kinds {', '.join(sorted(_KINDS))} and dtypes, not {kind!r}."
+    problem = f"isdtype supports the kinds {', '.join(sorted(_KINDS))} and dtypes, not {kind!r}."
     if isinstance(kind, (int, float, complex, np.ndarray)) and not isinstance(kind, np.generic):
         raise TypeError(problem)
     try:
@@ -108,17 +126,22 @@ _KINDS = {
 
 
 def can_cast(from_: DTypeLike, to: DTypeLike, casting: str = "safe") -> bool:
-    """Whether a dtype can be converted to another one under a rule of NumPy's.
+    """Return True if a dtype can be converted to another one under a casting rule.
 
-    - `from_`, `to`: the dtypes.
-    - `casting`: the rule: "no", "equiv", "safe" (nothing is lost), "same_kind" or "unsafe".
+    Args:
+        from_, to: The dtypes.
+        casting: The rule: "no", "equiv", "safe" (no loss of information), "same_kind" or "unsafe".
 
-    >>> xnp.can_cast(xnp.int32, xnp.int16)
-    False
+    Returns:
+        True if the conversion is allowed.
+
+    Example:
+        >>> xnp.can_cast(xnp.int32, xnp.int16)
+        False
     """
     try:
         return _can_cast(from_, to, casting)
-    except TypeError:  # of what cannot be hashed too
+    except TypeError:  # also raised for unhashable arguments
         return _can_cast.__wrapped__(from_, to, casting)
 
 
@@ -127,17 +150,22 @@ def _can_cast(from_, to, casting) -> bool:
     if from_ is None or not isinstance(to, (str, type, np.dtype, dtypes.ExtendedDType)):
         raise TypeError(f"can_cast takes dtypes, got {from_!r:.60} and {to!r:.60}.")
     if type(from_) in dtypes.python_scalar_dtypes and type(from_) is not bool:
-        raise TypeError(f"can_cast takes dtypes: whether the number {from_!r} can be converted would depend on its value.")
+        raise TypeError(f"can_cast takes dtypes, not the number {from_!r}, whose conversion would depend on its value.")
     return np.can_cast(dtypes.dtype(from_), dtypes.dtype(to), casting)
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Whether the dtype of an array is complex, whatever its values are.
+    """Return True if the dtype of an array is complex, regardless of its values.
 
-    - `x`: an array, a number or a list.
+    Args:
+        x: An array, a number or a list.
 
-    >>> xnp.iscomplexobj(xnp.array([1 + 0j]))
-    True
+    Returns:
+        True for a complex dtype.
+
+    Example:
+        >>> xnp.iscomplexobj(xnp.array([1 + 0j]))
+        True
     """
     x = unwrap(x)
     own = getattr(x, "dtype", None)
@@ -149,35 +177,53 @@ def iscomplexobj(x: Any) -> bool:
 
 
 def isrealobj(x: Any) -> bool:
-    """Whether the dtype of an array is not complex.
+    """Return True if the dtype of an array is not complex, regardless of its values.
 
-    - `x`: an array, a number or a list.
+    Args:
+        x: An array, a number or a list.
 
-    >>> xnp.isrealobj(xnp.array([1 + 0j]))
-    False
+    Returns:
+        True unless the dtype is complex.
+
+    Example:
+        >>> xnp.isrealobj(xnp.array([1 + 0j]))
+        False
     """
     x = unwrap(x)
     return not iscomplexobj(x)
 
 
 def isscalar(element: Any) -> bool:
-    """Whether a value is a number, a text or an array without dimensions; NumPy's is false for arrays.
+    """Return True if a value is a number, a string or an array without dimensions.
 
-    - `element`: the value.
+    Args:
+        element: The value.
 
-    >>> xnp.isscalar(xnp.array(3.0))
-    True
+    Returns:
+        True for a scalar.
+
+    Note:
+        `numpy.isscalar` returns False for all arrays.
+
+    Example:
+        >>> xnp.isscalar(xnp.array(3.0))
+        True
     """
     return np.isscalar(element) or hasattr(element, "dtype") and np.ndim(element) == 0
 
 
 def iterable(y: Any) -> bool:
-    """Whether a value can be iterated over.
+    """Return True if a value can be iterated over.
 
-    - `y`: the value.
+    Args:
+        y: The value.
 
-    >>> xnp.iterable(xnp.arange(3))
-    True
+    Returns:
+        True if `iter(y)` succeeds.
+
+    Example:
+        >>> xnp.iterable(xnp.arange(3))
+        True
     """
     try:
         iter(y)

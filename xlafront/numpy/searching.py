@@ -1,32 +1,19 @@
-"""Where elements are (`searchsorted`, `nonzero`, ...), and which of several are taken (`where`, `choose`, ...)."""
+"""Searching (`searchsorted`, `nonzero`, ...) and selection between arrays (`where`, `choose`, ...)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import is_symbolic, known, max_dim, min_dim
+from xlafront.core.basic_primitives import with_weakness
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.creation import full, iota
-from xlafront.lax.elementwise import (
-    add,
-    and_,
-    div,
-    ge,
-    lt,
-    min_,
-    ne,
-    not_,
-    rem_,
-    shift_right_logical_,
-    size_as,
-    sub,
-    with_weakness,
-)
+from xlafront.lax.elementwise import add, and_, div, ge, lt, min_, ne, not_, rem_, shift_right_logical_, size_scalar, sub
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, ScatterDimensionNumbers, bind_scatter
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import array, zeros
@@ -35,55 +22,66 @@ from xlafront.numpy.manipulation import broadcast_arrays, stack
 from xlafront.numpy.promotion import broadcast_cases, check_arraylike, promote_dtypes, unwrap, unwrap_node
 from xlafront.numpy.reductions import cumsum, sum as total
 from xlafront.numpy.ufuncs import INLINE, PUBLIC, to_bool
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import is_symbolic, known, max_dim, min_dim
 
 _int32 = np.dtype(np.int32)
 
 
 def _searchsorted(a, v, side, method):
-    """For each value the number of elements before its place, by bisection."""
-    from xlafront.control.while_loop import fori_loop  # start-up: who selects elements needs no loops
+    """Return the insertion position of each value, by bisection."""
+    from xlafront.control.while_loop import fori_loop  # start-up: other functions of this module need no loops
 
     a, v = promote_dtypes(unwrap(a), unwrap(v))
     n = np.shape(a)[0]
     less = INLINE["less" if side == "left" else "less_equal"]
 
     def before(x, y):
-        """Whether element x lies before the place of value y; NaN sorts last."""
-        plain = less(x, y)
+        """True if element x sorts before the insertion position of value y. NaN sorts last."""
+        is_less = less(x, y)
         if not dtypes.is_inexact(tracing.aval_of(x).dtype):
-            return plain
+            return is_less
         nan_x, nan_y = ne(x, x), ne(y, y)
         at_nan = not_(nan_x) if side == "left" else nan_y
-        return elementwise.where(nan_y, at_nan, and_(plain, not_(nan_x)))
+        return elementwise.where(nan_y, at_nan, and_(is_less, not_(nan_x)))
 
     def halve(_, state):
-        """Of the elements whose place is open, as many for each value, the first half is before it or the second is not."""
-        place, left = state
+        """Halve the remaining range of each value: advance past its first half if the last element of that half sorts
+        before the value."""
+        position, left = state
         half = shift_right_logical_(add(left, np.int32(1)), np.int32(1))
-        element = take_rows(a, add(place, sub(half, np.int32(1))))
-        return add(place, elementwise.where(before(element, v), half, np.int32(0))), sub(left, half)
+        element = take_rows(a, add(position, sub(half, np.int32(1))))
+        return add(position, elementwise.where(before(element, v), half, np.int32(0))), sub(left, half)
 
-    place = full(np.shape(v), np.int32(0))
+    position = full(np.shape(v), np.int32(0))
     if not n:
-        return place
-    turns = known(n, 2**31 - 1).bit_length()
-    return fori_loop(0, turns, halve, (place, size_as(n, np.int32)), unroll=True if method == "scan_unrolled" else None)[0]
+        return position
+    steps = known(n, 2**31 - 1).bit_length()
+    unroll = True if method == "scan_unrolled" else None
+    return fori_loop(0, steps, halve, (position, size_scalar(n, np.int32)), unroll=unroll)[0]
 
 
 @library(static=("side", "method"))
+@accepts(nodes=True)
 def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *,
                  method: str = "scan") -> Array:
-    """Where values would have to be inserted into a sorted vector to keep it sorted. NaN is greater than all numbers.
+    """Return the positions at which to insert values into a sorted vector to keep it sorted, with NaN last.
 
-    - `a`: the vector.
-    - `v`: the values.
-    - `side`: whether a value goes before ("left") or after ("right") elements that are equal to it.
-    - `sorter`: the positions that sort `a`, if it is not sorted.
-    - `method`: "scan", "scan_unrolled", "sort", "compare_all", "default"; all give the same. "scan_unrolled" has no loop.
+    Args:
+        a: The sorted vector.
+        v: The values.
+        side: "left" inserts before elements equal to a value, "right" after them.
+        sorter: Indices that sort `a`, if it is not sorted.
+        method: "scan", "scan_unrolled", "sort", "compare_all" or "default". All return the same result by bisection;
+            "scan_unrolled" unrolls the loop.
 
-    >>> xnp.searchsorted(xnp.array([1, 2, 2, 3]), xnp.array([2, 5]), side="right")
-    Array([3, 4], dtype=int32)
+    Returns:
+        The positions as int32, of the shape of `v`.
+
+    Example:
+        >>> xnp.searchsorted(xnp.array([1, 2, 2, 3]), xnp.array([2, 5]), side="right")
+        Array([3, 4], dtype=int32)
     """
     check_arraylike("searchsorted", a, v)
     if side not in ("left", "right"):
@@ -94,9 +92,9 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
         raise ValueError(f"xnp.searchsorted needs a vector to search, got shape {np.shape(a)}.")
     if sorter is not None:
         a = take(a, sorter)
-    split = tracing.aval_of(v).explicit_sharding
-    if split is not None:  # each device searches for its own values
-        return with_out_sharding("searchsorted", split, _searchsorted, (a, v), side, method)
+    sharding = tracing.aval_of(v).explicit_sharding
+    if sharding is not None:  # each device searches for its shard of the values
+        return with_out_sharding("searchsorted", sharding, _searchsorted, (a, v), side, method)
     return _searchsorted(a, v, side, method)
 
 
@@ -105,16 +103,20 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
 
 @library(static=("size",), name="nonzero")
 def _nonzero_sized(a, size, fills):
-    """The first `size` positions: a running count says which rank each of them has, and for each rank where it is reached."""
+    """Return the first `size` positions of nonzero elements.
+
+    A running count gives the rank of each nonzero element; the position of each rank is found by a scatter or a binary
+    search.
+    """
     shape = np.shape(a)
     mask = shapes.reshape_to(to_bool(a), (math.prod(shape),))
     flags = elementwise.to_dtype(mask, _int32)
     counts, ranks = cumsum(flags), iota(_int32, size)
     length = flags.shape[0]
-    if not is_symbolic((length, size)) and 0 < length <= 8 * size:  # to write where each of them is found is faster then
-        # Those that are none, or too many, go behind the end.
-        places = elementwise.where(mask, min_(np.int32(size), sub(counts, np.int32(1))), np.int32(size))
-        found = bind_scatter(SCATTERS["scatter"], full((size + 1,), np.int32(0)), shapes.reshape_to(places, (length, 1)),
+    if not is_symbolic((length, size)) and 0 < length <= 8 * size:  # a scatter is faster than a search then
+        # Zeros and elements beyond `size` are written to a slot behind the end.
+        slots = elementwise.where(mask, min_(np.int32(size), sub(counts, np.int32(1))), np.int32(size))
+        found = bind_scatter(SCATTERS["scatter"], full((size + 1,), np.int32(0)), shapes.reshape_to(slots, (length, 1)),
                              iota(_int32, length), dimension_numbers=ScatterDimensionNumbers((), (0,), (0,)))[:size]
     else:
         found = searchsorted(counts, ranks, side="right") if length else ranks
@@ -123,41 +125,49 @@ def _nonzero_sized(a, size, fills):
     stride = math.prod(shape)
     for n, fill in zip(shape, fills):
         stride = stride // n if n else 1
-        part = rem_(div(found, size_as(max_dim(stride, 1), np.int32)), size_as(max_dim(n, 1), np.int32))
+        coordinate = rem_(div(found, size_scalar(max_dim(stride, 1), np.int32)), size_scalar(max_dim(n, 1), np.int32))
         index = dtypes.default_dtype(int)
-        part = elementwise.as_type(part, index, False)
+        coordinate = elementwise.as_type(coordinate, index, False)
         if dtypes.is_inexact(tracing.aval_of(fill).dtype):
-            results.append(_where_kernel.__wrapped__(missing, fill, part))
+            results.append(_where_kernel.__wrapped__(missing, fill, coordinate))
         else:
-            results.append(elementwise.where(missing, elementwise.as_type(fill, index, False), part))
+            results.append(elementwise.where(missing, elementwise.as_type(fill, index, False), coordinate))
     return tuple(results)
 
 
 def nonzero(a: ArrayLike, *, size: int | None = None,
             fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None) -> tuple[Array, ...]:
-    """The positions of the elements that are not zero, an array of indices for each dimension.
+    """Return the positions of the nonzero elements, one index array for each dimension.
 
-    - `a`: the array, of one or more dimensions.
-    - `size`: how many positions to return. Inside of a traced function it must be given.
-    - `fill_value`: the indices where there are fewer than `size`, one for all dimensions or a tuple; 0 without. With floats all
-      indices are floats.
+    Args:
+        a: The array, of at least one dimension.
+        size: Number of positions to return. Required while tracing, where the result's shape must be static.
+        fill_value: Indices that pad the result if there are fewer than `size`: a scalar or a tuple with one for each
+            dimension. Default: 0. Floats make all indices floats.
 
-    >>> xnp.nonzero(xnp.array([0, 5, 0, 7]))
-    (Array([1, 3], dtype=int32),)
+    Returns:
+        A tuple of index arrays.
+
+    Raises:
+        ConcretizationTypeError: If `a` is traced and `size` is None.
+
+    Example:
+        >>> xnp.nonzero(xnp.array([0, 5, 0, 7]))
+        (Array([1, 3], dtype=int32),)
     """
     check_arraylike("nonzero", a)
     a = unwrap(a)
     if np.ndim(a) == 0:
-        raise ValueError("nonzero of an array without dimensions has no positions. Use xnp.atleast_1d(x) first.")
+        raise ValueError("nonzero does not accept an array without dimensions. Use xnp.atleast_1d(x) first.")
     if size is None and isinstance(a, tracing.Tracer):
         raise errors.ConcretizationTypeError(
             a, "The number of positions that `nonzero` returns depends on values: give `size=`.")
-    if size is None and fill_value is not None:  # its dtype counts among positions, though it fills nothing
+    if size is None and fill_value is not None:  # nothing is padded, but the result has the dtype of `fill_value`
         size = int(np.count_nonzero(np.asarray(a)))
     if size is None:
         return tuple(array(i.astype(dtypes.default_dtype(int))) for i in np.nonzero(np.asarray(a)))
     size = shapes.static_shape("nonzero", size)[0]
-    if size == 0 or 0 in np.shape(a):  # nobody looks at what would fill
+    if size == 0 or 0 in np.shape(a):  # fill_value is ignored
         return (zeros(size, dtypes.default_dtype(int)),) * np.ndim(a)
     fills = fill_value if isinstance(fill_value, tuple) else (0 if fill_value is None else fill_value,) * np.ndim(a)
     if len(fills) != np.ndim(a) or any(np.shape(f) for f in fills):
@@ -167,14 +177,19 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
 
 
 def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
-    """The positions of the elements that are not zero, in the array as one vector.
+    """Return the positions of the nonzero elements in the flattened array.
 
-    - `a`: the array.
-    - `size`: how many positions to return. Inside of a traced function it must be given.
-    - `fill_value`: the position where there are fewer than `size`, 0 without.
+    Args:
+        a: The array.
+        size: Number of positions to return. Required while tracing, where the result's shape must be static.
+        fill_value: Position that pads the result if there are fewer than `size`. Default: 0.
 
-    >>> xnp.flatnonzero(xnp.array([[0, 5], [0, 7]]))
-    Array([1, 3], dtype=int32)
+    Returns:
+        The positions, a vector.
+
+    Example:
+        >>> xnp.flatnonzero(xnp.array([[0, 5], [0, 7]]))
+        Array([1, 3], dtype=int32)
     """
     check_arraylike("flatnonzero", a)
     a = unwrap(a)
@@ -182,15 +197,21 @@ def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike 
 
 
 def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None) -> Array:
-    """The positions of the elements that are not zero, as rows of a matrix.
+    """Return the positions of the nonzero elements as rows of a matrix.
 
-    - `a`: the array.
-    - `size`: how many positions to return. Inside of a traced function it must be given.
-    - `fill_value`: the indices where there are fewer than `size`, one for all dimensions or a tuple; 0 without.
+    Args:
+        a: The array.
+        size: Number of positions to return. Required while tracing, where the result's shape must be static.
+        fill_value: Indices that pad the result if there are fewer than `size`: a scalar or a tuple with one for each
+            dimension. Default: 0.
 
-    >>> xnp.argwhere(xnp.array([[0, 5], [0, 7]]))
-    Array([[0, 1],
-           [1, 1]], dtype=int32)
+    Returns:
+        The positions, of shape (number of positions, `a.ndim`).
+
+    Example:
+        >>> xnp.argwhere(xnp.array([[0, 5], [0, 7]]))
+        Array([[0, 1],
+               [1, 1]], dtype=int32)
     """
     check_arraylike("argwhere", a)
     a = unwrap(a)
@@ -202,22 +223,27 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | t
 
 def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, size: int | None = None, fill_value: ArrayLike = 0,
              out: None = None) -> Array:
-    """The slices along an axis where a condition holds.
+    """Select the slices along an axis where a condition is true.
 
-    - `condition`: a vector; what is not as long as the axis counts as false.
-    - `a`: the array.
-    - `axis`: the axis; None takes elements of the array as one vector.
-    - `size`: how many slices to return, no more than there are. Inside of a traced function it must be given.
-    - `fill_value`: the elements of the slices that are missing then.
-    - `out`: of NumPy's signature; it must be None.
+    Args:
+        condition: A boolean vector. If it is shorter than the axis, the rest counts as false.
+        a: The array.
+        axis: Axis to select along. Default: select from the flattened array.
+        size: Number of slices to return, at most the length of the condition. Required while tracing.
+        fill_value: Value of the slices that pad the result if there are fewer than `size`.
+        out: Not supported; must be None.
 
-    >>> xnp.compress(xnp.array([True, False, True]), xnp.array([[1, 2, 3], [4, 5, 6]]), axis=1)
-    Array([[1, 3],
-           [4, 6]], dtype=int32)
+    Returns:
+        The selected slices.
+
+    Example:
+        >>> xnp.compress(xnp.array([True, False, True]), xnp.array([[1, 2, 3], [4, 5, 6]]), axis=1)
+        Array([[1, 3],
+               [4, 6]], dtype=int32)
     """
     condition, a = unwrap(condition), unwrap(a)
     if out is not None:
-        raise NotImplementedError("xnp.compress cannot write into `out`: arrays do not change. Use the result.")
+        raise NotImplementedError("xnp.compress cannot write into `out`: arrays are immutable. Use the result.")
     check_arraylike("compress", condition, a)
     if np.ndim(condition) != 1:
         raise ValueError(f"the condition of xnp.compress must have one dimension, got shape {np.shape(condition)}.")
@@ -230,33 +256,38 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
     if not isinstance(condition, tracing.Tracer) and np.asarray(condition)[length:].any():
         raise ValueError("the condition of xnp.compress is true beyond the end of the array.")
     if size is not None and isinstance(length, int) and size > length:
-        raise ValueError(f"xnp.compress finds at most {length} slices, by a condition of shape {np.shape(condition)} along an "
-                         f"axis of size {n}: size={size} is more.")
+        raise ValueError(f"xnp.compress cannot return size={size} slices: a condition of shape {np.shape(condition)} selects "
+                         f"at most {length} along an axis of size {n}.")
     found = nonzero(getitem(condition, slice(0, length)), size=size, fill_value=n)[0]
     if size is None or is_symbolic(np.shape(a)) or not n:
         return take(a, found, axis, fill_value=fill_value)
     values = take(a, min_(found.dtype.type(n - 1), found), axis, mode="clip")
-    there = shapes.broadcast_in_dim(lt(found, found.dtype.type(n)), np.shape(values), [axis])
-    return elementwise.where(there, values, elementwise.to_dtype(array(fill_value), tracing.aval_of(values).dtype))
+    present = shapes.broadcast_in_dim(lt(found, found.dtype.type(n)), np.shape(values), [axis])
+    return elementwise.where(present, values, elementwise.to_dtype(array(fill_value), tracing.aval_of(values).dtype))
 
 
 def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
-    """The elements where a condition holds, as a vector.
+    """Return the elements where a condition is true, as a vector.
 
-    - `condition`: an array of the shape of `arr`.
-    - `arr`: the array.
-    - `size`: how many elements to return, no more than there are. Inside of a traced function it must be given.
-    - `fill_value`: what stands for those that are missing then.
+    Args:
+        condition: A boolean array of the shape of `arr`.
+        arr: The array.
+        size: Number of elements to return, at most the size of `arr`. Required while tracing.
+        fill_value: Value that pads the result if there are fewer than `size`.
 
-    >>> xnp.extract(xnp.array([True, False, True]), xnp.array([1, 2, 3]))
-    Array([1, 3], dtype=int32)
+    Returns:
+        The selected elements.
+
+    Example:
+        >>> xnp.extract(xnp.array([True, False, True]), xnp.array([1, 2, 3]))
+        Array([1, 3], dtype=int32)
     """
     condition, arr = unwrap_node(condition), unwrap_node(arr)
     return compress(shapes.reshape_to(condition, (np.size(condition),)), shapes.reshape_to(arr, (np.size(arr),)), size=size,
                     fill_value=fill_value)
 
 
-# Choosing between arrays
+# Selection between arrays
 
 
 @library
@@ -269,63 +300,87 @@ def _where_kernel(condition, x, y):
     return elementwise.where(condition, x, y)
 
 
+if TYPE_CHECKING:
+    @overload
+    def where(condition: ArrayLike, x: None = None, y: None = None, /, *, size: int | None = None,
+              fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None) -> tuple[Array, ...]: ...
+    @overload
+    def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /, *, size: int | None = None,
+              fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None) -> Array: ...
+
+
 def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *, size: int | None = None,
           fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None) -> Array | tuple[Array, ...]:
-    """Elements of one array where a condition holds, else of another.
+    """Select elements of `x` where a condition is true, of `y` otherwise.
 
-    - `condition`: a boolean array; of numbers, those other than 0 hold.
-    - `x`, `y`: the arrays; all three are broadcast. Without them the result is that of `nonzero`.
-    - `size`, `fill_value`: as for `nonzero`, with the condition alone.
+    Args:
+        condition: A boolean array. Numbers count as true if they are nonzero.
+        x, y: The arrays to select from; all three are broadcast. If both are omitted, return `nonzero(condition)`.
+        size, fill_value: See `nonzero`. Allowed only without `x` and `y`.
 
-    >>> xnp.where(xnp.array([True, False]), xnp.array([1, 2]), 0)
-    Array([1, 0], dtype=int32)
+    Returns:
+        The selected elements, or the tuple of `nonzero`.
+
+    Example:
+        >>> xnp.where(xnp.array([True, False]), xnp.array([1, 2]), 0)
+        Array([1, 0], dtype=int32)
     """
     if x is None and y is None:
         check_arraylike("where", condition)
         return nonzero(condition, size=size, fill_value=fill_value)
     if x is None or y is None:
-        raise TypeError("xnp.where takes the condition alone, or with both x and y: one of them is None (NoneType).")
+        raise TypeError("xnp.where takes the condition alone, or both x and y: one of them is None (NoneType).")
     if size is not None or fill_value is not None:
-        raise ValueError("size and fill_value belong to xnp.where with the condition alone.")
+        raise ValueError("xnp.where accepts size and fill_value only if x and y are omitted.")
     check_arraylike("where", condition, x, y)
     return _where_kernel(condition, x, y)
 
 
 def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Array:
-    """Elements of the first array whose condition holds.
+    """Select, for each element, from the first array whose condition is true.
 
-    - `condlist`: the conditions, boolean arrays.
-    - `choicelist`: an array for each of them.
-    - `default`: what stands where none holds.
+    Args:
+        condlist: The conditions, boolean arrays.
+        choicelist: The arrays to select from, one for each condition.
+        default: Value where no condition is true.
 
-    >>> x = xnp.arange(5)
-    >>> xnp.select([x < 2, x > 3], [x, 10 * x], -1)
-    Array([ 0,  1, -1, -1, 40], dtype=int32)
+    Returns:
+        The selected elements.
+
+    Example:
+        >>> x = xnp.arange(5)
+        >>> xnp.select([x < 2, x > 3], [x, 10 * x], -1)
+        Array([ 0,  1, -1, -1, 40], dtype=int32)
     """
     if len(condlist) != len(choicelist):
         raise ValueError(f"xnp.select needs as many choices as conditions, got {len(choicelist)} and {len(condlist)}.")
     if not len(condlist):
-        raise ValueError("xnp.select needs a condition at least: condlist must be non-empty.")
-    result = default
+        raise ValueError("xnp.select needs at least one condition: condlist must be non-empty.")
+    result: Any = default
     for condition, choice in reversed(list(zip(condlist, choicelist))):
         result = where(condition, choice, result)
     return result
 
 
 def choose(a: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], out: None = None, mode: str = "raise") -> Array:
-    """An array put together from others: each element comes from the one that an index names.
+    """Assemble an array by selecting each element from one of several arrays.
 
-    - `a`: the indices.
-    - `choices`: the arrays to choose from; all are broadcast to one shape.
-    - `out`: of NumPy's signature; it must be None.
-    - `mode`: what an index outside gives: an error ("raise", only where values are known), the nearest one ("clip"), or it
-      counts around ("wrap").
+    Args:
+        a: The index of the array to select from, for each element.
+        choices: The arrays to select from. All arrays are broadcast to one shape.
+        out: Not supported; must be None.
+        mode: Treatment of indices out of bounds: "raise" raises an error (only for concrete values), "clip" clamps,
+            "wrap" wraps them around.
 
-    >>> xnp.choose(xnp.array([0, 1, 0]), [xnp.array([1, 2, 3]), xnp.array([10, 20, 30])])
-    Array([ 1, 20,  3], dtype=int32)
+    Returns:
+        The selected elements.
+
+    Example:
+        >>> xnp.choose(xnp.array([0, 1, 0]), [xnp.array([1, 2, 3]), xnp.array([10, 20, 30])])
+        Array([ 1, 20,  3], dtype=int32)
     """
     if out is not None:
-        raise NotImplementedError("xnp.choose cannot write into `out`: arrays do not change. Use the result.")
+        raise NotImplementedError("xnp.choose cannot write into `out`: arrays are immutable. Use the result.")
     check_arraylike("choose", a)
     try:
         choices = [*choices]
@@ -337,10 +392,11 @@ def choose(a: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], out: None = N
     n = len(choices)
     if mode == "raise":
         if isinstance(a, tracing.Tracer):
-            raise errors.ConcretizationTypeError(a, "xnp.choose checks its indices: give mode='clip' or 'wrap'.")
+            raise errors.ConcretizationTypeError(
+                a, "xnp.choose with mode='raise' checks the indices: give mode='clip' or 'wrap'.")
         values = np.asarray(a)
         if values.size and (values.min() < 0 or values.max() >= n):
-            raise ValueError(f"xnp.choose got an index outside of the {n} choices.")
+            raise ValueError(f"xnp.choose got an index out of bounds for {n} choices.")
     elif mode == "clip":
         a = PUBLIC["minimum"](PUBLIC["maximum"](a, 0), n - 1)
     elif mode == "wrap":

@@ -1,4 +1,4 @@
-"""Numbers that describe samples: averages, quantiles, covariances."""
+"""Descriptive statistics: averages, quantiles, covariances."""
 
 from __future__ import annotations
 
@@ -8,25 +8,10 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.core.dimensions import is_symbolic_dim, max_dim
+from xlafront.core.basic_primitives import to_dtype
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import elementwise, shapes
-from xlafront.lax.elementwise import (
-    add,
-    and_,
-    as_type,
-    ceil_,
-    eq,
-    floor_,
-    gt,
-    is_finite_,
-    mul,
-    ne,
-    not_,
-    size_as,
-    sub,
-    to_dtype,
-)
+from xlafront.lax.elementwise import add, and_, as_type, ceil_, eq, floor_, gt, is_finite_, mul, ne, not_, size_scalar, sub
 from xlafront.lax.elementwise_functions import clamp
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.sorting import sort, sort_p
@@ -46,22 +31,30 @@ from xlafront.numpy.promotion import (
 )
 from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.ufuncs import PUBLIC, clip
-from xlafront.staging.library import library, written_once
+from xlafront.staging.accepted_arguments import accepts
+from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import is_symbolic_dim, max_dim
 
 
-@library(static=("axis", "returned", "keepdims"), lists="axis", converts=True)
+@library(static=("axis", "returned", "keepdims"))
+@accepts(objects=True, lists="axis")
 def average(a: ArrayLike, axis: Axes = None, weights: ArrayLike | None = None, returned: bool = False,
             keepdims: bool = False) -> Array | tuple[Array, Array]:
-    """The weighted mean over axes.
+    """Compute the weighted mean over axes.
 
-    - `a`: the values.
-    - `axis`: an axis or several; all without.
-    - `weights`: an array of the shape of `a`, or of its `axis` in their order; equal weights without.
-    - `returned`: whether to return the sums of the weights too.
-    - `keepdims`: whether the axes stay, with size 1.
+    Args:
+        a: The values.
+        axis: Axis or axes to reduce over. Default: all.
+        weights: Weights of the shape of `a`, or of the shape of its `axis` in their order. Default: equal weights.
+        returned: If True, also return the sums of the weights.
+        keepdims: If True, keep reduced axes with size 1.
 
-    >>> xnp.average(xnp.array([1.0, 2.0, 4.0]), weights=xnp.array([1, 1, 2]))
-    Array(2.75, dtype=float32)
+    Returns:
+        The mean, or a tuple of the mean and the sums of the weights.
+
+    Example:
+        >>> xnp.average(xnp.array([1.0, 2.0, 4.0]), weights=xnp.array([1, 1, 2]))
+        Array(2.75, dtype=float32)
     """
     check_arraylike("average", a, *[w for w in (weights,) if w is not None])
     a = asarray(a)
@@ -76,8 +69,8 @@ def average(a: ArrayLike, axis: Axes = None, weights: ArrayLike | None = None, r
     a, w = astype(a, d), astype(w, d)
     if w.shape != a.shape:
         if axis is None:
-            raise ValueError(f"xnp.average needs an axis where the shape of the weights {w.shape} is not that of the array, "
-                             f"{a.shape}.")
+            raise ValueError(f"xnp.average needs an axis if the shape of the weights, {w.shape}, differs from that of the "
+                             f"array, {a.shape}.")
         axes = reductions.static_axes(axis, a.ndim, "average")
         if w.shape != tuple(a.shape[i] for i in axes):
             raise ValueError(f"xnp.average needs weights of the array's shape {a.shape}, or of that of its axis {axis}; got "
@@ -93,61 +86,63 @@ def average(a: ArrayLike, axis: Axes = None, weights: ArrayLike | None = None, r
 # Quantiles
 
 
-@library(static=("axes", "keepdims", "method", "without_nans"))
-def _quantile(a, q, weights, axes, keepdims, method, without_nans):
+@library(static=("axes", "keepdims", "method", "ignore_nan"))
+def _quantile(a, q, weights, axes, keepdims, method, ignore_nan):
     a = promote_dtypes_inexact(unwrap(a), *(() if weights is None else (weights,)))[0]
     d = tracing.aval_of(a).dtype
     if d.kind == "c":
-        raise ValueError("quantiles of complex numbers are not defined: they have no order. Take those of x.real and x.imag.")
+        raise ValueError("quantiles of complex numbers are not defined: they have no order. Use x.real and x.imag.")
     q = unwrap(0.5 if q is None else q)
     q = q if tracing.aval_of(q).dtype == d and isinstance(q, tracing.Tracer) else as_type(q, d, False)
     shape = np.shape(a)
-    kept = [i for i in range(len(shape)) if i not in axes]
-    rows = _rows(a, axes, kept)
+    batch_axes = [i for i in range(len(shape)) if i not in axes]
+    rows = _collapse_axes(a, axes, batch_axes)
     missing = ne(rows, rows)
-    nan = (reductions.all if without_nans else reductions.any)(missing, 0)
+    nan = (reductions.all if ignore_nan else reductions.any)(missing, 0)
     target = (*np.shape(q), *np.shape(rows)[1:])
     if method == "inverted_cdf":
-        weights = full_like(rows, 1) if weights is None else _rows(as_type(weights, d, False), axes, kept)
-        result = _inverted_cdf(rows, q, elementwise.where(missing, d.type(0), weights) if without_nans else weights)
+        weights = full_like(rows, 1) if weights is None else _collapse_axes(as_type(weights, d, False), axes, batch_axes)
+        result = _inverted_cdf(rows, q, elementwise.where(missing, d.type(0), weights) if ignore_nan else weights)
     else:
-        count = reductions.sum(not_(missing), 0, d) if without_nans else None
-        result = _between(sort(rows, 0), q, method, count)
+        count = reductions.sum(not_(missing), 0, d) if ignore_nan else None
+        result = _interpolate(sort(rows, 0), q, method, count)
     if np.shape(nan) != target:
         nan = shapes.broadcast_in_dim(nan, target, range(len(target) - np.ndim(nan), len(target)))
     result = elementwise.where(nan, d.type(np.nan), result)
     if keepdims:
-        sizes = [1 if i in axes else m for i, m in enumerate(shape)] or [1]  # a number counts as a vector of one
+        sizes = [1 if i in axes else m for i, m in enumerate(shape)] or [1]  # a scalar counts as a vector of one element
         result = shapes.reshape_to(result, (*np.shape(q), *sizes))
     return result
 
 
-def _rows(a, axes, kept):
-    """An array with the axes that are reduced as one in front."""
+def _collapse_axes(a, axes, batch_axes):
+    """Collapse the reduced axes into one leading axis."""
     shape = np.shape(a)
-    return shapes.reshape_to(shapes.transpose_p.bind(a, permutation=(*axes, *kept)), (
-        math.prod(shape[i] for i in axes), *[shape[i] for i in kept]))
+    return shapes.reshape_to(shapes.transpose_p.bind(a, permutation=(*axes, *batch_axes)), (
+        math.prod(shape[i] for i in axes), *[shape[i] for i in batch_axes]))
 
 
-def _between(ordered, q, method, count):
-    """Of ordered rows those that lie at a fraction `q`, or what lies between two of them; `count` is how many rows count, of
-    each column, where not all of them."""
+def _interpolate(ordered, q, method, count):
+    """Return the values at the fraction `q` of sorted rows, interpolated by `method`.
+
+    `count` is the number of valid rows of each column (None: all rows are valid).
+    """
     n, d = np.shape(ordered)[0], tracing.aval_of(ordered).dtype
     if count is None:
-        place = mul(q, size_as(n - 1, d))
+        position = mul(q, size_scalar(n - 1, d))
     else:
-        place = shapes.expand_dims(q, range(np.ndim(q), np.ndim(q) + np.ndim(count))) * clip(count - 1, 0)
-    low, high = floor_(place), ceil_(place)
-    weight = sub(place, low)
+        position = shapes.expand_dims(q, range(np.ndim(q), np.ndim(q) + np.ndim(count))) * clip(count - 1, 0)
+    low, high = floor_(position), ceil_(position)
+    weight = sub(position, low)
 
-    def at(position):
-        rows = clamp(np.int32(0), to_dtype(position, np.int32), size_as(n - 1, np.int32))
+    def rows_at(row):
+        rows = clamp(np.int32(0), to_dtype(row, np.int32), size_scalar(n - 1, np.int32))
         if count is None:
             return take_rows(ordered, rows)
         rows = shapes.reshape_to(rows, (math.prod(np.shape(q)), *np.shape(count)))
-        return shapes.reshape_to(take_along_axis(ordered, rows, 0), np.shape(position))
+        return shapes.reshape_to(take_along_axis(ordered, rows, 0), np.shape(row))
 
-    below, above = at(low), at(high)
+    below, above = rows_at(low), rows_at(high)
     w = weight if not np.ndim(weight) else shapes.broadcast_in_dim(weight, np.shape(below), range(np.ndim(weight)))
     half, one = d.type(0.5), d.type(1)
     if method == "linear":
@@ -162,14 +157,15 @@ def _between(ordered, q, method, count):
 
 
 def _inverted_cdf(rows, q, weights):
-    """The first of the ordered rows up to which the weights are a fraction `q` of all, each column by itself."""
+    """Return, for each column, the first sorted row at which the cumulative weight reaches the fraction `q` of the
+    total."""
     ordered, weights = sort_p.bind(rows, weights, dimension=0, is_stable=True, num_keys=1)
-    reached = cumsum(weights, axis=0)
+    cumulative = cumsum(weights, axis=0)
     columns = (1,) * (np.ndim(rows) - 1)
-    wanted = shapes.reshape_to(q, (math.prod(np.shape(q)), 1, *columns)) * shapes.expand_dims(reached[-1], (0, 1))
-    short = PUBLIC["less"](shapes.expand_dims(reached, (0,)), wanted)
-    places = PUBLIC["minimum"](reductions.sum(short, axis=1, dtype=np.int32), size_as(np.shape(rows)[0] - 1, np.int32))
-    found = take_along_axis(ordered, places, 0)
+    threshold = shapes.reshape_to(q, (math.prod(np.shape(q)), 1, *columns)) * shapes.expand_dims(cumulative[-1], (0, 1))
+    below = PUBLIC["less"](shapes.expand_dims(cumulative, (0,)), threshold)
+    positions = PUBLIC["minimum"](reductions.sum(below, axis=1, dtype=np.int32), size_scalar(np.shape(rows)[0] - 1, np.int32))
+    found = take_along_axis(ordered, positions, 0)
     return shapes.reshape_to(found, (*np.shape(q), *np.shape(rows)[1:]))
 
 
@@ -180,53 +176,60 @@ QUANTILE_STATICS = ("axis", "overwrite_input", "method", "keepdims", "interpolat
 
 
 @library(static=QUANTILE_STATICS)
+@accepts(nodes=True)
 def quantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
              method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
              interpolation: str | None = None) -> Array:
-    """The values below which a fraction of the elements lies.
+    """Compute quantiles over axes.
 
-    - `a`: the array.
-    - `q`: the fraction, a float or a vector of them.
-    - `axis`: an axis or several; all without.
-    - `out`, `overwrite_input`: of NumPy's signature; they must be None and False.
-    - `method`: what lies between two elements: "linear", "lower", "higher", "midpoint" or "nearest"; "inverted_cdf" takes the
-      first element up to which a fraction of `q` lies.
-    - `keepdims`: whether the axes stay, with size 1.
-    - `weights`: what each element counts, of the shape of `a` or of its axis; with the method "inverted_cdf" alone.
-    - `interpolation`: an older name of `method`.
+    Args:
+        a: The array.
+        q: The quantile in [0, 1], a float or a vector of floats.
+        axis: Axis or axes to reduce over. Default: all.
+        out, overwrite_input: Not supported; must be None and False.
+        method: Interpolation between two elements: "linear", "lower", "higher", "midpoint" or "nearest"; "inverted_cdf"
+            returns the first element at which the cumulative weight reaches `q`.
+        keepdims: If True, keep reduced axes with size 1.
+        weights: Weights of the shape of `a` or of its `axis`. Only for the method "inverted_cdf".
+        interpolation: Old name of `method`.
 
-    >>> xnp.quantile(xnp.array([1.0, 2.0, 3.0, 4.0]), xnp.array([0.0, 0.5]))
-    Array([1. , 2.5], dtype=float32)
+    Returns:
+        The quantiles, with the shape of `q` in front of the remaining axes.
+
+    Example:
+        >>> xnp.quantile(xnp.array([1.0, 2.0, 3.0, 4.0]), xnp.array([0.0, 0.5]))
+        Array([1. , 2.5], dtype=float32)
     """
     if q is None:
         check_arraylike("quantile", a, q)
     return checked_quantile("quantile", a, q, axis, out, overwrite_input, interpolation or method, keepdims, weights)
 
 
-def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, weights, without_nans=False):
-    """`quantile` and its kin by name: of all elements, or of those that are no NaN. Without `q` the middle."""
+def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, weights, ignore_nan=False):
+    """Check arguments and compute `quantile` or one of its variants. `q=None` is the median; `ignore_nan` excludes
+    NaNs."""
     if overwrite_input or out is not None:
-        raise ValueError(f"xnp.{name} cannot overwrite its input nor `out`: arrays do not change.")
+        raise ValueError(f"xnp.{name} cannot overwrite its input or `out`: arrays are immutable.")
     check_arraylike(name, a)
     a = unwrap_node(a)
     if dtypes.is_complex(dtypes.operand_type(a)[0]):
-        raise ValueError(f"xnp.{name} is not defined for complex numbers: they have no order. Take those of x.real and x.imag.")
+        raise ValueError(f"xnp.{name} is not defined for complex numbers: they have no order. Use x.real and x.imag.")
     a = within_setting(a)
     if q is not None:
         check_arraylike(name, q)
         kind = tracing.aval_of(q)
         if not dtypes.is_float(kind.dtype):
-            raise TypeError(f"xnp.{name} takes q as a floating-point number, got {kind}: q=1.0, not 1.")
+            raise TypeError(f"xnp.{name} needs q as a floating-point number, got {kind}: q=1.0, not 1.")
         if kind.ndim > 1:
-            raise ValueError(f"xnp.{name} takes q as a number or a vector: its rank must be at most 1, got shape {kind.shape}.")
+            raise ValueError(f"xnp.{name} needs q as a number or a vector: its rank must be at most 1, got shape {kind.shape}.")
     if method not in _METHODS:
         raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
     shape = np.shape(a)
     hashable_axis(axis, name)
     axes = reductions.static_axes(axis, len(shape), name)
     if 0 in [shape[i] for i in axes]:
-        error = IndexError if without_nans and len(axes) == len(shape) and not keepdims else TypeError
-        raise error(f"xnp.{name} of nothing: axis {axis} of shape {shape} has size 0.")
+        error = IndexError if ignore_nan and len(axes) == len(shape) and not keepdims else TypeError
+        raise error(f"xnp.{name} cannot reduce an empty axis: axis {axis} of shape {shape} has size 0.")
     if weights is not None:
         if method != "inverted_cdf":
             raise NotImplementedError(f"the method {method!r} of xnp.{name} does not support weights; 'inverted_cdf' does.")
@@ -239,75 +242,87 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
             weights = broadcast_to(shapes.broadcast_in_dim(
                 transpose(weights, sorted(range(weights.ndim), key=axes.__getitem__)),
                 tuple(n if i in axes else 1 for i, n in enumerate(shape)), sorted(axes)), shape)
-    return _quantile(a, q, weights, axes, bool(keepdims), method, without_nans)
+    return _quantile(a, q, weights, axes, bool(keepdims), method, ignore_nan)
 
 
-@written_once
+@library(static=None)
 def percentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
                method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
                interpolation: str | None = None, out_sharding: Any = None) -> Array:
-    """The values below which a percentage of the elements lies.
+    """Compute percentiles over axes.
 
-    - `a`: the array.
-    - `q`: the percentage, a number or a vector of them.
-    - `axis`: an axis or several; all without.
-    - `out`, `overwrite_input`, `method`, `keepdims`, `weights`, `interpolation`: as for `quantile`.
-    - `out_sharding`: how the result is split over devices.
+    Args:
+        a: The array.
+        q: The percentage in [0, 100], a number or a vector of numbers.
+        axis: Axis or axes to reduce over. Default: all.
+        out, overwrite_input, method, keepdims, weights, interpolation: See `quantile`.
+        out_sharding: Sharding of the result.
 
-    >>> xnp.percentile(xnp.array([1.0, 2.0, 3.0, 4.0]), 50)
-    Array(2.5, dtype=float32)
+    Returns:
+        The percentiles, with the shape of `q` in front of the remaining axes.
+
+    Example:
+        >>> xnp.percentile(xnp.array([1.0, 2.0, 3.0, 4.0]), 50)
+        Array(2.5, dtype=float32)
     """
-    return with_out_sharding("xnp.percentile", out_sharding, of_percentage, (a, q, weights, out), "percentile", axis,
+    return with_out_sharding("xnp.percentile", out_sharding, checked_percentile, (a, q, weights, out), "percentile", axis,
                              overwrite_input, interpolation or method, keepdims)
 
 
-def of_percentage(a, q, weights, out, name, axis, overwrite_input, method, keepdims, without_nans=False):
-    """`percentile` and its kin by name."""
+def checked_percentile(a, q, weights, out, name, axis, overwrite_input, method, keepdims, ignore_nan=False):
+    """Compute `percentile` or one of its variants."""
     check_arraylike(name, a, q, *(() if weights is None else (weights,)))
     hashable_axis(axis, name)
-    # (not in one program with what follows, where XLA would multiply by 0.01)
+    # Divide outside of the compiled function, in which XLA would multiply by 0.01 instead.
     fraction = q / 100 if type(q) in (int, float) else PUBLIC["true_divide"](q, 100)
-    return _of_fraction(a, fraction, weights, out, (name, axis, overwrite_input, method, keepdims, without_nans))
+    return _quantile_of_fraction(a, fraction, weights, out, (name, axis, overwrite_input, method, keepdims, ignore_nan))
 
 
-@library(static="asked", converts=True, name="quantile")
-def _of_fraction(a, q, weights, out, asked):
-    name, axis, overwrite_input, method, keepdims, without_nans = asked
-    return checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, weights, without_nans)
+@library(static="options", name="quantile")
+@accepts(objects=True)
+def _quantile_of_fraction(a, q, weights, out, options):
+    name, axis, overwrite_input, method, keepdims, ignore_nan = options
+    return checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, weights, ignore_nan)
 
 
 @library(static=QUANTILE_STATICS)
+@accepts(nodes=True)
 def median(a: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Array:
-    """The middle value over axes: the mean of the two in the middle, where the number of elements is even.
+    """Compute the median over axes: the mean of the two middle values if the number of elements is even.
 
-    - `a`: the array.
-    - `axis`: an axis or several; all without.
-    - `out`, `overwrite_input`: of NumPy's signature; they must be None and False.
-    - `keepdims`: whether the axes stay, with size 1.
+    Args:
+        a: The array.
+        axis: Axis or axes to reduce over. Default: all.
+        out, overwrite_input: Not supported; must be None and False.
+        keepdims: If True, keep reduced axes with size 1.
 
-    >>> xnp.median(xnp.array([5.0, 1.0, 2.0]))
-    Array(2., dtype=float32)
+    Returns:
+        The medians.
+
+    Example:
+        >>> xnp.median(xnp.array([5.0, 1.0, 2.0]))
+        Array(2., dtype=float32)
     """
     return checked_quantile("median", a, None, axis, out, overwrite_input, "midpoint", keepdims, None)
 
 
-# How variables vary together
+# Covariances
 
 
 @library(static=("bias", "ddof", "dtype"), name="cov")
 def _covariances(m, frequencies, weights, bias, ddof, dtype):
-    """Of the rows of a matrix, each value counted by two kinds of weights."""
+    """Return the covariance matrix of the rows of a matrix, with frequencies and weights of the observations."""
     m = as_type(m, dtype, False)
     real = dtypes.to_real(dtype)
     ddof = (0 if bias else 1) if ddof is None else ddof
     w = None
-    for given in (frequencies, weights):
-        if given is not None:
-            given = as_type(unwrap(given), real, False)
-            w = given if w is None else mul(w, given)
+    for factor in (frequencies, weights):
+        if factor is not None:
+            factor = as_type(unwrap(factor), real, False)
+            w = factor if w is None else mul(w, factor)
     if w is None:
         freedom = np.shape(m)[1] - ddof
-        count = size_as(max_dim(freedom, 0), real) if is_symbolic_dim(freedom) else real.type(max(freedom, 0))
+        count = size_scalar(max_dim(freedom, 0), real) if is_symbolic_dim(freedom) else real.type(max(freedom, 0))
         centre = reductions.mean(m, axis=1, keepdims=True)
     else:
         sum_of_weights = reductions.sum(w)
@@ -321,23 +336,29 @@ def _covariances(m, frequencies, weights, bias, ddof, dtype):
     return squeeze(matmul(m, PUBLIC["conjugate"](transpose(other))) / count)
 
 
-@library(static=("rowvar", "bias", "ddof", "dtype"), converts=True)
+@library(static=("rowvar", "bias", "ddof", "dtype"))
+@accepts(objects=True)
 def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False, ddof: float | None = None,
         fweights: ArrayLike | None = None, aweights: ArrayLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """The covariances of variables, a matrix.
+    """Compute the covariance matrix of variables.
 
-    - `m`: a matrix with a variable in each row, or a vector, which is one.
-    - `y`: more variables, in the same form.
-    - `rowvar`: whether variables are rows, and not columns.
-    - `bias`: whether sums are divided by the number of observations n, and not by n - 1.
-    - `ddof`: they are divided by n - `ddof`, whatever `bias` says.
-    - `fweights`: how often each observation counts, integers.
-    - `aweights`: how much each observation counts.
-    - `dtype`: that of the result.
+    Args:
+        m: A matrix whose rows are variables, or a vector, which is one variable.
+        y: Additional variables, in the same form.
+        rowvar: If True, variables are rows, else columns.
+        bias: If True, divide by the number of observations n, else by n - 1.
+        ddof: If given, divide by n - `ddof`, regardless of `bias`.
+        fweights: Frequency of each observation, integers.
+        aweights: Weight of each observation.
+        dtype: dtype of the result.
 
-    >>> xnp.cov(xnp.array([[0.0, 2.0], [3.0, 1.0]]))
-    Array([[ 2., -2.],
-           [-2.,  2.]], dtype=float32)
+    Returns:
+        The covariance matrix; a scalar for one variable.
+
+    Example:
+        >>> xnp.cov(xnp.array([[0.0, 2.0], [3.0, 1.0]]))
+        Array([[ 2., -2.],
+               [-2.,  2.]], dtype=float32)
     """
     check_arraylike("cov", m, *[x for x in (y, fweights, aweights) if x is not None])
     if dtype is not None:
@@ -358,7 +379,7 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
         if w is None:
             continue
         if name == "fweights" and not dtypes.is_integer(tracing.aval_of(unwrap(w)).dtype):
-            raise TypeError(f"the fweights of xnp.cov must be integer, as they count; got {tracing.aval_of(unwrap(w)).dtype}.")
+            raise TypeError(f"the fweights of xnp.cov must be integer counts, got {tracing.aval_of(unwrap(w)).dtype}.")
         if np.ndim(w) > 1:
             raise RuntimeError(f"xnp.cov cannot handle multidimensional {name}, got shape {np.shape(w)}: give a vector.")
         if np.shape(w) != np.shape(m)[1:]:
@@ -367,25 +388,31 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
 
 
 @library(name="corrcoef")
-def _normalized(c):
+def _normalize_covariances(c):
     if not np.ndim(c):
         return c / c
     size = PUBLIC["sqrt"](PUBLIC["real"](diagonal(c)))
     c = c / size[:, None] / size[None, :]
     if tracing.aval_of(c).dtype.kind == "c":
-        return elementwise.complex_(*[clip(part(c), -1, 1) for part in (elementwise.real_, elementwise.imag_)])
+        return elementwise.complex_(*[clip(component(c), -1, 1) for component in (elementwise.real_, elementwise.imag_)])
     return clip(c, -1, 1)
 
 
-@library(static=("rowvar", "dtype"), converts=True)
+@library(static=("rowvar", "dtype"))
+@accepts(objects=True)
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None) -> Array:
-    """The correlations of variables, a matrix of numbers from -1 to 1.
+    """Compute the matrix of correlation coefficients of variables.
 
-    - `x`, `y`, `rowvar`, `dtype`: as `m` and the others of `cov`.
+    Args:
+        x, y, rowvar, dtype: See `m`, `y`, `rowvar` and `dtype` of `cov`.
 
-    >>> xnp.corrcoef(xnp.array([[0.0, 2.0], [3.0, 1.0]])).round(3)
-    Array([[ 1., -1.],
-           [-1.,  1.]], dtype=float32)
+    Returns:
+        The correlation matrix, with elements from -1 to 1; a scalar for one variable.
+
+    Example:
+        >>> xnp.corrcoef(xnp.array([[0.0, 2.0], [3.0, 1.0]])).round(3)
+        Array([[ 1., -1.],
+               [-1.,  1.]], dtype=float32)
     """
     check_arraylike("corrcoef", x, *[v for v in (y,) if v is not None])
-    return _normalized(cov(x, y, rowvar, dtype=dtype))
+    return _normalize_covariances(cov(x, y, rowvar, dtype=dtype))

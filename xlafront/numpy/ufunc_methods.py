@@ -1,4 +1,4 @@
-"""The methods of ufuncs: `xnp.add.reduce` and its kin, attached to the functions of `ufuncs`, which stay as fast as others."""
+"""Methods of ufuncs, such as `xnp.add.reduce`, attached to the functions of `ufuncs`; calls of these get no slower."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, tracing
+from xlafront.core.basic_primitives import move_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.dynamic_slicing import dynamic_update_slice_in_dim
 from xlafront.lax.elementwise import as_type
-from xlafront.lax.shapes import canonical_axes, canonical_axis, move_dim, reshape_to
+from xlafront.lax.shapes import canonical_axes, canonical_axis, reshape_to
 from xlafront.lax.slicing import concatenate_p
 from xlafront.numpy import reductions
 from xlafront.numpy.creation import arange, asarray, full
@@ -24,48 +25,54 @@ from xlafront.numpy.promotion import boolean_mask, check_arraylike, unwrap
 from xlafront.numpy.searching import where as choose
 from xlafront.numpy.ufuncs import IDENTITIES, PUBLIC
 from xlafront.numpy.updates import AtIndex
-from xlafront.staging.library import written_once
+from xlafront.staging.accepted_arguments import accepts
+from xlafront.staging.library import library
 
 
-# Those that a reduction of its own, a cumulative one, an update does.
-def _of_functions(table: dict) -> dict:
-    return {PUBLIC[name]: found for name, found in table.items()}
+# Implementations of methods for particular ufuncs: reductions, cumulative reductions, updates.
+def _keyed_by_ufunc(table: dict) -> dict:
+    return {PUBLIC[name]: value for name, value in table.items()}
 
 
-_REDUCTIONS = _of_functions({
+_REDUCTIONS = _keyed_by_ufunc({
     "add": reductions.sum, "multiply": reductions.prod, "maximum": reductions.max, "minimum": reductions.min,
     "logical_and": reductions.all, "logical_or": reductions.any})
 _LOGICAL = frozenset((PUBLIC["logical_and"], PUBLIC["logical_or"]))
 _ANY_ORDER = frozenset(PUBLIC[name] for name in (
     "logaddexp", "logaddexp2", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"))
-_CUMULATIVE = _of_functions({"add": reductions.cumsum, "multiply": reductions.cumprod})
-_UPDATES = _of_functions({"add": "add", "subtract": "subtract", "multiply": "multiply", "maximum": "max", "minimum": "min"})
-_KEEPING = _of_functions(dict.fromkeys(("add", "subtract", "multiply")))  # `at` keeps the dtype of the array
+_CUMULATIVE = _keyed_by_ufunc({"add": reductions.cumsum, "multiply": reductions.cumprod})
+_UPDATES = _keyed_by_ufunc({"add": "add", "subtract": "subtract", "multiply": "multiply", "maximum": "max", "minimum": "min"})
+_PRESERVES_DTYPE = _keyed_by_ufunc(dict.fromkeys(("add", "subtract", "multiply")))  # `at` returns the dtype of the array
 
 
 def _scan(step, start, rows):
-    from xlafront.control.scan import scan  # start-up: with what loops ask of derivatives, 20 ms
+    from xlafront.control.scan import scan  # start-up: with the rules for derivatives of loops it takes 20 ms
 
     return scan(step, start, rows)
 
 
 class _UfuncMeta(type):
-    """The functions with these methods are instances of `ufunc`, which none inherits from."""
+    """Metaclass that makes functions with these methods instances of `ufunc`, from which none inherits."""
 
     def __instancecheck__(cls, instance):
         return callable(instance) and getattr(instance, "kind", None) is cls
 
 
 class ufunc(metaclass=_UfuncMeta):
-    """An elementwise function with the methods of NumPy's ufuncs: `xnp.add` and its kin, and what `frompyfunc` makes.
+    """Elementwise function with the methods of NumPy's ufuncs: functions such as `xnp.add`, and results of `frompyfunc`.
 
-    - `nin`, `nout`, `nargs`: how many arguments and results it has, and both together.
-    - `identity`: the number that changes nothing, or None.
-    - `reduce`, `accumulate`, `reduceat`, `outer`, `at`: its methods, for functions of two arguments (but for `at`) and one
-      result.
+    - `nin`, `nargs`: Number of arguments. `nout`: Number of results.
+    - `reduce`, `accumulate`, `reduceat`, `outer`, `at`: Methods. Except for `at` they require two arguments and one result.
 
-    >>> isinstance(xnp.add, xnp.ufunc), xnp.add.nin, xnp.multiply.identity
-    (True, 2, 1)
+    Args:
+        func: Function of scalars.
+        nin: Number of arguments.
+        nout: Number of results.
+        identity: Identity element of the function, or None.
+
+    Example:
+        >>> isinstance(xnp.add, xnp.ufunc), xnp.add.nin, xnp.multiply.identity
+        (True, 2, 1)
     """
 
     def __new__(cls, func: Callable, nin: int, nout: int, *, identity: Any = None):
@@ -73,16 +80,22 @@ class ufunc(metaclass=_UfuncMeta):
 
 
 def frompyfunc(func: Callable, /, nin: int, nout: int, *, identity: Any = None) -> Callable:
-    """An elementwise function with the methods of ufuncs, from one of numbers.
+    """Make an elementwise function with the methods of ufuncs from a function of scalars.
 
-    - `func`: the function.
-    - `nin`: how many numbers it takes. `nout`: how many it returns.
-    - `identity`: the number that changes nothing, where `reduce` begins.
+    Args:
+        func: Function of scalars.
+        nin: Number of arguments.
+        nout: Number of results.
+        identity: Identity element of the function, the start value of `reduce`.
 
-    >>> xnp.frompyfunc(lambda x, y: x * y + 1, 2, 1).reduce(xnp.array([1.0, 2.0, 3.0]))
-    Array(10., dtype=float32)
+    Returns:
+        Function that broadcasts its arguments, with the attributes and methods of `xnp.ufunc`.
+
+    Example:
+        >>> xnp.frompyfunc(lambda x, y: x * y + 1, 2, 1).reduce(xnp.array([1.0, 2.0, 3.0]))
+        Array(10., dtype=float32)
     """
-    from xlafront.numpy.mapping import vectorize  # start-up: it is used by few
+    from xlafront.numpy.mapping import vectorize  # start-up: few programs use it
 
     mapped = vectorize(func)
 
@@ -103,48 +116,56 @@ def _binary_only(function, method: str) -> None:
         raise ValueError(f"xnp.{name}.{method}: {method} is only supported for functions returning a single value.")
 
 
-def _fold(function, a, axis: int, start=None, where=None, kept: bool = False):
-    """`function(...function(function(a[0], a[1]), a[2])...)`, of the elements that `where` names, after `start`; all its steps
-    where they are `kept`."""
+def _fold(function, a, axis: int, start=None, where=None, return_steps: bool = False):
+    """Compute `function(...function(function(start, a[0]), a[1])...)` over the elements that `where` selects.
+
+    Without `start` it begins with `a[0]`. With `return_steps`, return the array of all intermediate results.
+    """
     rows, masks = move_dim(a, axis, 0), where if where is None else move_dim(where, axis, 0)
     if start is None:
         start, rows = getitem(rows, 0), getitem(rows, slice(1, None))
 
-    def step(carry, given):
-        row, mask = given
+    def step(carry, x):
+        row, mask = x
         result = as_type(function(carry, row), a.dtype, False)
         result = result if mask is None else choose(mask, result, carry)
-        return result, result if kept else None
+        return result, result if return_steps else None
 
     last, steps = _scan(step, start, (rows, masks))
-    if not kept:
+    if not return_steps:
         return last
     first = reshape_to(start, (1, *np.shape(start)))
     return move_dim(concatenate_p.bind(first, steps, dimension=0), 0, axis)
 
 
 def _result_dtype(function, a, dtype):
-    """The dtype that a function of two such elements gives; one that is asked for, unless the function makes floats of it."""
-    wanted = tracing.aval_of(a).dtype if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{function.__name__}")
-    given = [tracing.aval_of(np.zeros((), wanted))]
-    found = tracing.trace_to_closed_jaxpr(lambda x: [function(x, x)], given).out_avals[0].dtype
-    return found if dtype is None or dtypes.is_inexact(found) and not dtypes.is_inexact(wanted) else wanted
+    """Return the dtype of a function of two elements: the requested one, unless the function converts it to floats."""
+    operand_dtype = tracing.aval_of(a).dtype if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{function.__name__}")
+    avals = [tracing.aval_of(np.zeros((), operand_dtype))]
+    result_dtype = tracing.trace_to_closed_jaxpr(lambda x: [function(x, x)], avals).out_avals[0].dtype
+    becomes_inexact = dtypes.is_inexact(result_dtype) and not dtypes.is_inexact(operand_dtype)
+    return result_dtype if dtype is None or becomes_inexact else operand_dtype
 
 
 def reduce(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DTypeLike | None = None, out: None = None,
            keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
-    """The function applied to all elements along an axis in turn.
+    """Reduce an axis by applying the function to its elements in turn.
 
-    - `a`: the array.
-    - `axis`: along which; None for all elements.
-    - `dtype`: that of the result.
-    - `out`: of NumPy's signature; it must be None.
-    - `keepdims`: whether the axis stays, with size 1.
-    - `initial`: what stands before the first element.
-    - `where`: which elements count; functions without identity need `initial` for it.
+    Args:
+        a: Array.
+        axis: Axis to reduce over. None reduces over all axes.
+        dtype: dtype of the result.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+        keepdims: If True, keep reduced axes with size 1.
+        initial: Start value. Default: the identity of the function.
+        where: Boolean array that selects the elements to include. Functions without identity require `initial` with it.
 
-    >>> xnp.add.reduce(xnp.array([[1, 2], [3, 4]]))
-    Array([4, 6], dtype=int32)
+    Returns:
+        Array of the shape of `a` without the reduced axes.
+
+    Example:
+        >>> xnp.add.reduce(xnp.array([[1, 2], [3, 4]]))
+        Array([4, 6], dtype=int32)
     """
     name = function.__name__
     _binary_only(function, "reduce")
@@ -160,15 +181,15 @@ def reduce(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DTypeL
     if function in _REDUCTIONS and (initial is None or function not in _LOGICAL):
         options = {n: v for n, v in (("dtype", dtype), ("initial", initial), ("where", where)) if v is not None}
         if dtype is not None and function not in _CUMULATIVE:
-            wanted = dtypes.check_user_dtype(options.pop("dtype"), f"xnp.{name}.reduce")
-            if function is PUBLIC["maximum"] or function in _LOGICAL and dtypes.issubdtype(wanted, np.inexact):
-                raise TypeError(f"xnp.{name}.reduce takes no dtype {wanted}: convert its argument or its result.")
-            a = as_type(a, wanted, False)
-            return as_type(_REDUCTIONS[function](a, axis=axis, keepdims=keepdims, **options), wanted, False)
+            d = dtypes.check_user_dtype(options.pop("dtype"), f"xnp.{name}.reduce")
+            if function is PUBLIC["maximum"] or function in _LOGICAL and dtypes.issubdtype(d, np.inexact):
+                raise TypeError(f"xnp.{name}.reduce does not support dtype {d}: convert its argument or its result.")
+            a = as_type(a, d, False)
+            return as_type(_REDUCTIONS[function](a, axis=axis, keepdims=keepdims, **options), d, False)
         return _REDUCTIONS[function](a, axis=axis, keepdims=keepdims, **options)
     if function is PUBLIC["logical_xor"] and dtype is not None and dtypes.is_inexact(
             dtypes.check_user_dtype(dtype, "xnp.logical_xor.reduce")):
-        raise TypeError(f"xnp.{name}.reduce takes no dtype {dtype}: convert its result.")
+        raise TypeError(f"xnp.{name}.reduce does not support dtype {dtype}: convert its result.")
     if isinstance(axis, tuple) and function not in _ANY_ORDER:
         raise NotImplementedError(f"xnp.{name}.reduce takes one axis, not a tuple of axes: the order of its elements matters.")
     shape = a.shape
@@ -179,15 +200,15 @@ def reduce(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DTypeL
     if len(axes) != 1:
         rest = [i for i in range(a.ndim) if i not in axes]
 
-        def in_a_row(v):
+        def merge_axes(v):
             return reshape_to(transpose(v, (*axes, *rest)), (math.prod([shape[i] for i in axes]), *[shape[i] for i in rest]))
 
-        a, where = in_a_row(a), where if where is None else in_a_row(where)
+        a, where = merge_axes(a), where if where is None else merge_axes(where)
     start = function.identity if initial is None else initial
     if start is None and not a.shape[along]:
         raise ValueError(f"xnp.{name}.reduce of an empty array (zero-size) has no identity to return: give `initial`.")
-    of_user = PUBLIC.get(name) is not function  # whose identity may change something
-    if start is not None and (initial is not None or where is not None or not a.shape[along] or of_user):
+    is_custom = PUBLIC.get(name) is not function  # its identity may not be neutral
+    if start is not None and (initial is not None or where is not None or not a.shape[along] or is_custom):
         start = full(tuple(n for i, n in enumerate(a.shape) if i != along), start, d)
     else:
         start = None
@@ -197,15 +218,20 @@ def reduce(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DTypeL
 
 def accumulate(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DTypeLike | None = None,
                out: None = None) -> Array:
-    """The results of `reduce` after each element along an axis.
+    """Compute the results of `reduce` up to each element along an axis.
 
-    - `a`: the array.
-    - `axis`: along which; sums and products take None for the array as one vector.
-    - `dtype`: that of the result.
-    - `out`: of NumPy's signature; it must be None.
+    Args:
+        a: Array.
+        axis: Axis to accumulate along. For `add` and `multiply` None accumulates over the flattened array.
+        dtype: dtype of the result.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
 
-    >>> xnp.multiply.accumulate(xnp.array([1, 2, 3]))
-    Array([1, 2, 6], dtype=int32)
+    Returns:
+        Array of the shape of `a`.
+
+    Example:
+        >>> xnp.multiply.accumulate(xnp.array([1, 2, 3]))
+        Array([1, 2, 6], dtype=int32)
     """
     name = function.__name__
     _binary_only(function, "accumulate")
@@ -215,29 +241,34 @@ def accumulate(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DT
     if function in _CUMULATIVE:
         return _CUMULATIVE[function](a, axis=axis, dtype=dtype)
     if axis is None or isinstance(axis, tuple):
-        raise ValueError(f"xnp.{name}.accumulate goes along one axis and does not allow multiple axes, got {axis}: take it of "
-                         "xnp.ravel(a).")
+        raise ValueError(f"xnp.{name}.accumulate works along one axis and does not allow multiple axes, got {axis}: apply it "
+                         "to xnp.ravel(a).")
     axis = canonical_axis(axis, a.ndim, f"xnp.{name}.accumulate")
     d = _result_dtype(function, a, dtype)
     if dtype is not None and d != dtypes.check_user_dtype(dtype, f"xnp.{name}.accumulate"):
-        raise TypeError(f"xnp.{name}.accumulate cannot have the dtype {dtype}: the function makes {d} of it.")
-    a = as_type(a, d, False)
-    return _fold(function, a, axis, kept=True) if a.shape[axis] else a
+        raise TypeError(f"xnp.{name}.accumulate cannot return dtype {dtype}: the function converts it to {d}.")
+    operand: Any = as_type(a, d, False)
+    return _fold(function, operand, axis, return_steps=True) if operand.shape[axis] else operand
 
 
 def reduceat(function: Callable, a: ArrayLike, indices: ArrayLike, axis: int = 0, dtype: DTypeLike | None = None,
              out: None = None) -> Array:
-    """The results of `reduce` over stretches of an axis.
+    """Compute `reduce` over segments of an axis.
 
-    - `a`: the array.
-    - `indices`: where stretches begin; each ends before the next of them begins, the last at the end. Where the next is not
-      greater, it is one element.
-    - `axis`: the axis.
-    - `dtype`: that of the result.
-    - `out`: of NumPy's signature; it must be None.
+    Args:
+        a: Array.
+        indices: Start of each segment. A segment ends at the start of the next one, the last at the end of the axis. If the
+            next start is not greater, the segment is one element.
+        axis: Axis to reduce over.
+        dtype: dtype of the result.
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
 
-    >>> xnp.add.reduceat(xnp.array([1, 2, 3, 4]), xnp.array([0, 3]))
-    Array([6, 4], dtype=int32)
+    Returns:
+        Array of the shape of `a`, with the number of segments along the axis.
+
+    Example:
+        >>> xnp.add.reduceat(xnp.array([1, 2, 3, 4]), xnp.array([0, 3]))
+        Array([6, 4], dtype=int32)
     """
     name = function.__name__
     _binary_only(function, "reduceat")
@@ -248,27 +279,32 @@ def reduceat(function: Callable, a: ArrayLike, indices: ArrayLike, axis: int = 0
     a = as_type(a, _result_dtype(function, a, dtype), False)
     n, rows = a.shape[axis], move_dim(a, axis, 0)
     ends = append(getitem(starts, slice(1, None)), n)
-    number = starts.shape[0]
+    count = starts.shape[0]
     first = getitem(rows, starts)
     trailing = (1,) * (rows.ndim - 1)
 
     def step(carry, position):
         inside = PUBLIC["logical_and"](position > starts, position < ends)
         row = broadcast_to(getitem(rows, position), carry.shape)
-        return choose(reshape_to(inside, (number, *trailing)), as_type(function(carry, row), carry.dtype, False), carry), None
+        return choose(reshape_to(inside, (count, *trailing)), as_type(function(carry, row), carry.dtype, False), carry), None
 
     result, _ = _scan(step, as_type(first, a.dtype, False), arange(n, dtype=starts.dtype))
     return move_dim(result, 0, axis)
 
 
 def outer(function: Callable, A: ArrayLike, B: ArrayLike, /) -> Array:
-    """The function of all pairs of an element of one array and one of another.
+    """Apply the function to all pairs of elements of two arrays.
 
-    - `A`, `B`: the arrays; the dimensions of `A` come first.
+    Args:
+        A, B: Arrays.
 
-    >>> xnp.add.outer(xnp.array([10, 20]), xnp.array([1, 2]))
-    Array([[11, 12],
-           [21, 22]], dtype=int32)
+    Returns:
+        Array of the shape `A.shape + B.shape`.
+
+    Example:
+        >>> xnp.add.outer(xnp.array([10, 20]), xnp.array([1, 2]))
+        Array([[11, 12],
+               [21, 22]], dtype=int32)
     """
     name = function.__name__
     _binary_only(function, "outer")
@@ -279,15 +315,20 @@ def outer(function: Callable, A: ArrayLike, B: ArrayLike, /) -> Array:
 
 
 def at(function: Callable, a: ArrayLike, indices: Any, b: ArrayLike | None = None, /, *, inplace: bool = True) -> Array:
-    """The array with the function applied to some elements, again for an index that is repeated.
+    """Apply the function to selected elements, repeatedly for repeated indices.
 
-    - `a`: the array.
-    - `indices`: which elements, as in `a[indices]`.
-    - `b`: the second operands.
-    - `inplace`: of NumPy's behaviour, which changes `a`; arrays do not change, it must be False.
+    Args:
+        a: Array.
+        indices: Index of the elements, as in `a[indices]`.
+        b: Second operands of binary functions.
+        inplace: Must be False: arrays are immutable. The default, NumPy's behavior, raises an error.
 
-    >>> xnp.add.at(xnp.zeros(3), xnp.array([1, 1]), 5.0, inplace=False)
-    Array([ 0., 10.,  0.], dtype=float32)
+    Returns:
+        New array with the updated elements.
+
+    Example:
+        >>> xnp.add.at(xnp.zeros(3), xnp.array([1, 1]), 5.0, inplace=False)
+        Array([ 0., 10.,  0.], dtype=float32)
     """
     name = function.__name__
     if inplace:
@@ -297,32 +338,34 @@ def at(function: Callable, a: ArrayLike, indices: Any, b: ArrayLike | None = Non
     target = AtIndex(asarray(a), indices)
     if function.nin == 1:
         if b is not None:
-            raise TypeError(f"xnp.{name}.at takes no second operands: xnp.{name} has one.")
+            raise TypeError(f"xnp.{name}.at takes no second operands: xnp.{name} is unary.")
         return target.apply(function)
     if b is None:
         raise TypeError(f"xnp.{name}.at needs second operands.")
-    if function not in _KEEPING:
+    if function not in _PRESERVES_DTYPE:
         pair = [tracing.aval_of(x).update(shape=()) for x in (target.array, asarray(b))]
         target = AtIndex(as_type(target.array, tracing.trace_to_closed_jaxpr(
             lambda x, y: [function(x, y)], pair).out_avals[0].dtype, False), indices)
     if function in _UPDATES and target.array.dtype != bool:
         return getattr(target, _UPDATES[function])(b)
-    # One after the other, since an index may be repeated.
-    places = getitem(reshape_to(arange(target.array.size), target.array.shape), indices)
+    # A loop over the elements, since indices may be repeated.
+    positions = getitem(reshape_to(arange(target.array.size), target.array.shape), indices)
     flat = reshape_to(target.array, (target.array.size,))
-    pairs = reshape_to(places, (places.size,)), reshape_to(broadcast_to(b, places.shape), (places.size,))
+    pairs = reshape_to(positions, (positions.size,)), reshape_to(broadcast_to(b, positions.shape), (positions.size,))
 
     def step(carry, pair):
-        place, value = pair
-        new = function(getitem(carry, place), value)
-        return dynamic_update_slice_in_dim(carry, as_type(reshape_to(new, (1,)), carry.dtype, False), place, 0), None
+        position, value = pair
+        new = function(getitem(carry, position), value)
+        return dynamic_update_slice_in_dim(carry, as_type(reshape_to(new, (1,)), carry.dtype, False), position, 0), None
 
     return reshape_to(_scan(step, flat, pairs)[0], target.array.shape)
 
 
-# Of NumPy's functions, one kernel for each: users' own may be many.
-_COMPILED = {method: written_once(method, static=("function", *static)) for method, static in {
-    reduce: ("axis", "dtype", "out", "keepdims"), accumulate: ("axis", "dtype", "out"), outer: ()}.items()}
+# Compiled methods, cached by ufunc. Only NumPy's ufuncs use them: the results of `frompyfunc` may be many.
+_STATIC: dict[Callable, tuple[str, ...]] = {
+    reduce: ("axis", "dtype", "out", "keepdims"), accumulate: ("axis", "dtype", "out"), outer: ()}
+_COMPILED = {method: library(accepts(anything=True)(method), static=("function", *static))
+             for method, static in _STATIC.items()}
 
 
 def _give_methods(function, nin: int, nout: int, identity) -> None:

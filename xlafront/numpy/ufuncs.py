@@ -1,16 +1,19 @@
 """Elementwise functions with NumPy's promotion and broadcasting.
 
-`UNARY` and `BINARY` say which primitive a function is and how its operands are promoted; functions that are more
-than one primitive are written out below.
+`UNARY` and `BINARY` map functions of one primitive to that primitive and the promotion of its operands. Functions that compose
+several primitives follow below; the docstrings of both are in `docstrings`.
 """
 
 from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
+from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes
@@ -35,6 +38,7 @@ from xlafront.lax.elementwise import (
     integer_pow_p,
     is_finite_,
     le,
+    log2_,
     log_,
     log_add_p,
     lt,
@@ -66,8 +70,10 @@ from xlafront.numpy.promotion import (
     promote_args_inexact,
     unwrap,
 )
-from xlafront.runtime.arrays import ArrayImpl
-from xlafront.staging.library import library, written_once
+from xlafront.staging.accepted_arguments import accepts
+from xlafront.staging.library import eager_kernel, library
+
+_F = TypeVar("_F", bound=Callable)
 
 # name, primitive, promotion
 UNARY = (
@@ -88,9 +94,9 @@ BINARY = (
 )
 ORDERINGS = (("greater", "gt"), ("greater_equal", "ge"), ("less", "lt"), ("less_equal", "le"))
 LOGICAL = (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"))
-_OF_X_AND_Y = frozenset(("equal", "not_equal", "nextafter"))  # whose parameters have these names in signatures
+_PARAMETERS_X_Y = frozenset(("equal", "not_equal", "nextafter"))  # parameters named x and y instead of x1 and x2
 
-# The ufuncs, with the number that changes nothing; `ufunc_methods` gives them `reduce` and its kin.
+# The ufuncs and their identities; `ufunc_methods` adds the methods (`reduce`, `accumulate`, ...).
 IDENTITIES = {
     "add": 0, "multiply": 1, "subtract": None, "negative": None, "maximum": None, "minimum": None, "logaddexp": -math.inf,
     "logaddexp2": -math.inf, "bitwise_and": -1, "bitwise_or": 0, "bitwise_xor": 0, "logical_and": True, "logical_or": False,
@@ -99,27 +105,27 @@ IDENTITIES = {
 
 _FLOATS = frozenset((dtypes.float16, dtypes.bfloat16, dtypes.float32))
 _NUMBERS = frozenset((int, float))
-_TYPED = (tracing.Tracer, ArrayImpl)  # others may have an `aval` too, as what passes on all that its array has
+_TYPED = (tracing.Tracer, ArrayImpl)  # other objects, such as proxies of arrays, may have an `aval` too
 
 PUBLIC: dict = {}
 INLINE: dict = {}  # the same functions without the dispatcher, for operators on tracers
 
 
-def public(name: str, function, light: bool = False):
-    """Register a function under its public name, compiled when called eagerly. What it says of itself is in `docstrings`."""
+def public(name: str, function: _F, binds_primitive: bool = False) -> _F:
+    """Register a function under its public name, compiled when called eagerly. Its docstring is built by `docstrings`."""
     function.__name__ = function.__qualname__ = name
     function.__module__ = "xlafront.numpy"
     function.__doc__ = ufunc_docstring(name, function)
     INLINE[name] = function
-    PUBLIC[name] = library(function, light=light)
+    PUBLIC[name] = eager_kernel(function) if binds_primitive else library(accepts(nodes=True)(function))
     return PUBLIC[name]
 
 
 def _refuse_options(name, out, where) -> None:
-    """NumPy's ufuncs take both; here they may be None. The reference's functions that are no ufuncs do not know the names."""
+    """Raise for `out` or `where`, which NumPy's ufuncs take: NotImplementedError for ufuncs, else TypeError, as in JAX."""
     given = "out" if out is not None else "where"
     error = NotImplementedError if name in IDENTITIES else TypeError
-    raise error(f"xnp.{name} has no {given!r}: arrays do not change. Use the result, or xnp.where.")
+    raise error(f"xnp.{name} does not support {given!r}: arrays are immutable. Use the result, or xnp.where.")
 
 
 def _unary(name, primitive, promotion):
@@ -134,7 +140,7 @@ def _unary(name, primitive, promotion):
             if out is not None or where is not None:
                 _refuse_options(name, out, where)
             return primitive.bind(*promote_args(name, x))
-    return public(name, function, light=True)
+    return public(name, function, binds_primitive=True)
 
 
 def _binary(name, primitive, promotion):
@@ -142,10 +148,10 @@ def _binary(name, primitive, promotion):
     inexact = promotion != "same"
     thread = tracing.thread
 
-    promoted = written_once(lambda x1, x2: primitive.bind(*promote(name, x1, x2, ranks_alone=True)), name)
+    promoted = library(lambda x1, x2: primitive.bind(*promote(name, x1, x2, ranks_only=True)), static=None, name=name)
 
     def function(x1: ArrayLike, x2: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
-        # Hot under a trace: operands of one type, and a Python number beside floats, need no promotion.
+        # Hot under a trace: two operands of one type, or floats and a Python scalar, need no promotion.
         if out is not None or where is not None:
             _refuse_options(name, out, where)
         a, b = x1.aval if isinstance(x1, _TYPED) else None, x2.aval if isinstance(x2, _TYPED) else None
@@ -161,11 +167,11 @@ def _binary(name, primitive, promotion):
             return thread.trace.process(primitive, (float(x1) if b.weak_type else b.dtype.type(x1), x2), {})
         return promoted(x1, x2)
 
-    if name in _OF_X_AND_Y:
+    if name in _PARAMETERS_X_Y:
         function.__code__ = function.__code__.replace(co_varnames=("x", "y", *function.__code__.co_varnames[2:]))
         types = function.__annotations__
         function.__annotations__ = {"x": types["x1"], "y": types["x2"], **{n: types[n] for n in ("out", "where", "return")}}
-    return public(name, function, light=True)
+    return public(name, function, binds_primitive=True)
 
 
 for _name, _primitive, _promotion in UNARY:
@@ -174,20 +180,21 @@ for _name, _primitive, _promotion in BINARY:
     _binary(_name, PRIMITIVES[_primitive], _promotion)
 
 
-def constant_beside(x, value):
-    """A scalar for an operation with `x`, whose result is weakly typed only where `x` is a scalar."""
+def constant_operand(x, value):
+    """Return a scalar operand for `x`; it is weakly typed only if `x` is a weakly typed scalar."""
     return _strong_constant(x, value) if np.ndim(x) else constant_like(x, value)
 
 
 def to_bool(x):
     aval = tracing.aval_of(x)
     if dtypes.is_extended(aval.dtype):
-        return PRIMITIVES["convert_element_type"].bind(x, new_dtype=dtypes.bool_, weak_type=False, sharding=None)  # refuses it
-    return x if aval.dtype == dtypes.bool_ else ne(x, constant_beside(x, 0))
+        # Raises the error of the conversion.
+        return PRIMITIVES["convert_element_type"].bind(x, new_dtype=dtypes.bool_, weak_type=False, sharding=None)
+    return x if aval.dtype == dtypes.bool_ else ne(x, constant_operand(x, 0))
 
 
 def _complex_order(primitive):
-    """NumPy orders complex numbers by real part, then by imaginary part."""
+    """Return a comparison of complex numbers by real part, then by imaginary part, as in NumPy."""
     def compare(x, y):
         xr, yr, xi, yi = real_(x), real_(y), imag_(x), imag_(y)
         return where(eq(xr, yr), primitive.bind(xi, yi), primitive.bind(xr, yr))
@@ -222,7 +229,7 @@ for _name, _primitive in LOGICAL:
     _logical(_name, PRIMITIVES[_primitive])
 
 
-def _define(function):
+def _define(function: _F) -> _F:
     return public(function.__name__.rstrip("_"), function)
 
 
@@ -234,15 +241,15 @@ def logical_not(x: ArrayLike, /) -> Array:
 
 @_define
 def positive(x: ArrayLike, /) -> Array:
-    [x] = promote_args("positive", x)
-    return x
+    [operand] = promote_args("positive", x)
+    return operand
 
 
 @_define
 def absolute(x: ArrayLike, /) -> Array:
-    [x] = promote_args("absolute", x)
-    d = tracing.aval_of(x).dtype
-    return x if d == dtypes.bool_ or dtypes.is_unsigned(d) else abs_(x)
+    [operand] = promote_args("absolute", x)
+    d = tracing.aval_of(operand).dtype
+    return operand if d == dtypes.bool_ or dtypes.is_unsigned(d) else abs_(operand)
 
 
 PUBLIC["abs"], INLINE["abs"] = PUBLIC["absolute"], INLINE["absolute"]
@@ -281,33 +288,29 @@ def reciprocal(x: ArrayLike, /) -> Array:
 
 @_define
 def log2(x: ArrayLike, /) -> Array:
-    return _log_to_base("log2", x, 2)
+    return log2_(*promote_args_inexact("log2", x))
 
 
 @_define
 def log10(x: ArrayLike, /) -> Array:
-    return _log_to_base("log10", x, 10)
-
-
-def _log_to_base(name, x, base):
-    [x] = promote_args_inexact(name, x)
+    [x] = promote_args_inexact("log10", x)
     y = log_(x)
     if tracing.aval_of(y).dtype.kind != "c":
-        return mul(y, _strong_constant(y, 1 / np.log(base)))
-    real, imag = real_(y), imag_(y)  # a complex product would make a NaN of an infinity
-    return complex_(*[mul(part, _strong_constant(part, 1 / np.log(base))) for part in (real, imag)])
+        return mul(y, _strong_constant(y, 1 / np.log(10)))
+    real, imag = real_(y), imag_(y)  # a complex product would turn infinities into NaN
+    return complex_(*[mul(component, _strong_constant(component, 1 / np.log(10))) for component in (real, imag)])
 
 
 def _strong_constant(x, value):
-    """A scalar that takes from a result that it is weakly typed."""
+    """Return a scalar of the dtype of `x` that is not weakly typed."""
     return tracing.aval_of(x).dtype.type(value)
 
 
 def _integers_pass(name, primitive):
     def function(x: ArrayLike, /) -> Array:
-        [x] = promote_args(name, x)
-        d = tracing.aval_of(x).dtype
-        return x if dtypes.is_integer(d) or d == dtypes.bool_ else primitive(x)
+        [operand] = promote_args(name, x)
+        d = tracing.aval_of(operand).dtype
+        return operand if dtypes.is_integer(d) or d == dtypes.bool_ else primitive(operand)
 
     return public(name, function)
 
@@ -318,10 +321,10 @@ _integers_pass("ceil", PRIMITIVES["ceil"].bind)
 
 @_define
 def trunc(x: ArrayLike) -> Array:
-    [x] = promote_args("trunc", x)
-    if not dtypes.is_inexact(tracing.aval_of(x).dtype):
-        return x
-    return where(lt(x, constant_like(x, 0)), ceil_(x), floor_(x))
+    [operand] = promote_args("trunc", x)
+    if not dtypes.is_inexact(tracing.aval_of(operand).dtype):
+        return operand
+    return where(lt(operand, constant_like(operand, 0)), ceil_(operand), floor_(operand))
 
 
 @_define
@@ -361,11 +364,11 @@ _float_test("isinf", lambda x: eq(abs_(x), _strong_constant(x, np.inf)), False)
 def _infinity_test(name, infinity):
     def function(x: ArrayLike, /, out: None = None) -> Array:
         if out is not None:
-            raise NotImplementedError(f"xnp.{name} has no 'out': arrays do not change. Use the result.")
+            raise NotImplementedError(f"xnp.{name} does not support 'out': arrays are immutable. Use the result.")
         [x] = promote_args(name, x)
         d = tracing.aval_of(x).dtype
         if d.kind == "c":
-            raise ValueError(f"xnp.{name} is not defined for complex numbers; take it of x.real or x.imag.")
+            raise ValueError(f"xnp.{name} is not defined for complex numbers; apply it to x.real or x.imag.")
         return eq(x, _strong_constant(x, infinity)) if dtypes.is_float(d) else _constant_of(x, False)
 
     return public(name, function)
@@ -382,7 +385,7 @@ def signbit(x: ArrayLike, /) -> Array:
     if dtypes.is_integer(d) or d == dtypes.bool_:
         return lt(x, _strong_constant(x, 0))
     if d.kind == "c":
-        raise ValueError(f"xnp.signbit is not defined for {d}: a complex number has no sign; take it of x.real or x.imag.")
+        raise ValueError(f"xnp.signbit is not defined for {d}: a complex number has no sign; apply it to x.real or x.imag.")
     bits = np.dtype(f"int{8 * d.itemsize}")
     return lt(shapes.bitcast_convert_type_p.bind(x, new_dtype=bits), bits.type(0))
 
@@ -398,8 +401,9 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @_define
 def conjugate(x: ArrayLike, /) -> Array:
-    [x] = promote_args("conjugate", x)
-    return conj_(x, input_dtype=tracing.aval_of(x).dtype) if tracing.aval_of(x).dtype.kind == "c" else x
+    [operand] = promote_args("conjugate", x)
+    d = tracing.aval_of(operand).dtype
+    return conj_(operand, input_dtype=d) if d.kind == "c" else operand
 
 
 PUBLIC["conj"], INLINE["conj"] = PUBLIC["conjugate"], INLINE["conjugate"]
@@ -421,29 +425,37 @@ def imag(val: ArrayLike, /) -> Array:
 
 @_define
 def iscomplex(x: ArrayLike, /) -> Array:
-    part = INLINE["imag"](x)
-    return ne(part, constant_beside(part, 0))
+    imaginary = INLINE["imag"](x)
+    return ne(imaginary, constant_operand(imaginary, 0))
 
 
 @_define
 def isreal(x: ArrayLike, /) -> Array:
-    part = INLINE["imag"](x)
-    return eq(part, constant_beside(part, 0))
+    imaginary = INLINE["imag"](x)
+    return eq(imaginary, constant_operand(imaginary, 0))
 
 
 @library(static="deg")
+@accepts(nodes=True)
 def angle(z: ArrayLike, deg: bool = False) -> Array:
-    """The angles of complex numbers in the plane, from -pi to pi: 0 of positive real numbers, pi of negative ones.
+    """Compute the angle of complex numbers in the plane, elementwise.
 
-    - `z`: the numbers.
-    - `deg`: whether angles are in degrees, and not in radians.
+    The result is from -pi to pi: 0 for positive real numbers, pi for negative ones.
 
-    >>> xnp.angle(xnp.array([1j, -1.0]), deg=True)
-    Array([ 90., 180.], dtype=float32)
+    Args:
+        z: Array or scalar.
+        deg: If True, return degrees instead of radians.
+
+    Returns:
+        Array of floats with the shape of `z`.
+
+    Example:
+        >>> xnp.angle(xnp.array([1j, -1.0]), deg=True)
+        Array([ 90., 180.], dtype=float32)
     """
     re, im = INLINE["real"](z), INLINE["imag"](z)
-    of = tracing.aval_of(z).dtype
-    if of.kind != "c" and (not np.ndim(z) or not dtypes.is_inexact(of)):  # real scalars count as Python's
+    d = tracing.aval_of(z).dtype
+    if d.kind != "c" and (not np.ndim(z) or not dtypes.is_inexact(d)):  # real scalars count as Python scalars
         re, im = (as_type(x, dtypes.default_dtype(float), False) for x in (re, im))
     result = atan2_(im, re)
     return mul(result, constant_like(result, 180 / np.pi)) if deg else result
@@ -467,7 +479,7 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _numbers(name, x1, x2) -> list:
-    """Promoted operands of arithmetic that has no meaning for booleans, which become integers."""
+    """Promote operands of arithmetic; booleans become int32."""
     x, y = promote_args(name, x1, x2)
     if tracing.aval_of(x).dtype == dtypes.bool_:
         return [as_type(x, dtypes.int32, False), as_type(y, dtypes.int32, False)]
@@ -475,7 +487,7 @@ def _numbers(name, x1, x2) -> list:
 
 
 def _rem(x, y):
-    """C's remainder; of integers by 0 it is 0, as in NumPy."""
+    """Compute the remainder with the sign of `x`, as C does; for integers it is 0 where `y` is 0, as in NumPy."""
     r = rem_(x, y)
     if dtypes.is_integer(tracing.aval_of(x).dtype):
         zero = constant_like(x, 0)
@@ -491,7 +503,7 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         return div(x, y)
     if dtypes.is_integer(d):
         quotient = div(x, y)
-        inexact = ne(mul(quotient, y), x)  # by a product, which costs a tenth of a second division
+        inexact = ne(mul(quotient, y), x)  # a product costs a tenth of a second division
         opposite = ne(sign_(x), sign_(y))
         return where(and_(inexact, opposite), sub(quotient, constant_like(x, 1)), quotient)
     if d.kind == "c":
@@ -500,13 +512,15 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _float_quotient(x, y, quotient):
-    """The quotient rounded down, which by 0 is infinite."""
+    """Return the floored quotient, or the infinite or NaN quotient where `y` is 0."""
     return where(eq(y, constant_like(y, 0)), stop_gradient_p.bind(div(x, y)), quotient)
 
 
 def _float_divmod(x, y):
-    """Quotient and C's remainder, so that `quotient * y + remainder` is `x` as closely as floats allow where the divisor is
-    added to the remainders that the third result marks."""
+    """Compute the floored quotient, C's remainder, and a mask of the remainders to which the divisor must be added.
+
+    With the divisor added there, `quotient * y + remainder` is `x` up to rounding.
+    """
     zero, one = constant_like(x, 0), constant_like(x, 1)
     r = rem_(x, y)
     quotient = div(sub(x, r), y)
@@ -541,7 +555,7 @@ PUBLIC["bitwise_left_shift"], PUBLIC["bitwise_right_shift"] = PUBLIC["left_shift
 
 
 def power_inline(x, y):
-    """`x ** y`: repeated multiplication for a static integer exponent, else by logarithms."""
+    """Compute `x ** y`, by repeated multiplication if `y` is an int, else by logarithms."""
     check_arraylike("power", x, y)
     x, y = unwrap(x), unwrap(y)
     if type(y) is int:
@@ -551,7 +565,7 @@ def power_inline(x, y):
         return integer_pow_p.bind(x, y=y)
     base, exponent = tracing.aval_of(x).dtype, tracing.aval_of(y).dtype
     if dtypes.is_inexact(base) and dtypes.is_integer(exponent):
-        dtypes.lattice_result_type(x, y)  # refuses where the user forbids promotion
+        dtypes.lattice_result_type(x, y)  # raises if the promotion mode forbids it
         return pow_(*broadcast_to_common("power", [x, y]))
     x, y = _numbers("power", x, y)
     if dtypes.is_integer(tracing.aval_of(x).dtype):
@@ -560,16 +574,18 @@ def power_inline(x, y):
 
 
 def _integer_power(x, y):
-    """Square and multiply over the lowest 6 bits of the exponent: higher powers do not fit 64 bits, but for 0 (which stays), 1
-    and -1."""
+    """Compute an integer power by squaring over the lowest 6 bits of the exponent.
+
+    Higher powers of numbers other than 0, 1 and -1 overflow 64 bits. Powers of 0 are set to 0 apart.
+    """
     one, zero = _strong_constant(x, 1), _strong_constant(x, 0)
-    nothing = and_(eq(x, zero), ne(y, zero))
+    is_zero = and_(eq(x, zero), ne(y, zero))
     result = None
     for i in range(6):
         factor = where(ne(and_(y, _strong_constant(y, 1 << i)), zero), x, one)
         result = factor if result is None else mul(result, factor)
         x = mul(x, x) if i < 5 else x
-    return where(nothing, zero, result)
+    return where(is_zero, zero, result)
 
 
 INLINE["power"] = lambda x1, x2: power_inline(x1, x2 if type(x2) is int else _static_exponent(x2))
@@ -586,13 +602,23 @@ def _power_static(x1, x2):
 
 
 def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Elementwise `x1 ** x2`. A known integer as exponent becomes multiplications; a new one is compiled anew.
+    """Compute `x1 ** x2` elementwise.
 
-    - `x1`: the bases.
-    - `x2`: the exponents. Integers to a known negative power are an error, as in NumPy.
+    A concrete integer exponent is static: it is computed by multiplications, and each new one is compiled.
 
-    >>> xnp.power(xnp.array([2, 3]), 3)
-    Array([ 8, 27], dtype=int32)
+    Args:
+        x1: Bases.
+        x2: Exponents.
+
+    Returns:
+        Array with the common shape and dtype of the operands.
+
+    Raises:
+        TypeError: If integers are raised to a concrete negative integer power.
+
+    Example:
+        >>> xnp.power(xnp.array([2, 3]), 3)
+        Array([ 8, 27], dtype=int32)
     """
     x1, x2 = unwrap(x1), unwrap(x2)
     if type(x2) is not int:
@@ -605,7 +631,7 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _static_exponent(y):
-    """A Python int for an integer that is known, whatever holds it."""
+    """Return a Python int if `y` is a concrete integer scalar, else `y`."""
     known = isinstance(y, np.integer) or isinstance(y, (np.ndarray, ArrayImpl)) and not y.ndim and y.dtype.kind in "iu"
     return int(y) if known else y
 
@@ -635,10 +661,10 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /, *, out: None = None, where: None
     if out is not None or where is not None:
         _refuse_options("logaddexp2", out, where)
     x, y = promote_args_inexact("logaddexp2", x1, x2)
-    ln2 = constant_beside(x if np.ndim(x) >= np.ndim(y) else y, np.log(2))
+    ln2 = constant_operand(x if np.ndim(x) >= np.ndim(y) else y, np.log(2))
     if tracing.aval_of(x).dtype.kind == "c":
         return div(log_add_p.bind(mul(x, ln2), mul(y, ln2)), ln2)
-    # Relative to the greater one, which then comes back without rounding.
+    # Relative to the maximum, which is then reproduced without rounding.
     greater = _finite_or_zero(stop_gradient_p.bind(max_(x, y)))
     return add(greater, div(log_add_p.bind(mul(sub(x, greater), ln2), mul(sub(y, greater), ln2)), ln2))
 
@@ -647,21 +673,21 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /, *, out: None = None, where: None
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = promote_args_inexact("hypot", x1, x2)
     if tracing.aval_of(x).dtype.kind == "c":
-        raise ValueError("xnp.hypot is not defined for complex numbers; take it of abs(x1) and abs(x2).")
+        raise ValueError("xnp.hypot is not defined for complex numbers; apply it to abs(x1) and abs(x2).")
     x, y = abs_(x), abs_(y)
     big, small = max_(x, y), min_(x, y)
     safe = where(eq(big, constant_like(big, 0)), constant_like(big, 1), big)
     ratio = div(small, safe)
-    size = mul(big, sqrt_(add(constant_beside(big, 1), mul(ratio, ratio))))
-    infinity = constant_beside(big, np.inf)
-    unbounded = or_(eq(x, infinity), eq(y, infinity))  # also beside a NaN
+    size = mul(big, sqrt_(add(constant_operand(big, 1), mul(ratio, ratio))))
+    infinity = constant_operand(big, np.inf)
+    unbounded = or_(eq(x, infinity), eq(y, infinity))  # also if the other operand is NaN
     return where(unbounded, infinity, size)
 
 
 @_define
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = promote_args_inexact("heaviside", x1, x2)
-    zero, one = constant_beside(x, 0), constant_beside(x, 1)
+    zero, one = constant_operand(x, 0), constant_operand(x, 1)
     step = where(lt(x, zero), zero, where(gt(x, zero), one, y))
     return where(ne(x, x), x, step)
 
@@ -669,7 +695,7 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def _scaled(name, factor):
     def function(x: ArrayLike, /) -> Array:
         [x] = promote_args_inexact(name, x)
-        return mul(x, constant_beside(x, factor))
+        return mul(x, constant_operand(x, factor))
 
     return public(name, function)
 
@@ -685,7 +711,7 @@ def _ignoring_nan(name, primitive, compare):
         x, y = promote_args(name, x1, x2)
         if not dtypes.is_inexact(tracing.aval_of(x).dtype):
             return primitive.bind(x, y)
-        # Selected rather than computed: of two equal operands the second has the derivative.
+        # A select, so that the derivative at equal operands goes to the second one.
         return where(or_(compare(x, y), ne(y, y)), x, y)
 
     return public(name, function)
@@ -696,16 +722,22 @@ _ignoring_nan("fmin", PRIMITIVES["min"], INLINE["less"])
 
 
 @library(static="equal_nan")
+@accepts(nodes=True)
 def isclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False) -> Array:
-    """Whether elements are equal within `atol + rtol * abs(b)`.
+    """Test elementwise for equality within the tolerance `atol + rtol * abs(b)`.
 
-    - `a`, `b`: the arrays, broadcast to one shape; `b` is the reference.
-    - `rtol`: the tolerance relative to `b`.
-    - `atol`: the tolerance that comes on top of it.
-    - `equal_nan`: whether NaN is close to NaN.
+    Args:
+        a, b: Arrays, broadcast to a common shape. `b` is the reference value.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance.
+        equal_nan: If True, NaN is close to NaN.
 
-    >>> xnp.isclose(xnp.array([1.0, 1.1]), xnp.array([1.000001, 1.0]))
-    Array([ True, False], dtype=bool)
+    Returns:
+        Boolean array with the common shape of `a` and `b`.
+
+    Example:
+        >>> xnp.isclose(xnp.array([1.0, 1.1]), xnp.array([1.000001, 1.0]))
+        Array([ True, False], dtype=bool)
     """
     a, b = promote_args("isclose", a, b)
     d = tracing.aval_of(a).dtype
@@ -736,13 +768,13 @@ def _round_kernel(a, decimals):
     if dtypes.is_integer(d):
         if decimals >= 0:
             return x
-        if 10 ** -decimals > dtypes.iinfo(d).max:  # more than twice any number of the dtype
+        if 10 ** -decimals > dtypes.iinfo(d).max:  # every number rounds to 0
             return mul(x, constant_like(x, 0))
         factor, half = d.type(10 ** -decimals), d.type(10 ** -decimals // 2)
         down = INLINE["floor_divide"](x, factor)
-        rest = sub(x, mul(down, factor))
+        remainder = sub(x, mul(down, factor))
         odd = ne(and_(down, d.type(1)), d.type(0))
-        up = or_(gt(rest, half), and_(eq(rest, half), odd))
+        up = or_(gt(remainder, half), and_(eq(remainder, half), odd))
         return mul(add(down, as_type(up, d, False)), factor)
     if d.kind == "c":
         return complex_(_round_float(real_(x), decimals), _round_float(imag_(x), decimals))
@@ -757,7 +789,7 @@ def _round_float(x, decimals):
         return nearest(x)
     d = tracing.aval_of(x).dtype
     wide = x if d.itemsize > 2 else as_type(x, dtypes.float32, False)  # powers of ten overflow the 16-bit types
-    if decimals > np.log10(float(dtypes.finfo(tracing.aval_of(wide).dtype).max)):  # more than any number has
+    if decimals > np.log10(float(dtypes.finfo(tracing.aval_of(wide).dtype).max)):  # more decimals than any number has
         return x
     factor = constant_like(wide, 10.0 ** decimals)
     result = div(nearest(mul(wide, factor)), factor)
@@ -765,17 +797,24 @@ def _round_float(x, decimals):
 
 
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
-    """Round to a number of decimals, halves to the even digit. `round` and `around` are two names of it.
+    """Round to the given number of decimals, ties to even.
 
-    - `a`: the numbers; complex ones are rounded by parts, integers keep their dtype, booleans are refused.
-    - `decimals`: how many; negative numbers round to tens, hundreds, ...
-    - `out`: of NumPy's signature; it must be None.
+    `xnp.around` is an alias.
 
-    >>> xnp.round(xnp.array([1.25, 2.5, -0.75]), 1)
-    Array([ 1.2,  2.5, -0.8], dtype=float32)
+    Args:
+        a: Array. Integers keep their dtype, real and imaginary parts are rounded separately, booleans are not supported.
+        decimals: Number of decimals. A negative number rounds to tens, hundreds, ...
+        out: Must be None (for compatibility with NumPy): arrays are immutable.
+
+    Returns:
+        Array with the shape and dtype of `a`.
+
+    Example:
+        >>> xnp.round(xnp.array([1.25, 2.5, -0.75]), 1)
+        Array([ 1.2,  2.5, -0.8], dtype=float32)
     """
     if out is not None:
-        raise NotImplementedError("xnp.round cannot write into `out`: arrays do not change. Use the result.")
+        raise NotImplementedError("xnp.round cannot write into `out`: arrays are immutable. Use the result.")
     return _round_kernel(a, operator.index(decimals))
 
 
@@ -783,21 +822,30 @@ around = round
 
 
 @library
+@accepts(nodes=True)
 def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
-    """Limit elements to a range: what is below becomes `min`, what is above `max`.
+    """Clip elements to a range.
 
-    - `arr`: the array; complex numbers are refused.
-    - `min`, `max`: the ends of the range, numbers or arrays that broadcast; None leaves an end open.
+    Args:
+        arr: Array of real numbers.
+        min, max: Bounds, broadcast with `arr`. None leaves a side unbounded.
 
-    >>> xnp.clip(xnp.array([-2, 0, 5]), 0, 3)
-    Array([0, 0, 3], dtype=int32)
+    Returns:
+        Array of the elements of `arr`, those below `min` replaced by `min` and those above `max` by `max`.
+
+    Raises:
+        ValueError: If an argument is complex.
+
+    Example:
+        >>> xnp.clip(xnp.array([-2, 0, 5]), 0, 3)
+        Array([0, 0, 3], dtype=int32)
     """
     operands = [arr, *[x for x in (min, max) if x is not None]]
     check_arraylike("clip", *operands)
     if any(dtypes.operand_type(unwrap(x))[0].kind == "c" for x in operands):
         raise ValueError("xnp.clip does not take a complex value: complex values have no ordering, and cannot be clipped. "
                          "Clip x.real and x.imag.")
-    [arr, *limits] = promote_args("clip", *operands)
+    [result, *limits] = promote_args("clip", *operands)
     if min is not None:
-        arr = max_(limits[0], arr)
-    return arr if max is None else min_(limits[-1], arr)
+        result = max_(limits[0], result)
+    return result if max is None else min_(limits[-1], result)

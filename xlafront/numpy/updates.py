@@ -1,7 +1,7 @@
-"""Updates of arrays that do not change: `x.at[key].set(y)` and its kin return a new array.
+"""Functional updates of immutable arrays: `x.at[key].set(y)` and its variants return a new array.
 
-Updates of windows (integers and contiguous slices inside the array) are dynamic slices, sums into them scatters of one
-window, which `lax.indexing` writes as slices where XLA does not; all others are scatters.
+Updates of a window (integers and contiguous slices in bounds) use dynamic slices; sums into a window are scatters of
+one window, which `lax.indexing` lowers to slices where XLA does not. All other updates are scatters.
 """
 
 from __future__ import annotations
@@ -11,41 +11,43 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, errors, source, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dimensions import is_symbolic, is_symbolic_dim
+from xlafront.core.basic_primitives import reshard_p, to_dtype, with_weakness
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
-from xlafront.lax.device_put import reshard_p
 from xlafront.lax.dimension_numbers import ScatterDimensionNumbers
-from xlafront.lax.elementwise import PRIMITIVES, as_type, eq, max_, min_, size_as, to_dtype, where, with_weakness
+from xlafront.lax.elementwise import PRIMITIVES, as_type, eq, max_, min_, size_scalar, where
 from xlafront.lax.elementwise_functions import converted
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, bind_scatter
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import arange, asarray, astype, ones_like
-from xlafront.numpy.indexing import Layout, WithWindows, check_whole, plan_key, read, take_by, wrapped
+from xlafront.numpy.indexing import IndexLayout, KeyHasWindows, check_sharded_dims, plan_key, read, take_by, wrap_negative
+from xlafront.numpy.indexing_strategies import apply_strategy
 from xlafront.numpy.promotion import unwrap
 from xlafront.numpy.ufuncs import PUBLIC
-from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging.library import exact, library
+from xlafront.symbolic.dimensions import is_symbolic, is_symbolic_dim
 
-# method -> the scatter, and what it does to an old and a new element
+# method -> scatter primitive, and primitive that combines an old and a new element
 UPDATES = {
     "set": ("scatter", None), "add": ("scatter_add", "add"), "subtract": ("scatter_sub", "sub"),
     "multiply": ("scatter_mul", "mul"), "min": ("scatter_min", "min"), "max": ("scatter_max", "max"),
 }
 
 
-_NOT_OF_BOOLEANS = frozenset(("add", "subtract", "multiply"))
+_INVALID_FOR_BOOL = frozenset(("add", "subtract", "multiply"))
 _NUMBERS = frozenset((int, float))
 _FLOATS = frozenset((dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64))
 
 
 class At:
-    """Which elements of an array to read or to update, by an index in brackets as in `x[index]`.
+    """The property `x.at`: selects elements to read or to update, by an index in brackets as in `x[index]`.
 
-    >>> xnp.zeros(3).at[1:].set(5.0)
-    Array([0., 5., 5.], dtype=float32)
+    Example:
+        >>> xnp.zeros(3).at[1:].set(5.0)
+        Array([0., 5., 5.], dtype=float32)
     """
 
     __slots__ = ("array",)
@@ -58,7 +60,7 @@ class At:
 
     def __getattr__(self, name):
         known = [method for method in dir(AtIndex) if not method.startswith("_") and callable(getattr(AtIndex, method))]
-        remedy = f"Say first where: x.at[index].{name}(...)" if name in known else f"x.at[index] has {', '.join(known)}"
+        remedy = f"Index it first: x.at[index].{name}(...)" if name in known else f"x.at[index] has {', '.join(known)}"
         raise AttributeError(f"'At' object has no attribute {name!r}. {remedy}.", name=name, obj=self)
 
     def __repr__(self):
@@ -66,15 +68,18 @@ class At:
 
 
 class AtIndex:
-    """`x.at[index]`: the methods return the array with these elements changed.
+    """The selected elements `x.at[index]`, whose methods return the array with these elements updated.
 
-    - `mode`: what happens to positions outside. Updates drop them (`"drop"`, the default) or move them to the nearest
-      (`"clip"`); `get` clamps by default, and `"fill"` gives `fill_value`.
-    - `indices_are_sorted`, `unique_indices`: promises about index arrays that make the operation faster.
-    - `wrap_negative_indices=False`: negative positions are outside.
+    Options of all methods:
 
-    >>> xnp.zeros(3).at[1].add(5.0)
-    Array([0., 5., 0.], dtype=float32)
+    - `mode`: treatment of positions out of bounds. Updates drop them (`"drop"`, the default) or clamp them (`"clip"`);
+      `get` clamps by default, and with `"fill"` returns `fill_value`.
+    - `indices_are_sorted`, `unique_indices`: promises about index arrays that may make the operation faster.
+    - `wrap_negative_indices`: if False, negative positions are out of bounds.
+
+    Example:
+        >>> xnp.zeros(3).at[1].add(5.0)
+        Array([0., 5., 0.], dtype=float32)
     """
 
     __slots__ = ("array", "index")
@@ -87,23 +92,34 @@ class AtIndex:
         return f"{self.array!r}.at[{self.index!r}]"
 
     def get(self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
-            fill_value: ArrayLike | None = None, out_sharding: Any = None, wrap_negative_indices: bool = True) -> Array:
-        """The elements, as `x[index]` with options.
+            fill_value: ArrayLike | None = None, out_sharding: Any = None, wrap_negative_indices: bool = True,
+            strategy: str = "auto") -> Array:
+        """Return the elements, as `x[index]` with options.
 
-        - `indices_are_sorted`, `unique_indices`: promises about index arrays that make it faster.
-        - `mode`: what positions outside give: the nearest element ("clip", as without), NaN or `fill_value` ("fill"), anything
-          ("promise_in_bounds").
-        - `fill_value`: for the mode "fill".
-        - `out_sharding`: how the result is split over devices.
-        - `wrap_negative_indices`: whether negative positions count from the end.
+        Args:
+            indices_are_sorted, unique_indices: Promises about index arrays that may make the operation faster.
+            mode: Treatment of positions out of bounds: "clip" (default) clamps them, "fill" returns NaN or
+                `fill_value`, "promise_in_bounds" leaves the result undefined.
+            fill_value: Value for the mode "fill".
+            out_sharding: Sharding of the result.
+            wrap_negative_indices: If True, negative positions count from the end.
+            strategy: Operation that reads: "gather"; "static_slice", for an index of Python integers and slices;
+                "dynamic_slice", for scalars and slices with the step 1. Default: the fastest for the index.
 
-        >>> xnp.array([1.0, 2.0]).at[5].get(mode="fill", fill_value=0.0)
-        Array(0., dtype=float32)
+        Returns:
+            The selected elements.
+
+        Example:
+            >>> xnp.array([1.0, 2.0]).at[5].get(mode="fill", fill_value=0.0)
+            Array(0., dtype=float32)
         """
         x = self.array
         concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
-        return with_out_sharding("x.at[...].get", out_sharding, take_by, (x, self.index), concrete, mode, fill_value,
-                             indices_are_sorted, unique_indices, wrap_negative_indices)
+        key, reader = self.index, None
+        if strategy != "auto":
+            key, concrete, reader = apply_strategy(strategy, x, key, concrete, mode)
+        return with_out_sharding("x.at[...].get", out_sharding, take_by, (x, key), concrete, mode, fill_value,
+                                 indices_are_sorted, unique_indices, wrap_negative_indices, reader)
 
     def _update(self, name, values, indices_are_sorted=False, unique_indices=False, mode=None, out_sharding=None,
                 wrap_negative_indices=True):
@@ -114,110 +130,159 @@ class AtIndex:
             name, x, key, v, indices_are_sorted, unique_indices, mode, wrap_negative_indices), (self.array, self.index, values))
 
     def set(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with these elements replaced, `x[index] = values`. Of several values for one element, which one stays is
-        not defined.
+        """Return the array with `x[index] = values`.
 
-        - `values`: the new elements, of the shape of `x[index]` or one that broadcasts to it.
-        - `options`: those of `get` but for `fill_value`, by name; positions outside are left out, with the mode "clip" the
-          nearest is updated.
+        Args:
+            values: The new elements, of the shape of `x[index]` or one that broadcasts to it.
+            options: Keyword options of `get` except `fill_value`. Positions out of bounds are dropped; with the mode
+                "clip" they are clamped.
 
-        >>> xnp.zeros(3).at[1].set(5.0)
-        Array([0., 5., 0.], dtype=float32)
+        Returns:
+            The updated array.
+
+        Note:
+            If an element is selected several times, it is undefined which value it gets.
+
+        Example:
+            >>> xnp.zeros(3).at[1].set(5.0)
+            Array([0., 5., 0.], dtype=float32)
         """
         return self._update("set", values, **options)
 
     def add(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with `x[index] += values`; repeated positions add up.
+        """Return the array with `x[index] += values`; repeated positions accumulate.
 
-        - `values`: what is added.
-        - `options`: as for `set`.
+        Args:
+            values: The values to add.
+            options: See `set`.
 
-        >>> xnp.zeros(3).at[xnp.array([1, 1])].add(5.0)
-        Array([ 0., 10.,  0.], dtype=float32)
+        Returns:
+            The updated array.
+
+        Example:
+            >>> xnp.zeros(3).at[xnp.array([1, 1])].add(5.0)
+            Array([ 0., 10.,  0.], dtype=float32)
         """
         return self._update("add", values, **options)
 
     def subtract(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with `x[index] -= values`; repeated positions add up.
+        """Return the array with `x[index] -= values`; repeated positions accumulate.
 
-        - `values`: what is subtracted.
-        - `options`: as for `set`.
+        Args:
+            values: The values to subtract.
+            options: See `set`.
 
-        >>> xnp.zeros(3).at[1].subtract(5.0)
-        Array([ 0., -5.,  0.], dtype=float32)
+        Returns:
+            The updated array.
+
+        Example:
+            >>> xnp.zeros(3).at[1].subtract(5.0)
+            Array([ 0., -5.,  0.], dtype=float32)
         """
         return self._update("subtract", values, **options)
 
     def multiply(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with `x[index] *= values`; repeated positions multiply up. `multiply` and `mul` are two names of it.
+        """Return the array with `x[index] *= values`; repeated positions accumulate.
 
-        - `values`: the factors.
-        - `options`: as for `set`.
+        `mul` is an alias of this method.
 
-        >>> xnp.ones(3).at[1].multiply(5.0)
-        Array([1., 5., 1.], dtype=float32)
+        Args:
+            values: The factors.
+            options: See `set`.
+
+        Returns:
+            The updated array.
+
+        Example:
+            >>> xnp.ones(3).at[1].multiply(5.0)
+            Array([1., 5., 1.], dtype=float32)
         """
         return self._update("multiply", values, **options)
 
     mul = multiply
 
     def min(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with `x[index] = minimum(x[index], values)`.
+        """Return the array with `x[index] = minimum(x[index], values)`.
 
-        - `values`: what the elements are compared with.
-        - `options`: as for `set`.
+        Args:
+            values: The values to compare with.
+            options: See `set`.
 
-        >>> xnp.array([1, 7]).at[:].min(5)
-        Array([1, 5], dtype=int32)
+        Returns:
+            The updated array.
+
+        Example:
+            >>> xnp.array([1, 7]).at[:].min(5)
+            Array([1, 5], dtype=int32)
         """
         return self._update("min", values, **options)
 
     def max(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with `x[index] = maximum(x[index], values)`.
+        """Return the array with `x[index] = maximum(x[index], values)`.
 
-        - `values`: what the elements are compared with.
-        - `options`: as for `set`.
+        Args:
+            values: The values to compare with.
+            options: See `set`.
 
-        >>> xnp.array([1, 7]).at[:].max(5)
-        Array([5, 7], dtype=int32)
+        Returns:
+            The updated array.
+
+        Example:
+            >>> xnp.array([1, 7]).at[:].max(5)
+            Array([5, 7], dtype=int32)
         """
         return self._update("max", values, **options)
 
     def divide(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with `x[index] /= values`; repeated positions divide again. All elements become floats.
+        """Return the array with `x[index] /= values`; repeated positions accumulate.
 
-        - `values`: the divisors.
-        - `options`: as for `set`.
+        Args:
+            values: The divisors.
+            options: See `set`.
 
-        >>> xnp.array([2, 4]).at[0].divide(2)
-        Array([1., 4.], dtype=float32)
+        Returns:
+            The updated array, in a floating-point dtype.
+
+        Example:
+            >>> xnp.array([2, 4]).at[0].divide(2)
+            Array([1., 4.], dtype=float32)
         """
-        return self._by_factor("true_divide", values, options)
+        return self._update_by_factors("true_divide", values, options)
 
     def power(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with `x[index] **= values`; repeated positions raise again.
+        """Return the array with `x[index] **= values`; repeated positions accumulate.
 
-        - `values`: the exponents.
-        - `options`: as for `set`.
+        Args:
+            values: The exponents.
+            options: See `set`.
 
-        >>> xnp.array([2, 4]).at[0].power(3)
-        Array([8, 4], dtype=int32)
+        Returns:
+            The updated array.
+
+        Example:
+            >>> xnp.array([2, 4]).at[0].power(3)
+            Array([8, 4], dtype=int32)
         """
-        return self._by_factor("power", values, options)
+        return self._update_by_factors("power", values, options)
 
-    def _by_factor(self, function, values, options):
+    def _update_by_factors(self, function, values, options):
         factors = AtIndex(ones_like(self.array), self.index).multiply(values, **options)
         return PUBLIC[function](self.array, factors)
 
     def apply(self, func: Callable, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
               out_sharding: Any = None, wrap_negative_indices: bool = True) -> Array:
-        """The array with `x[index] = func(x[index])`; repeated positions are transformed again.
+        """Return the array with `x[index] = func(x[index])`; `func` is applied once for each repetition of a position.
 
-        - `func`: an elementwise function.
-        - `indices_are_sorted`, `unique_indices`, `mode`, `out_sharding`, `wrap_negative_indices`: as for `set`.
+        Args:
+            func: An elementwise function.
+            indices_are_sorted, unique_indices, mode, out_sharding, wrap_negative_indices: See `set`.
 
-        >>> xnp.array([1.0, 4.0]).at[1].apply(xnp.sqrt)
-        Array([1., 2.], dtype=float32)
+        Returns:
+            The updated array.
+
+        Example:
+            >>> xnp.array([1.0, 4.0]).at[1].apply(xnp.sqrt)
+            Array([1., 2.], dtype=float32)
         """
         if not callable(func):
             raise errors.not_callable("x.at[...].apply", func)
@@ -225,18 +290,19 @@ class AtIndex:
         concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
         try:
             entries, indices = plan_key(np.shape(x), self.index, not concrete, reads=False)
-        except WithWindows as found:
-            windows, rest = found.windows, found.rest
+        except KeyHasWindows as found:
+            windows, rest = found.windows, found.remaining_key
             options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
                        "out_sharding": out_sharding, "wrap_negative_indices": wrap_negative_indices}
-            return _within(windows, x, mode, lambda part: AtIndex(part, rest).apply(func, **options))
+            return _update_windows(windows, x, mode, lambda window: AtIndex(window, rest).apply(func, **options))
         return with_out_sharding("x.at[...].apply", out_sharding, _apply_kernel, (x, indices), func, entries,
                              GatherScatterMode.from_any(mode), bool(indices_are_sorted), bool(unique_indices),
                              bool(wrap_negative_indices))
 
 
 def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=False, mode=None, wrap=True):
-    """`x` with the elements at `key` updated. Hot for an integer and a number: watched by the eager benchmarks."""
+    """Return `x` with the elements at `key` updated. Hot for an integer and a Python scalar: watched by the eager
+    benchmarks."""
     if (type(key) is int and type(x) is ArrayImpl and mode is None and wrap and type(values) in _NUMBERS
             and tracing.thread.trace is tracing.eval_trace):
         shape, d = x._aval.shape, x._aval.dtype
@@ -250,16 +316,16 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
         values = exact(own.type(values))
     else:
         joint = _joint_dtype(x, values, name)
-        if joint != own and UPDATES[name][1] is not None:  # the operation is done in the wider type
+        if joint != own and UPDATES[name][1] is not None:  # compute in the promoted dtype
             return converted(update(name, astype(x, joint), key, values, indices_are_sorted, unique_indices, mode, wrap), own)
         values = _as_dtype(values, own)
     concrete = tracing.thread.trace is tracing.eval_trace and not isinstance(x, tracing.Tracer)
     try:
         entries, indices = plan_key(np.shape(x), key, not concrete, reads=False)
-    except WithWindows as found:
-        windows, rest = found.windows, found.rest
-        return _within(windows, x, mode, lambda part: update(name, part, rest, values, indices_are_sorted, unique_indices, mode,
-                                                             wrap))
+    except KeyHasWindows as found:
+        windows, rest = found.windows, found.remaining_key
+        return _update_windows(windows, x, mode, lambda window: update(
+            name, window, rest, values, indices_are_sorted, unique_indices, mode, wrap))
     mode = GatherScatterMode.from_any(mode)
     window = _window_of(np.shape(x), entries, indices, mode, wrap)
     if window is not None:
@@ -270,14 +336,15 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
 
 
 def _joint_dtype(x, values, name):
-    """The dtype that array and values promote to, in which an update is done."""
-    if name in _NOT_OF_BOOLEANS and tracing.aval_of(x).dtype == tracing.aval_of(values).dtype == dtypes.bool_:
-        raise TypeError(f"x.at[...].{name} does not take arrays of dtype bool. Use x.at[...].set, min (and) or max (or).")
+    """Return the promoted dtype of array and values, in which an update is computed."""
+    if name in _INVALID_FOR_BOOL and tracing.aval_of(x).dtype == tracing.aval_of(values).dtype == dtypes.bool_:
+        raise TypeError(f"x.at[...].{name} does not accept arrays of dtype bool. Use x.at[...].set, min (and) or max (or).")
     return joint_dtype(f"x.at[...].{name}", x, values)
 
 
-def joint_dtype(who: str, x, values):
-    """The dtype that an array and new elements promote to, with a warning where they lose something in that of the array."""
+def joint_dtype(caller: str, x, values):
+    """Return the promoted dtype of an array and its new elements; warn if a cast to the array's dtype can lose
+    information."""
     own, given = tracing.aval_of(x), tracing.aval_of(values)
     if own.dtype == given.dtype:
         return own.dtype
@@ -285,12 +352,12 @@ def joint_dtype(who: str, x, values):
         joint, _ = dtypes.promote_pair(own.dtype, own.weak_type, given.dtype, given.weak_type)
         if joint != own.dtype:
             source.warn(
-                f"scatter inputs have incompatible types: {who} cannot safely cast values of dtype {given.dtype} to the dtype "
-                f"{own.dtype} of the array. It may lose information, and a later version will refuse this. Convert one of them "
-                f"with astype.", FutureWarning)
-            dtypes.warn_of_lost_parts(who, joint, own.dtype)
+                f"scatter inputs have incompatible types: {caller} cannot safely cast values of dtype {given.dtype} to the "
+                f"dtype {own.dtype} of the array. It may lose information, and a later version will raise an error. Convert "
+                f"one of them with astype.", FutureWarning)
+            dtypes.warn_of_discarded_imaginary(caller, joint, own.dtype)
         return joint
-    error = errors.incompatible_dtypes(who, [own.dtype, given.dtype])
+    error = errors.incompatible_dtypes(caller, [own.dtype, given.dtype])
     raise error if dtypes.is_extended(own.dtype) else ValueError(error)
 
 
@@ -299,43 +366,47 @@ def _as_dtype(values, d):
         aval = tracing.aval_of(values)
         return values if aval.dtype == d and not aval.weak_type else converted(values, d)
     if values != values and dtypes.is_integer(d):
-        return d.type(0)  # as the device converts a NaN
+        return d.type(0)  # devices convert NaN to 0
     if type(values) is complex and not dtypes.is_complex(d):
         values = values.real
     return exact(np.asarray(values).astype(d)[()])
 
 
-# Masks that are only known at run time
+# Windows of dynamic position
 
 
-def _within(windows: tuple, x, mode, updated: Callable):
-    """`x` with what it holds within windows updated. What lies outside is dropped, and with it the whole of a window without
-    stride, or moved inside if that is the mode; negative starts are outside."""
+def _update_windows(windows: tuple, x, mode, updated: Callable):
+    """Return `x` with the contents of windows replaced by `updated(contents)`.
+
+    By default elements out of bounds are dropped; a contiguous window that is partly out of bounds is dropped as a
+    unit. With the mode "clip", windows are shifted inside. Negative starts are out of bounds.
+    """
     if not windows:
         return updated(x)
     (dim, window), *rest = windows
-    new = _within(tuple(rest), WithWindows((), ((dim, window),)).read(x), mode, updated)
+    new = _update_windows(tuple(rest), KeyHasWindows((), ((dim, window),)).read(x), mode, updated)
     start, n = to_dtype(window.start, np.dtype(np.int32)), np.shape(x)[dim]
     if window.stride == 1:
         last = np.int32(n - window.size)
         inside = max_(np.int32(0), min_(last, start))
         clips = GatherScatterMode.from_any(mode) is GatherScatterMode.CLIP
         start, mode = inside if clips else where(eq(start, inside), start, np.int32(n)), "drop"
-    places = start + window.stride * arange(window.size, dtype=np.int32)
-    return update("set", x, (*[slice(None)] * dim, places), new, unique_indices=window.stride == 1, mode=mode, wrap=False)
+    positions = start + window.stride * arange(window.size, dtype=np.int32)
+    return update("set", x, (*[slice(None)] * dim, positions), new, unique_indices=window.stride == 1, mode=mode, wrap=False)
 
 
-def _operand(values, d):
-    """Python scalars as scalars of the dtype."""
+def _scalar_as_dtype(values, d):
+    """Return Python scalars as NumPy scalars of dtype `d`, other values unchanged."""
     return d.type(values) if type(values) in dtypes.python_scalar_dtypes else values
 
 
 # Windows
 
 
-def _written(x, values, starts, sizes, name: str):
-    """The array with new values in a window; they are split as the array is, whose split dimensions are in it whole."""
-    check_whole(x, sizes, f"x.at[...].{name}", f"x.at[...].{name}(..., out_sharding=P(...))")
+def _write_window(x, values, starts, sizes, name: str):
+    """Return the array with new values in a window. The values are resharded like the array, whose sharded dimensions
+    the window covers completely."""
+    check_sharded_dims(x, sizes, f"x.at[...].{name}", f"x.at[...].{name}(..., out_sharding=P(...))")
     explicit = tracing.aval_of(x).explicit_sharding
     if explicit is not None and tracing.aval_of(values).explicit_sharding != explicit:
         values = reshard_p.bind(values, dst_sharding=explicit)
@@ -344,29 +415,30 @@ def _written(x, values, starts, sizes, name: str):
 
 @library(static="name", name="at")
 def _row_kernel(x, values, index, name):
-    """One position of the first dimension, known to be inside, and a number."""
+    """Update one position of the first dimension, which is in bounds, by a scalar."""
     d = tracing.aval_of(x).dtype
     shape = np.shape(x)
     sizes = (1, *shape[1:])
-    starts = [wrapped(index, shape[0]), *[np.int32(0)] * (len(shape) - 1)]
+    starts = [wrap_negative(index, shape[0]), *[np.int32(0)] * (len(shape) - 1)]
     values = shapes.broadcast_in_dim(as_type(values, d, False), sizes, ())
     operation = UPDATES[name][1]
     if operation is not None:
         values = PRIMITIVES[operation].bind(dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), values)
-    return _written(x, values, starts, sizes, name)
+    return _write_window(x, values, starts, sizes, name)
 
 
 def _window_of(shape, entries, indices, mode, wrap):
-    """`(starts, plan)` when the key is a box inside the array whose position is known, else None.
+    """Return `(starts, plan)` if the key selects a box at a static position in bounds, else None.
 
-    The plan is hashable: for each dimension its size in the box, whether the result has it, and new dimensions.
+    The plan is hashable: the size of each dimension in the box, and for each dimension of the result its dimension in
+    the array (None for new ones).
     """
-    starts, sizes, shown = [], [], []
+    starts, sizes, result_dims = [], [], []
     dim = 0
     for entry in entries:
         kind = entry[0]
         if kind == "new":
-            shown.append(None)
+            result_dims.append(None)
             continue
         if kind == "mask":
             return None
@@ -375,7 +447,7 @@ def _window_of(shape, entries, indices, mode, wrap):
             _, start, size, step, *_ = entry
             if step != 1 or size == 0 or is_symbolic_dim(start):
                 return None
-            shown.append(dim)
+            result_dims.append(dim)
         else:
             start, size = (entry[1] if kind == "int" else indices[entry[1]]), 1
             if type(start) is not int:
@@ -389,60 +461,61 @@ def _window_of(shape, entries, indices, mode, wrap):
         starts.append(start)
         sizes.append(size)
         dim += 1
-    return np.array(starts, np.int32), (tuple(sizes), tuple(shown))
+    return np.array(starts, np.int32), (tuple(sizes), tuple(result_dims))
 
 
 @library(static=("name", "plan"), name="at")
 def _window_kernel(x, values, starts, name, plan):
-    sizes, shown = plan
-    shape = tuple(1 if d is None else sizes[d] for d in shown)
+    sizes, result_dims = plan
+    shape = tuple(1 if d is None else sizes[d] for d in result_dims)
     d = tracing.aval_of(x).dtype
-    values = _broadcast(_operand(values, d), shape, name, sizes)
+    values = _broadcast(_scalar_as_dtype(values, d), shape, name, sizes)
     scatter, operation = UPDATES[name]
     if scatter in ("scatter_add", "scatter_sub") and sizes and tracing.aval_of(x).explicit_sharding is None:
-        every = tuple(range(len(sizes)))  # a linear operation: its derivative has nothing to read or to write anew
-        return bind_scatter(SCATTERS[scatter], x, starts, values, dimension_numbers=ScatterDimensionNumbers(every, (), every),
-                            indices_are_sorted=True, unique_indices=True, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
-    starts = list(starts) if isinstance(starts, np.ndarray) else _scalars(starts, len(sizes))
+        all_dims = tuple(range(len(sizes)))  # a scatter is linear: its derivative need not read or rewrite the window
+        return bind_scatter(SCATTERS[scatter], x, starts, values, indices_are_sorted=True,
+                            dimension_numbers=ScatterDimensionNumbers(all_dims, (), all_dims),
+                            unique_indices=True, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+    starts = list(starts) if isinstance(starts, np.ndarray) else _unstack_scalars(starts, len(sizes))
     if operation is not None:
         old = dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes) if sizes else x
         values = PRIMITIVES[operation].bind(old, values)
-    return _written(x, values, starts, sizes, name) if sizes else values
+    return _write_window(x, values, starts, sizes, name) if sizes else values
 
 
-def _scalars(vector, count):
+def _unstack_scalars(vector, count):
     return [shapes.squeeze_p.bind(slicing.slice_p.bind(vector, start_indices=(i,), limit_indices=(i + 1,), strides=None),
                                   dimensions=(0,)) for i in range(count)]
 
 
-def _broadcast(values, shape, name, laid_out):
-    """Values of the shape that an index selects, laid out in another shape of as many elements."""
+def _broadcast(values, shape, name, target):
+    """Broadcast values to the shape that an index selects, and reshape them to `target` with as many elements."""
     own = np.shape(values)
     if own == shape:
-        return shapes.reshape_to(values, laid_out)
+        return shapes.reshape_to(values, target)
     if not own:
-        return shapes.broadcast_in_dim_p.bind(values, shape=laid_out, sharding=None, broadcast_dimensions=())
+        return shapes.broadcast_in_dim_p.bind(values, shape=target, sharding=None, broadcast_dimensions=())
     if len(own) > len(shape) or any(a not in (1, b) for a, b in zip(own[::-1], shape[::-1])):
         raise ValueError(f"x.at[...].{name} cannot put values of shape {own} where the index selects shape {shape}.")
     values = shapes.broadcast_in_dim_p.bind(values, shape=shape, sharding=None,
                                             broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))))
-    return shapes.reshape_to(values, laid_out)
+    return shapes.reshape_to(values, target)
 
 
 # Scatters
 
 
 class _ScatterPlan:
-    """How to write through a plan: the index array, the dimension numbers, and the arrangement of the values.
+    """The operands of a scatter for a plan: index array, dimension numbers, and arrangement of the values.
 
-    Values come in the shape that reading gives and are brought to (batch, strided slices, windows). A slice whose step
-    is not 1 becomes an index column of its own; so does the start of a window that is not 0.
+    Values come in the shape that a read returns and are transposed to (batch, strided slices, windows). A slice whose
+    step is not 1 becomes an index column of its own; so does a nonzero start of a window.
     """
 
     def __init__(self, shape, entries, indices, wrap):
-        layout = Layout(shape, entries, indices)
+        layout = IndexLayout(shape, entries, indices)
         sizes = [size for _, _, size, _ in layout.slices]
-        at, rank = layout.at, len(layout.batch)
+        at, rank = layout.batch_position, len(layout.batch)
         self.read_shape = layout.final_shape
         self.compact_shape = (*sizes[:at], *layout.batch, *sizes[at:])
         strided = [i for i, s in enumerate(layout.slices) if s[3] != 1]
@@ -457,7 +530,7 @@ class _ScatterPlan:
         for i in windows:
             dim, start, _, _ = layout.slices[i]
             if is_symbolic_dim(start) or start:
-                columns.append(size_as(start, np.int32))
+                columns.append(size_scalar(start, np.int32))
                 dims.append(dim)
         self.index_array = layout.index_array(wrap, tuple(columns), tuple(sizes[i] for i in strided))
         front = rank + len(strided)
@@ -473,12 +546,12 @@ class _ScatterPlan:
 
 
 def _is_empty(shape) -> bool:
-    """Whether nothing can be written to; the window of a scatter would not fit either."""
+    """True if a dimension has size 0: nothing is written, and the window of a scatter would not fit."""
     return any(type(n) is int and n == 0 for n in shape)
 
 
-def _hits_once(entries, indices) -> bool:
-    """Whether no element can be written to twice: there are slices and single positions alone."""
+def _selects_uniquely(entries, indices) -> bool:
+    """True if no element can be selected twice: the key has only slices and single positions."""
     return all(kind != "mask" and (kind != "array" or np.ndim(indices[rest[0]]) == 0) for kind, *rest in entries)
 
 
@@ -486,12 +559,12 @@ def _hits_once(entries, indices) -> bool:
 def _scatter_kernel(x, values, indices, name, entries, mode, is_sorted, unique, wrap):
     plan = _ScatterPlan(np.shape(x), entries, indices, wrap)
     if _is_empty(plan.read_shape):
-        return x  # whatever the values are
-    values = plan.arrange(_operand(values, tracing.aval_of(x).dtype), name)
+        return x  # values of any shape are accepted
+    values = plan.arrange(_scalar_as_dtype(values, tracing.aval_of(x).dtype), name)
     if _is_empty(np.shape(x)):
         return x
     return bind_scatter(SCATTERS[UPDATES[name][0]], x, plan.index_array, values, dimension_numbers=plan.numbers,
-                        indices_are_sorted=is_sorted, unique_indices=unique or _hits_once(entries, indices), mode=mode)
+                        indices_are_sorted=is_sorted, unique_indices=unique or _selects_uniquely(entries, indices), mode=mode)
 
 
 @library(static=("func", "entries", "mode", "is_sorted", "unique", "wrap"), name="at_apply")
@@ -499,7 +572,7 @@ def _apply_kernel(x, indices, func, entries, mode, is_sorted, unique, wrap):
     d = tracing.aval_of(x).dtype
     if _is_empty(np.shape(x)):
         return x
-    if unique or _hits_once(entries, indices):
+    if unique or _selects_uniquely(entries, indices):
         reading = read.__wrapped__(x, indices, entries, GatherScatterMode.CLIP, None, is_sorted, unique, wrap)
         return _scatter_kernel.__wrapped__(x, _result_of(func, reading, d), indices, "set", entries, mode, is_sorted,
                                            unique, wrap)

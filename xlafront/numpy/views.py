@@ -1,4 +1,4 @@
-"""The bits of arrays read otherwise: `view` and `byteswap`."""
+"""Reinterpretation of the bits of arrays: `view` and `byteswap`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xlafront.lax.elementwise import as_type, complex_, imag_, real_
 from xlafront.numpy.creation import astype
 from xlafront.numpy.manipulation import expand_dims, flip, stack, unstack
 from xlafront.numpy.ufuncs import PUBLIC
-from xlafront.staging.library import library, written_once
+from xlafront.staging.library import library
 
 
 @library(static="dtype", name="view")
@@ -34,7 +34,7 @@ def _view_kernel(a, dtype):
 
 
 def _complex_view(a, own, dtype):
-    """Complex numbers are pairs of reals in memory."""
+    """View complex arrays as pairs of reals, as they are stored."""
     if own.kind == "c":
         pairs = stack([real_(a), imag_(a)], -1)
         reals = shapes.reshape_to(pairs, (*np.shape(a)[:-1], 2 * np.shape(a)[-1]))
@@ -44,9 +44,10 @@ def _complex_view(a, own, dtype):
     return complex_(*unstack(pairs, axis=-1))
 
 
-@written_once
+@library(static=None)
 def view(a, dtype):
-    """The bits of an array read as another dtype; the last dimension grows or shrinks with the size of an element."""
+    """Reinterpret the bits of an array as another dtype. The last dimension is scaled by the ratio of the element
+    sizes."""
     d = dtypes.check_user_dtype(dtype, "view")
     own = tracing.aval_of(a).dtype
     if own == d:
@@ -62,13 +63,13 @@ def view(a, dtype):
 
 
 def byteswap(a):
-    """The array with the bytes of each element in reverse order."""
+    """Return the array with the bytes of each element in reverse order."""
     size = a.dtype.itemsize
     if size == 1:
         return a
     if a.dtype.kind == "c":
         half = dtypes.to_real(a.dtype)
-        real, imag = (byteswap(PUBLIC[part](a)) for part in ("real", "imag"))
+        real, imag = (byteswap(PUBLIC[component](a)) for component in ("real", "imag"))
         return view(stack([real, imag], -1), np.dtype(f"c{2 * half.itemsize}"))[..., 0]
     octets = view(expand_dims(a, -1), np.dtype(np.uint8))
     return astype(view(flip(octets, -1), a.dtype)[..., 0], a.dtype)

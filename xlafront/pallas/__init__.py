@@ -1,1 +1,1 @@
-"""Kernels: functions of references to blocks of arrays, run once for each point of a grid."""
+"""Kernels: functions of references to blocks of arrays, which run once for each point of a grid."""

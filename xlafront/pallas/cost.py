@@ -1,4 +1,4 @@
-"""What a function costs, counted on its operations: for the `cost_estimate` of a kernel."""
+"""Cost estimates of functions, counted on their operations: for the `cost_estimate` of a kernel."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ _TRANSCENDENTAL = frozenset("exp log sin cos tan asin acos atan sinh cosh tanh s
 
 @boundary
 def estimate_cost(fun: Callable, *args: Any, **kwargs: Any) -> CostEstimate:
-    """What a function costs: operations on floats, evaluations of functions such as `exp`, and bytes of arguments and results.
+    """Estimate the cost of a function: floating-point operations, transcendental functions such as `exp`, and bytes accessed.
 
-    - `fun`: the function.
-    - `args`, `kwargs`: its arguments, or what stands for them.
+    Args:
+        fun: The function.
+        args, kwargs: Its arguments: arrays, or objects with a shape and a dtype.
 
-    >>> pl.estimate_cost(lambda x: xnp.exp(x) + 1, xnp.ones(8))
-    CostEstimate(flops=8, transcendentals=8, bytes_accessed=64, remote_bytes_transferred=0)
+    Returns:
+        The estimate. Bytes are those of the arguments and results.
+
+    Example:
+        >>> pl.estimate_cost(lambda x: xnp.exp(x) + 1, xnp.ones(8))
+        CostEstimate(flops=8, transcendentals=8, bytes_accessed=64, remote_bytes_transferred=0)
     """
     leaves, structure = tree.flatten((args, kwargs))
     results: list = []
@@ -37,12 +42,12 @@ def estimate_cost(fun: Callable, *args: Any, **kwargs: Any) -> CostEstimate:
     avals = [x.aval if hasattr(x, "aval") else ShapedArray(tuple(x.shape), x.dtype) if hasattr(x, "shape") else
              tracing.aval_of(x) for x in leaves]
     jaxpr, _ = tracing.trace_to_jaxpr(flat, avals)
-    flops, transcendentals = _counted(jaxpr)
+    flops, transcendentals = _count(jaxpr)
     size = sum([math.prod(a.shape) * a.dtype.itemsize for a in [*avals, *[v.aval for v in jaxpr.outvars]]])
     return CostEstimate(flops, transcendentals, size)
 
 
-def _counted(jaxpr: Jaxpr) -> tuple[int, int]:
+def _count(jaxpr: Jaxpr) -> tuple[int, int]:
     flops = transcendentals = 0
     for eqn in jaxpr.eqns:
         name, params = eqn.primitive.name, eqn.params
@@ -61,10 +66,10 @@ def _counted(jaxpr: Jaxpr) -> tuple[int, int]:
             flops += params["cost_estimate"].flops
             transcendentals += params["cost_estimate"].transcendentals
         else:
-            times = params["length"] if name == "scan" else 1
+            repetitions = params["length"] if name == "scan" else 1
             if name == "pallas_call":
-                times = math.prod([n or 1 for n in params["grid_mapping"].grid])
+                repetitions = math.prod([n or 1 for n in params["grid_mapping"].grid])
             for program in subprograms(params):
-                f, t = _counted(program)
-                flops, transcendentals = flops + times * f, transcendentals + times * t
+                f, t = _count(program)
+                flops, transcendentals = flops + repetitions * f, transcendentals + repetitions * t
     return flops, transcendentals

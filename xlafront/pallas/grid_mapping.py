@@ -1,4 +1,4 @@
-"""A grid and its blocks as a kernel's operation knows them: made of what users say, with index maps as programs."""
+"""Grid and block mappings of a kernel's primitive: made from the user's specs, with index maps as jaxprs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dimensions import is_symbolic_dim
+from xlafront.core.basic_primitives import to_dtype
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, Literal, Var
 from xlafront.core.refs import AbstractRef
-from xlafront.lax.elementwise import to_dtype
 from xlafront.lax.ref_indexing import Slice
 from xlafront.pallas.primitives import index_aval
 from xlafront.pallas.specs import (
@@ -29,17 +28,20 @@ from xlafront.pallas.specs import (
     squeezed,
 )
 from xlafront.staging import signatures
+from xlafront.symbolic.dimensions import is_symbolic_dim
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class BlockMapping:
-    """Which block of an array a kernel sees at each point of the grid.
+    """The mapping of an array to blocks, one for each point of the grid.
 
-    - `block_shape`: what is done with each dimension.
-    - `array_aval`: the type of the array; `block_aval`: that of the reference that the kernel gets.
-    - `index_map_jaxpr`: from the grid's indices, and the references to scalars, to the place of the block.
-    - `origin`: the user's name of the array.
-    - `pipeline_mode`: how often it is buffered.
+    Args:
+        block_shape: A block dimension for each dimension of the array.
+        array_aval: Type of the array.
+        block_aval: Type of the reference that the kernel gets.
+        index_map_jaxpr: Function of the grid's indices and references to scalars, which returns the index of the block.
+        origin: The user's name of the array.
+        pipeline_mode: Number of buffers.
     """
 
     block_shape: tuple[Any, ...]
@@ -50,33 +52,37 @@ class BlockMapping:
     pipeline_mode: Any = None
 
     sizes = property(lambda self: tuple([1 if type(b) is Squeezed else b.block_size for b in self.block_shape]))
-    is_whole = property(lambda self: self.sizes == self.array_aval.shape and all(
+    covers_array = property(lambda self: self.sizes == self.array_aval.shape and all(
         [type(b) is Blocked for b in self.block_shape]))
 
     def __repr__(self):
         return f"BlockMapping(block_shape={self.block_shape})"
 
-    def of_batch(self, axis_size: int | None) -> BlockMapping:
-        """The same in a grid that has one more axis, the first; with a size the array has one more dimension, along it."""
-        inner, index = self.index_map_jaxpr.jaxpr, Var(index_aval)
-        along = axis_size is not None
-        program = inner.replace(invars=[index, *inner.invars], outvars=[index, *inner.outvars] if along else inner.outvars)
-        made = dataclasses.replace(self, index_map_jaxpr=ClosedJaxpr(program, self.index_map_jaxpr.consts))
-        if not along:
-            return made
-        return dataclasses.replace(made, block_shape=(squeezed, *self.block_shape),
+    def batched(self, axis_size: int | None) -> BlockMapping:
+        """Return the mapping for a grid with a new first axis. With a size, the array has a new first dimension along it."""
+        index_jaxpr, new_index = self.index_map_jaxpr.jaxpr, Var(index_aval)
+        maps_array = axis_size is not None
+        program = index_jaxpr.replace(invars=[new_index, *index_jaxpr.invars],
+                                      outvars=[new_index, *index_jaxpr.outvars] if maps_array else index_jaxpr.outvars)
+        mapping = dataclasses.replace(self, index_map_jaxpr=ClosedJaxpr(program, self.index_map_jaxpr.consts))
+        if not maps_array:
+            return mapping
+        return dataclasses.replace(mapping, block_shape=(squeezed, *self.block_shape),
                                    array_aval=self.array_aval.update(shape=(axis_size, *self.array_aval.shape)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class GridMapping:
-    """The grid of a kernel, and what the kernel's references are, in their order: scalars, which index maps get too, blocks of
-    inputs and of outputs, scratch space.
+    """The grid of a kernel, and its references: scalars (also passed to index maps), blocks of inputs and outputs, scratch.
 
-    - `grid`: its sizes; None for those that are operands, the first ones.
-    - `block_mappings`: of the inputs, then of the outputs.
-    - `vmapped_dims`: the axes that `vmap` has added, which the kernel does not know of.
-    - `index_avals`, `scratch_avals`: the types of the references to scalars and to scratch space.
+    Args:
+        grid: Sizes; None for dynamic ones, which are the first operands.
+        block_mappings: Mappings of the inputs, then of the outputs.
+        num_inputs, num_outputs: Numbers of the inputs and outputs.
+        index_avals: Types of the references to scalars.
+        scratch_avals: Types of the references to scratch memory.
+        vmapped_dims: Axes that `vmap` added, which are hidden from the kernel.
+        derived: Cache of mappings that transformations made from this one.
     """
 
     grid: tuple[int | None, ...]
@@ -86,40 +92,40 @@ class GridMapping:
     index_avals: tuple[AbstractRef, ...] = ()
     scratch_avals: tuple[AbstractRef, ...] = ()
     vmapped_dims: tuple[int, ...] = ()
-    derived: dict[Any, GridMapping] = dataclasses.field(default_factory=dict)  # what transformations have made of it
+    derived: dict[Any, GridMapping] = dataclasses.field(default_factory=dict)
 
     num_dynamic_grid_bounds = property(lambda self: self.grid.count(None))
     num_index_operands = property(lambda self: len(self.index_avals))
     num_scratch_operands = property(lambda self: len(self.scratch_avals))
     kernel_axes = property(lambda self: [i for i in range(len(self.grid)) if i not in self.vmapped_dims],
-                           doc="The axes of the grid that the kernel knows of.")
+                           doc="The axes of the grid that the kernel sees.")
 
     def __repr__(self):
         return f"GridMapping(grid={self.grid}, block_mappings={self.block_mappings})"
 
-    def of_batch(self, axis_size: int, mapped: tuple[bool, ...]) -> GridMapping:
-        """The grid with one more axis in front, along which the arrays marked have one more dimension."""
+    def batched(self, axis_size: int, mapped: tuple[bool, ...]) -> GridMapping:
+        """Return the mapping with a new first grid axis, along which the arrays that are marked have a new first dimension."""
         key = (axis_size, mapped)
         if key not in self.derived:
             self.derived[key] = dataclasses.replace(
                 self, grid=(axis_size, *self.grid), vmapped_dims=(0, *[d + 1 for d in self.vmapped_dims]), derived={},
-                block_mappings=tuple([b.of_batch(axis_size if m else None) for b, m in zip(self.block_mappings, mapped)]))
+                block_mappings=tuple([b.batched(axis_size if m else None) for b, m in zip(self.block_mappings, mapped)]))
         return self.derived[key]
 
     def with_arrays(self, avals: Sequence[ShapedArray]) -> GridMapping:
-        """The same with more inputs, behind the others, which the kernel sees as wholes."""
+        """Return the mapping with more inputs behind the others, which are unblocked."""
         blocks = tuple([_block_mapping(no_block_spec, a, "an array of the kernel's own", self.grid, self.index_avals, None)
                         for a in avals])
         ins, outs = self.block_mappings[:self.num_inputs], self.block_mappings[self.num_inputs:]
         return dataclasses.replace(self, block_mappings=(*ins, *blocks, *outs), num_inputs=len(ins) + len(blocks), derived={})
 
 
-# From what users say
+# From specs
 
 
 def grid_mapping(spec: GridSpec, in_avals: Sequence[ShapedArray], in_tree, in_names: Sequence[str],
                  out_avals: Sequence[ShapedArray], out_tree, out_names: Sequence[str]) -> GridMapping:
-    """The mapping for arguments and results of these types, in these structures, of these names."""
+    """Return the mapping for arguments and results with these types, structures and names."""
     count = spec.num_scalar_prefetch
     index_tree, in_tree, scalars, in_avals, in_names = _split(count, in_avals, in_tree, in_names)
     index_avals = tuple([AbstractRef(a, spec.scalar_memory_space) for a in scalars])
@@ -134,41 +140,41 @@ def grid_mapping(spec: GridSpec, in_avals: Sequence[ShapedArray], in_tree, in_na
 
 
 def _split(count: int, avals: Sequence, in_tree, names: Sequence[str]):
-    """The first `count` arguments, which are scalars for index maps, and the others."""
-    whole = tree.unflatten(in_tree, range(len(avals)))
-    if count > len(whole):
-        raise ValueError(f"num_scalar_prefetch={count} arguments come first, got {len(whole)} argument(s).")
-    scalars, rest = tree.flatten(whole[:count]), tree.flatten(whole[count:])
+    """Split off the first `count` arguments, which are scalars for index maps."""
+    arguments = tree.unflatten(in_tree, range(len(avals)))
+    if count > len(arguments):
+        raise ValueError(f"num_scalar_prefetch={count} arguments come first, got {len(arguments)} argument(s).")
+    scalars, rest = tree.flatten(arguments[:count]), tree.flatten(arguments[count:])
     first = len(scalars[0])
     return scalars[1], rest[1], avals[:first], avals[first:], names[first:]
 
 
-def _specs_for(which: str, what: str, specs: Any, structure, avals: Sequence, many: bool) -> list[Any]:
-    """A spec for each array."""
+def _specs_for(argument: str, counterpart: str, specs: Any, structure, avals: Sequence, many: bool) -> list[Any]:
+    """Return a spec for each array."""
     if specs is no_block_spec or isinstance(specs, NoBlockSpec):
         return [no_block_spec] * len(avals)
     if many and not isinstance(specs, (tuple, list)):
         raise ValueError(f"in_specs must be a tuple or a list with a BlockSpec for each argument, got {errors.short(specs)}.")
-    found, given = tree.flatten(_plain(specs))
-    wanted = tree.structure(_plain(tree.unflatten(structure, [0] * len(avals))))
-    if given != wanted:
-        raise ValueError(f"the pytree of {which} and that of {what} do not match: a BlockSpec is needed for each array, in the "
-                         f"structure {wanted}, got {given}.")
-    for s in found:
+    leaf_specs, spec_tree = tree.flatten(_lists_to_tuples(specs))
+    expected_tree = tree.structure(_lists_to_tuples(tree.unflatten(structure, [0] * len(avals))))
+    if spec_tree != expected_tree:
+        raise ValueError(f"the pytree of {argument} and that of {counterpart} do not match: a BlockSpec is needed for each "
+                         f"array, in the structure {expected_tree}, got {spec_tree}.")
+    for s in leaf_specs:
         if not _is_spec(s):
-            raise TypeError(f"{which} takes BlockSpecs, got {errors.short(s)}.")
-    return found
+            raise TypeError(f"{argument} takes BlockSpecs, got {errors.short(s)}.")
+    return leaf_specs
 
 
 def _is_spec(x: Any) -> bool:
     return isinstance(x, (BlockSpec, NoBlockSpec))
 
 
-def _plain(x: Any) -> Any:
-    """With lists as tuples: users write either."""
+def _lists_to_tuples(x: Any) -> Any:
+    """Convert lists to tuples, since users write either."""
     if type(x) in (tuple, list):
-        return tuple(map(_plain, x))
-    return {k: _plain(v) for k, v in x.items()} if type(x) is dict else x
+        return tuple(map(_lists_to_tuples, x))
+    return {k: _lists_to_tuples(v) for k, v in x.items()} if type(x) is dict else x
 
 
 def _block_mapping(spec: Any, aval: ShapedArray, name: str, grid: tuple, index_avals: Sequence[AbstractRef],
@@ -183,79 +189,79 @@ def _block_mapping(spec: Any, aval: ShapedArray, name: str, grid: tuple, index_a
     space = MemorySpace.DEFAULT if spec.memory_space is None else spec.memory_space
     block = aval.update(shape=tuple([b.block_size for b in dims if type(b) is not Squeezed]), weak_type=False)
     index_map = spec.index_map if spec.block_shape is not None else None
-    program = _index_program(index_map, dims, name, len(grid), index_avals, index_tree)
+    program = _index_jaxpr(index_map, dims, name, len(grid), index_avals, index_tree)
     return BlockMapping(dims, aval, AbstractRef(block, space), program, name, spec.pipeline_mode)
 
 
-def _block_dim(n: Any, name: str, shape: tuple) -> Any:
-    if n is None:
+def _block_dim(dim: Any, name: str, shape: tuple) -> Any:
+    if dim is None:
         return squeezed
-    if isinstance(n, BlockDim):
-        return n
-    if is_symbolic_dim(n):
-        return Blocked(n)
-    if isinstance(n, bool) or not hasattr(type(n), "__index__"):
-        raise TypeError(f"the block shape of {name} takes integers, None, or pl.Element and its kin, got {errors.short(n)} in "
-                        f"{shape}.")
-    return Blocked(n.__index__())
+    if isinstance(dim, BlockDim):
+        return dim
+    if is_symbolic_dim(dim):
+        return Blocked(dim)
+    if isinstance(dim, bool) or not hasattr(type(dim), "__index__"):
+        raise TypeError(f"the block shape of {name} takes integers, None, or block dimensions such as pl.Element, got "
+                        f"{errors.short(dim)} in {shape}.")
+    return Blocked(dim.__index__())
 
 
-def _index_program(index_map: Callable | None, dims: tuple, name: str, rank: int, index_avals: Sequence[AbstractRef],
+def _index_jaxpr(index_map: Callable | None, dims: tuple, name: str, rank: int, index_avals: Sequence[AbstractRef],
                    index_tree) -> ClosedJaxpr:
-    """An index map as a program, whose results are integers of 32 bits."""
-    of = f"the index map {source_name(index_map)} of {name}"
+    """Trace an index map to a jaxpr, whose results are int32 scalars."""
+    description = f"the index map {source_name(index_map)} of {name}"
 
     def flat(*args):
         if index_map is None:
             return [0] * len(dims)
         scalars = tree.unflatten(index_tree, args[rank:])
-        found = index_map(*args[:rank], *scalars)
-        found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
-        if len(found) != len(dims):
-            raise ValueError(f"{of} must return {len(dims)} values to match its block_shape={dims}; it returned {len(found)}: "
-                             f"{errors.short(found)}.")
-        return [_index(x, of, i) for i, x in enumerate(found)]
+        indices = index_map(*args[:rank], *scalars)
+        indices = tuple(indices) if isinstance(indices, (tuple, list)) else (indices,)
+        if len(indices) != len(dims):
+            raise ValueError(f"{description} must return {len(dims)} values to match its block_shape={dims}; it returned "
+                             f"{len(indices)}: {errors.short(indices)}.")
+        return [_index(x, description, i) for i, x in enumerate(indices)]
 
     origin = DebugInfo("pallas_call index_map", signatures.function_name(index_map) if index_map else "first block")
 
     def as_indices(*args):
         return [to_dtype(x, index_aval.dtype) if isinstance(x, tracing.Tracer) else x for x in flat(*args)]
 
-    jaxpr, consts = with_numbers_in_place(*tracing.trace_to_jaxpr(
+    jaxpr, consts = inline_scalar_constants(*tracing.trace_to_jaxpr(
         as_indices, [index_aval] * rank + list(index_avals), origin))
     if consts:
-        raise ValueError(f"{of} must not capture constants, but it uses {', '.join(map(errors.short, consts))}. Compute the "
-                         "place from the grid's indices, or pass what it needs as scalars, by a PrefetchScalarGridSpec.")
+        raise ValueError(f"{description} must not capture constants, but it uses {', '.join(map(errors.short, consts))}. "
+                         "Compute the index from the grid's indices, or pass scalars with a PrefetchScalarGridSpec.")
     return ClosedJaxpr(jaxpr.replace(outvars=[
         Literal(index_aval.dtype.type(v.val), index_aval) if v.is_literal else v for v in jaxpr.outvars]), ())
 
 
-def with_numbers_in_place(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
-    """A program with the constants that are known scalars, as those that `xnp.int32(1)` makes, in its operations."""
-    known = {v: Literal(np.asarray(c)[()], v.aval) for v, c in zip(jaxpr.constvars, consts)
+def inline_scalar_constants(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
+    """Inline scalar constants of a jaxpr as literals, such as `xnp.int32(1)`. Return it with the remaining constants."""
+    literals = {v: Literal(np.asarray(c)[()], v.aval) for v, c in zip(jaxpr.constvars, consts)
              if not isinstance(c, tracing.Tracer) and isinstance(v.aval.dtype, np.dtype) and not v.aval.shape}
-    if not known:
+    if not literals:
         return jaxpr, list(consts)
-    left = [(v, c) for v, c in zip(jaxpr.constvars, consts) if v not in known]
-    return jaxpr.replace(constvars=[v for v, _ in left], eqns=[
-        eqn.replace(invars=[v if v.is_literal else known.get(v, v) for v in eqn.invars]) for eqn in jaxpr.eqns],
-        outvars=[v if v.is_literal else known.get(v, v) for v in jaxpr.outvars]), [c for _, c in left]
+    remaining = [(v, c) for v, c in zip(jaxpr.constvars, consts) if v not in literals]
+    return jaxpr.replace(constvars=[v for v, _ in remaining], eqns=[
+        eqn.replace(invars=[v if v.is_literal else literals.get(v, v) for v in eqn.invars]) for eqn in jaxpr.eqns],
+        outvars=[v if v.is_literal else literals.get(v, v) for v in jaxpr.outvars]), [c for _, c in remaining]
 
 
 def source_name(function: Callable | None) -> str:
-    """The name of a user's function and where it is written."""
+    """Return the name of a user's function, and its source location."""
     code = getattr(function, "__code__", None)
-    place = f" at {code.co_filename}:{code.co_firstlineno}" if code else ""
-    return f"{signatures.function_name(function)}{place}" if function else "by default"
+    location = f" at {code.co_filename}:{code.co_firstlineno}" if code else ""
+    return f"{signatures.function_name(function)}{location}" if function else "by default"
 
 
-def _index(x: Any, of: str, i: int):
-    """The place along a dimension, as a scalar integer."""
+def _index(x: Any, description: str, i: int):
+    """Return the index along a dimension, as a scalar integer."""
     if isinstance(x, Slice):
         x = x.start
     aval = tracing.aval_of(x)
     if aval.shape or not dtypes.is_integer(aval.dtype):
-        raise ValueError(f"{of} must return integer scalars; result {i} has type {aval}.")
+        raise ValueError(f"{description} must return integer scalars; result {i} has type {aval}.")
     return x if isinstance(x, tracing.Tracer) else int(x)
 
 

@@ -1,4 +1,4 @@
-"""What kernels are written with: conditions, loops, memory for a while, and arithmetic of sizes."""
+"""Functions for kernels: conditions, loops, scratch memory, and arithmetic of sizes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.base import config
 from xlafront.control.cond import cond, switch
 from xlafront.control.while_loop import fori_loop
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.refs import is_ref
+from xlafront.core.tangents import zeros_of
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import is_tracing
 from xlafront.host import checks, debug as host_debug
 from xlafront.lax import refs as ref_operations
-from xlafront.lax.shapes import zeros_of
 from xlafront.numpy import creation, manipulation
 from xlafront.pallas.interpret import uninitialized
 from xlafront.pallas.specs import ref_type
-from xlafront.runtime import config
 from xlafront.staging.jit import jit
 
 # Conditions and loops
@@ -30,14 +30,19 @@ from xlafront.staging.jit import jit
 
 @boundary
 def when(condition: Any, /) -> Callable[[Callable[[], None]], None]:
-    """A decorator that runs a function at once, if a condition holds.
+    """Make a decorator that calls a function immediately if a condition holds.
 
-    - `condition`: a boolean scalar; where it is known, the function is run or left out while tracing.
+    Args:
+        condition: Boolean scalar. If it is concrete, the function is called or skipped during tracing.
 
-    >>> def kernel(x_ref, o_ref):
-    ...     @pl.when(pl.program_id(0) == 0)
-    ...     def _():
-    ...         o_ref[...] = x_ref[...]
+    Returns:
+        The decorator.
+
+    Example:
+        >>> def kernel(x_ref, o_ref):
+        ...     @pl.when(pl.program_id(0) == 0)
+        ...     def _():
+        ...         o_ref[...] = x_ref[...]
     """
     def run(function: Callable[[], None]) -> None:
         if isinstance(condition, (bool, np.bool_)):
@@ -58,19 +63,24 @@ def _without_result(function: Callable) -> Callable[..., None]:
 
 @boundary
 def loop(lower: Any, upper: Any, *, init_carry: Any = None, step: Any = 1, unroll: int | bool | None = None) -> Callable:
-    """A decorator that runs a function at once, in a loop; in place of the function is what it has carried in the end.
+    """Make a decorator that runs a function immediately as a loop body, and replaces it by the final carry.
 
-    - `lower`, `upper`: the first number, and the end, which is not reached.
-    - `init_carry`: what is carried first. With it the function takes a number and what is carried, and returns what is carried
-      next; without, it takes a number.
-    - `step`: the distance of two numbers; one that is known may be negative.
-    - `unroll`: how many steps go into one turn of the compiled loop, True for all.
+    Args:
+        lower, upper: First index, and the exclusive end.
+        init_carry: Initial carry. With it, the body takes an index and the carry and returns the next carry; without it, the
+            body takes an index.
+        step: Distance of consecutive indices; can be negative if it is concrete.
+        unroll: Number of steps per iteration of the compiled loop; True for all.
 
-    >>> @pl.loop(0, 4, init_carry=0)
-    ... def total(i, carry):
-    ...     return carry + i
-    >>> int(total)
-    6
+    Returns:
+        The decorator.
+
+    Example:
+        >>> @pl.loop(0, 4, init_carry=0)
+        ... def total(i, carry):
+        ...     return carry + i
+        >>> int(total)
+        6
     """
     if isinstance(step, (int, np.integer)) and step == 0:
         raise ValueError("loop needs a step other than 0.")
@@ -79,11 +89,11 @@ def loop(lower: Any, upper: Any, *, init_carry: Any = None, step: Any = 1, unrol
         backward = isinstance(step, (int, np.integer)) and step < 0
         count = cdiv(lower - upper, -step) if backward else cdiv(upper - lower, step)
 
-        def turn(i, carry):
-            number = lower + i * step
-            return _without_result(body)(number) if init_carry is None else body(number, carry)
+        def iteration(i, carry):
+            index = lower + i * step
+            return _without_result(body)(index) if init_carry is None else body(index, carry)
 
-        return fori_loop(0, count, turn, init_carry, unroll=unroll)
+        return fori_loop(0, count, iteration, init_carry, unroll=unroll)
 
     return run
 
@@ -94,48 +104,59 @@ def loop(lower: Any, upper: Any, *, init_carry: Any = None, step: Any = 1, unrol
 @boundary
 def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Hashable | tuple[Hashable, ...] = (),
                **kw_types: Any) -> Any:
-    """Inside of a kernel: a function of references to memory that is there while it runs; what it returns.
+    """Run a function of references to scratch memory, which exists during the call. For use in kernels.
 
-    - `f`: the function.
-    - `types`, `kw_types`: what memory, as `pl.ANY((8,), xnp.float32)`, for its arguments.
-    - `collective_axes`: the axes of a mesh whose threads share it.
+    Args:
+        f: The function.
+        types, kw_types: Scratch memory for its arguments, such as `pl.ANY((8,), xnp.float32)`.
+        collective_axes: Axes of a mesh whose threads share the memory.
 
-    >>> def kernel(x_ref, o_ref):
-    ...     def body(scratch_ref):
-    ...         scratch_ref[...] = x_ref[...]
-    ...         o_ref[...] = scratch_ref[...] * 2
-    ...     pl.run_scoped(body, pl.ANY((8,), xnp.float32))
+    Returns:
+        The result of the function.
+
+    Example:
+        >>> def kernel(x_ref, o_ref):
+        ...     def body(scratch_ref):
+        ...         scratch_ref[...] = x_ref[...]
+        ...         o_ref[...] = scratch_ref[...] * 2
+        ...     pl.run_scoped(body, pl.ANY((8,), xnp.float32))
     """
     if not callable(f):
         raise errors.not_callable("run_scoped", f)
-    described, structure = tree.flatten((types, kw_types))
-    made = [_new("run_scoped", t) for t in described]
-    args, kwargs = structure.unflatten(made)
+    descriptions, structure = tree.flatten((types, kw_types))
+    refs = [_new_scratch_ref("run_scoped", t) for t in descriptions]
+    args, kwargs = structure.unflatten(refs)
     results = f(*args, **kwargs)
-    for ref in made:
+    for ref in refs:
         ref_operations.free_ref(ref)
     return results
 
 
-def _new(what: str, description: Any) -> Any:
-    """A reference to memory as it is described, which nobody has written."""
-    aval = ref_type(what, description)
-    return ref_operations.new_ref_p.bind(uninitialized(aval.inner_aval, aval.memory_space), kind=None,
+def _new_scratch_ref(caller: str, description: Any) -> Any:
+    """Return a reference to uninitialized memory."""
+    aval = ref_type(caller, description)
+    return ref_operations.new_ref_p.bind(uninitialized(aval.inner_aval, aval.memory_space), kind=None, pin=False,
                                          memory_space=aval.memory_space if is_tracing() else None)
 
 
 @boundary
 def with_scoped(*types: Any, collective_axes: Hashable | tuple[Hashable, ...] = (), **kw_types: Any) -> Callable:
-    """`run_scoped` as a decorator: the function gets the references behind its other arguments.
+    """Make a decorator with `run_scoped`: the function gets the references after its other arguments.
 
-    - `types`, `collective_axes`, `kw_types`: as of `run_scoped`.
+    Args:
+        types, kw_types: Scratch memory for its last arguments, such as `pl.ANY((8,), xnp.float32)`.
+        collective_axes: Axes of a mesh whose threads share the memory.
 
-    >>> def kernel(x_ref, o_ref):
-    ...     @pl.with_scoped(pl.ANY((8,), xnp.float32))
-    ...     def body(scratch_ref):
-    ...         scratch_ref[...] = x_ref[...]
-    ...         o_ref[...] = scratch_ref[...]
-    ...     body()
+    Returns:
+        The decorator.
+
+    Example:
+        >>> def kernel(x_ref, o_ref):
+        ...     @pl.with_scoped(pl.ANY((8,), xnp.float32))
+        ...     def body(scratch_ref):
+        ...         scratch_ref[...] = x_ref[...]
+        ...         o_ref[...] = scratch_ref[...]
+        ...     body()
     """
     def decorate(f: Callable) -> Callable:
         @functools.wraps(f)
@@ -149,64 +170,84 @@ def with_scoped(*types: Any, collective_axes: Hashable | tuple[Hashable, ...] = 
 
 @boundary
 def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
-    """A function that changes references, as one of the values that they hold.
+    """Convert a function that updates references to a function of the values that they hold.
 
-    - `f`: a function of a pytree of references, which returns nothing.
+    Args:
+        f: Function of a pytree of references. It returns nothing.
 
-    >>> def double(ref):
-    ...     ref[...] *= 2
-    >>> pl.run_state(double)(xnp.arange(3.0))
-    Array([0., 2., 4.], dtype=float32)
+    Returns:
+        A function of a pytree of values, which returns the final values.
+
+    Example:
+        >>> def double(ref):
+        ...     ref[...] *= 2
+        >>> pl.run_state(double)(xnp.arange(3.0))
+        Array([0., 2., 4.], dtype=float32)
     """
     if not callable(f):
         raise errors.not_callable("run_state", f)
 
     def on_values(values: Any) -> Any:
         leaves, structure = tree.flatten(values)
-        made = [ref_operations.new_ref(x) for x in leaves]
-        f(structure.unflatten(made))
-        return structure.unflatten([ref_operations.freeze(r) for r in made])
+        refs = [ref_operations.new_ref(x) for x in leaves]
+        f(structure.unflatten(refs))
+        return structure.unflatten([ref_operations.freeze(r) for r in refs])
 
     return on_values
 
 
 def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
-    """An array whose elements do not matter.
+    """Return an array with arbitrary content.
 
-    - `shape`: its shape.
-    - `dtype`: its dtype.
-    - `out_sharding`: how it is split over explicit mesh axes.
+    Args:
+        shape: Shape of the array.
+        dtype: dtype of the array.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> pl.empty((2, 3), "float32").shape
-    (2, 3)
+    Returns:
+        The array.
+
+    Example:
+        >>> pl.empty((2, 3), "float32").shape
+        (2, 3)
     """
     return creation.empty(shape, dtype, out_sharding=out_sharding)
 
 
 @boundary
 def empty_like(x: Any) -> Any:
-    """Arrays whose elements do not matter, of the shapes and dtypes of others.
+    """Return arrays with arbitrary content, with the shapes and dtypes of others.
 
-    - `x`: a pytree of what has a shape and a dtype.
+    Args:
+        x: Pytree of arrays, or objects with a shape and a dtype.
 
-    >>> pl.empty_like(xnp.ones(3)).shape
-    (3,)
+    Returns:
+        The arrays, in the same structure.
+
+    Example:
+        >>> pl.empty_like(xnp.ones(3)).shape
+        (3,)
     """
     return tree.map(lambda leaf: zeros_of(ShapedArray(tuple(leaf.shape), dtypes.canonicalize_dtype(leaf.dtype))), x)
 
 
 @boundary
 def empty_ref_like(x: Any) -> Any:
-    """References to arrays whose elements do not matter, of the shapes and dtypes of others.
+    """Return references to arrays with arbitrary content, with the shapes and dtypes of others.
 
-    - `x`: a pytree of what has a shape and a dtype, or describes memory.
+    Args:
+        x: Pytree of arrays, objects with a shape and a dtype, or descriptions of memory such as `pl.ANY((8,), xnp.float32)`.
 
-    >>> pl.empty_ref_like(xf.ShapeDtypeStruct((3,), "float32")).shape
-    (3,)
+    Returns:
+        The references, in the same structure.
+
+    Example:
+        >>> pl.empty_ref_like(xf.ShapeDtypeStruct((3,), "float32")).shape
+        (3,)
     """
     def make(leaf):
         if hasattr(leaf, "get_ref_aval"):
-            return _new("empty_ref_like", leaf)
+            return _new_scratch_ref("empty_ref_like", leaf)
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             raise ValueError(f"empty_ref_like takes what has a shape and a dtype, or describes memory, got "
                              f"{errors.short(leaf)}.")
@@ -216,9 +257,10 @@ def empty_ref_like(x: Any) -> Any:
 
 
 class SelectedRef:
-    """One of several references of one type, known when the program runs. It is read and written as they are.
+    """A reference selected at run time from several references of one type. It is read and written as these are.
 
-    >>> pl.select_ref(i, x_ref, y_ref)[...]  # doctest: +SKIP
+    Example:
+        >>> pl.select_ref(i, x_ref, y_ref)[...]  # doctest: +SKIP
     """
 
     __slots__ = ("index", "refs")
@@ -239,13 +281,18 @@ class SelectedRef:
 
 @boundary
 def select_ref(idx: Any, *refs: Any) -> Any:
-    """One of several references of one type.
+    """Select one of several references of one type.
 
-    - `idx`: which one; an integer scalar.
-    - `refs`: the references.
+    Args:
+        idx: Index of the reference: an integer scalar.
+        refs: The references.
 
-    >>> def kernel(x_ref, y_ref, o_ref):
-    ...     o_ref[...] = pl.select_ref(pl.program_id(0) % 2, x_ref, y_ref)[...]
+    Returns:
+        The reference.
+
+    Example:
+        >>> def kernel(x_ref, y_ref, o_ref):
+        ...     o_ref[...] = pl.select_ref(pl.program_id(0) % 2, x_ref, y_ref)[...]
     """
     if not refs:
         raise ValueError("select_ref takes one reference at least.")
@@ -260,57 +307,71 @@ def select_ref(idx: Any, *refs: Any) -> Any:
     return SelectedRef(idx, refs)
 
 
-# Looking inside
+# Debugging
 
 
 @boundary
 def debug_print(fmt: str, *args: Any) -> None:
-    """Inside of a kernel: print values while it runs.
+    """Print values while a kernel runs.
 
-    - `fmt`: a text with `{}` in place of values.
-    - `args`: the values.
+    Args:
+        fmt: Format string, with `{}` in place of values.
+        args: The values.
 
-    >>> def kernel(x_ref, o_ref):
-    ...     pl.debug_print("the first: {}", x_ref[0])
-    ...     o_ref[...] = x_ref[...]
+    Example:
+        >>> def kernel(x_ref, o_ref):
+        ...     pl.debug_print("the first: {}", x_ref[0])
+        ...     o_ref[...] = x_ref[...]
     """
     host_debug.print(fmt, *args)
 
 
 @boundary
 def debug_check(condition: Any, message: str) -> None:
-    """Inside of a kernel: a condition that must hold, which `checkify` looks at while `enable_debug_checks` is set.
+    """Check a condition in a kernel with `checkify`, while `enable_debug_checks` is set.
 
-    - `condition`: a boolean scalar.
-    - `message`: what the error says.
+    Args:
+        condition: Boolean scalar that must be True.
+        message: Message of the error.
 
-    >>> def kernel(x_ref, o_ref):
-    ...     pl.debug_check(x_ref[0] > 0, "the first must be positive")
-    ...     o_ref[...] = x_ref[...]
+    Example:
+        >>> def kernel(x_ref, o_ref):
+        ...     pl.debug_check(x_ref[0] > 0, "the first must be positive")
+        ...     o_ref[...] = x_ref[...]
     """
     if config.pallas_enable_debug_checks.value:
         checks.debug_check(condition, message)
 
 
 def enable_debug_checks(new_val: bool = True) -> Any:
-    """A context in which `debug_check` looks at its condition.
+    """Return a context manager in which `debug_check` checks its conditions.
 
-    - `new_val`: False for one in which it does not.
+    Args:
+        new_val: If False, conditions are not checked.
 
-    >>> with pl.enable_debug_checks():
-    ...     pass
+    Returns:
+        The context manager.
+
+    Example:
+        >>> with pl.enable_debug_checks():
+        ...     pass
     """
     return config.pallas_enable_debug_checks(new_val)
 
 
 def broadcast_to(a: Any, shape: tuple[int, ...]) -> Any:
-    """An array repeated to a shape.
+    """Broadcast an array to a shape.
 
-    - `a`: the array.
-    - `shape`: the shape.
+    Args:
+        a: The array.
+        shape: The shape.
 
-    >>> pl.broadcast_to(xnp.ones(1), (3,))
-    Array([1., 1., 1.], dtype=float32)
+    Returns:
+        The array of that shape.
+
+    Example:
+        >>> pl.broadcast_to(xnp.ones(1), (3,))
+        Array([1., 1., 1.], dtype=float32)
     """
     return manipulation.broadcast_to(a, shape)
 
@@ -319,12 +380,17 @@ def broadcast_to(a: Any, shape: tuple[int, ...]) -> Any:
 
 
 def cdiv(a: Any, b: Any) -> Any:
-    """`a / b`, rounded up.
+    """Return `a / b`, rounded up.
 
-    - `a`, `b`: integers, or arrays of integers.
+    Args:
+        a, b: Integers, or arrays of integers.
 
-    >>> pl.cdiv(7, 2)
-    4
+    Returns:
+        The rounded quotient.
+
+    Example:
+        >>> pl.cdiv(7, 2)
+        4
     """
     if isinstance(a, int) and isinstance(b, int):
         return -(-a // b)
@@ -332,24 +398,34 @@ def cdiv(a: Any, b: Any) -> Any:
 
 
 def align_to(a: Any, alignment: int) -> Any:
-    """The next multiple of a number.
+    """Round up to a multiple of `alignment`.
 
-    - `a`: an integer, or an array of integers.
-    - `alignment`: the number.
+    Args:
+        a: Integer, or array of integers.
+        alignment: The divisor of the result.
 
-    >>> pl.align_to(9, 8)
-    16
+    Returns:
+        The smallest multiple of `alignment` that is at least `a`.
+
+    Example:
+        >>> pl.align_to(9, 8)
+        16
     """
     return cdiv(a, alignment) * alignment
 
 
 def next_power_of_2(x: int) -> int:
-    """The smallest power of two that is not less.
+    """Round up to a power of two.
 
-    - `x`: an integer.
+    Args:
+        x: Nonnegative integer.
 
-    >>> pl.next_power_of_2(9)
-    16
+    Returns:
+        The smallest power of two that is at least `x`.
+
+    Example:
+        >>> pl.next_power_of_2(9)
+        16
     """
     if x < 0:
         raise ValueError(f"next_power_of_2 takes an integer that is not negative, got {x}.")
@@ -357,37 +433,47 @@ def next_power_of_2(x: int) -> int:
 
 
 def strides_from_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """How many elements lie between two neighbours along each dimension.
+    """Return the strides of a row-major array, in elements.
 
-    - `shape`: the shape of an array whose last dimension lies together.
+    Args:
+        shape: Shape of the array.
 
-    >>> pl.strides_from_shape((2, 3, 4))
-    (12, 4, 1)
+    Returns:
+        The stride along each dimension.
+
+    Example:
+        >>> pl.strides_from_shape((2, 3, 4))
+        (12, 4, 1)
     """
-    found, step = [], 1
+    strides, stride = [], 1
     for n in reversed(shape):
-        found.append(step)
-        step *= n
-    return tuple(reversed(found))
+        strides.append(stride)
+        stride *= n
+    return tuple(reversed(strides))
 
 
-# Programs
+# Lowering and export
 
 
 @boundary
 def lower_as_mlir(f: Callable, *args: Any, dynamic_shapes: bool = False, device: Any = None, static_argnames: Any = (),
                   platforms: Any = None, **kwargs: Any) -> Any:
-    """The StableHLO module of a function.
+    """Lower a function to a StableHLO module.
 
-    - `f`: the function.
-    - `args`, `kwargs`: its arguments, or what stands for them.
-    - `dynamic_shapes`: whether shapes are symbolic.
-    - `device`: the device that it is for.
-    - `static_argnames`: arguments that are Python values.
-    - `platforms`: the platforms that it is for.
+    Args:
+        f: The function.
+        args, kwargs: Its arguments: arrays, or objects with a shape and a dtype.
+        dynamic_shapes: If True, shapes can be symbolic.
+        device: Device to compile for.
+        static_argnames: Names of static arguments, which are Python values.
+        platforms: Platforms to lower for.
 
-    >>> "stablehlo.add" in str(pl.lower_as_mlir(lambda x: x + 1, 1.0))
-    True
+    Returns:
+        The module.
+
+    Example:
+        >>> "stablehlo.add" in str(pl.lower_as_mlir(lambda x: x + 1, 1.0))
+        True
     """
     jitted = jit(f, device=device, static_argnames=static_argnames)
     with pallas_export_experimental(dynamic_shapes):
@@ -397,11 +483,16 @@ def lower_as_mlir(f: Callable, *args: Any, dynamic_shapes: bool = False, device:
 
 @contextmanager
 def pallas_export_experimental(dynamic_shapes: bool) -> Iterator[None]:
-    """A context in which kernels are lowered for export.
+    """Return a context manager in which kernels are lowered for export.
 
-    - `dynamic_shapes`: whether their shapes may be symbolic.
+    Args:
+        dynamic_shapes: If True, shapes can be symbolic.
 
-    >>> with pl.pallas_export_experimental(False):
-    ...     pass
+    Yields:
+        None.
+
+    Example:
+        >>> with pl.pallas_export_experimental(False):
+        ...     pass
     """
     yield

@@ -1,4 +1,4 @@
-"""Reads and writes of parts of references where a mask says which elements count."""
+"""Masked reads and writes of slices of references."""
 
 from __future__ import annotations
 
@@ -15,34 +15,37 @@ from xlafront.numpy.searching import where
 
 
 def load(ref: Any, mask: Any = None, other: Any = None) -> Any:
-    """The part of a reference; where the mask is False, `other`, or what does not matter."""
+    """Read a slice of a reference. Where the mask is False, return `other`, or arbitrary values."""
     check_ref("load", ref)
     if mask is None:
         if other is not None:
-            raise ValueError("load takes `other`, what stands where the mask is False, only with a mask.")
+            raise ValueError("load takes `other`, the value where the mask is False, only with a mask.")
         return ref_operations.get(ref)
-    value = ref_operations.get(by_positions(ref))
+    value = ref_operations.get(with_explicit_indices(ref))
     return value if other is None else where(mask, value, creation.asarray(other, dtype=value.dtype))
 
 
 def store(ref: Any, val: Any, mask: Any = None) -> None:
-    """Write to the part of a reference, where the mask is True."""
+    """Write to a slice of a reference where the mask is True."""
     check_ref("store", ref)
     if mask is None:
         ref_operations.set(ref, ..., val)
         return
-    ref = by_positions(ref)
+    ref = with_explicit_indices(ref)
     ref_operations.set(ref, ..., where(mask, val, ref_operations.get(ref)))
 
 
-def check_ref(what: str, ref: Any) -> None:
+def check_ref(caller: str, ref: Any) -> None:
     if not isinstance(ref, ref_operations.RefView) and not is_ref(ref):
-        raise TypeError(f"{what} takes a reference, or a part of one as ref.at[...], got {errors.short(ref)}.")
+        raise TypeError(f"{caller} takes a reference, or a part of one as ref.at[...], got {errors.short(ref)}.")
 
 
-def by_positions(ref: Any) -> Any:
-    """A part whose place only the program knows, by the positions of its elements: it may go beyond the end, where masks leave
-    it out, and as a window it would be moved. What is written beyond the end is dropped."""
+def with_explicit_indices(ref: Any) -> Any:
+    """Convert a window with a dynamic start to explicit indices of its elements.
+
+    A masked window can extend beyond the end of the array; as a window, its start would be clamped. Writes beyond the end are
+    dropped.
+    """
     if not isinstance(ref, ref_operations.RefView) or len(ref.indexers) != 1:
         return ref
     [indexer] = ref.indexers
@@ -51,13 +54,13 @@ def by_positions(ref: Any) -> Any:
             ref.operands[e.number]) for e in indexer]):
         return ref
     key: list[Any] = []
-    along = 0
+    dim = 0
     for e in indexer:
         if type(e) is Window:
             start = ref.operands[e.start.number] if type(e.start) is Operand else e.start
             positions = start + e.stride * creation.arange(e.size, dtype=np.int32)
-            key.append(positions.reshape([-1 if d == along else 1 for d in range(len(windows))]))
-            along += 1
+            key.append(positions.reshape([-1 if d == dim else 1 for d in range(len(windows))]))
+            dim += 1
         else:
             key.append(ref.operands[e.number] if type(e) is Operand else e)
     return ref.ref.at[tuple(key)]

@@ -1,5 +1,7 @@
-"""Semaphores, and copies between memories that signal one. Where kernels are interpreted one thing happens after the other: a
-copy is made when it is started, and whoever waits has nothing to wait for."""
+"""Semaphores, and asynchronous copies between memories that signal them.
+
+In interpreted kernels everything is sequential: a copy is made when it is started, and waiting returns at once.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,16 @@ from xlafront.pallas.tpu import SEMAPHORE
 
 
 class SemaphoreType(enum.Enum):
-    """A kind of semaphore, which counts signals: of threads, of copies, or of a barrier. A member describes the memory of one,
-    calling it that of several: `pltpu.SemaphoreType.DMA((2,))`.
+    """A kind of semaphore, which counts signals of threads, of copies, or of a barrier.
 
-    - `value`: "regular", "dma" or "barrier".
+    A member describes the memory of one semaphore. Call it to describe several: `pltpu.SemaphoreType.DMA((2,))`.
 
-    >>> pl.tpu.SemaphoreType.DMA((2,)).shape
-    (2,)
+    Args:
+        value: "regular", "dma" or "barrier".
+
+    Example:
+        >>> pl.tpu.SemaphoreType.DMA((2,)).shape
+        (2,)
     """
 
     REGULAR = "regular"
@@ -36,56 +41,61 @@ class SemaphoreType(enum.Enum):
     def __call__(self, shape: Sequence[int]) -> MemoryRef:
         return MemoryRef(ShapedArray(tuple(shape), np.dtype(np.int32)), SEMAPHORE)
 
-    dtype = property(lambda self: self.get_array_aval().dtype, doc="The dtype of its count.")
+    dtype = property(lambda self: self.get_array_aval().dtype, doc="The dtype of the count.")
 
     def get_array_aval(self) -> ShapedArray:
-        """The type of its count."""
+        """Return the type of the count."""
         return self(()).get_array_aval()
 
     def get_ref_aval(self) -> AbstractRef:
-        """The type of references to one."""
+        """Return the type of references to one semaphore."""
         return self(()).get_ref_aval()
 
 
-def _semaphore(what: str, x: Any) -> Any:
+def _semaphore(caller: str, x: Any) -> Any:
     if isinstance(x, ref_operations.RefView) or is_ref(x):
         if x.shape:
-            raise ValueError(f"{what} takes one semaphore, got {x.shape[0]} of them: name one with sem.at[i].")
+            raise ValueError(f"{caller} takes one semaphore, got {x.shape[0]} of them: name one with sem.at[i].")
         return x
-    raise TypeError(f"{what} takes a semaphore, as scratch_shapes=[pltpu.SemaphoreType.REGULAR] gives one to the kernel, got "
+    raise TypeError(f"{caller} takes a semaphore, as scratch_shapes=[pltpu.SemaphoreType.REGULAR] gives one to the kernel, got "
                     f"{errors.short(x)}.")
 
 
 @boundary
 def semaphore_signal(sem_or_view: Any, inc: Any = 1, *, device_id: Any = None,
                      device_id_type: DeviceIdType = DeviceIdType.MESH, core_index: Any = None) -> None:
-    """Add to the count of a semaphore.
+    """Increment the count of a semaphore.
 
-    - `sem_or_view`: the semaphore.
-    - `inc`: how much.
-    - `device_id`, `device_id_type`: the device that it is on, where it is another one.
-    - `core_index`: the core that it is on.
+    Args:
+        sem_or_view: The semaphore.
+        inc: The increment.
+        device_id: Another device that has the semaphore. Default: this device.
+        device_id_type: Form of `device_id`: coordinates in a mesh, or a logical id.
+        core_index: Core that has the semaphore.
 
-    >>> def kernel(o_ref, sem_ref):
-    ...     pl.semaphore_signal(sem_ref)
+    Example:
+        >>> def kernel(o_ref, sem_ref):
+        ...     pl.semaphore_signal(sem_ref)
     """
     if device_id is not None:
         raise NotImplementedError("semaphore_signal of another device is for kernels that are compiled for TPUs, which is not "
-                                  "possible yet. Let devices talk outside of kernels, as with lax.ppermute.")
+                                  "possible yet. Communicate outside of kernels, for example with lax.ppermute.")
     ref_operations.addupdate(_semaphore("semaphore_signal", sem_or_view), ..., np.int32(inc) if isinstance(inc, int) else inc)
 
 
 @boundary
 def semaphore_wait(sem_or_view: Any, value: Any = 1, *, decrement: bool = True) -> None:
-    """Wait until the count of a semaphore has reached a value, and take that from it.
+    """Wait until the count of a semaphore has reached a value, and subtract the value from the count.
 
-    - `sem_or_view`: the semaphore.
-    - `value`: the value.
-    - `decrement`: whether it is taken from the count.
+    Args:
+        sem_or_view: The semaphore.
+        value: The value.
+        decrement: If False, leave the count unchanged.
 
-    >>> def kernel(o_ref, sem_ref):
-    ...     pl.semaphore_signal(sem_ref)
-    ...     pl.semaphore_wait(sem_ref)
+    Example:
+        >>> def kernel(o_ref, sem_ref):
+        ...     pl.semaphore_signal(sem_ref)
+        ...     pl.semaphore_wait(sem_ref)
     """
     semaphore = _semaphore("semaphore_wait", sem_or_view)
     if decrement:
@@ -94,23 +104,33 @@ def semaphore_wait(sem_or_view: Any, value: Any = 1, *, decrement: bool = True) 
 
 @boundary
 def semaphore_read(sem_or_view: Any) -> Any:
-    """The count of a semaphore.
+    """Read the count of a semaphore.
 
-    - `sem_or_view`: the semaphore.
+    Args:
+        sem_or_view: The semaphore.
 
-    >>> def kernel(o_ref, sem_ref):
-    ...     o_ref[0] = pl.semaphore_read(sem_ref)
+    Returns:
+        The count, an int32 scalar.
+
+    Example:
+        >>> def kernel(o_ref, sem_ref):
+        ...     o_ref[0] = pl.semaphore_read(sem_ref)
     """
     return ref_operations.get(_semaphore("semaphore_read", sem_or_view))
 
 
 class AsyncCopyDescriptor:
-    """A copy that can be started, and waited for; `make_async_copy` makes one.
+    """An asynchronous copy, made by `make_async_copy`: it can be started and waited for.
 
-    >>> def kernel(x_ref, o_ref, sem_ref):
-    ...     copy = pl.tpu.make_async_copy(x_ref, o_ref, sem_ref)
-    ...     copy.start()
-    ...     copy.wait()
+    Args:
+        src_ref, dst_ref: Source and destination: references of equal types.
+        dst_sem: Semaphore that is signaled when the copy is complete.
+
+    Example:
+        >>> def kernel(x_ref, o_ref, sem_ref):
+        ...     copy = pl.tpu.make_async_copy(x_ref, o_ref, sem_ref)
+        ...     copy.start()
+        ...     copy.wait()
     """
 
     def __init__(self, src_ref: Any, dst_ref: Any, dst_sem: Any):
@@ -122,7 +142,7 @@ class AsyncCopyDescriptor:
     is_remote = False
 
     def start(self, priority: int = 0, *, add: bool = False) -> None:
-        """Begin to copy; with `add`, to add."""
+        """Start the copy; with `add`, add to the destination."""
         value = ref_operations.get(self.src_ref)
         if add:
             ref_operations.addupdate(self.dst_ref, ..., value)
@@ -131,7 +151,7 @@ class AsyncCopyDescriptor:
         semaphore_signal(self.dst_sem)
 
     def wait(self) -> None:
-        """Wait until it is done."""
+        """Wait until the copy is complete."""
         semaphore_wait(self.dst_sem)
 
     wait_send = wait_recv = wait
@@ -139,29 +159,40 @@ class AsyncCopyDescriptor:
 
 @boundary
 def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any) -> AsyncCopyDescriptor:
-    """A copy from one reference to another, which is still to be started.
+    """Make a copy from one reference to another, without starting it.
 
-    - `src_ref`, `dst_ref`: the references, or parts of some as `ref.at[...]`.
-    - `sem`: a semaphore that counts it when it is done.
+    Args:
+        src_ref, dst_ref: Source and destination: references, or slices such as `ref.at[...]`.
+        sem: Semaphore that is signaled when the copy is complete.
 
-    >>> def kernel(x_ref, o_ref, sem_ref):
-    ...     copy = pl.tpu.make_async_copy(x_ref, o_ref, sem_ref)
-    ...     copy.start()
-    ...     copy.wait()
+    Returns:
+        The copy.
+
+    Example:
+        >>> def kernel(x_ref, o_ref, sem_ref):
+        ...     copy = pl.tpu.make_async_copy(x_ref, o_ref, sem_ref)
+        ...     copy.start()
+        ...     copy.wait()
     """
     return AsyncCopyDescriptor(src_ref, dst_ref, sem)
 
 
 @boundary
 def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0, add: bool = False) -> AsyncCopyDescriptor:
-    """A copy from one reference to another, which has been started.
+    """Start a copy from one reference to another.
 
-    - `src_ref`, `dst_ref`, `sem`: as of `make_async_copy`.
-    - `priority`: how urgent it is.
-    - `add`: add to what is there.
+    Args:
+        src_ref, dst_ref: Source and destination: references, or slices such as `ref.at[...]`.
+        sem: Semaphore that is signaled when the copy is complete.
+        priority: Priority of the copy.
+        add: If True, add to the destination.
 
-    >>> def kernel(x_ref, o_ref, sem_ref):
-    ...     pl.tpu.async_copy(x_ref, o_ref, sem_ref).wait()
+    Returns:
+        The copy.
+
+    Example:
+        >>> def kernel(x_ref, o_ref, sem_ref):
+        ...     pl.tpu.async_copy(x_ref, o_ref, sem_ref).wait()
     """
     copy = AsyncCopyDescriptor(src_ref, dst_ref, sem)
     copy.start(priority, add=add)
@@ -170,12 +201,14 @@ def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0, add: 
 
 @boundary
 def sync_copy(src_ref: Any, dst_ref: Any, *, add: bool = False) -> None:
-    """Copy from one reference to another, and wait for it.
+    """Copy from one reference to another, and wait until the copy is complete.
 
-    - `src_ref`, `dst_ref`: the references, or parts of some as `ref.at[...]`.
-    - `add`: add to what is there.
+    Args:
+        src_ref, dst_ref: Source and destination: references, or slices such as `ref.at[...]`.
+        add: If True, add to the destination.
 
-    >>> def kernel(x_ref, o_ref):
-    ...     pl.tpu.sync_copy(x_ref, o_ref)
+    Example:
+        >>> def kernel(x_ref, o_ref):
+        ...     pl.tpu.sync_copy(x_ref, o_ref)
     """
     run_scoped(lambda sem: async_copy(src_ref, dst_ref, sem, add=add).wait(), SemaphoreType.DMA)

@@ -1,4 +1,4 @@
-"""What users say of a kernel's grid, of the blocks that it sees of each array, and of the memories that these are in."""
+"""Specs of a kernel's grid, of the blocks of its arrays, and of their memories."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from xlafront.core.refs import AbstractRef
 
 @dataclasses.dataclass(frozen=True)
 class MemoryRef:
-    """An array in some memory, as scratch space of a kernel asks for it: `pl.ANY((8, 128), xnp.float32)` makes one.
+    """A description of an array in some memory, for scratch memory of a kernel. `pl.ANY((8, 128), xnp.float32)` makes one.
 
-    - `inner_aval`: the type of the array.
-    - `memory_space`: the memory.
+    Args:
+        inner_aval: Type of the array.
+        memory_space: The memory.
 
-    >>> pl.ANY((8,), "float32").shape
-    (8,)
+    Example:
+        >>> pl.ANY((8,), "float32").shape
+        (8,)
     """
 
     inner_aval: Any
@@ -33,16 +35,16 @@ class MemoryRef:
     dtype = property(lambda self: self.inner_aval.dtype, doc="The dtype of the elements.")
 
     def get_array_aval(self) -> Any:
-        """The type of the array."""
+        """Return the type of the array."""
         return self.inner_aval
 
     def get_ref_aval(self) -> AbstractRef:
-        """The type of references to it."""
+        """Return the type of references to the array."""
         return AbstractRef(self.inner_aval, self.memory_space)
 
 
 class Memory(enum.Enum):
-    """A memory that references are to."""
+    """A memory in which references can be."""
 
     def __str__(self) -> str:
         return self.value
@@ -51,20 +53,23 @@ class Memory(enum.Enum):
         return MemoryRef(ShapedArray(tuple(shape), dtype), self)
 
 
-def ref_type(what: str, description: Any) -> AbstractRef:
-    """The type of references to memory as it is described."""
+def ref_type(caller: str, description: Any) -> AbstractRef:
+    """Return the type of references to the described memory."""
     if not hasattr(description, "get_ref_aval"):
-        raise TypeError(f"{what} takes descriptions of memory, as pl.ANY((8,), xnp.float32), got {errors.short(description)}.")
+        raise TypeError(f"{caller} takes descriptions of memory, as pl.ANY((8,), xnp.float32), got "
+                        f"{errors.short(description)}.")
     return description.get_ref_aval()
 
 
 class MemorySpace(Memory):
-    """Where a reference's array is; calling one describes an array there: `pl.ANY((8,), xnp.float32)`.
+    """The memory of a reference. Call a member to describe an array in it: `pl.ANY((8,), xnp.float32)`.
 
-    - `value`: its name.
+    Args:
+        value: Name of the memory.
 
-    >>> pl.MemorySpace("any")
-    <MemorySpace.ANY: 'any'>
+    Example:
+        >>> pl.MemorySpace("any")
+        <MemorySpace.ANY: 'any'>
     """
 
     ANY = "any"
@@ -79,12 +84,14 @@ ANY, HOST = MemorySpace.ANY, MemorySpace.HOST
 
 
 class DeviceIdType(enum.Enum):
-    """How another device is named: by its coordinates in a mesh, or by its number among all.
+    """The form of a device id: coordinates in a mesh, or a logical number.
 
-    - `value`: "mesh" or "logical".
+    Args:
+        value: "mesh" or "logical".
 
-    >>> pl.DeviceIdType.MESH.value
-    'mesh'
+    Example:
+        >>> pl.DeviceIdType.MESH.value
+        'mesh'
     """
 
     MESH = "mesh"
@@ -96,12 +103,14 @@ class DeviceIdType(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Blocked:
-    """A dimension in blocks of this size: the index map says which one. An integer in a block shape means this.
+    """A dimension in blocks, for which the index map returns the index of a block. An integer in a block shape means this.
 
-    - `block_size`: the size.
+    Args:
+        block_size: Size of the blocks.
 
-    >>> pl.BlockSpec((pl.Blocked(8),), lambda i: (i,))  # doctest: +ELLIPSIS
-    BlockSpec(block_shape=(Blocked(block_size=8),), ...
+    Example:
+        >>> pl.BlockSpec((pl.Blocked(8),), lambda i: (i,))  # doctest: +ELLIPSIS
+        BlockSpec(block_shape=(Blocked(block_size=8),), ...
     """
 
     block_size: int
@@ -109,13 +118,15 @@ class Blocked:
 
 @dataclasses.dataclass(frozen=True)
 class Element:
-    """A dimension of which the index map says the first element, in place of the number of a block.
+    """A dimension for which the index map returns the index of the first element, in place of that of a block.
 
-    - `block_size`: the size of the part.
-    - `padding`: how many elements are put before the array and behind it; positions are counted with them.
+    Args:
+        block_size: Size of the slice.
+        padding: Numbers of elements to pad before and after the array; indices count them.
 
-    >>> pl.Element(2, (1, 1))
-    Element(block_size=2, padding=(1, 1))
+    Example:
+        >>> pl.Element(2, (1, 1))
+        Element(block_size=2, padding=(1, 1))
     """
 
     block_size: int
@@ -124,12 +135,14 @@ class Element:
 
 @dataclasses.dataclass(frozen=True)
 class BoundedSlice:
-    """A dimension of which the index map gives a slice, `pl.ds(start, size)`, of at most this size.
+    """A dimension for which the index map returns a slice, `pl.ds(start, size)`, of a bounded size.
 
-    - `block_size`: the largest size.
+    Args:
+        block_size: Maximum size of the slice.
 
-    >>> pl.BoundedSlice(8)
-    BoundedSlice(block_size=8)
+    Example:
+        >>> pl.BoundedSlice(8)
+        BoundedSlice(block_size=8)
     """
 
     block_size: int
@@ -137,12 +150,14 @@ class BoundedSlice:
 
 @dataclasses.dataclass(frozen=True)
 class Indirect:
-    """A dimension of which the index map gives as many indices as the block is large.
+    """A dimension for which the index map returns the index of each element of the block.
 
-    - `block_size`: the size.
+    Args:
+        block_size: Size of the block.
 
-    >>> pl.Indirect(8)
-    Indirect(block_size=8)
+    Example:
+        >>> pl.Indirect(8)
+        Indirect(block_size=8)
     """
 
     block_size: int
@@ -150,10 +165,11 @@ class Indirect:
 
 @dataclasses.dataclass(frozen=True)
 class Squeezed:
-    """A dimension of which the kernel sees one element, and which its reference does not have. None means this too.
+    """A dimension of block size 1 that the kernel's reference does not have. None in a block shape means this.
 
-    >>> pl.squeezed
-    Squeezed()
+    Example:
+        >>> pl.squeezed
+        Squeezed()
     """
 
 
@@ -162,12 +178,14 @@ BlockDim = Element | Squeezed | Blocked | BoundedSlice | Indirect
 
 
 class RevisitMode(enum.Enum):
-    """When a block that comes again is brought in again.
+    """The condition for fetching a block again when the grid comes back to it.
 
-    - `value`: "immediate" or "any".
+    Args:
+        value: "immediate" or "any".
 
-    >>> pl.RevisitMode.ANY.value
-    'any'
+    Example:
+        >>> pl.RevisitMode.ANY.value
+        'any'
     """
 
     IMMEDIATE = "immediate"
@@ -176,14 +194,16 @@ class RevisitMode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Buffered:
-    """How many copies of a block there are, so that one is brought in while another is used.
+    """The number of buffers of a block, so that one block is fetched while another is used.
 
-    - `buffer_count`: how many.
-    - `use_lookahead`: whether the next different block is looked for.
-    - `revisit`: when a block that comes again is brought in again.
+    Args:
+        buffer_count: Number of buffers.
+        use_lookahead: If True, look ahead for the next different block.
+        revisit: When to fetch a block again that the grid comes back to.
 
-    >>> pl.Buffered(2).buffer_count
-    2
+    Example:
+        >>> pl.Buffered(2).buffer_count
+        2
     """
 
     buffer_count: int
@@ -193,15 +213,19 @@ class Buffered:
 
 @dataclasses.dataclass
 class BlockSpec:
-    """The part of an array that a kernel sees at a point of the grid.
+    """The block of an array that a kernel sees at each point of the grid.
 
-    - `block_shape`: its size in each dimension; None in it drops a dimension of size 1. None in its place: the whole array.
-    - `index_map`: a function of the grid's indices to the number of the block in each dimension; None: the first one.
-    - `memory_space`: the memory that it is in.
-    - `pipeline_mode`: how often it is buffered, `pl.Buffered`.
+    Args:
+        block_shape: Size in each dimension; None among the sizes drops a dimension of block size 1. None in place of the shape:
+            the kernel sees the unblocked array.
+        index_map: Function of the grid's indices that returns the index of the block in each dimension. Default: the first
+            block.
+        pipeline_mode: Number of buffers, as `pl.Buffered`.
+        memory_space: Memory of the block.
 
-    >>> pl.BlockSpec((8, 128), lambda i, j: (i, j)).block_shape
-    (8, 128)
+    Example:
+        >>> pl.BlockSpec((8, 128), lambda i, j: (i, j)).block_shape
+        (8, 128)
     """
 
     block_shape: Sequence[Any] | None = None
@@ -215,12 +239,12 @@ class BlockSpec:
                 f"pipeline_mode={self.pipeline_mode})")
 
     def replace(self, **changes: Any) -> BlockSpec:
-        """The same with other fields."""
+        """Return the spec with some of its fields replaced."""
         return dataclasses.replace(self, **changes)
 
 
 class NoBlockSpec:
-    """In place of a `BlockSpec`: nothing is said, and the kernel sees the whole array."""
+    """The default in place of a `BlockSpec`: the kernel sees the unblocked array."""
 
     def __repr__(self):
         return "NoBlockSpec"
@@ -230,14 +254,16 @@ no_block_spec = NoBlockSpec()
 
 
 class GridSpec:
-    """A grid, and the blocks of all arrays: what `pallas_call` otherwise takes one by one.
+    """A grid, and the specs of all arrays and of scratch memory, in one argument of `pallas_call`.
 
-    - `grid`: how many times the kernel runs along each axis: integers, or scalars known only when the program runs.
-    - `in_specs`, `out_specs`: a `BlockSpec` for each array, in the structure of the arguments and of `out_shape`.
-    - `scratch_shapes`: what else the kernel gets references to, described by `MemoryRef`s.
+    Args:
+        grid: Size of the grid along each axis: integers, or scalars for dynamic sizes.
+        in_specs, out_specs: A `BlockSpec` for each array, in the structure of the arguments and of `out_shape`.
+        scratch_shapes: Scratch memory of the kernel, described by `MemoryRef`s.
 
-    >>> pl.GridSpec(grid=(4,)).grid
-    (4,)
+    Example:
+        >>> pl.GridSpec(grid=(4,)).grid
+        (4,)
     """
 
     num_scalar_prefetch = 0
@@ -254,29 +280,31 @@ class GridSpec:
 
 
 def grid_of(grid: Any) -> tuple:
-    """A grid as a tuple, of one axis where a number is given."""
+    """Convert a grid to a tuple; a number becomes a grid of one axis."""
     axes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
-    for n in axes:
-        if isinstance(n, (str, float, complex, type(None))) or isinstance(n, tuple):
-            raise ValueError(f"a grid must be a tuple of integers, or of scalars of an integer dtype; got {errors.short(n)} in "
-                             f"{errors.short(grid)}.")
+    for size in axes:
+        if isinstance(size, (str, float, complex, type(None))) or isinstance(size, tuple):
+            raise ValueError(f"a grid must be a tuple of integers, or of scalars of an integer dtype; got "
+                             f"{errors.short(size)} in {errors.short(grid)}.")
     return axes
 
 
-# What compilers and planners are told
+# Hints for compilers and planners
 
 
 @dataclasses.dataclass(frozen=True)
 class CostEstimate:
-    """What one call of a kernel costs, for compilers that schedule it beside other operations.
+    """The cost of one call of a kernel, for compilers that schedule it along with other operations.
 
-    - `flops`: operations on floats.
-    - `transcendentals`: evaluations of functions such as `exp`.
-    - `bytes_accessed`: bytes read and written.
-    - `remote_bytes_transferred`: bytes that go to other devices.
+    Args:
+        flops: Number of floating-point operations.
+        transcendentals: Number of evaluations of functions such as `exp`.
+        bytes_accessed: Bytes read and written.
+        remote_bytes_transferred: Bytes transferred to other devices.
 
-    >>> pl.CostEstimate(10, 0, 80).flops
-    10
+    Example:
+        >>> pl.CostEstimate(10, 0, 80).flops
+        10
     """
 
     flops: int
@@ -285,11 +313,11 @@ class CostEstimate:
     remote_bytes_transferred: int = 0
 
     def to_json(self) -> bytes:
-        """The fields as JSON."""
+        """Return the fields as JSON."""
         return json.dumps(dataclasses.asdict(self)).encode("ascii")
 
 
 class CompilerParams(Protocol):
-    """What options for a compiler are instances of: those of each platform have a class of their own."""
+    """The protocol of compiler options. Each platform has its own class."""
 
     __dataclass_fields__: Any

@@ -1,4 +1,4 @@
-"""What kernels for TPUs are written with: their memories, scalars that index maps read, and operations on vectors."""
+"""Functions for TPU kernels: memories, scalars for index maps, and operations on vectors."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from typing import Any
 import numpy as np
 
 import xlafront.numpy as xnp
-from xlafront.core import backends, errors, tracing
+from xlafront.core import errors, tracing
 from xlafront.core.traceback_filter import boundary
 from xlafront.numpy import creation
 from xlafront.pallas import masked
 from xlafront.pallas.specs import GridSpec, Memory, no_block_spec
+from xlafront.runtime import backends
 
 
 class MemorySpace(Memory):
-    """A memory of a TPU; calling one describes an array there: `pltpu.VMEM((8, 128), xnp.float32)`.
+    """A memory of a TPU. Call a member to describe an array in it: `pltpu.VMEM((8, 128), xnp.float32)`.
 
-    - `value`: its name.
+    Args:
+        value: Name of the memory.
 
-    >>> pl.tpu.MemorySpace("vmem")
-    VMEM
+    Example:
+        >>> pl.tpu.MemorySpace("vmem")
+        VMEM
     """
 
     VMEM = "vmem"
@@ -38,7 +41,7 @@ class MemorySpace(Memory):
     def __repr__(self) -> str:
         return self.name
 
-    zeroed = property(lambda self: self is MemorySpace.SEMAPHORE, doc="Whether what is in it is zero at first.")
+    zeroed = property(lambda self: self is MemorySpace.SEMAPHORE, doc="True if the memory is zero-initialized.")
 
 
 VMEM, VMEM_SHARED, SMEM, CMEM = MemorySpace.VMEM, MemorySpace.VMEM_SHARED, MemorySpace.SMEM, MemorySpace.CMEM
@@ -46,12 +49,14 @@ SEMAPHORE, HBM = MemorySpace.SEMAPHORE, MemorySpace.HBM
 
 
 class GridDimensionSemantics(enum.Enum):
-    """Whether points along an axis of the grid may be computed in any order, and by which cores.
+    """The permitted order of points along an axis of the grid, and the cores that can compute them.
 
-    - `value`: "parallel", "core_parallel", "subcore_parallel" or "arbitrary".
+    Args:
+        value: "parallel", "core_parallel", "subcore_parallel" or "arbitrary".
 
-    >>> pl.tpu.PARALLEL.value
-    'parallel'
+    Example:
+        >>> pl.tpu.PARALLEL.value
+        'parallel'
     """
 
     PARALLEL = "parallel"
@@ -67,10 +72,12 @@ SUBCORE_PARALLEL, ARBITRARY = GridDimensionSemantics.SUBCORE_PARALLEL, GridDimen
 class CoreType(enum.Enum):
     """A kind of core of a TPU.
 
-    - `value`: its number.
+    Args:
+        value: Number of the kind.
 
-    >>> pl.tpu.CoreType.TC
-    TC
+    Example:
+        >>> pl.tpu.CoreType.TC
+        TC
     """
 
     TC = 0
@@ -82,12 +89,14 @@ class CoreType(enum.Enum):
 
 
 class SideEffectType(enum.Enum):
-    """What a kernel does beside computing its results.
+    """The side effects of a kernel.
 
-    - `value`: "pure", "dataflow_side_effecting" or "side_effecting".
+    Args:
+        value: "pure", "dataflow_side_effecting" or "side_effecting".
 
-    >>> pl.tpu.SideEffectType.PURE.value
-    'pure'
+    Example:
+        >>> pl.tpu.SideEffectType.PURE.value
+        'pure'
     """
 
     PURE = "pure"
@@ -96,12 +105,14 @@ class SideEffectType(enum.Enum):
 
 
 class Tiling(enum.Enum):
-    """How arrays lie in memory: as for the vector units, or as for SparseCores.
+    """The tiling of arrays in memory: that of vector units, or that of SparseCores.
 
-    - `value`: 1 or 2.
+    Args:
+        value: 1 or 2.
 
-    >>> pl.tpu.Tiling.COMPACT.value
-    1
+    Example:
+        >>> pl.tpu.Tiling.COMPACT.value
+        1
     """
 
     COMPACT = 1
@@ -112,21 +123,24 @@ class Tiling(enum.Enum):
 class CompilerParams:
     """Options for the compiler of TPU kernels.
 
-    - `dimension_semantics`: of each axis of the grid, a `GridDimensionSemantics` or its value.
-    - `allow_input_fusion`: of each argument, whether what computes it may become part of the kernel.
-    - `vmem_limit_bytes`: how much of the vector memory it may take.
-    - `collective_id`: which barrier kernels share that talk to each other.
-    - `has_side_effects`: whether it runs though nobody reads its results.
-    - `flags`: further options of the compiler.
-    - `internal_scratch_in_bytes`: how much memory the compiler has for itself.
-    - `serialization_format`: the version of the format that the kernel is passed in.
-    - `disable_bounds_checks`, `disable_semaphore_checks`: leave out checks while it runs.
-    - `skip_device_barrier`, `allow_collective_id_without_custom_barrier`: how kernels wait for other devices.
-    - `shape_invariant_numerics`: whether sums are made in an order that does not depend on sizes.
-    - `use_tc_tiling_on_sc`, `needs_layout_passes`, `fuse_transposed_lhs_in_matmul`: how arrays lie in memory.
+    Args:
+        dimension_semantics: For each axis of the grid, a `GridDimensionSemantics` or its value.
+        allow_input_fusion: For each argument, True if its producer can be fused into the kernel.
+        vmem_limit_bytes: Limit of vector memory.
+        collective_id: Id of the barrier shared by kernels that communicate with each other.
+        has_side_effects: If True, the kernel runs even if its results are unused.
+        flags: Further options of the compiler, by name.
+        internal_scratch_in_bytes: Size of the compiler's internal scratch memory.
+        serialization_format: Version of the kernel's serialization format.
+        disable_bounds_checks, disable_semaphore_checks: If True, leave out these runtime checks.
+        skip_device_barrier: If True, do not wait for other devices before the kernel.
+        allow_collective_id_without_custom_barrier: If True, allow `collective_id` for kernels without a barrier.
+        shape_invariant_numerics: If True, the order of summation does not depend on sizes.
+        use_tc_tiling_on_sc, needs_layout_passes, fuse_transposed_lhs_in_matmul: Choices of layouts in memory.
 
-    >>> pl.tpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")).dimension_semantics
-    ('parallel', 'arbitrary')
+    Example:
+        >>> pl.tpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")).dimension_semantics
+        ('parallel', 'arbitrary')
     """
 
     BACKEND = "mosaic_tpu"
@@ -158,14 +172,18 @@ class CompilerParams:
 
 
 class PrefetchScalarGridSpec(GridSpec):
-    """A grid whose index maps may read arrays of scalars: the first arguments, which they get references to behind the indices,
-    and the kernel before all others.
+    """A grid whose index maps can read scalars: the first arguments, which are in scalar memory before the kernel starts.
 
-    - `num_scalar_prefetch`: how many arguments these are.
-    - `grid`, `in_specs`, `out_specs`, `scratch_shapes`: as of `pl.GridSpec`; `in_specs` are for the other arguments.
+    Index maps get references to them after the grid's indices; the kernel gets these references before all others.
 
-    >>> spec = pl.tpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=(2,), in_specs=[
-    ...     pl.BlockSpec((4,), lambda i, order_ref: order_ref[i])], out_specs=pl.BlockSpec((4,), lambda i, order_ref: i))
+    Args:
+        num_scalar_prefetch: Number of these arguments.
+        grid, out_specs, scratch_shapes: As for `pl.GridSpec`.
+        in_specs: Specs of the other arguments.
+
+    Example:
+        >>> spec = pl.tpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=(2,), in_specs=[
+        ...     pl.BlockSpec((4,), lambda i, order_ref: order_ref[i])], out_specs=pl.BlockSpec((4,), lambda i, order_ref: i))
     """
 
     scalar_memory_space = SMEM
@@ -184,43 +202,55 @@ class PrefetchScalarGridSpec(GridSpec):
 
 @boundary
 def load(ref: Any, *, mask: Any = None) -> Any:
-    """Read a reference, or a part of one.
+    """Read a reference, or a slice of one.
 
-    - `ref`: a reference, or `ref.at[...]`.
-    - `mask`: which elements count.
+    Args:
+        ref: Reference, or `ref.at[...]`.
+        mask: Boolean array of the elements to read. Other elements have arbitrary values.
 
-    >>> def kernel(x_ref, o_ref):
-    ...     o_ref[...] = pl.tpu.load(x_ref)
+    Returns:
+        The value.
+
+    Example:
+        >>> def kernel(x_ref, o_ref):
+        ...     o_ref[...] = pl.tpu.load(x_ref)
     """
     return masked.load(ref, mask)
 
 
 @boundary
 def store(ref: Any, val: Any, *, mask: Any = None) -> None:
-    """Write to a reference, or to a part of one.
+    """Write to a reference, or to a slice of one.
 
-    - `ref`: a reference, or `ref.at[...]`.
-    - `val`: what is written.
-    - `mask`: which elements are.
+    Args:
+        ref: Reference, or `ref.at[...]`.
+        val: Value to write.
+        mask: Boolean array of the elements to write.
 
-    >>> def kernel(x_ref, o_ref):
-    ...     pl.tpu.store(o_ref, x_ref[...], mask=x_ref[...] > 0)
+    Example:
+        >>> def kernel(x_ref, o_ref):
+        ...     pl.tpu.store(o_ref, x_ref[...], mask=x_ref[...] > 0)
     """
     masked.store(ref, val, mask)
 
 
 @boundary
 def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axis: int | None = None) -> Any:
-    """The elements moved along a dimension; those that leave at its end come in at its beginning.
+    """Roll elements along a dimension: elements beyond the end come back at the start.
 
-    - `x`: an array.
-    - `shift`: how far, not negative.
-    - `axis`: the dimension.
-    - `stride`: how much further each row along `stride_axis` is moved than the one before it.
-    - `stride_axis`: see there.
+    Args:
+        x: The array.
+        shift: Number of positions. Nonnegative.
+        axis: The dimension.
+        stride: Additional shift of each row along `stride_axis`, relative to the previous row.
+        stride_axis: Dimension of the rows. Give it together with `stride`.
 
-    >>> pl.tpu.roll(xnp.arange(4), 1, 0)
-    Array([3, 0, 1, 2], dtype=int32)
+    Returns:
+        The array, of the same shape.
+
+    Example:
+        >>> pl.tpu.roll(xnp.arange(4), 1, 0)
+        Array([3, 0, 1, 2], dtype=int32)
     """
     if isinstance(shift, (int, np.integer)) and shift < 0:
         raise ValueError(f"roll takes a shift that is not negative, got {shift}: add the size of the dimension.")
@@ -233,50 +263,56 @@ def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axi
     if axis == stride_axis:
         raise ValueError(f"roll takes an axis and a stride_axis that differ, got {axis} twice.")
     n, rows = np.shape(x)[axis], np.shape(x)[stride_axis]
-    along = creation.arange(n, dtype=np.int32).reshape([n if d == axis else 1 for d in range(rank)])
-    moved = creation.arange(rows, dtype=np.int32).reshape([rows if d == stride_axis else 1 for d in range(rank)])
-    from_where = (along - shift - stride * moved) % n
-    return xnp.take_along_axis(x, xnp.broadcast_to(from_where, np.shape(x)), axis=axis)
+    positions = creation.arange(n, dtype=np.int32).reshape([n if d == axis else 1 for d in range(rank)])
+    rows_index = creation.arange(rows, dtype=np.int32).reshape([rows if d == stride_axis else 1 for d in range(rank)])
+    source = (positions - shift - stride * rows_index) % n
+    return xnp.take_along_axis(x, xnp.broadcast_to(source, np.shape(x)), axis=axis)
 
 
 @boundary
 def einshape(equation: str, x: Any, assert_is_tile_preserving: bool = False, **sizes: int) -> Any:
-    """The dimensions of an array split, joined and put into another order: `"(ab)c->a(bc)"`.
+    """Split, merge and transpose dimensions, as described by an equation such as `"(ab)c->a(bc)"`.
 
-    - `equation`: the dimensions before and after, a letter each; those in brackets are one.
-    - `x`: an array.
-    - `assert_is_tile_preserving`: that no element moves within a tile, for the compiler.
-    - `sizes`: of the letters of dimensions that are split; one of each may be left out.
+    Args:
+        equation: Dimensions before and after, one letter each; letters in parentheses are one dimension.
+        x: The array.
+        assert_is_tile_preserving: Promise to the compiler that no element moves within a tile.
+        sizes: Sizes of letters in parentheses; one of each group can be omitted.
 
-    >>> pl.tpu.einshape("(ab)c->a(bc)", xnp.ones((6, 4)), a=2).shape
-    (2, 12)
+    Returns:
+        The array with the new dimensions.
+
+    Example:
+        >>> pl.tpu.einshape("(ab)c->a(bc)", xnp.ones((6, 4)), a=2).shape
+        (2, 12)
     """
-    before, arrow, after = equation.replace(" ", "").partition("->")
+    left, arrow, right = equation.replace(" ", "").partition("->")
     if not arrow:
         raise ValueError(f"einshape takes an equation as 'ab->ba', got {equation!r}.")
-    groups, wanted = _groups(equation, before), _groups(equation, after)
-    if len(groups) != np.ndim(x):
-        raise ValueError(f"einshape: the left side of {equation!r} has {len(groups)} dimensions, the array {np.ndim(x)}: its "
-                         f"shape is {np.shape(x)}.")
-    letters, asked = [a for g in groups for a in g], [a for g in wanted for a in g]
-    if sorted(letters) != sorted(asked) or len(set(letters)) < len(letters):
+    left_groups, right_groups = _groups(equation, left), _groups(equation, right)
+    if len(left_groups) != np.ndim(x):
+        raise ValueError(f"einshape: the left side of {equation!r} has {len(left_groups)} dimensions, the array {np.ndim(x)}: "
+                         f"its shape is {np.shape(x)}.")
+    left_letters, right_letters = [a for g in left_groups for a in g], [a for g in right_groups for a in g]
+    if sorted(left_letters) != sorted(right_letters) or len(set(left_letters)) < len(left_letters):
         raise ValueError(f"einshape: each letter of {equation!r} must be once on each side.")
-    known = dict(sizes)
-    for group, n in zip(groups, np.shape(x)):
-        unknown, given = [a for a in group if a not in known], math.prod([known[a] for a in group if a in known])
+    letter_sizes = dict(sizes)
+    for group, n in zip(left_groups, np.shape(x)):
+        unknown = [a for a in group if a not in letter_sizes]
+        known_size = math.prod([letter_sizes[a] for a in group if a in letter_sizes])
         if len(unknown) > 1:
             raise ValueError(f"einshape: how is a dimension of size {n} split into {', '.join(group)}? Give all sizes but one.")
-        if unknown and given and n % given == 0:
-            known[unknown[0]] = n // given
-        elif unknown or given != n:
+        if unknown and known_size and n % known_size == 0:
+            letter_sizes[unknown[0]] = n // known_size
+        elif unknown or known_size != n:
             raise ValueError(f"einshape: a dimension of size {n} cannot be split into {', '.join(group)} of sizes {sizes}.")
-    split = xnp.reshape(x, [known[a] for a in letters])
-    moved = xnp.transpose(split, [letters.index(a) for a in asked])
-    return xnp.reshape(moved, [math.prod([known[a] for a in group]) for group in wanted])
+    split = xnp.reshape(x, [letter_sizes[a] for a in left_letters])
+    transposed = xnp.transpose(split, [left_letters.index(a) for a in right_letters])
+    return xnp.reshape(transposed, [math.prod([letter_sizes[a] for a in group]) for group in right_groups])
 
 
 def _groups(equation: str, side: str) -> list[str]:
-    """The dimensions of one side, each with its letters."""
+    """Return the letters of each dimension on one side."""
     if not re.fullmatch(r"([a-zA-Z]|\([a-zA-Z]+\))*", side):
         raise ValueError(f"einshape takes an equation of letters and brackets, as '(ab)c->a(bc)', got {equation!r}.")
     return [g.strip("()") for g in re.findall(r"[a-zA-Z]|\([a-zA-Z]+\)", side)]
@@ -284,23 +320,29 @@ def _groups(equation: str, side: str) -> list[str]:
 
 @boundary
 def is_tpu_device() -> bool:
-    """Whether the default device is a TPU.
+    """Return True if the default device is a TPU.
 
-    >>> pl.tpu.is_tpu_device()
-    False
+    Returns:
+        True or False.
+
+    Example:
+        >>> pl.tpu.is_tpu_device()
+        False
     """
     return getattr(backends.default_device(), "platform", None) == "tpu"
 
 
 @boundary
 def trace_value(label: str, value: Any) -> None:
-    """Inside of a kernel: write a number into the profile. Where kernels are interpreted there is none.
+    """Record a scalar in the profile. No effect in interpreted kernels.
 
-    - `label`: its name there.
-    - `value`: a scalar.
+    Args:
+        label: Name of the scalar in the profile.
+        value: The scalar.
 
-    >>> def kernel(x_ref, o_ref):
-    ...     pl.tpu.trace_value("the first", x_ref[0])
+    Example:
+        >>> def kernel(x_ref, o_ref):
+        ...     pl.tpu.trace_value("the first", x_ref[0])
     """
     if not tracing.is_arraylike(value):
         raise errors.not_an_array(value, "trace_value", "value")

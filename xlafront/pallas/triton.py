@@ -1,5 +1,7 @@
-"""What kernels for GPUs are written with, by Triton's words. Where kernels are interpreted, the points of a grid come one after
-the other, so that changes at once need no care."""
+"""Functions for GPU kernels, with the names of Triton's operations.
+
+In interpreted kernels the points of the grid run one after the other, so atomic updates need no synchronization.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,13 @@ from xlafront.pallas.primitives import multiple_of
 class CompilerParams:
     """Options for Triton's compiler.
 
-    - `num_warps`: how many warps run a program.
-    - `num_stages`: in how many stages loops are pipelined.
+    Args:
+        num_warps: Number of warps per program.
+        num_stages: Number of pipeline stages of loops.
 
-    >>> pl.triton.CompilerParams(num_warps=4)
-    CompilerParams(num_warps=4, num_stages=None)
+    Example:
+        >>> pl.triton.CompilerParams(num_warps=4)
+        CompilerParams(num_warps=4, num_stages=None)
     """
 
     BACKEND = "triton"
@@ -43,44 +47,53 @@ class CompilerParams:
 @boundary
 def load(ref: Any, *, mask: Any = None, other: Any = None, cache_modifier: str | None = None,
          eviction_policy: str | None = None, volatile: bool = False) -> Any:
-    """Read a reference, or a part of one.
+    """Read a reference, or a slice of one.
 
-    - `ref`: a reference, or `ref.at[...]`.
-    - `mask`: which elements count; the part may go beyond the end where it is False.
-    - `other`: what stands at the others.
-    - `cache_modifier`, `eviction_policy`, `volatile`: what caches are told.
+    Args:
+        ref: Reference, or `ref.at[...]`.
+        mask: Boolean array of the elements to read; the slice can extend beyond the end where it is False.
+        other: Value of the other elements. Default: arbitrary values.
+        cache_modifier, eviction_policy, volatile: Hints for caches.
 
-    >>> def kernel(x_ref, o_ref):
-    ...     mask = xnp.arange(8) < 5
-    ...     o_ref[...] = pl.triton.load(x_ref, mask=mask, other=0.0)
+    Returns:
+        The value.
+
+    Example:
+        >>> def kernel(x_ref, o_ref):
+        ...     mask = xnp.arange(8) < 5
+        ...     o_ref[...] = pl.triton.load(x_ref, mask=mask, other=0.0)
     """
     return masked.load(ref, mask, other)
 
 
 @boundary
 def store(ref: Any, val: Any, *, mask: Any = None, eviction_policy: str | None = None) -> None:
-    """Write to a reference, or to a part of one.
+    """Write to a reference, or to a slice of one.
 
-    - `ref`: a reference, or `ref.at[...]`.
-    - `val`: what is written.
-    - `mask`: which elements are.
-    - `eviction_policy`: what caches are told.
+    Args:
+        ref: Reference, or `ref.at[...]`.
+        val: Value to write.
+        mask: Boolean array of the elements to write.
+        eviction_policy: Hint for caches.
 
-    >>> def kernel(x_ref, o_ref):
-    ...     pl.triton.store(o_ref, x_ref[...], mask=xnp.arange(8) > 3)
+    Example:
+        >>> def kernel(x_ref, o_ref):
+        ...     pl.triton.store(o_ref, x_ref[...], mask=xnp.arange(8) > 3)
     """
     masked.store(ref, val, mask)
 
 
-# Changes that read and write at once
+# Atomic updates
 
 
-def _atomic(name: str, what: str, change: Callable, neutral: Callable[[np.dtype], Any] | None = None) -> Callable:
-    """The function that changes a part of a reference and returns what it was; where the mask is False it stays, as the neutral
-    element changes nothing, or as it is written again."""
+def _atomic(name: str, summary: str, change: Callable, neutral: Callable[[np.dtype], Any] | None = None) -> Callable:
+    """Make a function that updates a slice of a reference and returns the old values.
+
+    Where the mask is False, the update uses the neutral element, or writes the old value.
+    """
     def atomic(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
         masked.check_ref(name, x_ref_or_view)
-        view = masked.by_positions(x_ref_or_view.at[idx])
+        view = masked.with_explicit_indices(x_ref_or_view.at[idx])
         old = ref_operations.get(view)
         val = creation.asarray(val, dtype=old.dtype)
         val = creation.full(old.shape, val) if val.shape != old.shape else val
@@ -90,34 +103,39 @@ def _atomic(name: str, what: str, change: Callable, neutral: Callable[[np.dtype]
         return old
 
     atomic.__name__ = atomic.__qualname__ = name
-    atomic.__doc__ = f"""{what}; what it was before.
+    atomic.__doc__ = f"""{summary}, and return the old values.
 
-    - `x_ref_or_view`: a reference, or `ref.at[...]`.
-    - `idx`: the part of it.
-    - `val`: the other operand.
-    - `mask`: which elements change.
+    Args:
+        x_ref_or_view: Reference, or `ref.at[...]`.
+        idx: Index of the slice to update.
+        val: The other operand.
+        mask: Boolean array of the elements to update.
 
-    >>> def kernel(x_ref, o_ref):
-    ...     o_ref[...] = pl.triton.{name}(x_ref, pl.ds(0, 4), x_ref[4:])
+    Returns:
+        The values before the update.
+
+    Example:
+        >>> def kernel(x_ref, o_ref):
+        ...     o_ref[...] = pl.triton.{name}(x_ref, pl.ds(0, 4), x_ref[4:])
     """
     return boundary(atomic)
 
 
-def _at_positions(method: str) -> Callable:
-    """A change in which positions that occur twice are changed twice."""
+def _scatter_update(method: str) -> Callable:
+    """Make an update that is applied twice at positions that occur twice."""
     def change(view, old, val):
         ref = view.ref if isinstance(view, ref_operations.RefView) else view
-        held = ref_operations.get(ref)
-        numbers = creation.arange(held.size, dtype=np.int32).reshape(held.shape)
+        value = ref_operations.get(ref)
+        positions = creation.arange(value.size, dtype=np.int32).reshape(value.shape)
         if isinstance(view, ref_operations.RefView):
-            numbers = read(numbers, view.indexers, view.operands)
-        flat = getattr(held.reshape(-1).at[numbers.reshape(-1)], method)(val.reshape(-1))
-        ref_operations.set(ref, ..., flat.reshape(held.shape))
+            positions = read(positions, view.indexers, view.operands)
+        flat = getattr(value.reshape(-1).at[positions.reshape(-1)], method)(val.reshape(-1))
+        ref_operations.set(ref, ..., flat.reshape(value.shape))
 
     return change
 
 
-def _by(function: Callable) -> Callable:
+def _elementwise_update(function: Callable) -> Callable:
     return lambda view, old, val: ref_operations.set(view, ..., function(old, val))
 
 
@@ -129,29 +147,35 @@ def _highest(dtype: np.dtype) -> Any:
     return dtypes.iinfo(dtype).max if dtypes.is_integer(dtype) else np.inf
 
 
-atomic_add = _atomic("atomic_add", "Add to a part of a reference", _at_positions("add"), lambda dtype: 0)
-atomic_max = _atomic("atomic_max", "The larger of a part of a reference and a value, in its place", _at_positions("max"),
+atomic_add = _atomic("atomic_add", "Add to a slice of a reference", _scatter_update("add"), lambda dtype: 0)
+atomic_max = _atomic("atomic_max", "Update a slice of a reference to the maximum of it and a value", _scatter_update("max"),
                      _lowest)
-atomic_min = _atomic("atomic_min", "The smaller of a part of a reference and a value, in its place", _at_positions("min"),
+atomic_min = _atomic("atomic_min", "Update a slice of a reference to the minimum of it and a value", _scatter_update("min"),
                      _highest)
-atomic_and = _atomic("atomic_and", "The bits that a part of a reference and a value have both, in its place",
-                     _by(xnp.bitwise_and))
-atomic_or = _atomic("atomic_or", "The bits that a part of a reference or a value has, in its place", _by(xnp.bitwise_or))
-atomic_xor = _atomic("atomic_xor", "The bits that one of a part of a reference and a value has, in its place",
-                     _by(xnp.bitwise_xor), lambda dtype: 0)
-atomic_xchg = _atomic("atomic_xchg", "Write to a part of a reference", _by(lambda old, val: val))
+atomic_and = _atomic("atomic_and", "Update a slice of a reference to the bitwise AND of it and a value",
+                     _elementwise_update(xnp.bitwise_and))
+atomic_or = _atomic("atomic_or", "Update a slice of a reference to the bitwise OR of it and a value",
+                    _elementwise_update(xnp.bitwise_or))
+atomic_xor = _atomic("atomic_xor", "Update a slice of a reference to the bitwise XOR of it and a value",
+                     _elementwise_update(xnp.bitwise_xor), lambda dtype: 0)
+atomic_xchg = _atomic("atomic_xchg", "Write to a slice of a reference", _elementwise_update(lambda old, val: val))
 
 
 @boundary
 def atomic_cas(ref: Any, cmp: Any, val: Any) -> Any:
-    """Write to a reference to a scalar where it holds what is expected; what it was before.
+    """Write to a reference to a scalar if it holds an expected value, and return the old value.
 
-    - `ref`: the reference.
-    - `cmp`: what is expected.
-    - `val`: what is written then.
+    Args:
+        ref: The reference.
+        cmp: The expected value.
+        val: Value to write.
 
-    >>> def kernel(lock_ref, o_ref):
-    ...     o_ref[...] = pl.triton.atomic_cas(lock_ref, 0, 1)
+    Returns:
+        The value before the update.
+
+    Example:
+        >>> def kernel(lock_ref, o_ref):
+        ...     o_ref[...] = pl.triton.atomic_cas(lock_ref, 0, 1)
     """
     if ref.shape:
         raise ValueError(f"atomic_cas takes a reference to a scalar, got one of shape {ref.shape}.")
@@ -162,10 +186,11 @@ def atomic_cas(ref: Any, cmp: Any, val: Any) -> Any:
 
 @boundary
 def debug_barrier() -> None:
-    """Wait for all threads of the program. Where kernels are interpreted there is one.
+    """Synchronize all threads of the program. No effect in interpreted kernels.
 
-    >>> def kernel(x_ref, o_ref):
-    ...     pl.triton.debug_barrier()
+    Example:
+        >>> def kernel(x_ref, o_ref):
+        ...     pl.triton.debug_barrier()
     """
 
 
@@ -174,12 +199,17 @@ def debug_barrier() -> None:
 
 @boundary
 def approx_tanh(x: Any) -> Any:
-    """The hyperbolic tangent, by the hardware's approximation where it has one.
+    """Compute the hyperbolic tangent, with the hardware's approximation if there is one.
 
-    - `x`: an array.
+    Args:
+        x: The array.
 
-    >>> pl.triton.approx_tanh(xnp.zeros(2))
-    Array([0., 0.], dtype=float32)
+    Returns:
+        The values.
+
+    Example:
+        >>> pl.triton.approx_tanh(xnp.zeros(2))
+        Array([0., 0.], dtype=float32)
     """
     return xnp.tanh(x)
 
@@ -187,15 +217,20 @@ def approx_tanh(x: Any) -> Any:
 @boundary
 def dot(a: Any, b: Any, trans_a: bool = False, trans_b: bool = False, allow_tf32: bool | None = None,
         precision: Any = None) -> Any:
-    """The product of two matrices, in 32 bits.
+    """Multiply two matrices with 32-bit accumulation.
 
-    - `a`, `b`: the matrices.
-    - `trans_a`, `trans_b`: take them transposed.
-    - `allow_tf32`: whether fewer bits of the operands will do.
-    - `precision`: the precision of the product, in place of that.
+    Args:
+        a, b: The matrices.
+        trans_a, trans_b: If True, transpose the matrix.
+        allow_tf32: If True, allow operands to be rounded to TensorFloat-32.
+        precision: Precision of the product, in place of `allow_tf32`.
 
-    >>> pl.triton.dot(xnp.eye(2), xnp.ones((2, 3))).shape
-    (2, 3)
+    Returns:
+        The product, with dtype float32 or int32.
+
+    Example:
+        >>> pl.triton.dot(xnp.eye(2), xnp.ones((2, 3))).shape
+        (2, 3)
     """
     if np.ndim(a) != 2 or np.ndim(b) != 2:
         raise ValueError(f"dot takes two matrices, got shapes {np.shape(a)} and {np.shape(b)}.")
@@ -210,13 +245,18 @@ def dot(a: Any, b: Any, trans_a: bool = False, trans_b: bool = False, allow_tf32
 
 @boundary
 def max_contiguous(x: Any, values: int | Sequence[int]) -> Any:
-    """`x` itself, of which the compiler is promised that so many elements follow each other.
+    """Return `x`, with a promise to the compiler that this many elements are contiguous.
 
-    - `x`: an array of integers.
-    - `values`: how many, or one number for each dimension.
+    Args:
+        x: Array of integers.
+        values: Number of contiguous elements, or one number for each dimension.
 
-    >>> pl.triton.max_contiguous(xnp.arange(4), 4)
-    Array([0, 1, 2, 3], dtype=int32)
+    Returns:
+        The array `x`.
+
+    Example:
+        >>> pl.triton.max_contiguous(xnp.arange(4), 4)
+        Array([0, 1, 2, 3], dtype=int32)
     """
     return multiple_of(x, values)
 
@@ -224,16 +264,21 @@ def max_contiguous(x: Any, values: int | Sequence[int]) -> Any:
 @boundary
 def elementwise_inline_asm(asm: str, *, args: Sequence[Any], constraints: str, pack: int,
                            result_shape_dtypes: Any) -> Any:
-    """Instructions of the GPU on each element. There are none where kernels are interpreted.
+    """Apply inline GPU assembly to each element. Not available in interpreted kernels.
 
-    - `asm`: the instructions.
-    - `args`: the operands.
-    - `constraints`: the registers that they are in.
-    - `pack`: how many elements are computed at once.
-    - `result_shape_dtypes`: what the results are.
+    Args:
+        asm: The instructions.
+        args: The operands.
+        constraints: Registers of the results and operands.
+        pack: Number of elements processed at once.
+        result_shape_dtypes: Shapes and dtypes of the results.
 
-    >>> pl.triton.elementwise_inline_asm("tanh.approx.f32 $0, $1;", args=[x], constraints="=f,f", pack=1,
-    ...                                  result_shape_dtypes=x)  # doctest: +SKIP
+    Returns:
+        The results.
+
+    Example:
+        >>> pl.triton.elementwise_inline_asm("tanh.approx.f32 $0, $1;", args=[x], constraints="=f,f", pack=1,
+        ...                                  result_shape_dtypes=x)  # doctest: +SKIP
     """
-    raise NotImplementedError("elementwise_inline_asm is for kernels that are compiled for GPUs, which is not possible yet: "
-                              "write the function with operations of arrays.")
+    raise NotImplementedError("elementwise_inline_asm is for kernels that are compiled for GPUs, which is not possible yet. "
+                              "Write the function with array operations.")

@@ -1,1 +1,1 @@
-"""Programs over many devices and processes."""
+"""Computations over several devices and processes."""

@@ -1,8 +1,8 @@
-"""`shard_map`: one function on the parts that devices hold becomes a function on whole arrays.
+"""`shard_map`: map a function over the shards of global arrays.
 
-The function sees the part of each argument that its device has, and reaches the others by collectives over the axes of the
-mesh. Where `check_vma` is on, types say over which axes a value varies between devices; from them follow what may be
-returned as the same on all devices, and where derivatives sum.
+The function takes the local shard of each argument, and communicates with collectives over mesh axes. With `check_vma`, types
+track the axes over which a value varies between devices. They determine which results may be returned as replicated, and where
+derivatives sum.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xlafront.base.jaxlib_compat import ArrayImpl
+from xlafront.base.specs import DuplicateSpecError
 from xlafront.core import errors, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Jaxpr
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import MeshAxis
 from xlafront.parallel.shard_map_rules import shard_map_p
-from xlafront.parallel.shard_map_types import axes_in_scope, local_type, parts_along, spec_axes, vary_results
-from xlafront.runtime.arrays import ArrayImpl
+from xlafront.parallel.shard_map_types import axes_in_scope, local_type, shards_along, spec_axes, vary_results
 from xlafront.runtime.sharding import AbstractMesh, Mesh, PartitionSpec, active, axes_of
-from xlafront.runtime.specs import DuplicateSpecError
 from xlafront.staging import signatures
 from xlafront.staging.compiling import constants_as_arguments
 from xlafront.transforms.calls import programs
@@ -37,25 +37,25 @@ Infer = _Infer()
 
 
 def _is_spec(x) -> bool:
-    return isinstance(x, PartitionSpec) or hasattr(x, "to_lo")  # a `HiPspec`, of values that consist of others
+    return isinstance(x, PartitionSpec) or hasattr(x, "to_lo")  # a `HiPspec`, for composite values
 
 
-def _flat_specs(what: str, specs, full, is_leaf) -> list:
-    found = tree.leaves_by_prefix(what, specs, full, is_leaf) if specs is not None else [None] * len(tree.leaves(full))
-    return _checked(what, found)
+def _flat_specs(name: str, specs, full, is_leaf) -> list:
+    flat = tree.leaves_by_prefix(name, specs, full, is_leaf) if specs is not None else [None] * len(tree.leaves(full))
+    return _check_specs(name, flat)
 
 
-def _checked(what: str, specs: list) -> list:
+def _check_specs(name: str, specs: list) -> list:
     for spec in specs:
         if not (spec is None or _is_spec(spec)):
             remedy = f" Write P({spec!r})." if isinstance(spec, str) else ""
-            raise TypeError(f"{what} takes PartitionSpecs, as pytree prefixes, got {spec!r} of type "
+            raise TypeError(f"{name} takes PartitionSpecs, as pytree prefixes, got {spec!r} of type "
                             f"{type(spec).__name__}.{remedy}")
     return specs
 
 
 def surrounding_mesh():
-    """The mesh of the `shard_map` that is being traced, else the one that is set."""
+    """Return the mesh of the `shard_map` being traced, else the context mesh."""
     for axis in reversed(tracing.thread.axes):
         if type(axis) is MeshAxis:
             return axis.mesh
@@ -63,11 +63,12 @@ def surrounding_mesh():
 
 
 def _check_context(name: str, mesh) -> None:
-    """A mesh that is given is the one in force, where there is one."""
-    inside = active.abstract_mesh()
-    if not inside.empty and (inside.shape_tuple, inside.axis_types) != (mesh.shape_tuple, mesh.axis_types):
-        raise ValueError(f"shard_map of {name} was given {mesh}, but the context mesh, in force here, is {inside}: they should "
-                         f"match. Leave mesh out; axis_names says over which of its axes the function is.")
+    """Raise if the given mesh differs from a context mesh."""
+    context_mesh = active.abstract_mesh()
+    if not context_mesh.empty and (context_mesh.shape_tuple, context_mesh.axis_types) != (mesh.shape_tuple, mesh.axis_types):
+        raise ValueError(
+            f"shard_map of {name} was given {mesh}, but the context mesh is {context_mesh}: they should match. Leave mesh "
+                         f"out; axis_names selects axes of the context mesh.")
 
 
 # Public
@@ -75,20 +76,30 @@ def _check_context(name: str, mesh) -> None:
 
 def shard_map(f: Callable | None = None, *, out_specs: Any, in_specs: Any = Infer, mesh: Any = None,
               axis_names: Any = frozenset(), check_vma: bool = True) -> Callable:
-    """A function on whole arrays that applies another to the parts that each device of a mesh holds.
+    """Map a function over the shards of its arguments on each device of a mesh.
 
-    - `f`: the other.
-    - `in_specs`, `out_specs`: for each argument and result (as pytree prefixes) how its dimensions are split over mesh axes.
-      None is for arguments that are no arrays, which `f` gets as they are. Without `in_specs`, as the types of arguments say,
-      where the axes are of type Explicit. A result whose spec leaves out an axis is the same on all devices along it.
-    - `mesh`: the devices; the mesh in force (`set_mesh`) when left out.
-    - `axis_names`: the axes that `f` handles by itself; the rest are left to the compiler. All, when empty.
-    - `check_vma`: check that results vary only over axes in their specs, and differentiate accordingly.
+    Args:
+        f: Function of the local shards. If None, return a decorator.
+        out_specs: Pytree prefix of the results with a `PartitionSpec` for each: how the local results are assembled to global
+            arrays. A
+            result is replicated along mesh axes that its spec omits.
+        in_specs: Pytree prefix of the arguments with a `PartitionSpec` for each: how its dimensions are sharded over mesh
+            axes. None
+            passes an argument that is not an array to `f` unchanged. Default: the shardings in the argument types, if the axes
+            are
+            Explicit.
+        mesh: Mesh of devices. Default: the context mesh (`set_mesh`).
+        axis_names: Set of mesh axes that are manual in `f`; the compiler handles the other axes. Default: all.
+        check_vma: If True, check that results vary only over axes in their specs, and differentiate accordingly.
 
-    >>> mesh = xf.make_mesh((1,), ("i",), (xf.sharding.AxisType.Auto,))
-    >>> total = xf.shard_map(lambda x: lax.psum(xnp.sum(x), "i"), mesh=mesh, in_specs=xf.P("i"), out_specs=xf.P())
-    >>> total(xnp.arange(4))
-    Array(6, dtype=int32)
+    Returns:
+        A function of global arrays.
+
+    Example:
+        >>> mesh = xf.make_mesh((1,), ("i",), (xf.sharding.AxisType.Auto,))
+        >>> total = xf.shard_map(lambda x: lax.psum(xnp.sum(x), "i"), mesh=mesh, in_specs=xf.P("i"), out_specs=xf.P())
+        >>> total(xnp.arange(4))
+        Array(6, dtype=int32)
     """
     if f is None:
         return functools.partial(shard_map, out_specs=out_specs, in_specs=in_specs, mesh=mesh, axis_names=axis_names,
@@ -104,31 +115,39 @@ def shard_map(f: Callable | None = None, *, out_specs: Any, in_specs: Any = Infe
     def mapped(*args, **keywords):
         if keywords:
             raise TypeError(f"shard_map of {name} takes its arguments by position, as in_specs lists them, got "
-                            f"{next(iter(keywords))!r} by name. Fill arguments in with functools.partial before.")
+                            f"{next(iter(keywords))!r} by name. Bind keyword arguments with functools.partial first.")
         if isinstance(mesh, (Mesh, AbstractMesh)):
             _check_context(name, mesh)
         return _Call(f, name, mesh, axis_names, check_vma).run(args, in_specs, out_specs)
 
-    return signatures.dress(mapped, f)
+    return signatures.copy_metadata(mapped, f)
 
 
 def smap(f: Callable | None = None, *, in_axes: Any = Infer, out_axes: Any, axis_name: Any) -> Callable:
-    """`shard_map` over one axis of the mesh in force.
+    """Map a function over shards along one axis of the context mesh.
 
-    - `f`: the function of parts.
-    - `in_axes`, `out_axes`: for each argument and result the dimension that is split, None for none.
-    - `axis_name`: the name of the mesh axis.
+    Args:
+        f: Function of the local shards. If None, return a decorator.
+        in_axes: Pytree prefix of the arguments with the dimension of each that is sharded, or None. Default: the shardings in
+            the
+            argument types.
+        out_axes: Pytree prefix of the results with the dimension of each that is sharded, or None.
+        axis_name: Name of the mesh axis.
 
-    >>> with xf.set_mesh(xf.make_mesh((1,), ("i",), (xf.sharding.AxisType.Auto,))):
-    ...     xf.smap(lambda x: x - lax.pmax(x, "i"), in_axes=0, out_axes=0, axis_name="i")(xnp.arange(4))
-    Array([0, 0, 0, 0], dtype=int32)
+    Returns:
+        A function of global arrays.
+
+    Example:
+        >>> with xf.set_mesh(xf.make_mesh((1,), ("i",), (xf.sharding.AxisType.Auto,))):
+        ...     xf.smap(lambda x: x - lax.pmax(x, "i"), in_axes=0, out_axes=0, axis_name="i")(xnp.arange(4))
+        Array([0, 0, 0, 0], dtype=int32)
     """
     if f is None:
         return functools.partial(smap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
 
     if isinstance(axis_name, (tuple, list)):
-        raise TypeError(f"smap is over one axis of the mesh, by its name, got axis_name={axis_name!r}. For several use "
-                        "shard_map.")
+        raise TypeError(f"smap is over one axis of the mesh, given by its name, got axis_name={axis_name!r}. Use shard_map "
+                        "for several.")
 
     def spec(axis):
         return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, axis_name)
@@ -140,31 +159,32 @@ def smap(f: Callable | None = None, *, in_axes: Any = Infer, out_axes: Any, axis
                      axis_names={axis_name})
 
 
-def _without_objects(f: Callable, in_tree, leaves: list, specs: list) -> tuple[Callable, Any, list, list[int]]:
-    """A function of the arguments that are arrays, their tree, these, and their places among all: what has no spec and is no
-    array, or a Python number, is passed on as it is."""
+def _close_over_objects(f: Callable, in_tree, leaves: list, specs: list) -> tuple[Callable, Any, list, list[int]]:
+    """Close over arguments without a spec that are not arrays, or are Python scalars. Return a function of the other
+    arguments, their tree, the arguments, and their positions."""
     objects = {i: x for i, (x, spec) in enumerate(zip(leaves, specs)) if spec is None and (
         isinstance(x, (bool, int, float, complex)) or not tracing.is_arraylike(x))}
-    kept = [i for i in range(len(leaves)) if i not in objects]
+    array_positions = [i for i in range(len(leaves)) if i not in objects]
     if not objects:
-        return f, in_tree, leaves, kept
+        return f, in_tree, leaves, array_positions
 
-    def of_arrays(*arrays):
-        whole = dict(zip(kept, arrays)) | objects
-        return f(*tree.unflatten(in_tree, [whole[i] for i in range(len(leaves))]))
+    def f_of_arrays(*arrays):
+        all_leaves = dict(zip(array_positions, arrays)) | objects
+        return f(*tree.unflatten(in_tree, [all_leaves[i] for i in range(len(leaves))]))
 
-    arrays = [leaves[i] for i in kept]
-    return of_arrays, tree.structure(tuple(arrays)), arrays, kept
+    arrays = [leaves[i] for i in array_positions]
+    return f_of_arrays, tree.structure(tuple(arrays)), arrays, array_positions
 
 
-def map_parts(part: Callable, name: str, mesh, in_specs: list, out_specs: list, operands: Sequence[Any]) -> list:
-    """`shard_map` of a function of flat arguments, for `pmap`: tracing `part` fills `out_specs`, and nothing is checked."""
-    call = _Call(part, name, mesh, frozenset(), False)
+def shard_map_flat(local_fun: Callable, name: str, mesh, in_specs: list, out_specs: list, operands: Sequence[Any]) -> list:
+    """Apply `shard_map` without checks to a function of flat arguments, for `pmap`. Tracing `local_fun` fills in
+    `out_specs`."""
+    call = _Call(local_fun, name, mesh, frozenset(), False)
     return call.run(tuple(operands), tuple(in_specs), out_specs)
 
 
-class _Later:
-    """What only messages need, worked out when they are written."""
+class _LazyString:
+    """A string for messages, made on demand."""
 
     def __init__(self, make: Callable[[], str]):
         self.make = make
@@ -173,38 +193,38 @@ class _Later:
         return self.make()
 
 
-class _Evaluate:
-    """Outside of compiled code, Python may ask for values inside of the body that are the same on all devices: computes them by
-    the program so far."""
+class _BodyEvaluator:
+    """Evaluates replicated values in the body when Python needs them outside of compiled code, by running the jaxpr traced
+    so far."""
 
     def __init__(self, call: _Call, values: list, specs):
         self.call, self.values, self.specs = call, values, specs
-        self.around = tracing.thread.axes, active.abstract
-        self.used = False  # whether what is traced depends on values
+        self.outer_context = tracing.thread.axes, active.abstract
+        self.used = False  # True if the trace depends on values
 
     @staticmethod
-    def of(call: _Call, operands: Sequence[Any], specs) -> _Evaluate | None:
-        known = [x._concrete() if isinstance(x, tracing.Tracer) else x for x in operands]
-        return None if any([x is None for x in known]) else _Evaluate(call, known, specs)
+    def of(call: _Call, operands: Sequence[Any], specs) -> _BodyEvaluator | None:
+        values = [x._concrete() if isinstance(x, tracing.Tracer) else x for x in operands]
+        return None if any([x is None for x in values]) else _BodyEvaluator(call, values, specs)
 
     def __call__(self, jaxpr: Jaxpr, consts: Sequence[Any]):
-        """The value of the result, or None where devices have different ones."""
+        """Return the value of the result, or None if it varies over devices."""
         closed = ClosedJaxpr(jaxpr, list(consts))
         if not self.call.check or closed.out_avals[0].vma or any([isinstance(c, tracing.Tracer) for c in consts]):
             return None
         self.used = True
-        program, values = constants_as_arguments(closed)
+        body, const_values = constants_as_arguments(closed)
         saved = tracing.thread.axes, active.abstract
-        tracing.thread.axes, active.abstract = self.around
+        tracing.thread.axes, active.abstract = self.outer_context
         try:
             with tracing.eval_context():
-                return self.call.bind(program, values, self.values, self.specs, [PartitionSpec()])[0]
+                return self.call.bind(body, const_values, self.values, self.specs, [PartitionSpec()])[0]
         finally:
             tracing.thread.axes, active.abstract = saved
 
 
 class _Call:
-    """One call of a `shard_map`: its arguments checked, its body traced."""
+    """A call of a `shard_map`: checks its arguments and traces its body."""
 
     def __init__(self, f, name: str, mesh, axis_names, check: bool):
         self.f, self.name, self.check = f, name, bool(check)
@@ -220,68 +240,69 @@ class _Call:
         if unknown:
             raise ValueError(f"shard_map of {name} has axis_names {set(names)}, but {self.mesh} has no axis {unknown[0]!r}. "
                              f"Use some of {self.mesh.axis_names}.")
-        around = [axis for axis in tracing.thread.axes if type(axis) is MeshAxis]
-        if around and around[-1].mesh.shape_tuple != self.mesh.shape_tuple:
-            raise ValueError(f"shard_map of {name} is over {self.mesh}, inside of a shard_map over {around[-1].mesh}. Leave "
-                             f"mesh out: it is that of the surrounding shard_map, of which axis_names says the axes.")
-        surrounding = {axis[0] for axis in around}
-        self.manual = names or frozenset(a for a in self.mesh.axis_names if a not in surrounding)
-        taken = sorted(map(str, self.manual & surrounding))
-        if taken:
-            raise ValueError(f"shard_map of {name} is over the axis {taken[0]!r}, which a surrounding shard_map is over "
-                             f"already. Pass the other axes as axis_names.")
+        outer_axes = [axis for axis in tracing.thread.axes if type(axis) is MeshAxis]
+        if outer_axes and outer_axes[-1].mesh.shape_tuple != self.mesh.shape_tuple:
+            raise ValueError(
+                f"shard_map of {name} is over {self.mesh}, inside of a shard_map over {outer_axes[-1].mesh}. Leave "
+                             f"mesh out: it defaults to the surrounding shard_map's, and axis_names selects its axes.")
+        outer_names = {axis[0] for axis in outer_axes}
+        self.manual = names or frozenset(a for a in self.mesh.axis_names if a not in outer_names)
+        conflicts = sorted(map(str, self.manual & outer_names))
+        if conflicts:
+            raise ValueError(f"shard_map of {name} is over the axis {conflicts[0]!r}, which is already manual in a surrounding "
+                             f"shard_map. Pass the other axes as axis_names.")
         if not self.manual:
-            raise ValueError(f"shard_map of {name} is inside of shard_maps over all axes of {self.mesh}: none is left for it.")
+            raise ValueError(f"shard_map of {name} is inside of shard_maps over all axes of {self.mesh}: no axis is left.")
         self.sizes = self.mesh.shape
 
     def run(self, args: tuple, in_specs, out_specs):
-        for i, spec in enumerate(_checked(f"shard_map of {self.name}: out_specs", tree.leaves(out_specs, _is_spec))):
+        for i, spec in enumerate(_check_specs(f"shard_map of {self.name}: out_specs", tree.leaves(out_specs, _is_spec))):
             if isinstance(spec, PartitionSpec):
-                self.check_axes(spec, _Later(lambda i=i: f"result{self.result(out_specs, i)}"), "out_specs")
+                self.check_axes(spec, _LazyString(lambda i=i: f"result{self.result(out_specs, i)}"), "out_specs")
         leaves, in_tree = tree.flatten(args)
-        whole = in_tree
-        who_has = [_Later(lambda i=i: f"argument {self.arguments(whole)[i]}") for i in range(len(leaves))]
+        full_tree = in_tree
+        descriptions = [_LazyString(lambda i=i: f"argument {self.arguments(full_tree)[i]}") for i in range(len(leaves))]
         if in_specs is Infer:
             operands = programs.operands_of(leaves, f"shard_map of {self.name}", args)
             specs = self.specs_of_types(operands)
             f = self.f
         else:
-            given = _flat_specs(f"shard_map of {self.name}: in_specs", in_specs, args, lambda x: x is None or _is_spec(x))
-            f, in_tree, leaves, kept = _without_objects(self.f, in_tree, leaves, given)
+            flat_specs = _flat_specs(f"shard_map of {self.name}: in_specs", in_specs, args, lambda x: x is None or _is_spec(x))
+            f, in_tree, leaves, array_positions = _close_over_objects(self.f, in_tree, leaves, flat_specs)
             operands = programs.operands_of(leaves, f"shard_map of {self.name}", in_tree.unflatten(leaves))
-            who_has = [who_has[i] for i in kept]
-            specs = [PartitionSpec() if given[i] is None else given[i] for i in kept]
+            descriptions = [descriptions[i] for i in array_positions]
+            specs = [PartitionSpec() if flat_specs[i] is None else flat_specs[i] for i in array_positions]
         if self.check and any([tracing.aval_of(x).is_high for x in operands]):
-            self.check = False  # types of values that consist of others do not say where they vary
-        local = []
-        for x, spec, who in zip(operands, specs, who_has):
+            self.check = False  # types of composite values do not track varying axes
+        local_avals = []
+        for x, spec, description in zip(operands, specs, descriptions):
             aval = tracing.aval_of(x)
             if aval.is_high:
-                local.append(aval.shard(self.mesh, self.manual, self.check, spec))
+                local_avals.append(aval.shard(self.mesh, self.manual, self.check, spec))
                 continue
-            self.check_spec(spec, aval, who, "in_specs")
-            self.check_sums(spec, aval, who, "in_specs")
-            self.check_type(spec, aval, who)
+            self.check_spec(spec, aval, description, "in_specs")
+            self.check_sums(spec, aval, description, "in_specs")
+            self.check_type(spec, aval, description)
             if type(x) is ArrayImpl and x._committed:
-                self.check_place(x, who)
-            local.append(local_type(aval, spec, self.mesh, self.manual, self.check))
-        evaluate = _Evaluate.of(self, operands, specs)
+                self.check_operand_index(x, description)
+            local_avals.append(local_type(aval, spec, self.mesh, self.manual, self.check))
+        evaluate = _BodyEvaluator.of(self, operands, specs)
         with axes_in_scope(self.mesh, self.manual, self.check):
-            closed, consts, out_tree = programs.trace_function(f, in_tree, local, "shard_map", evaluate)
+            closed, consts, out_tree = programs.trace_function(f, in_tree, local_avals, "shard_map", evaluate)
         if self.check and any([aval.is_high for aval in closed.out_avals]):
             self.check = False
             return self.run(args, in_specs, out_specs)
-        shown = tree.numbered(out_tree)
+        out_numbers = tree.leaf_indices(out_tree)
         if out_specs is None and out_tree.num_leaves:
-            raise ValueError(f"shard_map of {self.name} has out_specs=None, but results: give P() for those that are the same "
-                             f"on all devices.")
-        outs = _flat_specs(f"shard_map of {self.name}: out_specs", out_specs, shown, _is_spec)
-        for i, (aval, spec) in enumerate(zip(closed.out_avals, outs)):
-            self.check_result(spec, aval, _Later(lambda i=i: f"result{self.result(shown, i)}"))
+            raise ValueError(f"shard_map of {self.name} has out_specs=None, but the function returns results: pass P() for "
+                             f"replicated results.")
+        flat_out_specs = _flat_specs(f"shard_map of {self.name}: out_specs", out_specs, out_numbers, _is_spec)
+        for i, (aval, spec) in enumerate(zip(closed.out_avals, flat_out_specs)):
+            self.check_result(spec, aval, _LazyString(lambda i=i: f"result{self.result(out_numbers, i)}"))
         if self.check:
             with axes_in_scope(self.mesh, self.manual, True):
-                closed = vary_results(closed, outs)
-        return out_tree.unflatten(self.bind(closed, consts, operands, specs, outs))
+                closed = vary_results(closed, flat_out_specs)
+        return out_tree.unflatten(self.bind(closed, consts, operands, specs, flat_out_specs))
 
     def bind(self, closed: ClosedJaxpr, consts: Sequence[Any], operands: Sequence[Any], specs, outs) -> list:
         return shard_map_p.bind(
@@ -289,97 +310,98 @@ class _Call:
             out_specs=tuple(outs), newly_manual_axes=self.manual, check_vma=self.check)
 
     def arguments(self, in_tree) -> list[str]:
-        whole = tree.structure((tree.numbered(in_tree), {}))
-        return signatures.argument_names(self.f, signatures.Selection(), whole)
+        call_tree = tree.structure((tree.leaf_indices(in_tree), {}))
+        return signatures.argument_names(self.f, signatures.Selection(), call_tree)
 
-    def result(self, shown, index: int) -> str:
-        return tree.keystr(tree.flatten_with_path(shown, _is_spec)[0][index][0])
+    def result(self, out_tree, index: int) -> str:
+        return tree.keystr(tree.flatten_with_path(out_tree, _is_spec)[0][index][0])
 
     def specs_of_types(self, operands) -> list:
         if not all(a in self.mesh.explicit_axes for a in self.manual):
-            raise TypeError(f"shard_map of {self.name} needs in_specs: how each argument is split over the mesh, as "
-                            f"PartitionSpecs. They may be left out only for axes of type Explicit, which {self.mesh} does not "
-                            f"have throughout.")
+            raise TypeError(
+                f"shard_map of {self.name} needs in_specs, PartitionSpecs of the arguments over the mesh. They may be "
+                            f"left out only if all axes are of type Explicit, unlike those of {self.mesh}.")
         specs = [PartitionSpec() if s is None else s.spec for s in (tracing.aval_of(x).explicit_sharding for x in operands)]
         return [PartitionSpec(*[tuple(a for a in axes_of(p) if a in self.manual) for p in spec],
                               unreduced=spec.unreduced & self.manual, reduced=spec.reduced & self.manual) for spec in specs]
 
-    def check_axes(self, spec, who: _Later, which: str) -> None:
+    def check_axes(self, spec, value: _LazyString, param: str) -> None:
         for axis in [*(a for p in spec for a in axes_of(p)), *spec.unreduced, *spec.reduced]:
             if axis not in self.manual:
-                have = f"is over the axes {tuple(a for a in self.mesh.axis_names if a in self.manual)} of {self.mesh}"
-                raise ValueError(f"shard_map of {self.name}: {which} has {spec} for {who}, but the shard_map {have}, and "
+                scope = f"is over the axes {tuple(a for a in self.mesh.axis_names if a in self.manual)} of {self.mesh}"
+                raise ValueError(f"shard_map of {self.name}: {param} has {spec} for {value}, but the shard_map {scope}, and "
                                  f"{axis!r} is none of them.")
 
-    def check_spec(self, spec, aval, who: _Later, which: str, divide: bool = True) -> None:
-        if divide:
-            self.check_axes(spec, who, which)
+    def check_spec(self, spec, aval, value: _LazyString, param: str, check_divides: bool = True) -> None:
+        if check_divides:
+            self.check_axes(spec, value, param)
         seen: set = set()
         for axis in [*(a for p in spec for a in axes_of(p)), *spec.unreduced, *spec.reduced]:
             if axis in seen:
-                raise DuplicateSpecError(f"shard_map of {self.name}: {which} has {spec} for {who}, which names the axis "
-                                         f"{axis!r} twice: an axis can split only one dimension.")
+                raise DuplicateSpecError(f"shard_map of {self.name}: {param} has {spec} for {value}, which names the axis "
+                                         f"{axis!r} twice: an axis can shard only one dimension.")
             seen.add(axis)
         if len(spec) > aval.ndim:
-            remedy = "" if divide else " Use P() for a scalar that is the same on all devices, or give it a dimension, x[None]."
-            raise ValueError(f"shard_map of {self.name}: {which} has {spec}, with {len(spec)} entries, for {who} of shape "
+            remedy = "" if check_divides else " Use P() for a replicated scalar, or add a dimension with x[None]."
+            raise ValueError(f"shard_map of {self.name}: {param} has {spec}, with {len(spec)} entries, for {value} of shape "
                              f"{aval.shape}, which has only {aval.ndim} dimension(s).{remedy}")
-        if divide:
-            for dimension, (n, parts) in enumerate(zip(aval.shape, parts_along(spec, self.sizes, aval.ndim))):
-                if n % parts:
+        if check_divides:
+            for dimension, (n, num_shards) in enumerate(zip(aval.shape, shards_along(spec, self.sizes, aval.ndim))):
+                if n % num_shards:
                     raise ValueError(
-                        f"shard_map of {self.name}: {who} has shape {aval.shape} and in_specs {spec}, which splits dimension "
+                        f"shard_map of {self.name}: {value} has shape {aval.shape} and in_specs {spec}, which shards dimension "
                         f"{dimension} of size {n} over {spec[dimension]!r} of {self.mesh}, and {n} is not evenly divisible by "
-                        f"{parts}. Pad the dimension, or split another one.")
+                        f"{num_shards}. Pad the dimension, or shard another one.")
 
-    def check_type(self, spec, aval, who: _Later) -> None:
-        """Over a mesh that is Explicit throughout types say how values are split, and a function of parts changes nothing
-        about it."""
+    def check_type(self, spec, aval, value: _LazyString) -> None:
+        """Check a spec against the sharding in the argument's type, if all mesh axes are Explicit and manual."""
         if not self.mesh.are_all_axes_explicit or len(self.manual) < len(self.sizes):
             return
         own = PartitionSpec() if aval.explicit_sharding is None else aval.explicit_sharding.spec
         if own.padded(aval.ndim) != spec.padded(aval.ndim):
-            raise ValueError(f"shard_map of {self.name}: in_specs has {spec} for {who} of type {aval}, which "
-                             f"does not match the spec of the input, {own}. Leave in_specs out, or bring the argument to this "
-                             f"sharding with reshard.")
+            raise ValueError(f"shard_map of {self.name}: in_specs has {spec} for {value} of type {aval}, which "
+                             f"does not match the spec of the input, {own}. Leave in_specs out, or reshard the argument "
+                             f"to this sharding.")
 
-    def check_place(self, x, who: _Later) -> None:
+    def check_operand_index(self, x, value: _LazyString) -> None:
         if not isinstance(self.mesh, Mesh):
             return
-        devices, here = self.mesh._internal_device_list, x.sharding._internal_device_list
-        if here is not devices and set(here) != set(devices):
+        devices, operand_devices = self.mesh._internal_device_list, x.sharding._internal_device_list
+        if operand_devices is not devices and set(operand_devices) != set(devices):
             raise ValueError(f"shard_map of {self.name} is over {self.mesh} on the devices {[d.id for d in devices]}, but "
-                             f"{who} (shape {x.shape}) is on {[d.id for d in here]}. Move it with device_put(x, "
-                             f"NamedSharding(mesh, spec)).")
+                             f"{value} (shape {x.shape}) is on {[d.id for d in operand_devices]}. Transfer it with "
+                             f"device_put(x, NamedSharding(mesh, spec)).")
 
-    def check_sums(self, spec, aval, who: _Later, which: str, varying=frozenset()) -> None:
-        """Types and specs agree on the axes over which sums are still to be made; one that varies may become a summand."""
+    def check_sums(self, spec, aval, value: _LazyString, param: str, varying=frozenset()) -> None:
+        """Check that the type and the spec have the same unreduced and reduced axes; a varying value may become unreduced."""
         own = PartitionSpec() if aval.explicit_sharding is None else aval.explicit_sharding.spec
-        found, wanted = (own.unreduced & self.manual, own.reduced & self.manual), (spec.unreduced - varying, spec.reduced)
-        if found != wanted and (self.check or any(found)):
+        type_sums, spec_sums = (own.unreduced & self.manual, own.reduced & self.manual), (spec.unreduced - varying,
+                                                                                          spec.reduced)
+        if type_sums != spec_sums and (self.check or any(type_sums)):
             raise ValueError(
-                f"shard_map of {self.name}: {which} has {spec} for {who} of type {aval}: what one says is "
-                f"unreduced or reduced, the other must say too. Write {spec.update(unreduced=found[0], reduced=found[1])}, or "
-                f"bring the value to it: with reshard outside of the shard_map, with pcast or psum inside.")
-        beyond = frozenset() if not (own.unreduced or own.reduced) else (
+                f"shard_map of {self.name}: {param} has {spec} for {value} of type {aval}: the spec and the type "
+                f"must have the same unreduced and reduced axes. Write "
+                f"{spec.update(unreduced=type_sums[0], reduced=type_sums[1])}, or convert the value, with "
+                f"reshard outside of the shard_map or with pcast or psum inside.")
+        auto_axes = frozenset() if not (own.unreduced or own.reduced) else (
             (own.unreduced | own.reduced) & aval.explicit_sharding.mesh.explicit - self.manual)
-        if beyond:
-            axes = ", ".join(map(repr, sorted(beyond)))
-            raise ValueError(f"shard_map of {self.name}: {who} has the type {aval}, unreduced or reduced over {axes}, which "
-                             f"the shard_map leaves to types: XLA makes no sums of summands within it. Add {axes} to "
+        if auto_axes:
+            axes = ", ".join(map(repr, sorted(auto_axes)))
+            raise ValueError(f"shard_map of {self.name}: {value} has the type {aval}, unreduced or reduced over {axes}, which "
+                             f"are not manual in the shard_map: XLA does not sum unreduced values inside. Add {axes} to "
                              f"axis_names, or reshard the value before, to P(...) without them.")
 
-    def check_result(self, spec, aval, who: _Later) -> None:
+    def check_result(self, spec, aval, value: _LazyString) -> None:
         if aval.is_high:
             return
-        self.check_spec(spec, aval, who, "out_specs", False)
-        self.check_sums(spec, aval, who, "out_specs", aval.vma)
+        self.check_spec(spec, aval, value, "out_specs", False)
+        self.check_sums(spec, aval, value, "out_specs", aval.vma)
         if self.check:
-            beyond = sorted(map(str, (aval.vma & self.manual) - spec_axes(spec) - spec.unreduced))
-            if beyond:
-                axes = ", ".join(map(repr, beyond))
+            extra_axes = sorted(map(str, (aval.vma & self.manual) - spec_axes(spec) - spec.unreduced))
+            if extra_axes:
+                axes = ", ".join(map(repr, extra_axes))
                 raise ValueError(
-                    f"shard_map of {self.name}: out_specs has {spec} for {who}, which require replication over {axes}: the "
-                    "same value on all devices. It can't be statically inferred, as the type says that it varies there "
+                    f"shard_map of {self.name}: out_specs has {spec} for {value}, which require replication over {axes}: the "
+                    "same value on all devices. It can't be statically inferred, because its type varies there "
                     f"({aval}). Name {axes} in its spec, reduce the result over it (psum, pmean, pmax, all_gather(..., "
                     "to='invarying')), or pass check_vma=False if you know that it is the same.")

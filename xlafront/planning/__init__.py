@@ -1,10 +1,10 @@
-"""What a program will need on machines that are not here: memory, work, collectives, before anybody books them."""
+"""Plans of programs for machines that are not attached: memory, work and collectives per device."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.planning.compiling": "plan",
     "xlafront.planning.costs": "Buffer Collective",
     "xlafront.planning.report": "Memory Plan",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

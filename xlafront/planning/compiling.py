@@ -1,4 +1,4 @@
-"""From a function to a `Plan`: lower it, compile it, or say why it cannot be, and read off what it needs."""
+"""Planning of a function: lower and compile it for a topology, and collect its costs in a `Plan`."""
 
 from __future__ import annotations
 
@@ -10,52 +10,59 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import avals, errors, keys, tree
+from xlafront.base import config
+from xlafront.base.jaxlib_compat import JaxRuntimeError
+from xlafront.core import avals, errors, tree
 from xlafront.planning import costs, hlo, topologies
 from xlafront.planning.costs import Buffer
-from xlafront.planning.placement import mesh_of, placed, topology_of
+from xlafront.planning.placement import mesh_of, on_mesh, topology_of
 from xlafront.planning.report import Memory, Plan
-from xlafront.runtime import config, topologies as chips
+from xlafront.runtime import keys, topologies as chips
 from xlafront.runtime.compile_options import compile_options
-from xlafront.runtime.jaxlib_compat import JaxRuntimeError
 from xlafront.runtime.sharding import Mesh, device_list
 from xlafront.staging.jit import jit
 from xlafront.staging.meshes import set_mesh
 
-SHOWN = 12  # buffers
+SHOWN_BUFFERS = 12
 
 
 def plan(fun: Callable, *args: Any, topology: str | topologies.TopologyDescription | None = None, platform: str | None = None,
          mesh: Mesh | Mapping[str, int] | None = None, memory_limit: int | None = None,
          compiler_options: dict[str, Any] | None = None, **kwargs: Any) -> Plan:
-    """Compile a function for machines that need not be here, and say what it takes there: see `Plan`.
+    """Compile a function for devices that need not be attached, and return its memory, work and collectives.
 
-    - `fun`: the function.
-    - `args`, `kwargs`: arrays or `ShapeDtypeStruct`s; shardings may be `PartitionSpec`s. What has none is on every device.
-    - `topology`: a name as in `get_topology_desc` ("v5e:16x16", "h100:8"), what that returned, or None for the devices here.
-    - `platform`: of the topology, where its name does not tell.
-    - `mesh`: the names and sizes of its axes, {"data": -1, "model": 8}; one size may be -1. By default that of the arguments,
-      or else the one axis "data".
-    - `memory_limit`: bytes of a device to stay within, instead of the chip's own.
-    - `compiler_options`: XLA flags by name.
+    Args:
+        fun: Function to plan.
+        args, kwargs: Arrays or `ShapeDtypeStruct`s, whose shardings may be `PartitionSpec`s. Those without sharding are
+            replicated.
+        topology: Name as for `get_topology_desc` ("v5e:16x16", "h100:8"), or its result. Default: the attached devices.
+        platform: Platform of the topology, if its name does not imply it.
+        mesh: Mesh, or names and sizes of its axes, {"data": -1, "model": 8}; one size may be -1. Default: the mesh of the
+            arguments, or one axis "data".
+        memory_limit: Memory of a device in bytes, instead of the chip's own.
+        compiler_options: XLA flags by name.
 
-    >>> x = xf.ShapeDtypeStruct((512, 512), "float32", sharding=xf.P("data"))
-    >>> xf.plan(lambda x: xnp.sum(x @ x.T), x, mesh={"data": -1}, memory_limit=2**30).fits
-    True
+    Returns:
+        The plan.
+
+    Example:
+        >>> x = xf.ShapeDtypeStruct((512, 512), "float32", sharding=xf.P("data"))
+        >>> xf.plan(lambda x: xnp.sum(x @ x.T), x, mesh={"data": -1}, memory_limit=2**30).fits
+        True
     """
     if not callable(fun):
         raise errors.not_callable("plan", fun)
     described = topology_of(topology, platform, mesh, args, kwargs)
     chosen = mesh_of(mesh, described.devices, args, kwargs)
-    lowered, stages = _lower(fun, chosen, *placed(fun, chosen, args, kwargs))
-    if len(lowered._lowered.assignment.devices) < chosen.size:  # nothing says that it runs on all of them
-        lowered, stages = _lower(fun, chosen, *placed(fun, chosen, args, kwargs, everywhere=True))
+    lowered, stages = _lower(fun, chosen, *on_mesh(fun, chosen, args, kwargs))
+    if len(lowered._lowered.assignment.devices) < chosen.size:  # no sharding uses all devices: replicate the arguments
+        lowered, stages = _lower(fun, chosen, *on_mesh(fun, chosen, args, kwargs, replicate=True))
     assignment = lowered._lowered.assignment
     if not set(assignment.devices) <= set(described.devices):
         if topology is not None:
-            raise ValueError(f"{lowered._lowered.name} has shardings over other devices than those of {topology}: make them "
-                             f"over the devices of get_topology_desc, or of PartitionSpecs, or leave out the topology.")
-        described = topologies.TopologyDescription(list(assignment.devices))  # its own shardings say where it runs
+            raise ValueError(f"{lowered._lowered.name} has shardings over other devices than those of {topology}: use the "
+                             f"devices of get_topology_desc, or PartitionSpecs, or leave out the topology.")
+        described = topologies.TopologyDescription(list(assignment.devices))  # the shardings determine the devices
     name = topology if isinstance(topology, str) else f"{len(described.devices)} {described.devices[0].platform} device(s)"
     final = assignment.mesh or Mesh(np.array(assignment.devices, dtype=object), chosen.axis_names[:1])
     return Planner(lowered, name, final, memory_limit, compiler_options, stages).plan()
@@ -65,26 +72,26 @@ def _lower(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any]):
     started = time.perf_counter()
     with set_mesh(mesh), config.default_device(mesh.devices.flat[0]):
         traced = (fun if hasattr(fun, "lower") else jit(fun)).trace(*args, **kwargs)
-        middle = time.perf_counter()
+        traced_at = time.perf_counter()
         lowered = traced.lower()
-    return lowered, {"trace": middle - started, "lower": time.perf_counter() - middle}
+    return lowered, {"trace": traced_at - started, "lower": time.perf_counter() - traced_at}
 
 
 class Planner:
-    """One lowered program (`stages.Lowered`), compiled and read."""
+    """The planner of one lowered program (`stages.Lowered`): it compiles the program and reads its costs."""
 
     def __init__(self, lowered, topology: str, mesh: Mesh, memory_limit: int | None, compiler_options: dict[str, Any] | None,
                  stages: dict[str, float]):
-        self.lowered, self.program, self.topology, self.mesh = lowered, lowered._lowered, topology, mesh
+        self.lowered, self.lowered_module, self.topology, self.mesh = lowered, lowered._lowered, topology, mesh
         self.compiler_options, self.stages = compiler_options, stages
-        self.devices = self.program.assignment.devices
+        self.devices = self.lowered_module.assignment.devices
         self.chip = chips.chip_of(self.devices[0])
         self.limit = memory_limit if memory_limit is not None else self.chip.memory if self.chip else None
         self.notes: list[str] = []
         if self.chip and self.chip.note and memory_limit is None:
             self.notes.append(f"the limit is {self.chip.note}")
-        place = {device: i for i, device in enumerate(mesh.devices.flat)}
-        self.positions = np.array([place.get(d, i) for i, d in enumerate(self.devices)])
+        position = {device: i for i, device in enumerate(mesh.devices.flat)}
+        self.positions = np.array([position.get(d, i) for i, d in enumerate(self.devices)])
 
     def plan(self) -> Plan:
         started = time.perf_counter()
@@ -100,7 +107,7 @@ class Planner:
 
     def read(self, executable, refusal: str | None = None) -> Plan:
         module = hlo.Module(executable.hlo_modules()[0].to_string())
-        constants = len(self.program.const_args)
+        constants = len(self.lowered_module.const_args)
         module.argument_names = {i + constants: b.what for i, b in enumerate(self.arguments())}
         module.argument_names |= dict.fromkeys(range(constants), "a constant of the program")
         work = costs.work(module)
@@ -120,36 +127,36 @@ class Planner:
 
     def memory(self, stats) -> Memory:
         donated = stats.alias_size_in_bytes
-        parts = (stats.argument_size_in_bytes, stats.output_size_in_bytes, donated, stats.temp_size_in_bytes,
+        sizes = (stats.argument_size_in_bytes, stats.output_size_in_bytes, donated, stats.temp_size_in_bytes,
                  stats.generated_code_size_in_bytes)
-        return Memory(*parts, sum(parts) - 2 * donated, self.limit)
+        return Memory(*sizes, sum(sizes) - 2 * donated, self.limit)
 
     def plan_of(self, *, buffers: list[Buffer], **fields) -> Plan:
-        return Plan(name=self.program.name, topology=self.topology, mesh=self.mesh, device_kind=self.devices[0].device_kind,
-                    device_count=len(self.devices), notes=self.notes, stages=self.stages,
-                    buffers=sorted(buffers, key=lambda b: -b.bytes)[:SHOWN], **fields)
+        return Plan(name=self.lowered_module.name, topology=self.topology, mesh=self.mesh, stages=self.stages,
+                    device_kind=self.devices[0].device_kind, device_count=len(self.devices), notes=self.notes,
+                    buffers=sorted(buffers, key=lambda b: -b.bytes)[:SHOWN_BUFFERS], **fields)
 
     # Buffers
 
     def arguments(self, module: hlo.Module | None = None) -> list[Buffer]:
-        """The arguments that are read by name, as the compiler lays them out, or else by their shards' sizes."""
-        traced = self.program.traced
-        kept = [i for i, keep in enumerate(self.program.kept) if keep]
-        types: list = costs.entry_types(module)[len(self.program.const_args):] if module else []
-        if len(types) != len(kept):
-            types = [None] * len(kept)
-        found = []
-        for i, compiled in zip(kept, types):
+        """Return the live arguments, in the compiler's layout if known, else with the size of their shards."""
+        traced = self.lowered_module.job.traced
+        live = [i for i, keep in enumerate(self.lowered_module.live) if keep]
+        types: list = costs.entry_types(module)[len(self.lowered_module.const_args):] if module else []
+        if len(types) != len(live):
+            types = [None] * len(live)
+        buffers = []
+        for i, compiled in zip(live, types):
             aval = keys.physical(traced.in_avals[i])
-            part = avals.ShapedArray(self.program.assignment.shardings[i].shard_shape(aval.shape), aval.dtype)
-            found.append(Buffer(compiled.padded_bytes if compiled else _bytes(part),
-                                f"argument {traced.debug_info.arg_names[i]}", avals.str_short(part)))
-        return found
+            shard = avals.ShapedArray(self.lowered_module.assignment.shardings[i].shard_shape(aval.shape), aval.dtype)
+            buffers.append(Buffer(compiled.padded_bytes if compiled else _bytes(shard),
+                                  f"argument {traced.debug_info.arg_names[i]}", avals.str_short(shard)))
+        return buffers
 
     def results(self, module: hlo.Module) -> list[Buffer]:
-        """The results that do not take the memory of an argument."""
+        """Return the results that do not reuse the buffer of an argument."""
         types = costs.result_types(module)
-        positions = tree.numbered(self.lowered.out_tree)
+        positions = tree.leaf_indices(self.lowered.out_tree)
         paths = [path for path, _ in tree.leaves_with_path(positions)]
         if len(types) != len(paths):
             return []
@@ -157,7 +164,7 @@ class Planner:
                 for i, (path, t) in enumerate(zip(paths, types)) if i not in module.reused]
 
     def values(self) -> list[Buffer]:
-        """The largest values of the program as written, as if each were split over all devices."""
+        """Return the values of the jaxpr before optimization, as if each were sharded over all devices."""
         found = []
 
         def visit(jaxpr):
@@ -165,19 +172,19 @@ class Planner:
                 found.extend(Buffer(_bytes(v.aval) // len(self.devices), eqn.primitive.name,
                                     f"{avals.str_short(v.aval)} / {len(self.devices)}",
                                     f"{eqn.source_info.file}:{eqn.source_info.line}") for v in eqn.outvars)
-                for inner in eqn.params.values():
-                    for each in inner if isinstance(inner, (tuple, list)) else (inner,):
-                        each = getattr(each, "jaxpr", each)
-                        if hasattr(each, "eqns"):
-                            visit(each)
+                for param in eqn.params.values():
+                    for value in param if isinstance(param, (tuple, list)) else (param,):
+                        value = getattr(value, "jaxpr", value)
+                        if hasattr(value, "eqns"):
+                            visit(value)
 
-        visit(self.program.closed.jaxpr)
+        visit(self.lowered_module.closed.jaxpr)
         return found
 
     # Programs that do not fit
 
     def too_large(self, message: str) -> Plan:
-        """The compiler gave up: its message, and the buffers as they are on a chip with more memory."""
+        """Return the plan of a program that the compiler rejected: its message, and the buffers on a chip with more memory."""
         refusal = re.sub(r"^RESOURCE_EXHAUSTED: (E\d+: )?(\w+: )?", "", message.split("\nSee ")[0].strip())
         executable = self.compile_with_more_memory()
         if executable is not None:
@@ -185,13 +192,16 @@ class Planner:
         self.notes.append("buffers are values of the program as written, as if each were split over all devices")
         arguments = self.arguments()
         size = sum(b.bytes for b in arguments)
-        said = re.search(r"([\d.]+)([KMGT])", refusal)
-        temporaries = int(float(said.group(1)) * 2 ** {"K": 10, "M": 20, "G": 30, "T": 40}[said.group(2)]) if said else 0
+        amount = re.search(r"([\d.]+)([KMGT])", refusal)
+        temporaries = int(float(amount.group(1)) * 2 ** {"K": 10, "M": 20, "G": 30, "T": 40}[amount.group(2)]) if amount else 0
         return self.plan_of(memory=Memory(size, 0, 0, temporaries, 0, size + temporaries, self.limit), not_compiled=refusal,
                             buffers=arguments + self.values(), flops=None, bytes_accessed=None, seconds={}, collectives=[])
 
     def compile_with_more_memory(self):
-        """The same module on as many v5p chips, which have the most memory of the TPUs: who needs what is much the same."""
+        """Compile the module for as many v5p chips, the TPUs with the most memory; return None if that fails.
+
+        The buffers are similar there.
+        """
         count = len(self.devices)
         shape = slice_shape(count)
         if self.devices[0].platform != "tpu" or self.chip is chips.TPUS["v5p"] or shape is None:
@@ -200,10 +210,10 @@ class Planner:
             mesh = topologies.make_mesh(topologies.get_topology_desc(f"v5p:{shape}"), self.mesh.devices.shape,
                                         self.mesh.axis_names)
             devices = tuple(mesh.devices.flat)
-            overrides = dict(self.program.options.compiler_options) | (self.compiler_options or {})
+            overrides = dict(self.lowered_module.job.options.compiler_options) | (self.compiler_options or {})
             options = compile_options(count, devices, overrides)
-            self.program.shardings.adjust(options)
-            executable = devices[0].client.compile(self.program.module_context.module, device_list(devices), options)
+            self.lowered_module.shardings.adjust(options)
+            executable = devices[0].client.compile(self.lowered_module.module_context.module, device_list(devices), options)
         except (JaxRuntimeError, ValueError):
             return None
         self.notes.append("memory and work are those on v5p chips, where it compiles")
@@ -216,7 +226,7 @@ def _bytes(aval) -> int:
 
 
 def slice_shape(count: int) -> str | None:
-    """The shape of a v5p slice of `count` chips, as cubic as slices of that size come."""
+    """Return the shape of a v5p slice of `count` chips, as cubic as available for this size."""
     boxes = [(x, y, count // (x * y)) for x in range(2, 17, 2) for y in range(x, 17, 2)
              if count % (2 * x * y) == 0 and count // (x * y) >= y]
     boxes += [box for box in ((1, 1, 1), (2, 1, 1), (2, 2, 1)) if math.prod(box) == count]

@@ -1,6 +1,6 @@
-"""What a compiled program does on each device: operations, memory traffic, collectives, large buffers.
+"""Costs of a compiled program on each device: operations, memory traffic, collectives, large buffers.
 
-XLA's own analysis counts the body of a loop once; here it counts as often as it runs.
+XLA's own analysis counts the body of a loop once; here it counts once per iteration.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 
 from xlafront.planning.hlo import Computation, Instruction, Module, Type
 
-# Operations that move nothing: names for values that exist, or whose cost is that of what they call.
+# Operations without memory traffic: names for existing values, or calls whose cost is that of the called computation.
 _FREE = frozenset("""parameter constant tuple get-tuple-element bitcast while conditional call after-all partition-id replica-id
     async-start async-update async-done opt-barrier add-dependency domain""".split())
-# Values that live where another one does.
+# Operations whose results share the buffer of another value.
 _ALIASES = _FREE | {"dynamic-update-slice"}
 _ARITHMETIC = frozenset("""add subtract multiply divide maximum minimum remainder negate abs sign power sqrt rsqrt cbrt
     exponential exponential-minus-one log log-plus-one logistic tanh tan sine cosine erf atan2 floor ceil round-nearest-even
@@ -25,7 +25,7 @@ _READERS = frozenset("dynamic-slice slice gather".split())
 
 
 class Buffer(NamedTuple):
-    """One value in a device's memory."""
+    """A value in the memory of a device."""
 
     bytes: int
     what: str
@@ -34,10 +34,10 @@ class Buffer(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """One exchange between devices, as often as it runs in a step."""
+    """A collective operation between devices, and how often it runs in a step."""
 
     kind: str
-    bytes: int  # of one run, on one device: what is reduced, gathered or sent
+    bytes: int  # per run and device: the size of what is reduced, gathered or sent
     times: float
     group_size: int
     axes: tuple[str, ...] | None  # of the mesh, or None where the groups are not along axes
@@ -47,13 +47,13 @@ class Collective(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What one device does in a step."""
+    """The work of one device in a step."""
 
     flops: float
     bytes: float
-    cycles: float  # that the compiler expects its kernels to take; 0 where it says nothing
-    unknown_loops: int  # loops that nobody knows the length of; counted once
-    uncounted: tuple[str, ...]  # kernels of libraries, whose operations are not known
+    cycles: float  # the compiler's estimate for its kernels; 0 if it has none
+    unknown_loops: int  # loops of unknown length, which are counted once
+    uncounted: tuple[str, ...]  # library kernels, whose operations are unknown
 
 
 def work(module: Module) -> Work:
@@ -112,25 +112,28 @@ def _library_call(computation: Computation, instruction: Instruction) -> float |
 
 
 def _convolution(computation: Computation, instruction: Instruction) -> float:
-    """Two operations for each pair of an input element and a kernel element that meet; padding and holes do not count.
-    TPU compilers write batched matrix products as convolutions that are mostly holes."""
+    """Count two operations for each pair of an input element and a kernel element that meet.
+
+    Padding and the gaps of a dilated input do not count: TPU compilers express batched matrix products as convolutions that
+    consist mostly of gaps.
+    """
     inputs, kernel = (types[0].shape for types in computation.operand_types(instruction)[:2])
-    of_input, of_kernel, of_output = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", instruction.attributes).groups()
+    input_dims, kernel_dims, output_dims = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", instruction.attributes).groups()
     output = instruction.types[0].shape
     window = dict(re.findall(r"(\w+)=(\S+)", instruction.attribute("window") or ""))
-    spatial = [label for label in of_output if label.isdigit()]
+    spatial = [label for label in output_dims if label.isdigit()]
     pairs = 1.0
     for i, label in enumerate(spatial):
         def given(key: str, default: int, i=i) -> int:
             return int(window[key].split("x")[i]) if key in window else default
 
         low = int(window["pad"].split("x")[i].split("_")[0]) if "pad" in window else 0
-        n, size = inputs[of_input.index(label)], given("size", kernel[of_kernel.index(label)])
-        holes = given("lhs_dilate", 1)
-        at = (np.arange(output[of_output.index(label)])[:, None] * given("stride", 1)
-              + np.arange(size)[None, :] * given("rhs_dilate", 1) - low)
-        pairs *= float(np.count_nonzero((at >= 0) & (at <= (n - 1) * holes) & (at % holes == 0)))
-    return 2.0 * pairs * output[of_output.index("b")] * output[of_output.index("f")] * kernel[of_kernel.index("i")]
+        n, size = inputs[input_dims.index(label)], given("size", kernel[kernel_dims.index(label)])
+        dilation = given("lhs_dilate", 1)
+        positions = (np.arange(output[output_dims.index(label)])[:, None] * given("stride", 1)
+                     + np.arange(size)[None, :] * given("rhs_dilate", 1) - low)
+        pairs *= float(np.count_nonzero((positions >= 0) & (positions <= (n - 1) * dilation) & (positions % dilation == 0)))
+    return 2.0 * pairs * output[output_dims.index("b")] * output[output_dims.index("f")] * kernel[kernel_dims.index("i")]
 
 
 # Memory traffic
@@ -140,28 +143,28 @@ def _bytes(types) -> int:
     return sum(t.bytes for t in types if t.in_main_memory)
 
 
-def _made(computation: Computation, instruction: Instruction) -> tuple[Type, ...]:
-    """What an instruction makes: those that start something repeat their operands, and add a few words of their own."""
+def _result_types(computation: Computation, instruction: Instruction) -> tuple[Type, ...]:
+    """Return the types of the results of an instruction; for an asynchronous start, without its repeated operands and state."""
     if not instruction.opcode.endswith("-start"):
         return instruction.types
-    made = [t for t in instruction.types if t.shape]
+    results = [t for t in instruction.types if t.shape]
     for types in computation.operand_types(instruction):
-        for each in types:
-            if each in made and len(made) > 1:
-                made.remove(each)
-    return tuple(made)
+        for operand in types:
+            if operand in results and len(results) > 1:
+                results.remove(operand)
+    return tuple(results)
 
 
 def _traffic(module: Module, computation: Computation, instruction: Instruction) -> float:
-    """Bytes of main memory that an instruction reads and writes."""
+    """Return the number of bytes of main memory that an instruction reads and writes."""
     opcode = instruction.opcode
     if opcode in _FREE or opcode.endswith("-done"):
         return 0
     operands = computation.operand_types(instruction)
     if opcode == "copy-start":
-        return _bytes(operands[0]) + _bytes(_made(computation, instruction))
+        return _bytes(operands[0]) + _bytes(_result_types(computation, instruction))
     if opcode == "slice-start":
-        return 2 * max((t.bytes for t in _made(computation, instruction)), default=0)
+        return 2 * max((t.bytes for t in _result_types(computation, instruction)), default=0)
     if opcode in _READERS:
         return 2 * _bytes(instruction.types)
     if opcode == "dynamic-update-slice":
@@ -176,7 +179,7 @@ def _traffic(module: Module, computation: Computation, instruction: Instruction)
 
 
 def _fusion_traffic(module: Module, inner: Computation, operands, results) -> float:
-    """A fused kernel reads of an operand what it slices out of it, and writes of an updated one the update."""
+    """Count what a fused kernel accesses: of a sliced operand only the slices, of an updated result only the updates."""
     total = 0.0
     for number, types in enumerate(operands):
         parameter = inner.parameter(number)
@@ -189,7 +192,7 @@ def _fusion_traffic(module: Module, inner: Computation, operands, results) -> fl
 
 
 def _read(module: Module, inner: Computation, name: str) -> float:
-    """Bytes of a kernel's operand that it reads."""
+    """Return the number of bytes that a kernel reads of an operand; infinity stands for all of it."""
     names, total = {name}, 0.0
     for instruction in inner.instructions:
         for position, operand in enumerate(instruction.operands):
@@ -204,12 +207,12 @@ def _read(module: Module, inner: Computation, name: str) -> float:
                 parameter = nested.parameter(position)
                 total += _read(module, nested, parameter.name) if parameter else np.inf
             elif instruction.opcode != "tuple" and not (instruction.opcode == "dynamic-update-slice" and position == 0):
-                return np.inf  # all of it
+                return np.inf
     return total
 
 
 def _written(module: Module, inner: Computation, root: Instruction) -> float:
-    """Bytes of a kernel's result that it writes."""
+    """Return the number of bytes that a kernel writes of a result; infinity stands for all of it."""
     if root.opcode == "dynamic-update-slice":
         return inner.by_name[root.operands[1]].types[0].bytes
     if root.opcode == "fusion" and len(root.types) == 1 and root.called[0] in module.computations:
@@ -219,7 +222,7 @@ def _written(module: Module, inner: Computation, root: Instruction) -> float:
 
 
 def _elements(inner: Computation, root: Instruction) -> list[Instruction]:
-    """What a kernel results in, behind tuples and bitcasts."""
+    """Return the results of a kernel, behind tuples and bitcasts."""
     while root.opcode == "bitcast":
         root = inner.by_name[root.operands[0]]
     if root.opcode == "tuple":
@@ -235,7 +238,7 @@ _COLLECTIVES |= {f"{name}-start": name for name in _COLLECTIVES}
 
 
 def collectives(module: Module, mesh, positions: np.ndarray) -> list[Collective]:
-    """What the devices exchange in a step, largest first. `positions[i]` is where the mesh has device i of the program."""
+    """Return the collectives of a step, largest first. `positions[i]` is the mesh position of device i of the program."""
     found: dict[tuple, list] = {}
     for computation, times, _ in module.walk():
         for instruction in computation.instructions:
@@ -243,7 +246,7 @@ def collectives(module: Module, mesh, positions: np.ndarray) -> list[Collective]
             if kind is None:
                 continue
             if "async_collective_fusion_config" in instruction.attributes and not _starts(computation):
-                continue  # the compiler repeats it in each kernel during which it goes on
+                continue  # the compiler repeats it in each kernel that overlaps with it
             if kind == "all-reduce" and computation.name.startswith("all-reduce-scatter"):
                 kind = "reduce-scatter"  # as TPU compilers write it
             operands = [t for types in computation.operand_types(instruction) for t in types] or list(instruction.types)
@@ -251,7 +254,7 @@ def collectives(module: Module, mesh, positions: np.ndarray) -> list[Collective]
             types = _gathered(operands, size, instruction.numbers("dimensions")) if kind == "all-gather" else operands
             axes = None
             if labels is not None:
-                axes = (_moved_axes if kind == "collective-permute" else _group_axes)(labels, mesh, positions)
+                axes = (_permuted_axes if kind == "collective-permute" else _group_axes)(labels, mesh, positions)
             shown = ", ".join(map(str, types[:2])) + (f" and {len(types) - 2} more" if len(types) > 2 else "")
             one = Collective(kind, sum(t.bytes for t in types), times, size, axes, shown,
                              *module.origin(computation, instruction))
@@ -272,7 +275,7 @@ def _gathered(types: list[Type], size: int, dimensions: list[int]) -> list[Type]
 
 
 def _groups(instruction: Instruction, count: int) -> tuple[np.ndarray | None, int]:
-    """The devices that belong together, one row a group (of a permutation: from and to), and how many they are."""
+    """Return the groups of devices, one per row (for a permutation: source and target), and the size of a group."""
     text = instruction.attributes
     pairs = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", text)
     if pairs:
@@ -284,7 +287,7 @@ def _groups(instruction: Instruction, count: int) -> tuple[np.ndarray | None, in
         return rows, rows.shape[-1]
     iota = re.search(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text)
     if iota:
-        shape, source, order = ([int(n) for n in part.split(",")] if part else None for part in iota.groups())
+        shape, source, order = ([int(n) for n in text.split(",")] if text else None for text in iota.groups())
         ids = np.arange(int(np.prod(source))).reshape(source)
         rows = (ids.transpose(order) if order else ids).reshape(shape)
         return rows, rows.shape[-1]
@@ -300,8 +303,12 @@ def _groups(instruction: Instruction, count: int) -> tuple[np.ndarray | None, in
 
 
 def _named_groups(axes: str, ids: str | None, along: str) -> np.ndarray:
-    """Groups along axes of a mesh that the compiler made: `'a'=2,'b'=4`, its devices in order `[2,2,2]T(1,0,2)`, `'b'`;
-    of an axis that is split further, `'b':(2)2` is the part of size 2 within which there are 2 more outside."""
+    """Return groups along axes of a mesh that the compiler made.
+
+    `axes` are the axes of the mesh, such as `'a'=2,'b'=4`; `ids` the order of its devices, such as `[2,2,2]T(1,0,2)`; `along`
+    the axes of the groups, such as `'b'`. An axis may be factored further: `'b':(2)2` is its factor of size 2 after an outer
+    factor of 2.
+    """
     shape = {name: int(n) for name, n in re.findall(r"'([^']*)'=(\d+)", axes)}
     grid = np.arange(int(np.prod(list(shape.values()))))
     iota = re.match(r"\[([\d,]+)\](?:T\(([\d,]+)\))?", ids or "")
@@ -310,30 +317,30 @@ def _named_groups(axes: str, ids: str | None, along: str) -> np.ndarray:
         grid = (source.transpose([int(n) for n in iota.group(2).split(",")]) if iota.group(2) else source).ravel()
     elif ids:
         grid = np.array([int(n) for n in re.findall(r"\d+", ids)])
-    parts = [(name, int(before or 1), int(size or shape[name]))
-             for name, before, size in re.findall(r"'([^']*)'(?::\((\d+)\)(\d+))?", along)]
+    factors = [(name, int(before or 1), int(size or shape[name]))
+               for name, before, size in re.findall(r"'([^']*)'(?::\((\d+)\)(\d+))?", along)]
     dimensions: list[int] = []
-    chosen: dict[int, int] = {}  # place in `parts` -> dimension
+    chosen: dict[int, int] = {}  # position in `factors` -> dimension
     for name, n in shape.items():
         done = 1
-        for before, size, place in sorted((b, s, i) for i, (part, b, s) in enumerate(parts) if part == name):
+        for before, size, position in sorted((b, s, i) for i, (axis, b, s) in enumerate(factors) if axis == name):
             dimensions += [before // done, size]
-            chosen[place] = len(dimensions) - 1
+            chosen[position] = len(dimensions) - 1
             done = before * size
         dimensions.append(n // done)
-    last = [chosen[place] for place in range(len(parts))]
+    last = [chosen[position] for position in range(len(factors))]
     first = [d for d in range(len(dimensions)) if d not in last]
     size = int(np.prod([dimensions[d] for d in last]))
     return grid.reshape(dimensions).transpose(first + last).reshape(-1, size)
 
 
 def _group_axes(groups: np.ndarray, mesh, positions: np.ndarray) -> tuple[str, ...] | None:
-    """The axes of the mesh along which the groups lie."""
+    """Return the axes of the mesh along which the groups are, or None."""
     if mesh is None or groups.size != len(positions):
         return None
     label = np.empty(len(positions), dtype=int)
-    places = positions[groups]
-    label[places] = places.min(1, keepdims=True)
+    mesh_positions = positions[groups]
+    label[mesh_positions] = mesh_positions.min(1, keepdims=True)
     shape = mesh.devices.shape
     grid = np.arange(mesh.size).reshape(shape)
     names = [i for i, n in enumerate(shape) if n > 1]
@@ -346,8 +353,8 @@ def _group_axes(groups: np.ndarray, mesh, positions: np.ndarray) -> tuple[str, .
     return None
 
 
-def _moved_axes(pairs: np.ndarray, mesh, positions: np.ndarray) -> tuple[str, ...] | None:
-    """The axes of the mesh along which a permutation moves values."""
+def _permuted_axes(pairs: np.ndarray, mesh, positions: np.ndarray) -> tuple[str, ...] | None:
+    """Return the axes of the mesh along which a permutation transfers values."""
     if mesh is None or not len(pairs):
         return None
     before, after = (np.array(np.unravel_index(positions[pairs[:, i]], mesh.devices.shape)) for i in (0, 1))
@@ -358,7 +365,7 @@ def _moved_axes(pairs: np.ndarray, mesh, positions: np.ndarray) -> tuple[str, ..
 
 
 def temporaries(module: Module, limit: int = 20) -> list[Buffer]:
-    """The largest values between arguments and results, where they lie in main memory and are not another one's."""
+    """Return the largest values between arguments and results that have a main memory buffer of their own."""
     assert module.entry is not None
     root = module.entry.root
     results = {root.name, *(root.operands if root.opcode == "tuple" else ())}
@@ -373,12 +380,12 @@ def temporaries(module: Module, limit: int = 20) -> list[Buffer]:
                 continue
             if instruction.opcode == "fusion" and _updates_in_place(module, instruction):
                 continue
-            for each in _made(computation, instruction):
-                if each.in_main_memory:
+            for result_type in _result_types(computation, instruction):
+                if result_type.in_main_memory:
                     operation, line = module.origin(computation, instruction)
                     if not instruction.operation:
                         operation = f"{instruction.opcode} of {operation}" if operation else instruction.opcode
-                    one = Buffer(each.padded_bytes, operation, str(each), line)
+                    one = Buffer(result_type.padded_bytes, operation, str(result_type), line)
                     found[one] = found.get(one, 0) + 1
     largest = sorted(found, key=lambda b: -b.bytes)[:limit]
     return [one if found[one] == 1 else one._replace(what=f"{one.what} ({found[one]} times)") for one in largest]
@@ -390,7 +397,7 @@ def _updates_in_place(module: Module, instruction: Instruction) -> bool:
 
 
 def entry_types(module: Module) -> list[Type]:
-    """The type of each of the program's arguments, on one device."""
+    """Return the type of each argument of the program, on one device."""
     assert module.entry is not None
     parameters = {int(i.inside): i.types[0] for i in module.entry.instructions if i.opcode == "parameter"}
     return [parameters[i] for i in sorted(parameters)]

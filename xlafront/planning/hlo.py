@@ -1,4 +1,4 @@
-"""Reading the compiler's optimised program: its text as instructions with types, so that they can be counted."""
+"""Parser of the compiler's optimized HLO: instructions with types, from the text of the module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BITS = {"pred": 8, "token": 0, "opaque": 0}
 
 
 def bits_of(dtype: str) -> int:
-    """The bits of one element, from XLA's name of the type: f32, bf16, s4, f8e4m3fn, c64."""
+    """Return the number of bits of one element, given XLA's name of the type: f32, bf16, s4, f8e4m3fn, c64."""
     found = _BITS.get(dtype)
     if found is None:
         found = _BITS[dtype] = int(re.search(r"\d+", dtype).group())
@@ -19,7 +19,7 @@ def bits_of(dtype: str) -> int:
 
 
 class Type(NamedTuple):
-    """One array: its elements, and how a TPU lays them out in tiles."""
+    """The type of an array, with the layout in tiles that a TPU uses."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -39,7 +39,7 @@ class Type(NamedTuple):
 
     @property
     def padded_bytes(self) -> int:
-        """The memory it takes, where dimensions are padded to whole tiles."""
+        """The size in memory, with dimensions padded to full tiles."""
         tile = re.search(r":T\(([\d,]+)\)", self.layout)
         if not tile or not self.shape:
             return self.bytes
@@ -55,7 +55,7 @@ class Type(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """`name = types opcode(operands), attributes`."""
+    """An HLO instruction: `name = types opcode(operands), attributes`."""
 
     name: str
     types: tuple[Type, ...]
@@ -66,7 +66,7 @@ class Instruction(NamedTuple):
     is_root: bool
 
     def attribute(self, key: str) -> str | None:
-        """The text of one attribute: a name, or what the braces hold."""
+        """Return the text of an attribute: a name, or the text between braces."""
         found = re.search(rf"(?:^|[ ,]){key}=(%?[\w.\-]+|\{{)", self.attributes)
         if found is None:
             return None
@@ -80,20 +80,20 @@ class Instruction(NamedTuple):
 
     @property
     def called(self) -> list[str]:
-        """The computations that it runs."""
+        """The names of the computations that it calls."""
         names = [self.attribute(key) for key in ("calls", "to_apply", "body", "true_computation", "false_computation")]
         branches = re.findall(r"%?([\w.\-]+)", self.attribute("branch_computations") or "")
         return [name for name in names if name] + branches
 
     @property
     def operation(self) -> str:
-        """The operation of the user's program that it came of."""
+        """The operation of the program before optimization."""
         found = re.search(r'op_name="((?:[^"\\]|\\.)*)"', self.attributes)
         return found.group(1) if found else ""
 
 
 class Computation:
-    """A list of instructions, the last but for its order being the result."""
+    """An HLO computation: a list of instructions, one of which is the root (the result)."""
 
     def __init__(self, name: str, is_entry: bool):
         self.name, self.is_entry = name, is_entry
@@ -112,15 +112,15 @@ class Computation:
 
 
 class Module:
-    """A whole program: computations by name, and the users' lines."""
+    """An HLO module: computations by name, and source lines."""
 
     def __init__(self, text: str):
         self.computations: dict[str, Computation] = {}
         self.entry: Computation | None = None
         self.frames = _frames(text)
-        self.callers: dict[str, tuple[Computation, Instruction]] = {}  # by the name of what they call
-        self.reused = _reused(text)
-        self.argument_names: dict[int, str] = {}  # in the user's words, by the number of the parameter
+        self.callers: dict[str, tuple[Computation, Instruction]] = {}  # by the name of the called computation
+        self.reused = _aliased_results(text)
+        self.argument_names: dict[int, str] = {}  # by the number of the parameter
         current = None
         for line in text.splitlines():
             header = _HEADER.match(line)
@@ -139,8 +139,10 @@ class Module:
                     self.callers.setdefault(name, (current, instruction))
 
     def origin(self, computation: Computation, instruction: Instruction) -> tuple[str, str]:
-        """The operation of the user's program that an instruction came of, or the argument that it is made of, and the line.
-        What the compiler made up without a word is of what calls it, or of what it is made of."""
+        """Return the operation or the argument that an instruction comes from, and its source line.
+
+        An instruction without metadata has the origin of its caller or of its first operand.
+        """
         for _ in range(8):
             operation = _ARGUMENT.sub(lambda m: self.argument_names.get(int(m.group(1)), m.group()), instruction.operation)
             if operation:
@@ -157,7 +159,7 @@ class Module:
         return "", ""
 
     def line_of(self, instruction: Instruction) -> str:
-        """The user's file and line, or nothing."""
+        """Return the source file and line of an instruction, or an empty string."""
         found = re.search(r"stack_frame_id=(\d+)", instruction.attributes)
         if found and int(found.group(1)) in self.frames:
             return self.frames[int(found.group(1))]
@@ -165,7 +167,7 @@ class Module:
         return f"{file.group(1)}:{file.group(2)}" if file else ""
 
     def walk(self) -> Iterator[tuple[Computation, float, bool]]:
-        """Every computation that runs, how often, and whether its values stay within one kernel."""
+        """Yield each computation that runs, how often it runs, and True if its values stay within a fused kernel."""
         yield from self._walk(self.entry, 1.0, False)
 
     def _walk(self, computation: Computation, times: float, fused: bool):
@@ -179,7 +181,10 @@ class Module:
                     yield from self._walk(self.computations[name], inner_times, fused or instruction.opcode == "fusion")
 
     def trips(self, computation: Computation, loop: Instruction) -> int | None:
-        """How often a `while` runs: said by the compiler, or read off a condition `counter < constant`."""
+        """Return the number of iterations of a `while`, or None.
+
+        It is annotated by the compiler, or derived from a condition `counter < constant`.
+        """
         known = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', loop.attributes)
         if known:
             return int(known.group(1))
@@ -197,27 +202,30 @@ class Module:
         return max(0, -(-(limit - (start or 0) + inclusive) // step))
 
     def _step(self, body: Computation, index: int) -> int:
-        """How far a turn takes the element of the loop's state that counts: compilers unroll loops, and count by two."""
+        """Return the increment of the loop counter per iteration; it is not 1 in loops that the compiler unrolled."""
         if body.root.opcode != "tuple" or index >= len(body.root.operands):
             return 1
-        found = self._of_counter(body, body.root.operands[index], index)
-        return found[1] if found and found[0] == 1 and found[1] > 0 else 1
+        affine = self._affine(body, body.root.operands[index], index)
+        return affine[1] if affine and affine[0] == 1 and affine[1] > 0 else 1
 
-    def _of_counter(self, computation: Computation, name: str, index: int, caller: tuple | None = None
-                    ) -> tuple[int, int] | None:
-        """A value as `a * counter + b`, where the counter is an element of the state of the loop whose body this is."""
+    def _affine(self, computation: Computation, name: str, index: int, caller: tuple | None = None
+                ) -> tuple[int, int] | None:
+        """Return `(a, b)` for a value `a * counter + b`, or None for other values.
+
+        The counter is element `index` of the loop state, and `computation` the loop body or a fusion called from it.
+        """
         found = computation.by_name.get(name)
         if found is None:
             return None
         if found.opcode == "constant" and re.fullmatch(r"-?\d+", found.inside):
             return 0, int(found.inside)
         if found.opcode in ("copy", "bitcast", "copy-start", "copy-done"):
-            return self._of_counter(computation, found.operands[0], index, caller)
+            return self._affine(computation, found.operands[0], index, caller)
         if found.opcode == "parameter" and caller is not None:
             outer, instruction, further = caller
-            return self._of_counter(outer, instruction.operands[int(found.inside)], index, further)
+            return self._affine(outer, instruction.operands[int(found.inside)], index, further)
         if found.opcode == "add":
-            one, other = (self._of_counter(computation, operand, index, caller) for operand in found.operands)
+            one, other = (self._affine(computation, operand, index, caller) for operand in found.operands)
             return None if one is None or other is None else (one[0] + other[0], one[1] + other[1])
         source, element = found, None
         if found.opcode == "get-tuple-element":
@@ -228,10 +236,10 @@ class Module:
         if source.opcode != "fusion" or inner is None or (element is not None and inner.root.opcode != "tuple"):
             return None
         result = inner.root.name if element is None else inner.root.operands[element]
-        return self._of_counter(inner, result, index, (computation, source, caller))
+        return self._affine(inner, result, index, (computation, source, caller))
 
     def _bound(self, condition: Computation) -> tuple[int, int, bool] | None:
-        """Of a condition: which element of the loop's state counts, up to what, and whether that is included."""
+        """Return for a condition the index of the counter in the loop state, its limit, and True if the limit is included."""
         root, names = condition.root, {}
         inner = condition
         if root.opcode == "fusion":
@@ -250,10 +258,10 @@ class Module:
         return element.numbers("index")[0], value, "direction=LE" in root.attributes
 
 
-_ARGUMENT = re.compile(r"\bArg_(\d+)\.\d+\b")  # what XLA calls a program's argument
+_ARGUMENT = re.compile(r"\bArg_(\d+)\.\d+\b")  # XLA's name of an argument
 _HEADER = re.compile(r"(ENTRY )?%?([\w.\-]+) .*->.*\{$")
 _REDUCERS = frozenset("""reduce reduce-window scatter select-and-scatter sort map all-reduce all-reduce-start reduce-scatter
-    """.split())  # the computation that they call combines two elements
+    """.split())  # the computations that they call combine two elements
 
 
 def _constant(computation: Computation, name: str) -> int | None:
@@ -266,7 +274,7 @@ def _constant(computation: Computation, name: str) -> int | None:
 
 
 def matching(text: str, start: int) -> int:
-    """Where the bracket that opens at `start` has closed."""
+    """Return the position after the bracket that closes the one at `start`."""
     opening = text[start]
     closing = {"(": ")", "{": "}", "[": "]"}[opening]
     depth, position = 0, start
@@ -306,8 +314,8 @@ def parse_instruction(line: str) -> Instruction:
                        tuple(re.findall(r"%([\w.\-]+)", inside)), inside, rest[closing:].lstrip(", "), is_root)
 
 
-def _reused(text: str) -> dict[int, int]:
-    """The results that take the memory of an argument, by number."""
+def _aliased_results(text: str) -> dict[int, int]:
+    """Return the argument whose buffer each result reuses, by their numbers."""
     start = text.find("input_output_alias={", 0, text.find("\n"))
     if start < 0:
         return {}
@@ -317,7 +325,7 @@ def _reused(text: str) -> dict[int, int]:
 
 
 def _frames(text: str) -> dict[int, str]:
-    """The user's `file:line` of each numbered stack frame, from the tables at the head of the text."""
+    """Return the source `file:line` of each numbered stack frame, from the tables at the beginning of the text."""
     def table(title: str) -> dict[int, str]:
         found = re.search(rf"^{title}\n((?:\d+ .*\n)*)", text, re.M)
         rows = (line.split(" ", 1) for line in found.group(1).splitlines()) if found else ()

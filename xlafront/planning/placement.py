@@ -1,4 +1,4 @@
-"""Where a planned program is to run: its topology, its mesh, and its arguments as types over the mesh."""
+"""Placement of a planned program: its topology, its mesh, and its arguments as types over the mesh."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import keys, tree
+from xlafront.base.jaxlib_compat import ArrayImpl, NamedSharding
+from xlafront.core import tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.planning import topologies
-from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime import keys
 from xlafront.runtime.sharding import Mesh, PartitionSpec
 
 
@@ -29,9 +29,9 @@ def topology_of(topology, platform, mesh, args, kwargs) -> topologies.TopologyDe
     if topology is not None:
         return topologies.get_topology_desc(topology, platform)
     meshes = [mesh] if mesh is not None else [s.mesh for s in _shardings_of(args, kwargs)]
-    for each in meshes:
-        if isinstance(each, Mesh):
-            return topologies.TopologyDescription(list(each.devices.flat))
+    for candidate in meshes:
+        if isinstance(candidate, Mesh):
+            return topologies.TopologyDescription(list(candidate.devices.flat))
     return topologies.get_attached_topology(platform)
 
 
@@ -51,7 +51,7 @@ def mesh_of(mesh, devices: list, args, kwargs) -> Mesh:
 
 
 def axis_sizes(sizes: dict[str, int], count: int) -> dict[str, int]:
-    """The sizes of a mesh over `count` devices, with the one that is -1 worked out."""
+    """Return the sizes of a mesh over `count` devices, with a size of -1 replaced."""
     known = math.prod(n for n in sizes.values() if n != -1)
     open_axes = [name for name, n in sizes.items() if n == -1]
     text = ",".join(f"{name}={n}" for name, n in sizes.items())
@@ -66,10 +66,13 @@ def axis_sizes(sizes: dict[str, int], count: int) -> dict[str, int]:
     return sizes
 
 
-def placed(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any], everywhere: bool = False
-            ) -> tuple[tuple, dict[str, Any]]:
-    """The arguments as types over the mesh; one that cannot be is named. Those that have no sharding are left to the function
-    (`pmap`, `shard_map` and `in_shardings` decide), or else are `everywhere`."""
+def on_mesh(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any], replicate: bool = False
+           ) -> tuple[tuple, dict[str, Any]]:
+    """Return the arguments as types over the mesh; an error names an argument that cannot be sharded.
+
+    Arguments without sharding are left to the function (`pmap`, `shard_map` and `in_shardings` decide), or replicated if
+    `replicate`.
+    """
     try:
         names = list(inspect.signature(fun).parameters)
     except (TypeError, ValueError):
@@ -77,7 +80,7 @@ def placed(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any], every
 
     def place(path, x):
         try:
-            return _onto(mesh, x, everywhere)
+            return _type_on_mesh(mesh, x, replicate)
         except ValueError as e:
             in_kwargs, first, *rest = path
             name = first.key if in_kwargs.idx else names[first.idx] if first.idx < len(names) else f"args[{first.idx}]"
@@ -87,15 +90,15 @@ def placed(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any], every
     return tree.map_with_path(place, (args, kwargs), is_leaf=lambda x: x is None)
 
 
-def _onto(mesh: Mesh, x: Any, everywhere: bool) -> Any:
-    """An argument as a type with a sharding over the mesh. Python values stay."""
+def _type_on_mesh(mesh: Mesh, x: Any, replicate: bool) -> Any:
+    """Return an argument as a type with a sharding over the mesh; Python values are returned unchanged."""
     if not isinstance(x, (ShapeDtypeStruct, ArrayImpl, keys.KeyArray, np.ndarray, np.generic)):
         return x
-    given, placed = getattr(x, "sharding", None), None
+    given, sharding = getattr(x, "sharding", None), None
     if isinstance(given, NamedSharding):
-        placed = NamedSharding(mesh, given.spec, memory_kind=given.memory_kind)
-    elif isinstance(given, PartitionSpec) or everywhere:
-        placed = NamedSharding(mesh, given if isinstance(given, PartitionSpec) else PartitionSpec())
-    if placed is not None:
-        placed.shard_shape(keys.physical(ShapedArray(np.shape(x), x.dtype)).shape)  # raises where a dimension cannot be split
-    return ShapeDtypeStruct(np.shape(x), x.dtype, sharding=placed, weak_type=getattr(x, "weak_type", False))
+        sharding = NamedSharding(mesh, given.spec, memory_kind=given.memory_kind)
+    elif isinstance(given, PartitionSpec) or replicate:
+        sharding = NamedSharding(mesh, given if isinstance(given, PartitionSpec) else PartitionSpec())
+    if sharding is not None:
+        sharding.shard_shape(keys.physical(ShapedArray(np.shape(x), x.dtype)).shape)  # raises if a dimension cannot be sharded
+    return ShapeDtypeStruct(np.shape(x), x.dtype, sharding=sharding, weak_type=getattr(x, "weak_type", False))

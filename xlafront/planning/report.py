@@ -1,4 +1,4 @@
-"""What `plan` found, as numbers and as a table for people."""
+"""Results of `plan`, as numbers and as a printed table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xlafront.runtime.sharding import Mesh
 
 
 class Memory(NamedTuple):
-    """Bytes on one device. `total` counts what is donated once; `limit` is what a program may use there."""
+    """Memory of one device, in bytes. `total` counts donated arguments once; `limit` is the memory available to a program."""
 
     arguments: int
     outputs: int
@@ -23,14 +23,23 @@ class Memory(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What `plan` found; printed, it is a table.
+    """The result of `plan`. It prints as a table.
 
-    - `fits`: whether the program's memory is within the limit; None where no limit is known.
-    - `memory`: bytes on each device. `buffers`: the largest values. `not_compiled`: the compiler's refusal, if it gave up.
-    - `flops`, `bytes_accessed`: work of one device in one call. `collectives`: what it exchanges with others.
-    - `seconds`: `compiler` (its own estimate for its kernels, where it makes one), `compute` and `memory` (the work at the
-      chip's peak rates). What waiting for other devices takes is in none of them.
-    - `stages`: seconds that tracing, lowering and compiling took here.
+    Attributes:
+        fits: True if the memory of the program is within the limit; None if no limit is known.
+
+    Args:
+        name: Name of the function.
+        topology, mesh, device_kind, device_count: Devices that the program was compiled for.
+        memory: Memory of each device.
+        buffers: Largest buffers.
+        flops, bytes_accessed: Work of one device in one call.
+        collectives: Collectives of one device in one call.
+        seconds: Estimated times: `compiler` (the compiler's estimate for its kernels, if it has one), `compute` and `memory`
+            (the work at the chip's peak rates). None of them includes time spent waiting for other devices.
+        stages: Seconds of tracing, lowering and compiling on this machine.
+        notes: Remarks on the numbers.
+        not_compiled: Error message of the compiler if it failed, else None.
     """
 
     name: str
@@ -55,7 +64,7 @@ class Plan(NamedTuple):
         return None if self.memory.limit is None else self.memory.total <= self.memory.limit
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as numbers, strings, lists and dictionaries."""
+        """Return all fields as numbers, strings, lists and dictionaries."""
         return {
             "name": self.name, "topology": self.topology, "device_kind": self.device_kind, "device_count": self.device_count,
             "mesh": dict(self.mesh.shape), "fits": self.fits,
@@ -73,11 +82,11 @@ class Plan(NamedTuple):
     __repr__ = __str__
 
 
-# As a table
+# The table
 
 
 def size(count: float) -> str:
-    """Bytes, to three digits."""
+    """Format a number of bytes with three digits."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1000:
             return f"{count:.0f} {unit}" if unit == "B" or abs(count) >= 100 else f"{count:.3g} {unit}"
@@ -100,7 +109,7 @@ def seconds(count: float) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]], right: str = "") -> list[str]:
-    """Rows as lines; `right` has an "r" for each column that is aligned to the right."""
+    """Align the cells of rows in columns; `right` has an "r" at each column that is aligned to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  " + "  ".join(cell.rjust(w) if right[i:i + 1] == "r" else cell.ljust(w)
                              for i, (cell, w) in enumerate(zip(row, widths))).rstrip() for row in rows]

@@ -1,4 +1,4 @@
-"""`python -m xlafront plan SCRIPT:FUNCTION`: load the script, make the arguments, print the plan."""
+"""The command `python -m xlafront plan SCRIPT:FUNCTION`: load the script, create the arguments, print the plan."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from xlafront.staging.meshes import set_mesh
 
 
 class UsageError(Exception):
-    """What was asked for cannot be; the message says what to give instead."""
+    """A wrong use of the command line; the message says what to give instead."""
 
 
 def main(args) -> int:
-    """0: it fits, or no limit is known. 1: it does not fit. 2: it could not be planned."""
+    """Run the command. Return 0 if the program fits or no limit is known, 1 if it does not fit, 2 if planning failed."""
     try:
         plan = plan_target(args.target, args.topology, args.mesh, args.args, args.memory, args.option)
     except UsageError as e:
@@ -37,7 +37,7 @@ def main(args) -> int:
         return 2
     try:
         print(plan.to_json() if args.json else plan, flush=True)
-    except BrokenPipeError:  # the reader (head, less) has seen enough; the status still counts
+    except BrokenPipeError:  # the reader (head, less) has closed the pipe; the exit status still matters
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if plan.fits is False and args.json:
         largest = "; ".join(f"{b.what} {b.type} {size(b.bytes)}" for b in plan.buffers[:5])
@@ -49,7 +49,7 @@ def plan_target(target: str, topology: str | None = None, mesh: str | None = Non
                 memory: str | None = None, options: list[str] = []) -> Plan:  # noqa: B006
     path, _, name = target.rpartition(":")
     if not path or not name:
-        raise UsageError(f"say which function to plan as SCRIPT:FUNCTION (train.py:train_step), not {target!r}.")
+        raise UsageError(f"give the function to plan as SCRIPT:FUNCTION (train.py:train_step), not {target!r}.")
     sizes = parse_mesh(mesh) if mesh else {"data": -1}
     limit = parse_bytes(memory) if memory else None
     compiler_options = dict(parse_option(text) for text in options)
@@ -58,23 +58,23 @@ def plan_target(target: str, topology: str | None = None, mesh: str | None = Non
         sizes = axis_sizes(sizes, len(devices))
     except (ValueError, RuntimeError) as e:
         raise UsageError(str(e)) from None
-    made = topologies.make_mesh(topologies.TopologyDescription(devices), tuple(sizes.values()), tuple(sizes))
+    device_mesh = topologies.make_mesh(topologies.TopologyDescription(devices), tuple(sizes.values()), tuple(sizes))
     script = load_script(path)
     function = find(script, path, name)
-    with set_mesh(made):
-        function, args, kwargs = call_arguments(script, path, name, function, args_name, made)
-    return plan(function, *args, topology=topology, mesh=made, memory_limit=limit,
-                         compiler_options=compiler_options or None, **kwargs)
+    with set_mesh(device_mesh):
+        function, args, kwargs = call_arguments(script, path, name, function, args_name, device_mesh)
+    return plan(function, *args, topology=topology, mesh=device_mesh, memory_limit=limit,
+                compiler_options=compiler_options or None, **kwargs)
 
 
 def load_script(path: str) -> ModuleType:
-    """The script, or the module of a package, by its file or its name; its `if __name__ == "__main__"` part does not run."""
-    given, sys.argv = sys.argv, [path]  # the options are ours, not the script's
+    """Import a script or module by file or name; its `if __name__ == "__main__"` block does not run."""
+    given, sys.argv = sys.argv, [path]  # the options are not for the script
     try:
         return _load_file(path) if os.path.isfile(path) else _load_module(path)
     except SystemExit as e:
-        raise UsageError(f"{path} ends the process when it is loaded (SystemExit: {e}). What parses options and trains "
-                         f"belongs below `if __name__ == \"__main__\":`, which does not run here.") from None
+        raise UsageError(f"{path} ends the process when it is loaded (SystemExit: {e}). Put code that parses options and "
+                         f"trains below `if __name__ == \"__main__\":`, which does not run here.") from None
     finally:
         sys.argv = given
 
@@ -82,7 +82,7 @@ def load_script(path: str) -> ModuleType:
 def _load_file(path: str) -> ModuleType:
     folder, file = os.path.split(os.path.abspath(path))
     name = os.path.splitext(file)[0]
-    if os.path.isfile(os.path.join(folder, "__init__.py")):  # part of a package: it may import its neighbours
+    if os.path.isfile(os.path.join(folder, "__init__.py")):  # part of a package: relative imports must work
         while os.path.isfile(os.path.join(folder, "__init__.py")):
             folder, package = os.path.split(folder)
             name = f"{package}.{name}"
@@ -112,8 +112,8 @@ def _load_module(name: str) -> ModuleType:
 
 def find(script: ModuleType, path: str, name: str) -> Callable:
     found: Any = script
-    for part in name.split("."):
-        found = getattr(found, part, None)
+    for attribute in name.split("."):
+        found = getattr(found, attribute, None)
     if callable(found):
         return found
     functions = [n for n, value in vars(script).items() if callable(value) and not n.startswith("_")
@@ -125,7 +125,7 @@ def find(script: ModuleType, path: str, name: str) -> Callable:
 
 def call_arguments(script: ModuleType, path: str, name: str, function: Callable, args_name: str | None,
                    mesh) -> tuple[Callable, tuple, dict[str, Any]]:
-    """The function to plan and its arguments, as the script gives them."""
+    """Return the function to plan and its arguments, as the script defines them."""
     if args_name is None and _parameters(function) == ["mesh"]:
         pair = function(mesh)
         if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[0]):
@@ -137,10 +137,10 @@ def call_arguments(script: ModuleType, path: str, name: str, function: Callable,
         given = getattr(script, maker, None)
         if given is None:
             raise UsageError(
-                f"{path} does not say what {name} is called with. Add a function that returns its arguments, as types:\n\n"
+                f"{path} does not define the arguments of {name}. Add a function that returns them, as types:\n\n"
                 f"    def {maker}(mesh):\n"
                 f"        return (xf.ShapeDtypeStruct((1024, 512), \"float32\", sharding=xf.P(\"data\")),)\n\n"
-                f"or name the one that there is with --args.")
+                f"or name an existing one with --args.")
         if callable(given):
             given = given(mesh) if _parameters(given) else given()
     if isinstance(given, dict):
@@ -160,8 +160,8 @@ def _parameters(function: Callable) -> list[str]:
 
 def parse_mesh(text: str) -> dict[str, int]:
     sizes: dict[str, int] = {}
-    for part in text.split(","):
-        name, _, size = part.partition("=")
+    for axis in text.split(","):
+        name, _, size = axis.partition("=")
         if not name.strip().isidentifier() or not re.fullmatch(r"-?\d+", size.strip()) or name.strip() in sizes:
             raise UsageError(f"--mesh takes axes with sizes, such as data=-1,model=8, not {text!r}.")
         sizes[name.strip()] = int(size)
@@ -187,7 +187,7 @@ def parse_option(text: str) -> tuple[str, Any]:
 
 
 def print_error(error: BaseException, command: str = "plan") -> None:
-    """The error with the script's frames only."""
+    """Print an error with only the script's frames in its traceback."""
     frames = []
     step = error.__traceback__
     while step is not None:
@@ -195,13 +195,13 @@ def print_error(error: BaseException, command: str = "plan") -> None:
         if not is_internal[file] and not file.startswith("<frozen") and file != importlib.__file__:
             frames.append(step)
         step = step.tb_next
-    kept: TracebackType | None = None
+    script_traceback: TracebackType | None = None
     for step in reversed(frames):
         if os.path.basename(step.tb_frame.f_code.co_filename) != "runpy.py":
-            kept = TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
-    if isinstance(error, SyntaxError):  # it says where
+            script_traceback = TracebackType(script_traceback, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    if isinstance(error, SyntaxError):  # it contains its location
         traceback.print_exception(type(error), error, None)
-    elif kept is None:  # nothing of the script's: what was asked for does not go together
+    elif script_traceback is None:  # no frame of the script: the options are wrong
         print(f"xlafront {command}: {error}", file=sys.stderr)
     else:
-        traceback.print_exception(type(error), error, kept)
+        traceback.print_exception(type(error), error, script_traceback)

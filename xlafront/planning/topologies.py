@@ -1,14 +1,14 @@
-"""Meshes of devices that are not here, to compile for: `jit(f, in_shardings=...).lower(types).compile()`."""
+"""Meshes of devices that are not attached, for compilation: `jit(f, in_shardings=...).lower(types).compile()`."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from typing import Any
 
-from xlafront.core import backends
-from xlafront.runtime import clients, topologies
-from xlafront.runtime.jaxlib_compat import Device
+from xlafront.base.jaxlib_compat import HAS_TOPOLOGY_FILES, Device
+from xlafront.runtime import backends, clients, topologies
 from xlafront.runtime.sharding import AxisType, Mesh
 from xlafront.staging import meshes
 from xlafront.staging.mesh_utils import create_device_mesh
@@ -19,42 +19,101 @@ __all__ = ["TopologyDescription", "get_attached_topology", "get_topology_desc", 
 class TopologyDescription:
     """The devices of a topology, to be arranged in meshes.
 
-    >>> get_attached_topology().devices == xlafront.devices()
-    True
+    Example:
+        >>> get_attached_topology().devices == xlafront.devices()
+        True
     """
 
-    def __init__(self, devices: list[Device]):
+    def __init__(self, devices: list[Device], description: dict[str, Any] | None = None):
         self.devices = devices
+        self._description = description  # how to find the devices in another process
+
+    def serialize(self) -> bytes:
+        """Return the topology as bytes, for `deserialize` in another process.
+
+        With jaxlib 0.12 or later these are a protobuf of PJRT, which JAX reads too.
+
+        Returns:
+            The bytes.
+
+        Example:
+            >>> type(get_attached_topology().serialize()).__name__
+            'bytes'
+        """
+        if HAS_TOPOLOGY_FILES:
+            return topologies.to_protobuf(self.devices)
+        description = self._description or {"platform": self.devices[0].platform, "ids": [d.id for d in self.devices]}
+        return json.dumps(description).encode()
+
+    @classmethod
+    def deserialize(cls, serialized: bytes) -> TopologyDescription:
+        """Return the topology that `serialize` has written.
+
+        Args:
+            serialized: The bytes. Protobufs of PJRT need jaxlib 0.12 or later.
+
+        Returns:
+            The topology.
+
+        Example:
+            >>> topology = get_attached_topology()
+            >>> len(TopologyDescription.deserialize(topology.serialize()).devices) == len(topology.devices)
+            True
+        """
+        if not serialized.startswith(b"{"):
+            if HAS_TOPOLOGY_FILES:
+                return cls(topologies.from_protobuf(serialized))
+            raise ValueError("TopologyDescription.deserialize failed to parse these bytes: they were not written by serialize, "
+                             "or with jaxlib 0.12 or later, which the installed jaxlib cannot read.")
+        description = json.loads(serialized)
+        if "name" in description:
+            return get_topology_desc(description["name"], description["platform"], **description["options"])
+        attached = {d.id: d for d in backends.devices(description["platform"])}
+        missing = [i for i in description["ids"] if i not in attached]
+        if missing:
+            raise ValueError(f"the topology has {description['platform']} devices with the ids {missing}, which this process "
+                             f"does not have.")
+        return cls([attached[i] for i in description["ids"]], description)
 
     def __repr__(self) -> str:
         return f"TopologyDescription({len(self.devices)} x {self.devices[0].device_kind})"
 
 
 def get_attached_topology(platform: str | None = None) -> TopologyDescription:
-    """The devices that are here.
+    """Return the attached devices as a topology.
 
-    - `platform`: of which platform; of the default one without.
+    Args:
+        platform: Platform of the devices. Default: the default platform.
 
-    >>> len(get_attached_topology("cpu").devices) == xf.device_count("cpu")
-    True
+    Returns:
+        The topology.
+
+    Example:
+        >>> len(get_attached_topology("cpu").devices) == xf.device_count("cpu")
+        True
     """
     return TopologyDescription(backends.devices(platform))
 
 
 def get_topology_desc(topology_name: str | None = "", platform: str | None = None, **kwargs: Any) -> TopologyDescription:
-    """The devices of a TPU slice (`"v5e:16x16"`) or of GPU machines (`"h100:8"`, `"h100:4x8"`), which need not be here.
+    """Return the devices of a TPU slice (`"v5e:16x16"`) or of GPU machines (`"h100:8"`, `"h100:4x8"`).
 
-    Programs can be compiled for them, with libtpu or the CUDA plugin installed. With libtpu:
+    The devices need not be attached: with libtpu or the CUDA plugin installed, programs can be compiled for them. With libtpu:
     `mesh = make_mesh(get_topology_desc("v5e:4x4"), (4, 4), ("data", "model"))`.
 
-    - `topology_name`: the kind of the devices, and how many there are.
-    - `platform`: the platform, where the name does not say it.
-    - `kwargs`: what goes to the plugin: `num_slices`, `chips_per_host_bounds`, `wrap` for TPUs; `topology`, `target_config` for
-      GPUs that are not in the table.
+    Args:
+        topology_name: Kind and number of the devices.
+        platform: Platform, if the name does not imply it.
+        kwargs: Options of the plugin: `num_slices`, `chips_per_host_bounds`, `wrap` for TPUs; `topology`, `target_config` for
+            GPUs that are not in the table.
 
-    >>> get_topology_desc("v9:4x4")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ValueError: there is no topology 'v9:4x4'. ...
+    Returns:
+        The topology.
+
+    Example:
+        >>> get_topology_desc("v9:4x4")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: there is no topology 'v9:4x4'. ...
     """
     name = topology_name or ""
     if platform is None:
@@ -65,24 +124,31 @@ def get_topology_desc(topology_name: str | None = "", platform: str | None = Non
     if platform not in ("tpu", "cuda"):
         raise NotImplementedError(f"there are no topologies of {platform} devices: they are the attached ones. Known are "
                                   f"{topologies.known_names()}.")
-    return TopologyDescription(topologies.topology_devices(name, platform, kwargs))
+    return TopologyDescription(topologies.topology_devices(name, platform, kwargs),
+                               {"name": name, "platform": platform, "options": kwargs})
 
 
 def make_mesh(topo: TopologyDescription, mesh_shape: Sequence[int], axis_names: tuple[str, ...], *,
               contiguous_submeshes: bool = False) -> Mesh:
-    """A mesh over a topology's devices, linked ones next to each other, along axes of the hardware or parts of them. The
-    compiler decides how values are split over its axes.
+    """Return a mesh over the devices of a topology whose axes follow axes of the hardware, with linked devices side by side.
 
-    - `topo`: the topology, all of whose devices are in the mesh.
-    - `mesh_shape`, `axis_names`: sizes and names of the axes; later ones get the better links.
-    - `contiguous_submeshes`: rows of the mesh are connected parts of the hardware, for the shapes of which that is known.
+    The axes have the type `Auto`: the compiler decides how values are sharded.
 
-    >>> make_mesh(get_attached_topology(), (1, len(xf.devices())), ("data", "model")).axis_names
-    ('data', 'model')
+    Args:
+        topo: Topology, all of whose devices are in the mesh.
+        mesh_shape, axis_names: Sizes and names of the axes; later axes get the faster links.
+        contiguous_submeshes: If True, rows of the mesh are connected parts of the hardware, for shapes for which this is known.
+
+    Returns:
+        The mesh.
+
+    Example:
+        >>> make_mesh(get_attached_topology(), (1, len(xf.devices())), ("data", "model")).axis_names
+        ('data', 'model')
     """
     if math.prod(mesh_shape) != len(topo.devices):
         raise ValueError(f"the mesh {tuple(mesh_shape)} is of {math.prod(mesh_shape)} devices, but the topology has "
-                         f"{len(topo.devices)}: choose sizes whose product that is, or give some of the devices, "
+                         f"{len(topo.devices)}: choose sizes with this product, or pass a part of the devices, "
                          f"TopologyDescription(topology.devices[:n]).")
     types = (AxisType.Auto,) * len(axis_names)
     if contiguous_submeshes:

@@ -1,57 +1,117 @@
 # Written by `python -m tests.stubs`.
-from xlafront.core.dtypes import PRNGKeyDType as _PRNGKeyDType
-from xlafront.random.transformed import ShardingLike as _ShardingLike
-from xlafront.typing import ArrayLike as _ArrayLike
-from xlafront.typing import DTypeLike as _DTypeLike
+from xlafront.core.typing import Array as _Array
+from xlafront.core.typing import ArrayLike as _ArrayLike
+from xlafront.core.typing import DTypeLike as _DTypeLike
+from xlafront.core.typing import ShardingLike as _ShardingLike
+from xlafront.random.counts import binomial as binomial
+from xlafront.random.counts import geometric as geometric
+from xlafront.random.counts import multinomial as multinomial
+from xlafront.random.counts import poisson as poisson
+from xlafront.random.distributions import bernoulli as bernoulli
+from xlafront.random.distributions import categorical as categorical
+from xlafront.random.distributions import choice as choice
+from xlafront.random.distributions import gumbel as gumbel
+from xlafront.random.distributions import normal as normal
+from xlafront.random.distributions import permutation as permutation
+from xlafront.random.distributions import rademacher as rademacher
+from xlafront.random.distributions import randint as randint
+from xlafront.random.distributions import truncated_normal as truncated_normal
+from xlafront.random.distributions import uniform as uniform
+from xlafront.random.gammas import beta as beta
+from xlafront.random.gammas import chisquare as chisquare
+from xlafront.random.gammas import dirichlet as dirichlet
+from xlafront.random.gammas import f as f
+from xlafront.random.gammas import gamma as gamma
+from xlafront.random.gammas import loggamma as loggamma
+from xlafront.random.gammas import t as t
+from xlafront.random.prng import PRNGKey as PRNGKey
+from xlafront.random.prng import bits as bits
+from xlafront.random.prng import clone as clone
+from xlafront.random.prng import fold_in as fold_in
+from xlafront.random.prng import key as key
+from xlafront.random.prng import key_data as key_data
+from xlafront.random.prng import key_dtype as key_dtype
+from xlafront.random.prng import key_impl as key_impl
+from xlafront.random.prng import split as split
+from xlafront.random.prng import wrap_key_data as wrap_key_data
+from xlafront.random.transformed import ball as ball
+from xlafront.random.transformed import double_sided_maxwell as double_sided_maxwell
+from xlafront.random.transformed import generalized_normal as generalized_normal
+from xlafront.random.transformed import lognormal as lognormal
+from xlafront.random.transformed import maxwell as maxwell
+from xlafront.random.transformed import multivariate_normal as multivariate_normal
+from xlafront.random.transformed import orthogonal as orthogonal
+from xlafront.random.transformed import pareto as pareto
+from xlafront.random.transformed import rayleigh as rayleigh
+from xlafront.random.transformed import triangular as triangular
+from xlafront.random.transformed import wald as wald
+from xlafront.random.transformed import weibull_min as weibull_min
 import builtins as _builtins
 import typing as _typing
-import xlafront as _xlafront
 
-def PRNGKey(seed: _ArrayLike, *, impl: _typing.Any = ...) -> _xlafront.Array: ...
-def ball(key: _ArrayLike, d: _builtins.int, p: _ArrayLike = ..., shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def bernoulli(key: _ArrayLike, p: _ArrayLike = ..., shape: _typing.Sequence[_builtins.int] | None = ..., mode: _builtins.str | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def beta(key: _ArrayLike, a: _ArrayLike, b: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def binomial(key: _ArrayLike, n: _ArrayLike, p: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def bits(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def categorical(key: _ArrayLike, logits: _ArrayLike, axis: _builtins.int = ..., shape: _typing.Sequence[_builtins.int] | None = ..., replace: _builtins.bool = ..., mode: _builtins.str | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def cauchy(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def chisquare(key: _ArrayLike, df: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def choice(key: _ArrayLike, a: _ArrayLike, shape: _typing.Sequence[_builtins.int] = ..., replace: _builtins.bool = ..., p: _ArrayLike | None = ..., axis: _builtins.int = ..., mode: _builtins.str | None = ...) -> _xlafront.Array: ...
-def clone(key: _ArrayLike) -> _xlafront.Array: ...
-def dirichlet(key: _ArrayLike, alpha: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def double_sided_maxwell(key: _ArrayLike, loc: _ArrayLike, scale: _ArrayLike, shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def exponential(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def f(key: _ArrayLike, dfnum: _ArrayLike, dfden: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def fold_in(key: _ArrayLike, data: _ArrayLike) -> _xlafront.Array: ...
-def gamma(key: _ArrayLike, a: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def generalized_normal(key: _ArrayLike, p: _ArrayLike, shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def geometric(key: _ArrayLike, p: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def gumbel(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ..., mode: _builtins.str | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def key(seed: _ArrayLike, *, impl: _typing.Any = ..., dtype: _typing.Any = ...) -> _xlafront.Array: ...
-def key_data(keys: _ArrayLike) -> _xlafront.Array: ...
-def key_dtype(impl_spec: _typing.Any = ...) -> _PRNGKeyDType: ...
-def key_impl(keys: _ArrayLike) -> _typing.Any: ...
-def laplace(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def loggamma(key: _ArrayLike, a: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def logistic(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def lognormal(key: _ArrayLike, sigma: _ArrayLike = ..., shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def maxwell(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def multinomial(key: _ArrayLike, n: _ArrayLike, p: _ArrayLike, *, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., unroll: _builtins.int = ...) -> _xlafront.Array: ...
-def multivariate_normal(key: _ArrayLike, mean: _ArrayLike, cov: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., method: _builtins.str = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def normal(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def orthogonal(key: _ArrayLike, n: _builtins.int, shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ..., m: _builtins.int | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def pareto(key: _ArrayLike, b: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def permutation(key: _ArrayLike, x: _ArrayLike, axis: _builtins.int = ..., independent: _builtins.bool = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def poisson(key: _ArrayLike, lam: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def rademacher(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def randint(key: _ArrayLike, shape: _typing.Sequence[_builtins.int], minval: _ArrayLike, maxval: _ArrayLike, dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
+Key: _typing.Any
+def cauchy(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = (), dtype: _DTypeLike | None = None, *, out_sharding: _ShardingLike = None) -> _Array:
+    """Sample from the Cauchy distribution with median 0 and scale 1.
+
+    Args:
+        key: PRNG key.
+        shape: Shape of the result.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
+
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.cauchy(random.key(0), (2, 3)).shape
+        (2, 3)
+    """
+def exponential(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = (), dtype: _DTypeLike | None = None, *, out_sharding: _ShardingLike = None) -> _Array:
+    """Sample from the exponential distribution with mean 1.
+
+    Args:
+        key: PRNG key.
+        shape: Shape of the result.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
+
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.exponential(random.key(0), (2, 3)).shape
+        (2, 3)
+    """
+def laplace(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = (), dtype: _DTypeLike | None = None, *, out_sharding: _ShardingLike = None) -> _Array:
+    """Sample from the Laplace distribution with mean 0 and scale 1.
+
+    Args:
+        key: PRNG key.
+        shape: Shape of the result.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
+
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.laplace(random.key(0), (2, 3)).shape
+        (2, 3)
+    """
+def logistic(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = (), dtype: _DTypeLike | None = None, *, out_sharding: _ShardingLike = None) -> _Array:
+    """Sample from the logistic distribution with mean 0 and scale 1.
+
+    Args:
+        key: PRNG key.
+        shape: Shape of the result.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
+
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.logistic(random.key(0), (2, 3)).shape
+        (2, 3)
+    """
 random_gamma_p: _typing.Any
-def rayleigh(key: _ArrayLike, scale: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def split(key: _ArrayLike, num: _builtins.int | _typing.Sequence[_builtins.int] = ...) -> _xlafront.Array: ...
-def t(key: _ArrayLike, df: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def triangular(key: _ArrayLike, left: _ArrayLike, mode: _ArrayLike, right: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def truncated_normal(key: _ArrayLike, lower: _ArrayLike, upper: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def uniform(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ..., minval: _ArrayLike = ..., maxval: _ArrayLike = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def wald(key: _ArrayLike, mean: _ArrayLike, shape: _typing.Sequence[_builtins.int] | None = ..., dtype: _DTypeLike | None = ..., *, out_sharding: _ShardingLike = ...) -> _xlafront.Array: ...
-def weibull_min(key: _ArrayLike, scale: _ArrayLike, concentration: _ArrayLike, shape: _typing.Sequence[_builtins.int] = ..., dtype: _DTypeLike | None = ...) -> _xlafront.Array: ...
-def wrap_key_data(key_bits_array: _ArrayLike, *, impl: _typing.Any = ..., dtype: _typing.Any = ...) -> _xlafront.Array: ...

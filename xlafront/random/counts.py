@@ -1,19 +1,21 @@
-"""Random numbers of events: Poisson, binomial, geometric and multinomial."""
+"""Random counts: the Poisson, binomial, geometric and multinomial distributions."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 
 import xlafront.numpy as xnp
+from xlafront import tuning
 from xlafront.control.scan import scan
 from xlafront.control.while_loop import while_loop
 from xlafront.core import dtypes
-from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax.elementwise_functions import PUBLIC
-from xlafront.random.called_draws import once
+from xlafront.lax.shapes import reshape_to
+from xlafront.random.approximations import poisson_approximate, select_method
 from xlafront.random.distributions import (
     _broadcast,
     _float_dtype,
@@ -22,17 +24,21 @@ from xlafront.random.distributions import (
     uniform_inline,
 )
 from xlafront.random.primitives import random_split_p, split
-from xlafront.random.prng import placed, single_key
-from xlafront.staging.library import library, written_once
+from xlafront.random.prng import single_key, with_sharding
+from xlafront.staging.accepted_arguments import accepts
+from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import common_shape
+
+sample_once = functools.partial(tuning.sample_once, reshape=reshape_to)
 
 _lgamma = PUBLIC["lgamma"]
 _FLOAT = np.dtype(np.float32)
 
 
-def _integers(name: str, dtype):
+def _integer_dtype(name: str, dtype):
     d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, f"random.{name}")
     if not dtypes.is_integer(d):
-        raise ValueError(f"random.{name} makes numbers of an integer dtype, got {d}.")
+        raise ValueError(f"random.{name} needs an integer dtype, got {d}.")
     return d
 
 
@@ -40,7 +46,7 @@ def _integers(name: str, dtype):
 
 
 def _by_product(key, lam, shape, dtype):
-    """Knuth's method: how many uniform numbers it takes until their product is below `exp(-lam)`."""
+    """Sample by Knuth's method: count uniform samples until their product is below `exp(-lam)`."""
     def step(state):
         key, count, logarithm = state
         first, second = split(key, 2)
@@ -53,7 +59,7 @@ def _by_product(key, lam, shape, dtype):
 
 
 def _by_rejection(key, lam, shape, dtype):
-    """Hörmann's transformed rejection with squeeze, for means of 10 and more."""
+    """Sample by Hörmann's transformed rejection with squeeze, for means of 10 and more."""
     log_lam = xnp.log(lam)
     b = 0.931 + 2.53 * xnp.sqrt(lam)
     a = -0.059 + 0.02483 * b
@@ -61,55 +67,70 @@ def _by_rejection(key, lam, shape, dtype):
     v_r = 0.9277 - 3.6224 / (b - 2)
 
     def step(state):
-        key, found, accepted = state
-        key, of_u, of_v = split(key, 3)
-        u = once(uniform_inline, of_u, shape, _FLOAT) - 0.5
-        v = once(uniform_inline, of_v, shape, _FLOAT)
+        key, result, accepted = state
+        key, u_key, v_key = split(key, 3)
+        u = sample_once(uniform_inline, u_key, shape, _FLOAT) - 0.5
+        v = sample_once(uniform_inline, v_key, shape, _FLOAT)
         us = 0.5 - abs(u)
         k = xnp.floor((2 * a / us + b) * u + lam + 0.43)
         s = xnp.log(v * inverse / (a / (us * us) + b))
         t = -lam + k * log_lam - _lgamma(k + 1)
-        quick = (us >= 0.07) & (v <= v_r)
-        never = (k < 0) | ((us < 0.013) & (v > us))
-        good = quick | (~never & (s <= t))
-        return key, xnp.where(good, k, found), accepted | good
+        accepts_early = (us >= 0.07) & (v <= v_r)
+        rejects_early = (k < 0) | ((us < 0.013) & (v > us))
+        accepts = accepts_early | (~rejects_early & (s <= t))
+        return key, xnp.where(accepts, k, result), accepted | accepts
 
     start = key, -xnp.ones_like(lam, _FLOAT), xnp.zeros_like(lam, bool)
-    _, found, _ = while_loop(lambda s: ~xnp.all(s[2]), step, start)
-    return found.astype(dtype)
+    _, result, _ = while_loop(lambda s: ~xnp.all(s[2]), step, start)
+    return result.astype(dtype)
 
 
-@library(static=("shape", "dtype"), name="poisson")
-def _poisson(key, lam, shape, dtype):
+def _poisson_exact(key, lam, shape, dtype):
     lam = _full(_broadcast(lam, shape, _FLOAT), shape)
-    usual = lam >= 0
-    few = ~usual | (lam < 10)
-    small = _by_product(key, xnp.where(few & usual, lam, 0), shape, dtype)
-    large = _by_rejection(key, xnp.where(few, 1e5, lam), shape, dtype)
-    found = xnp.where(lam == 0, 0, xnp.where(few, small, large))
-    return xnp.where(usual, found, -1).astype(dtype)
+    is_valid = lam >= 0
+    is_small = ~is_valid | (lam < 10)
+    small = _by_product(key, xnp.where(is_small & is_valid, lam, 0), shape, dtype)
+    large = _by_rejection(key, xnp.where(is_small, 1e5, lam), shape, dtype)
+    result = xnp.where(lam == 0, 0, xnp.where(is_small, small, large))
+    return xnp.where(is_valid, result, -1).astype(dtype)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype", "sample"), name="poisson")
+def _poisson(key, lam, shape, dtype, sample):
+    return sample(key, lam, shape, dtype)
+
+
+@library(static=("shape", "dtype", "method"))
+@accepts(anything=True)
 def poisson(key: ArrayLike, lam: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
-            out_sharding: ShardingLike = None) -> Array:
-    """Numbers of independent events, of which there are `lam` on average.
+            method: str = "exact", out_sharding: ShardingLike = None) -> Array:
+    """Sample from the Poisson distribution.
 
-    - `key`: a random key, of the implementation `threefry2x32`.
-    - `lam`: the mean, not negative; -1 comes of others.
-    - `shape`: of the samples, which `lam` broadcasts to; its own where it is not given.
-    - `dtype`: an integer one.
-    - `out_sharding`: where the samples are placed.
+    Args:
+        key: PRNG key; for the exact method one of the implementation `threefry2x32`.
+        lam: Mean, nonnegative. For negative means the result is -1.
+        shape: Shape of the result, to which `lam` must broadcast. Default: the shape of `lam`.
+        dtype: Integer dtype of the result. Default: the default integer dtype.
+        method: "exact" for samples by rejection, or "approximate" for samples without loops, which are faster; the total
+            variation distance of their distribution is below 1e-4.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> random.poisson(random.key(0), 3.0, (2,)).shape
-    (2,)
+    Returns:
+        Integer array of samples.
+
+    Example:
+        >>> random.poisson(random.key(0), 3.0, (2,)).shape
+        (2,)
     """
     key = single_key("poisson", key)
     impl = key.dtype.impl
-    if impl.name != "threefry2x32":
-        raise NotImplementedError(f"random.poisson is only implemented for keys of threefry2x32, got one of {impl.name}. Make "
-                                  f"one with random.key(seed, impl='threefry2x32').")
-    return placed(_poisson(key, lam, _sample_shape("poisson", shape, lam), _integers("poisson", dtype)), out_sharding)
+    sample = select_method("poisson", method, _poisson_exact, poisson_approximate)
+    if method == "exact" and impl.name != "threefry2x32":
+        raise NotImplementedError(f"random.poisson with method='exact' is only implemented for keys of threefry2x32, got one "
+                                  f"of {impl.name}. Make one with random.key(seed, impl='threefry2x32'), or pass "
+                                  f"method='approximate'.")
+    samples = _poisson(key, lam, _sample_shape("poisson", shape, lam), _integer_dtype("poisson", dtype), sample)
+    return with_sharding(samples, out_sharding)
 
 
 @library(static=("shape", "dtype"), name="geometric")
@@ -120,33 +141,42 @@ def _geometric(key, p, shape, dtype):
     return (xnp.floor(xnp.log(u) / xnp.log1p(-p)) + 1).astype(dtype)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype"))
+@accepts(anything=True)
 def geometric(key: ArrayLike, p: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
               out_sharding: ShardingLike = None) -> Array:
-    """Numbers of independent trials until the first success, that one included.
+    """Sample from the geometric distribution: the number of trials up to and including the first success.
 
-    - `p`: the probability of success in each trial, above 0.
-    - `dtype`: an integer one.
-    - `key`, `shape`, `out_sharding`: as of `poisson`.
+    Args:
+        key: PRNG key.
+        p: Probability of success of each trial, positive.
+        shape: Shape of the result, to which `p` must broadcast. Default: the shape of `p`.
+        dtype: Integer dtype of the result. Default: the default integer dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> random.geometric(random.key(0), 0.5, (2,)).shape
-    (2,)
+    Returns:
+        Integer array of samples.
+
+    Example:
+        >>> random.geometric(random.key(0), 0.5, (2,)).shape
+        (2,)
     """
     key = single_key("geometric", key)
-    return placed(_geometric(key, p, _sample_shape("geometric", shape, p), _integers("geometric", dtype)), out_sharding)
+    samples = _geometric(key, p, _sample_shape("geometric", shape, p), _integer_dtype("geometric", dtype))
+    return with_sharding(samples, out_sharding)
 
 
 # Binomial
 
 
-def _by_waiting(key, n, p, shape, dtype):
-    """How many successes there are within `n` trials, by the numbers of trials between them."""
+def _by_inversion(key, n, p, shape, dtype):
+    """Count the successes within `n` trials by summing the waiting times between them, which are geometric."""
     log_failure = xnp.log1p(-p)
 
     def step(state):
         key, successes, trials = state
         first, second = split(key, 2)
-        u = once(uniform_inline, first, shape, dtype)
+        u = sample_once(uniform_inline, first, shape, dtype)
         trials = trials + xnp.ceil(xnp.log(u) / log_failure)
         return second, xnp.where(trials <= n, successes + 1, successes), trials
 
@@ -165,8 +195,11 @@ def _stirling_tail(k):
     return xnp.where(k <= 9, small, (1 / 12 - (1 / 360 - 1 / 1260 / z) / z) / (k + 1))
 
 
-def _by_btrs(key, n, p, wanted, shape, dtype):
-    """Hörmann's transformed rejection, for means of 10 and more and p up to 1/2; not done where it is not wanted."""
+def _by_btrs(key, n, p, is_needed, shape, dtype):
+    """Sample by Hörmann's transformed rejection, for means of 10 and more and p up to 1/2.
+
+    Without `is_needed` no iteration runs.
+    """
     deviation = xnp.sqrt(n * p * (1 - p))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * p
@@ -177,63 +210,70 @@ def _by_btrs(key, n, p, wanted, shape, dtype):
     m = xnp.floor((n + 1) * p)
 
     def step(state):
-        key, found, accepted = state
-        key, of_u, of_v = split(key, 3)
-        u = once(uniform_inline, of_u, shape, dtype) - 0.5
-        v = once(uniform_inline, of_v, shape, dtype)
+        key, result, accepted = state
+        key, u_key, v_key = split(key, 3)
+        u = sample_once(uniform_inline, u_key, shape, dtype) - 0.5
+        v = sample_once(uniform_inline, v_key, shape, dtype)
         us = 0.5 - abs(u)
         k = xnp.floor((2 * a / us + b) * u + c)
-        quick = (us >= 0.07) & (v <= v_r)
-        never = (k < 0) | (k > n)
-        left = xnp.log(v * alpha / (a / (us * us) + b))
+        accepts_early = (us >= 0.07) & (v <= v_r)
+        rejects_early = (k < 0) | (k > n)
+        log_ratio = xnp.log(v * alpha / (a / (us * us) + b))
         bound = ((m + 0.5) * xnp.log((m + 1) / (r * (n - m + 1))) + (n + 1) * xnp.log((n - m + 1) / (n - k + 1))
                  + (k + 0.5) * xnp.log(r * (n - k + 1) / (k + 1)) + _stirling_tail(m) + _stirling_tail(n - m)
                  - _stirling_tail(k) - _stirling_tail(n - k))
-        good = quick | (~never & (left <= bound))
-        return key, xnp.where(good, k, found), accepted | good
+        accepts = accepts_early | (~rejects_early & (log_ratio <= bound))
+        return key, xnp.where(accepts, k, result), accepted | accepts
 
-    start = key, -xnp.ones_like(deviation, dtype), xnp.broadcast_to(~wanted, deviation.shape)
+    start = key, -xnp.ones_like(deviation, dtype), xnp.broadcast_to(~is_needed, deviation.shape)
     return while_loop(lambda s: ~xnp.all(s[2]), step, start)[1]
 
 
 def binomial_inline(key, n, p, shape, dtype):
-    mirrored = p >= 0.5
-    q = xnp.where(mirrored, 1 - p, p)
-    usual = (n > 0) & (q > 0) & ~xnp.isnan(n)
-    below = n * q <= 10
-    few, many = usual & below, usual & ~below
-    waiting = _by_waiting(key, xnp.where(few, n, -1), xnp.where(few, q, 0.5), shape, dtype)
-    rejection = _by_btrs(key, xnp.where(many, n, 1e4), xnp.where(many, q, 0.5), xnp.any(many), shape, dtype)
-    found = xnp.where(usual, xnp.where(below, waiting, rejection), 0)
-    found = xnp.where(mirrored, n - found, found)
-    return xnp.where((p >= 0) & (p <= 1) & (n >= 0) & (n < np.inf), found, np.nan).astype(dtype)
+    is_mirrored = p >= 0.5
+    q = xnp.where(is_mirrored, 1 - p, p)
+    is_valid = (n > 0) & (q > 0) & ~xnp.isnan(n)
+    is_small = n * q <= 10
+    use_inversion, use_rejection = is_valid & is_small, is_valid & ~is_small
+    by_inversion = _by_inversion(key, xnp.where(use_inversion, n, -1), xnp.where(use_inversion, q, 0.5), shape, dtype)
+    by_rejection = _by_btrs(key, xnp.where(use_rejection, n, 1e4), xnp.where(use_rejection, q, 0.5), xnp.any(use_rejection),
+                            shape, dtype)
+    result = xnp.where(is_valid, xnp.where(is_small, by_inversion, by_rejection), 0)
+    result = xnp.where(is_mirrored, n - result, result)
+    return xnp.where((p >= 0) & (p <= 1) & (n >= 0) & (n < np.inf), result, np.nan).astype(dtype)
 
 
 @library(static=("shape", "dtype"), name="binomial")
 def _binomial(key, n, p, shape, dtype):
-    compute = _of_parameters(p)  # whatever that of n is
+    compute = _compute_dtype(p)  # The dtype of n has no influence.
     n, p = (_full(_broadcast(v, shape, compute), shape) for v in (n, p))
     return binomial_inline(key, n, p, shape, compute).astype(dtype)
 
 
-def _of_parameters(*params):
-    """The dtype that numbers of successes are drawn in."""
+def _compute_dtype(*params):
+    """Return the dtype in which counts are sampled."""
     return dtypes.to_inexact(dtypes.result_type(*params))
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype"))
+@accepts(anything=True)
 def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: Sequence[int] | None = None,
              dtype: DTypeLike | None = None) -> Array:
-    """Numbers of successes in independent trials.
+    """Sample from the binomial distribution: the number of successes in independent trials.
 
-    - `key`: a random key.
-    - `n`: how many trials, not negative; NaN comes of others.
-    - `p`: the probability of success in each, between 0 and 1.
-    - `shape`: of the samples, which the parameters broadcast to; theirs where it is not given.
-    - `dtype`: a floating one.
+    Args:
+        key: PRNG key.
+        n: Number of trials, nonnegative. For invalid values the result is NaN.
+        p: Probability of success of each trial, between 0 and 1.
+        shape: Shape of the result, to which the parameters must broadcast. Default: their joint shape.
+        dtype: Floating dtype of the result. Default: the default float dtype.
 
-    >>> random.binomial(random.key(0), 10, 0.5, (2,)).shape
-    (2,)
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.binomial(random.key(0), 10, 0.5, (2,)).shape
+        (2,)
     """
     key = single_key("binomial", key)
     return _binomial(key, n, p, _sample_shape("binomial", shape, n, p), _float_dtype("binomial", dtype))
@@ -241,41 +281,47 @@ def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: Sequence[int] | 
 
 @library(static=("shape", "dtype", "unroll"), name="multinomial")
 def _multinomial(key, n, p, shape, dtype, unroll):
-    result, dtype = dtype, _of_parameters(n, p)
+    result_dtype, dtype = dtype, _compute_dtype(n, p)
     n, p = _full(_broadcast(n, shape, dtype), shape), xnp.asarray(p, dtype)
     p = xnp.broadcast_to(p, (*shape, p.shape[-1]))
-    left = xnp.cumsum(p[..., ::-1], axis=-1)[..., ::-1]
+    tail_sums = xnp.cumsum(p[..., ::-1], axis=-1)[..., ::-1]
     keys = random_split_p.bind(key, shape=(p.shape[-1],))
 
-    def draw(rest, given):
-        key, share, total = given
-        chance = xnp.clip(share / xnp.where(total == 0, 1, total), 0, 1)
-        drawn = xnp.where(total == 0, 0, binomial_inline(key, rest, chance, shape, dtype))
-        return rest - drawn, drawn
+    def step(remaining, xs):
+        key, probability, tail_sum = xs
+        conditional = xnp.clip(probability / xnp.where(tail_sum == 0, 1, tail_sum), 0, 1)
+        count = xnp.where(tail_sum == 0, 0, binomial_inline(key, remaining, conditional, shape, dtype))
+        return remaining - count, count
 
-    _, drawn = scan(draw, n, (keys, xnp.moveaxis(p, -1, 0), xnp.moveaxis(left, -1, 0)), unroll=unroll)
-    return xnp.moveaxis(drawn, 0, -1).astype(result)
+    _, counts = scan(step, n, (keys, xnp.moveaxis(p, -1, 0), xnp.moveaxis(tail_sums, -1, 0)), unroll=unroll)
+    return xnp.moveaxis(counts, 0, -1).astype(result_dtype)
 
 
-@written_once(static=("shape", "dtype", "unroll"))
+@library(static=("shape", "dtype", "unroll"))
+@accepts(anything=True)
 def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: Sequence[int] | None = None,
                 dtype: DTypeLike | None = None, unroll: int = 1) -> Array:
-    """How often each of several outcomes comes in independent trials.
+    """Sample from the multinomial distribution: how often each outcome occurs in independent trials.
 
-    - `key`: a random key.
-    - `n`: how many trials.
-    - `p`: the probability of each outcome along the last dimension; the sums are 1.
-    - `shape`: of the samples, whose last dimension counts the outcomes.
-    - `dtype`: a floating one.
-    - `unroll`: how many outcomes a step of the loop over them takes.
+    Args:
+        key: PRNG key.
+        n: Number of trials.
+        p: Probabilities of the outcomes along the last axis. They must sum to 1.
+        shape: Shape of the result, including the axis of outcomes. Default: the joint shape of `n[..., None]` and `p`.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        unroll: Number of outcomes that an iteration of the loop over them processes.
 
-    >>> float(random.multinomial(random.key(0), 10, xnp.array([0.2, 0.8])).sum())
-    10.0
+    Returns:
+        Array of counts.
+
+    Example:
+        >>> float(random.multinomial(random.key(0), 10, xnp.array([0.2, 0.8])).sum())
+        10.0
     """
     key = single_key("multinomial", key)
-    own = np.shape(p)
-    if not own:
+    p_shape = np.shape(p)
+    if not p_shape:
         raise ValueError("random.multinomial needs a vector of probabilities, got a scalar.")
-    whole = common_shape((*np.shape(n), 1), own) if shape is None else tuple(shape)
-    _sample_shape("multinomial", whole, np.empty((*np.shape(n), 1)), np.empty(own))
-    return _multinomial(key, n, p, whole[:-1], _float_dtype("multinomial", dtype), unroll)
+    result_shape = common_shape((*np.shape(n), 1), p_shape) if shape is None else tuple(shape)
+    _sample_shape("multinomial", result_shape, np.empty((*np.shape(n), 1)), np.empty(p_shape))
+    return _multinomial(key, n, p, result_shape[:-1], _float_dtype("multinomial", dtype), unroll)

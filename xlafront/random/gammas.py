@@ -1,32 +1,34 @@
-"""Gamma variables, by the rejection method of Marsaglia and Tsang, and distributions that are made of them.
+"""Gamma samples, by the rejection method of Marsaglia and Tsang, and distributions derived from them.
 
-Each sample has a key of its own, so that how often one is rejected changes no other.
+Each sample has its own key, so that the number of its rejections does not change any other sample.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 import xlafront.numpy as xnp
+from xlafront.api.vmap import vmap
+from xlafront.base.jaxlib_compat import jaxlib_version
 from xlafront.control.scan import map as map_one_by_one
 from xlafront.control.while_loop import while_loop
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dimensions import known
-from xlafront.core.primitive import Primitive
+from xlafront.core.primitive import MeshRules, Primitive
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import slicing
 from xlafront.lax.barriers import optimization_barrier_p
 from xlafront.lax.elementwise_functions import PUBLIC
-from xlafront.lax.keys import unwrap_p
+from xlafront.lax.key_arrays import unwrap_p
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
 from xlafront.lax.sharding_rules import merge
 from xlafront.numpy.promotion import check_arraylike
 from xlafront.random import rbg
+from xlafront.random.approximations import gamma_approximate, select_method
 from xlafront.random.distributions import (
     _broadcast,
     _float_dtype,
@@ -38,40 +40,44 @@ from xlafront.random.distributions import (
     uniform_inline,
 )
 from xlafront.random.primitives import random_split_p, split
-from xlafront.random.prng import placed, single_key, threefry_prng_impl
-from xlafront.random.threefry import together, word
-from xlafront.runtime.jaxlib_compat import jaxlib_version
+from xlafront.random.prng import single_key, threefry_prng_impl, with_sharding
+from xlafront.random.threefry import stack_words, word
 from xlafront.special.incomplete_gamma import random_gamma_grad
-from xlafront.staging.library import library, written_once
-from xlafront.transforms.batching.vmap import vmap
+from xlafront.staging.accepted_arguments import accepts
+from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import known
 
 _digamma = PUBLIC["digamma"]
 
 
-def _apart(key):
-    """The words of a key, which are not computed again in the loop that uses them."""
-    [words] = optimization_barrier_p.bind(together(*key))
+def _materialized(key):
+    """Return the words of a key behind a barrier, so that the loop that uses them does not recompute them."""
+    [words] = optimization_barrier_p.bind(stack_words(*key))
     return tuple([word(words, i) for i in (0, 1)])
 
 
-_LANES = 8  # numbers in a vector
+_LANES = 8  # Elements of a CPU vector.
 
 
-def _one(key, a, log_space: bool, remainder: bool = False):
-    """One sample of shape parameter `a`; below 1 that of `a + 1`, times a uniform number to the power of `1 / a`.
-    `remainder` says that some of the samples fill no vector: LLVM takes twice as long for the two loops over long kernels."""
+def _sample_one(key, a, log_space: bool, remainder: bool = False):
+    """Return one gamma sample with shape parameter `a`.
+
+    For `a < 1` it is a sample for `a + 1` times a uniform sample to the power `1 / a`. `remainder` is True if some of the
+    samples
+    do not fill a vector: for those LLVM compiles a second loop, which doubles the compile time of long kernels.
+    """
     dtype = a.dtype
-    raised = a >= 1
-    d = xnp.where(raised, a, a + 1) - dtype.type(1 / 3)
+    is_direct = a >= 1
+    d = xnp.where(is_direct, a, a + 1) - dtype.type(1 / 3)
     c = dtype.type(1 / 3) / xnp.sqrt(d)
-    key, of_boost = split(key, 2)
+    key, boost_key = split(key, 2)
     if remainder:
-        of_boost = _apart(of_boost)
+        boost_key = _materialized(boost_key)
 
     def proposal(state):
         key, _, _ = state
-        key, drawn = split(key, 2)
-        x = normal_inline(drawn, (), dtype)
+        key, subkey = split(key, 2)
+        x = normal_inline(subkey, (), dtype)
         return key, x, 1 + x * c
 
     def rejected(state):
@@ -80,73 +86,78 @@ def _one(key, a, log_space: bool, remainder: bool = False):
             xnp.log(u) >= square / 2 + d * (1 - cube + xnp.log(cube)))
 
     def attempt(state):
-        key, of_proposal, of_uniform = split(state[0], 3)
-        _, x, v = while_loop(lambda s: s[2] <= 0, proposal, (of_proposal, xnp.zeros((), dtype), -xnp.ones((), dtype)))
-        return key, x * x, v * v * v, uniform_inline(of_uniform, (), dtype)
+        key, proposal_key, uniform_key = split(state[0], 3)
+        _, x, v = while_loop(lambda s: s[2] <= 0, proposal, (proposal_key, xnp.zeros((), dtype), -xnp.ones((), dtype)))
+        return key, x * x, v * v * v, uniform_inline(uniform_key, (), dtype)
 
     one = xnp.ones((), dtype)
     _, _, cube, _ = while_loop(rejected, attempt, (key, 0 * one, one, 2 * one))
     if log_space:
-        boost = xnp.where(raised, 0, -exponential_inline(of_boost, (), dtype) / a)
+        boost = xnp.where(is_direct, 0, -exponential_inline(boost_key, (), dtype) / a)
         return xnp.log(d) + xnp.log(cube) + boost
-    boost = xnp.where(raised, 1, (1 - uniform_inline(of_boost, (), dtype)) ** (1 / a))
+    boost = xnp.where(is_direct, 1, (1 - uniform_inline(boost_key, (), dtype)) ** (1 / a))
     return d * cube * boost
 
 
 def _samples(key, a, *, log_space):
-    apart = tracing.aval_of(key).dtype.impl is threefry_prng_impl and jaxlib_version < (0, 11)  # later LLVM takes minutes
+    # Pairs of words instead of key arrays: with the LLVM of later jaxlibs they take minutes to compile.
+    as_words = tracing.aval_of(key).dtype.impl is threefry_prng_impl and jaxlib_version < (0, 11)
 
-    def of_one_key(key, a):
+    def sample_for_key(key, a):
         flat = a.reshape(-1)
         keys = random_split_p.bind(key, shape=flat.shape)
-        if apart:
+        if as_words:
             words = unwrap_p.bind(keys)
             keys = tuple(slicing.index_in_dim(words, i, 1, keepdims=False) for i in (0, 1))
-        remainder = apart and known(flat.shape[0], 0) % _LANES != 0
-        return vmap(lambda key, v: _one(key, v, log_space, remainder))(keys, flat).reshape(a.shape)
+        remainder = as_words and known(flat.shape[0], 0) % _LANES != 0
+        return vmap(lambda key, v: _sample_one(key, v, log_space, remainder))(keys, flat).reshape(a.shape)
 
-    function = of_one_key
+    function = sample_for_key
     for _ in range(np.ndim(key)):
         function = vmap(function)
     return function(key, a)
 
 
-def _one_after_another(key, a, *, log_space):
-    """On CPUs, for generators that give a batch of keys the bits of its first: each sample is then of its own key."""
+def _sequential_samples(key, a, *, log_space):
+    """Sample one by one on CPUs for generators that derive the bits of a batch from its first key.
+
+    Each sample then uses its own key.
+    """
     if tracing.aval_of(key).dtype.impl.random_bits is not rbg.random_bits:
         return _samples(key, a, log_space=log_space)
-    each = random_split_p.bind(key, shape=a.shape[np.ndim(key):])
-    return map_one_by_one(lambda pair: _one(*pair, log_space), (each.reshape(-1), a.reshape(-1))).reshape(a.shape)
+    keys = random_split_p.bind(key, shape=a.shape[np.ndim(key):])
+    return map_one_by_one(lambda pair: _sample_one(*pair, log_space), (keys.reshape(-1), a.reshape(-1))).reshape(a.shape)
 
 
 def _jvp(primals, tangents, *, log_space):
     key, a = primals
-    found = random_gamma_p.bind(key, a, log_space=log_space)
+    result = random_gamma_p.bind(key, a, log_space=log_space)
     t = tangents[1]
     if type(t) is Zero:
-        return found, Zero(tracing.aval_of(found).to_tangent_aval())
+        return result, Zero(tracing.aval_of(result).to_tangent_aval())
     if not log_space:
-        return found, t * random_gamma_grad(a, found)
-    sample = xnp.exp(found)
-    # Where the sample itself is too small, the first term of the series of its distribution function says how it moves.
+        return result, t * random_gamma_grad(a, result)
+    sample = xnp.exp(result)
+    # If the sample underflows, its derivative follows from the first term of the series of the CDF.
     tiny = sample <= float(dtypes.finfo(sample.dtype).tiny)
     safe = xnp.where(tiny, 1, sample)
-    return found, t * xnp.where(tiny, (_digamma(a + 1) - found) / a, random_gamma_grad(a, safe) / safe)
+    return result, t * xnp.where(tiny, (_digamma(a + 1) - result) / a, random_gamma_grad(a, safe) / safe)
 
 
 def _batch(axis_size, operands, dims, *, log_space):
     return random_gamma_p.bind(*[broadcast_batch(x, d, axis_size) for x, d in zip(operands, dims)], log_space=log_space), 0
 
 
-def _split(name, operands, result, params):
-    """Batches of keys and of parameters are split in one way, samples of one key as their parameters."""
-    (_, of_keys), (_, of_params) = operands
-    return [*[merge(name, operands, pair) for pair in zip(of_keys, of_params)], *of_params[len(of_keys):]]
+def _sharding_rule(name, operands, result, params):
+    """Merge the shardings of batches of keys and parameters. The other dimensions are sharded like the parameters."""
+    (_, key_spec), (_, param_spec) = operands
+    return [*[merge(name, operands, pair) for pair in zip(key_spec, param_spec)], *param_spec[len(key_spec):]]
 
 
-random_gamma_p = Primitive("random_gamma", abstract=lambda key, a, *, log_space: ShapedArray(a.shape, a.dtype),
-                           lower=lower_fun(_samples), jvp=_jvp, batch=_batch, sharding_rule=_split)
-random_gamma_p.lowerings["cpu"] = lower_fun(_one_after_another)
+random_gamma_p = Primitive(
+    "random_gamma", abstract=lambda key, a, *, log_space: ShapedArray(a.shape, a.dtype),
+    lower={None: lower_fun(_samples), "cpu": lower_fun(_sequential_samples)}, jvp=_jvp, batch=_batch,
+    mesh=MeshRules(_sharding_rule))
 
 
 def gamma_inline(key, a, shape, dtype, log_space=False):
@@ -154,68 +165,112 @@ def gamma_inline(key, a, shape, dtype, log_space=False):
     return random_gamma_p.bind(key, a, log_space=log_space)
 
 
-@library(static=("shape", "dtype", "log_space"), name="gamma")
-def _gamma(key, a, shape, dtype, log_space):
-    return gamma_inline(key, a, shape, dtype, log_space)
+def _sampler(name: str, method: str) -> Callable:
+    return select_method(name, method, gamma_inline, gamma_approximate)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype", "log_space", "sample"), name="gamma")
+def _gamma(key, a, shape, dtype, log_space, sample):
+    return sample(key, a, shape, dtype, log_space)
+
+
+@library(static=("shape", "dtype", "method"))
+@accepts(anything=True)
 def gamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
-          out_sharding: ShardingLike = None) -> Array:
-    """Samples of the gamma distribution with density `x^(a-1) exp(-x) / gamma(a)`. They can be differentiated in `a`.
+          method: str = "exact", out_sharding: ShardingLike = None) -> Array:
+    """Sample from the gamma distribution with density `x^(a-1) exp(-x) / gamma(a)`.
 
-    - `key`: a random key.
-    - `a`: the shape parameter, positive.
-    - `shape`: of the samples, which `a` broadcasts to; its own where it is not given.
-    - `dtype`: a floating one.
-    - `out_sharding`: where the samples are placed.
+    Samples are differentiable in `a`.
 
-    >>> random.gamma(random.key(0), 3.0, (2, 4)).shape
-    (2, 4)
+    Args:
+        key: PRNG key.
+        a: Shape parameter, positive.
+        shape: Shape of the result, to which `a` must broadcast. Default: the shape of `a`.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        method: "exact" for samples by rejection, or "approximate" for samples without loops, which are faster and have a small
+            bias; their derivatives differ.
+        out_sharding: Sharding of the result over explicit mesh axes.
+
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.gamma(random.key(0), 3.0, (2, 4)).shape
+        (2, 4)
     """
     key = single_key("gamma", key)
-    return placed(_gamma(key, a, _sample_shape("gamma", shape, a), _float_dtype("gamma", dtype), False), out_sharding)
+    sample = _sampler("gamma", method)
+    samples = _gamma(key, a, _sample_shape("gamma", shape, a), _float_dtype("gamma", dtype), False, sample)
+    return with_sharding(samples, out_sharding)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype", "method"))
+@accepts(anything=True)
 def loggamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
-             out_sharding: ShardingLike = None) -> Array:
-    """Logarithms of samples of the gamma distribution, exact where the samples would be too small for their dtype.
+             method: str = "exact", out_sharding: ShardingLike = None) -> Array:
+    """Sample logarithms of gamma variables.
 
-    - `key`, `a`, `shape`, `dtype`, `out_sharding`: as of `gamma`.
+    They are accurate even where the gamma samples would underflow.
 
-    >>> bool(random.loggamma(random.key(0), 1e-3) < -10)
-    True
+    Args:
+        key: PRNG key.
+        a: Shape parameter, positive.
+        shape: Shape of the result, to which `a` must broadcast. Default: the shape of `a`.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        method: "exact" for samples by rejection, or "approximate" for samples without loops, which are faster and have a small
+            bias; their derivatives differ.
+        out_sharding: Sharding of the result over explicit mesh axes.
+
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> bool(random.loggamma(random.key(0), 1e-3) < -10)
+        True
     """
     key = single_key("loggamma", key)
-    found = _gamma(key, a, _sample_shape("loggamma", shape, a), _float_dtype("loggamma", dtype), True)
-    return placed(found, out_sharding)
+    sample = _sampler("loggamma", method)
+    samples = _gamma(key, a, _sample_shape("loggamma", shape, a), _float_dtype("loggamma", dtype), True, sample)
+    return with_sharding(samples, out_sharding)
 
 
-@library(static=("shape", "dtype"), name="beta")
-def _beta(key, a, b, shape, dtype):
+@library(static=("shape", "dtype", "sample"), name="beta")
+def _beta(key, a, b, shape, dtype, sample):
     first, second = split(key, 2)
-    x, y = (gamma_inline(w, v, shape, dtype, True) for w, v in ((first, a), (second, b)))
-    top = xnp.maximum(x, y)
-    x, y = xnp.exp(x - top), xnp.exp(y - top)
+    x, y = (sample(w, v, shape, dtype, True) for w, v in ((first, a), (second, b)))
+    maximum = xnp.maximum(x, y)
+    x, y = xnp.exp(x - maximum), xnp.exp(y - maximum)
     return x / (x + y)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype", "method"))
+@accepts(anything=True)
 def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
-         out_sharding: ShardingLike = None) -> Array:
-    """Samples of the beta distribution with density proportional to `x^(a-1) (1-x)^(b-1)`.
+         method: str = "exact", out_sharding: ShardingLike = None) -> Array:
+    """Sample from the beta distribution with density proportional to `x^(a-1) (1-x)^(b-1)`.
 
-    - `a`, `b`: its parameters, positive.
-    - `key`, `shape`, `dtype`, `out_sharding`: as of `gamma`.
+    Args:
+        key: PRNG key.
+        a: First shape parameter, positive.
+        b: Second shape parameter, positive.
+        shape: Shape of the result, to which `a` and `b` must broadcast. Default: their joint shape.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        method: "exact" for samples by rejection, or "approximate" for samples without loops, which are faster and have a small
+            bias; their derivatives differ.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> random.beta(random.key(0), 2.0, 3.0, (2,)).shape
-    (2,)
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.beta(random.key(0), 2.0, 3.0, (2,)).shape
+        (2,)
     """
     key = single_key("beta", key)
+    sample = _sampler("beta", method)
     d = _float_dtype("beta", dtype)
     check_parameters("beta", d, a, b)
-    return placed(_beta(key, a, b, _sample_shape("beta", shape, a, b), d), out_sharding)
+    return with_sharding(_beta(key, a, b, _sample_shape("beta", shape, a, b), d, sample), out_sharding)
 
 
 @library(static=("shape", "dtype"), name="dirichlet")
@@ -223,28 +278,37 @@ def _dirichlet(key, alpha, shape, dtype):
     logs = gamma_inline(key, alpha, (*shape, np.shape(alpha)[-1]), dtype, True)
     if not np.size(logs):
         return logs
-    parts = xnp.exp(logs - xnp.max(logs, -1, keepdims=True))
-    return parts / xnp.sum(parts, -1, keepdims=True)
+    gammas = xnp.exp(logs - xnp.max(logs, -1, keepdims=True))
+    return gammas / xnp.sum(gammas, -1, keepdims=True)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype"))
+@accepts(anything=True)
 def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
               out_sharding: ShardingLike = None) -> Array:
-    """Samples of the Dirichlet distribution: vectors of positive numbers whose sum is 1.
+    """Sample from the Dirichlet distribution: vectors of positive components that sum to 1.
 
-    - `alpha`: its parameters along the last dimension, positive.
-    - `shape`: of the samples without that dimension, which the other dimensions of `alpha` broadcast to.
-    - `key`, `dtype`, `out_sharding`: as of `gamma`.
+    Args:
+        key: PRNG key.
+        alpha: Concentration parameters along the last axis, positive.
+        shape: Batch shape of the result, without the last axis. The batch shape of `alpha` must broadcast to it. Default: the
+            batch shape of `alpha`.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> random.dirichlet(random.key(0), xnp.ones(3), (2,)).shape
-    (2, 3)
+    Returns:
+        Array of samples of shape `shape + alpha.shape[-1:]`.
+
+    Example:
+        >>> random.dirichlet(random.key(0), xnp.ones(3), (2,)).shape
+        (2, 3)
     """
     key = single_key("dirichlet", key)
     check_arraylike("dirichlet", alpha)
     if not np.ndim(alpha):
         raise ValueError("random.dirichlet needs a vector of parameters alpha, with ndim of at least one (>= 1); got a scalar.")
-    joint = _sample_shape("dirichlet", shape, np.empty(np.shape(alpha)[:-1]))
-    return placed(_dirichlet(key, alpha, joint, _float_dtype("dirichlet", dtype)), out_sharding)
+    batch_shape = _sample_shape("dirichlet", shape, np.empty(np.shape(alpha)[:-1]))
+    return with_sharding(_dirichlet(key, alpha, batch_shape, _float_dtype("dirichlet", dtype)), out_sharding)
 
 
 @library(static=("shape", "dtype"), name="t")
@@ -256,69 +320,100 @@ def _t(key, df, shape, dtype):
     return n * xnp.sqrt(half / gamma_inline(second, half, shape, dtype))
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype"))
+@accepts(anything=True)
 def t(key: ArrayLike, df: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
       out_sharding: ShardingLike = None) -> Array:
-    """Samples of Student's t distribution.
+    """Sample from Student's t distribution.
 
-    - `df`: the degrees of freedom, positive.
-    - `key`, `shape`, `dtype`, `out_sharding`: as of `gamma`.
+    Args:
+        key: PRNG key.
+        df: Degrees of freedom, positive.
+        shape: Shape of the result, to which `df` must broadcast. Default: the shape of `df`.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> random.t(random.key(0), 3.0, (2,)).shape
-    (2,)
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.t(random.key(0), 3.0, (2,)).shape
+        (2,)
     """
     key = single_key("t", key)
     d = _float_dtype("t", dtype)
     check_parameters("t", d, df)
-    return placed(_t(key, df, _sample_shape("t", shape, df), d), out_sharding)
+    return with_sharding(_t(key, df, _sample_shape("t", shape, df), d), out_sharding)
 
 
-def _chisquare_inline(key, df, shape, dtype):
+def _chisquare_inline(key, df, shape, dtype, sample=gamma_inline):
     half = _full(_broadcast(df, shape, dtype), shape) / 2
-    return 2 * xnp.exp(gamma_inline(key, half, shape, dtype, True))
+    return 2 * xnp.exp(sample(key, half, shape, dtype, True))
 
 
-@library(static=("shape", "dtype"), name="chisquare")
-def _chisquare(key, df, shape, dtype):
-    return _chisquare_inline(key, df, shape, dtype)
+@library(static=("shape", "dtype", "sample"), name="chisquare")
+def _chisquare(key, df, shape, dtype, sample):
+    return _chisquare_inline(key, df, shape, dtype, sample)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype", "method"))
+@accepts(anything=True)
 def chisquare(key: ArrayLike, df: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
-              out_sharding: ShardingLike = None) -> Array:
-    """Samples of the chi-square distribution: sums of squares of normal numbers.
+              method: str = "exact", out_sharding: ShardingLike = None) -> Array:
+    """Sample from the chi-square distribution.
 
-    - `df`: the degrees of freedom, positive.
-    - `key`, `shape`, `dtype`, `out_sharding`: as of `gamma`.
+    Args:
+        key: PRNG key.
+        df: Degrees of freedom, positive.
+        shape: Shape of the result, to which `df` must broadcast. Default: the shape of `df`.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        method: "exact" for samples by rejection, or "approximate" for samples without loops, which are faster and have a small
+            bias; their derivatives differ.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> random.chisquare(random.key(0), 3.0, (2,)).shape
-    (2,)
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.chisquare(random.key(0), 3.0, (2,)).shape
+        (2,)
     """
     key = single_key("chisquare", key)
+    sample = _sampler("chisquare", method)
     d = _float_dtype("chisquare", dtype)
     check_parameters("chisquare", d, df)
-    return placed(_chisquare(key, df, _sample_shape("chisquare", shape, df), d), out_sharding)
+    return with_sharding(_chisquare(key, df, _sample_shape("chisquare", shape, df), d, sample), out_sharding)
 
 
 @library(static=("shape", "dtype"), name="f")
 def _f(key, dfnum, dfden, shape, dtype):
     first, second = split(key, 2)
-    above, below = (_chisquare_inline(w, df, shape, dtype) / _full(_broadcast(df, shape, dtype), shape)
+    numerator, denominator = (_chisquare_inline(w, df, shape, dtype) / _full(_broadcast(df, shape, dtype), shape)
                     for w, df in ((second, dfnum), (first, dfden)))
-    return above / below
+    return numerator / denominator
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype"))
+@accepts(anything=True)
 def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
       out_sharding: ShardingLike = None) -> Array:
-    """Samples of the F distribution: quotients of mean squares of normal numbers.
+    """Sample from the F distribution.
 
-    - `dfnum`, `dfden`: the degrees of freedom above and below, positive.
-    - `key`, `shape`, `dtype`, `out_sharding`: as of `gamma`.
+    Args:
+        key: PRNG key.
+        dfnum: Degrees of freedom of the numerator, positive.
+        dfden: Degrees of freedom of the denominator, positive.
+        shape: Shape of the result, to which both must broadcast. Default: their joint shape.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> random.f(random.key(0), 3.0, 4.0, (2,)).shape
-    (2,)
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.f(random.key(0), 3.0, 4.0, (2,)).shape
+        (2,)
     """
     key = single_key("f", key)
-    found = _f(key, dfnum, dfden, _sample_shape("f", shape, dfnum, dfden), _float_dtype("f", dtype))
-    return placed(found, out_sharding)
+    samples = _f(key, dfnum, dfden, _sample_shape("f", shape, dfnum, dfden), _float_dtype("f", dtype))
+    return with_sharding(samples, out_sharding)

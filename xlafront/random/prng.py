@@ -1,37 +1,39 @@
-"""Random keys: implementations, making keys, splitting them, turning them into bits.
+"""Random keys: PRNG implementations, and functions that make keys, split them and turn them into bits.
 
-An implementation is four functions on the words of one key. Keys are arrays of a dtype of their own (`key`), or, in
-older style, plain uint32 arrays of words (`PRNGKey`); functions take both and return what they were given.
+An implementation is a set of four functions on the words of one key. Keys are arrays with a key dtype (`key`) or legacy
+uint32 arrays of words (`PRNGKey`). Functions accept both and return keys in the style of their argument.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NewType
 
 import numpy as np
 
+from xlafront.base import config
+from xlafront.base.jaxlib_compat import ArrayImpl, NamedSharding
 from xlafront.core import dtypes, errors, source, tracing
 from xlafront.core.dtypes import PRNGKeyDType
-from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax import shapes
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import as_type
-from xlafront.lax.keys import clone_p, unwrap_p, wrap_p
-from xlafront.lax.resharding import target_of
+from xlafront.lax.key_arrays import clone_p, unwrap_p, wrap_p
+from xlafront.lax.resharding import resolve_out_sharding
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike
 from xlafront.random import counters, rbg, threefry
-from xlafront.random.primitives import draw_bits, random_fold_in_p, random_seed_p, random_split_p
-from xlafront.runtime import config
-from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.staging.library import library, written_once
+from xlafront.random.primitives import random_bits_of, random_fold_in_p, random_seed_p, random_split_p
+from xlafront.runtime.keys import KeyArray
+from xlafront.staging.library import library
+
+Key = NewType("Key", ArrayImpl)
+"""The type of keys, to annotate functions with."""
 
 
 class PRNGImpl(NamedTuple):
-    """A random number generator: the shape of a key's words, and what to do with them."""
+    """A random number generator: the shape of a key's words and the functions on them."""
 
     key_shape: tuple[int, ...]
     seed: Callable[[Any], Any]
@@ -48,7 +50,7 @@ class PRNGImpl(NamedTuple):
         return self.tag
 
     def __reduce__(self):
-        """Pickled by name where that says all."""
+        """Pickle by name if the generator is one of the built-in implementations."""
         return (resolve_impl, (self.name,)) if IMPLEMENTATIONS.get(self.name) is self else (PRNGImpl, tuple(self))
 
 
@@ -65,7 +67,7 @@ IMPLEMENTATIONS: dict[str, PRNGImpl] = {impl.name: impl for impl in (
 
 
 def resolve_impl(impl=None) -> PRNGImpl:
-    """The implementation of this name; the setting `default_prng_impl` without one."""
+    """Return the implementation with this name. Default: that of the setting `default_prng_impl`."""
     if impl is None:
         impl = config.default_prng_impl.value
     if isinstance(impl, PRNGImpl):
@@ -75,16 +77,15 @@ def resolve_impl(impl=None) -> PRNGImpl:
     if isinstance(impl, PRNGSpec):
         return impl._impl
     if not isinstance(impl, str):
-        raise TypeError(f"a random number generator is given by its name or a key's dtype, not {errors.short(impl)}.")
+        raise TypeError(f"impl must be the name of a random number generator or a key dtype, got {errors.short(impl)}.")
     found = IMPLEMENTATIONS.get(impl)
     if found is None:
-        raise ValueError(f"unrecognized PRNG implementation {impl!r}: there is no such random number generator; did you mean "
-                         f"one of {', '.join(IMPLEMENTATIONS)}?")
+        raise ValueError(f"unrecognized PRNG implementation {impl!r}. Did you mean one of {', '.join(IMPLEMENTATIONS)}?")
     return found
 
 
 class PRNGSpec:
-    """What `key_impl` returns: which implementation a key is of."""
+    """The result of `key_impl` for a generator without a registered name."""
 
     __slots__ = ("_impl",)
 
@@ -105,23 +106,23 @@ class PRNGSpec:
 
 
 def wrap(words, impl: PRNGImpl):
-    """Words as a key array."""
+    """Return a key array with these words."""
     if type(words) is ArrayImpl and not tracing.is_tracing():
         return KeyArray(words, PRNGKeyDType(impl))
     return wrap_p.bind(words, impl=impl)
 
 
 def as_keys(name: str, key):
-    """What a user passed as keys, as a key array. Hot: every random function."""
+    """Return what the caller passed as keys as a key array. Hot: every random function."""
     if type(key) is KeyArray:
         return key
     aval = getattr(key, "aval", None)
     if aval is not None and isinstance(aval.dtype, PRNGKeyDType):
         return key
-    return _of_legacy_words(name, key)
+    return _wrap_legacy_keys(name, key)
 
 
-def _of_legacy_words(name, key):
+def _wrap_legacy_keys(name, key):
     unwrapped = tracing.as_operand(key) if not isinstance(key, (ArrayImpl, tracing.Tracer)) else key
     if unwrapped is not key:
         return as_keys(name, unwrapped)
@@ -143,18 +144,18 @@ def _of_legacy_words(name, key):
 
 
 def single_key(name: str, key):
-    """As `as_keys`, for functions that take one key. Hot."""
+    """Return the argument as a key array like `as_keys`, for functions that take one key. Hot."""
     keys = as_keys(name, key)
-    # (what its type is takes an array of keys longer to say)
+    # KeyArray.ndim would compute the array's aval, which is slower.
     if keys._base_array.ndim != len(keys.dtype.impl.key_shape) if type(keys) is KeyArray else keys.ndim:
         raise ValueError(f"random.{name} takes a single key, got a key array of shape {keys.shape}. Use vmap over them for "
                          "batching, or pick one.")
     return keys
 
 
-def _like(given, keys):
-    """Keys in the style of what was given: as words in place of words."""
-    return keys if type(given) is KeyArray or isinstance(given.dtype, PRNGKeyDType) else _words(keys)
+def _like(reference, keys):
+    """Return keys in the style of `reference`: as words if that is an array of words."""
+    return keys if type(reference) is KeyArray or isinstance(reference.dtype, PRNGKeyDType) else _words(keys)
 
 
 def _words(keys):
@@ -171,15 +172,15 @@ def _seed_kernel(value, impl):
 
 def _seeded(name: str, seed, impl: PRNGImpl):
     if seed is None:
-        raise ValueError(f"random.{name} needs a seed, an integer: None is none.")
+        raise ValueError(f"random.{name} needs an integer seed, got None.")
     offset = config.random_seed_offset.value
     if offset and (isinstance(seed, int) or tracing.is_arraylike(seed)):
         seed = seed + offset
     if isinstance(seed, (int, np.integer)):
-        # A Python int may have 64 bits; without 64-bit types its high word is lost, as when it is an array.
+        # A Python int may have 64 bits. Without 64-bit types its high word is dropped, as in a conversion to an array.
         given, seed = seed, int(seed)
         if not -(1 << 63) <= seed < 1 << (63 if type(given) is int else 64):
-            raise OverflowError(f"the seed {given} of random.{name} does not fit 64 bits.")
+            raise OverflowError(f"the seed {given} of random.{name} does not fit in 64 bits.")
         if config.enable_x64.value and (isinstance(given, int) or given.dtype.itemsize == 8):
             seed = np.asarray(seed & (1 << 64) - 1, np.uint64).astype(np.int64)[()]
         else:
@@ -192,59 +193,81 @@ def _seeded(name: str, seed, impl: PRNGImpl):
     return _seed_kernel(seed, impl)
 
 
-@written_once
+@library(static=None)
 def key(seed: ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
-    """A random key from a number.
+    """Make a random key from an integer seed.
 
-    - `seed`: an integer, which may be an array without dimensions.
-    - `impl`: the name of the generator, "threefry2x32" for one; when left out, the setting `default_prng_impl` says it.
-    - `dtype`: another way to say it, a dtype of keys as of `key_dtype`.
+    Args:
+        seed: Integer or integer scalar array.
+        impl: Name of the generator, for example "threefry2x32". Default: the setting `default_prng_impl`.
+        dtype: Key dtype of the generator (see `key_dtype`), an alternative to `impl`.
 
-    >>> random.key(0)
-    Array((), dtype=key<fry>) overlaying:
-    [0 0]
+    Returns:
+        Scalar key array.
+
+    Example:
+        >>> random.key(0)
+        Array((), dtype=key<fry>) overlaying:
+        [0 0]
     """
     chosen = resolve_impl(dtype if impl is None and dtype is not None else impl)
     return _seeded("key", seed, chosen)
 
 
 def PRNGKey(seed: ArrayLike, *, impl: Any = None) -> Array:
-    """A random key in older style: a uint32 array of its words. New programs use `key`.
+    """Make a legacy random key, a uint32 array of its words. New code uses `key`.
 
-    - `seed`, `impl`: as of `key`.
+    Args:
+        seed: Integer or integer scalar array.
+        impl: Name of the generator, for example "threefry2x32". Default: the setting `default_prng_impl`.
 
-    >>> random.PRNGKey(7)
-    Array([0, 7], dtype=uint32)
+    Returns:
+        uint32 array of the words of the key.
+
+    Example:
+        >>> random.PRNGKey(7)
+        Array([0, 7], dtype=uint32)
     """
     chosen = resolve_impl(impl)
-    made = _seeded("PRNGKey", seed, chosen)
-    return made if config.enable_custom_prng.value else _words(made)
+    keys = _seeded("PRNGKey", seed, chosen)
+    return keys if config.enable_custom_prng.value else _words(keys)
 
 
-@written_once
+@library(static=None)
 def key_data(keys: ArrayLike) -> Array:
-    """The words of random keys.
+    """Return the words of random keys.
 
-    - `keys`: an array of keys. The result has more dimensions than that, and the dtype uint32.
+    Args:
+        keys: Key array.
 
-    >>> random.key_data(random.key(7))
-    Array([0, 7], dtype=uint32)
+    Returns:
+        uint32 array with the shape of `keys` followed by the shape of the words of one key.
+
+    Example:
+        >>> random.key_data(random.key(7))
+        Array([0, 7], dtype=uint32)
     """
     words = _words(as_keys("key_data", keys))
-    own = getattr(words, "sharding", None)
-    if isinstance(words, tracing.Tracer) or not isinstance(own, NamedSharding) or not own.mesh.explicit:
+    sharding = getattr(words, "sharding", None)
+    if isinstance(words, tracing.Tracer) or not isinstance(sharding, NamedSharding) or not sharding.mesh.explicit:
         return words
-    return put_leaf(words, own.update(spec=own.spec.update(partitions=own.spec.padded(words.ndim))))
+    return put_leaf(words, sharding.update(spec=sharding.spec.update(partitions=sharding.spec.padded(words.ndim))))
 
 
 def wrap_key_data(key_bits_array: ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
-    """Random keys from their words, the inverse of `key_data`.
+    """Make random keys from their words. This is the inverse of `key_data`.
 
-    - `key_bits_array`: the words, an array of dtype uint32.
-    - `impl`, `dtype`: the generator, as of `key`.
+    Args:
+        key_bits_array: uint32 array of words.
+        impl: Name of the generator. Default: the setting `default_prng_impl`.
+        dtype: Key dtype of the generator (see `key_dtype`), an alternative to `impl`.
 
-    >>> random.wrap_key_data(xnp.array([0, 7], "uint32")) == random.key(7)
-    Array(True, dtype=bool)
+    Returns:
+        Key array.
+
+    Example:
+        >>> random.wrap_key_data(xnp.array([0, 7], "uint32")) == random.key(7)
+        Array(True, dtype=bool)
     """
     chosen = resolve_impl(dtype if impl is None and dtype is not None else impl)
     words = key_bits_array
@@ -259,36 +282,51 @@ def wrap_key_data(key_bits_array: ArrayLike, *, impl: Any = None, dtype: Any = N
 
 
 def key_dtype(impl_spec: Any = None) -> PRNGKeyDType:
-    """The dtype of keys.
+    """Return the dtype of keys of a generator.
 
-    - `impl_spec`: their generator, as `impl` of `key`.
+    Args:
+        impl_spec: Name of the generator. Default: the setting `default_prng_impl`.
 
-    >>> random.key_dtype("rbg")
-    key<rbg>
+    Returns:
+        Key dtype.
+
+    Example:
+        >>> random.key_dtype("rbg")
+        key<rbg>
     """
     return PRNGKeyDType(resolve_impl(impl_spec))
 
 
 def key_impl(keys: ArrayLike) -> Any:
-    """The generator of random keys: its name, or an object that `key` takes as `impl`.
+    """Return the generator of random keys.
 
-    - `keys`: an array of keys.
+    Args:
+        keys: Key array.
 
-    >>> random.key_impl(random.key(0))
-    'threefry2x32'
+    Returns:
+        Name of the generator, or an object that `key` accepts as `impl` if it has no registered name.
+
+    Example:
+        >>> random.key_impl(random.key(0))
+        'threefry2x32'
     """
     impl = as_keys("key_impl", keys).dtype.impl
     return impl.name if IMPLEMENTATIONS.get(impl.name) is impl else PRNGSpec(impl)
 
 
 def clone(key: ArrayLike) -> Array:
-    """The same key for a second use on purpose, which `debug_key_reuse` does not complain of.
+    """Copy a key so that it may be used a second time without an error from `debug_key_reuse`.
 
-    - `key`: a random key.
+    Args:
+        key: PRNG key.
 
-    >>> key = random.key(0)
-    >>> bool(random.bits(random.clone(key)) == random.bits(key))
-    True
+    Returns:
+        Copy of the key.
+
+    Example:
+        >>> key = random.key(0)
+        >>> bool(random.bits(random.clone(key)) == random.bits(key))
+        True
     """
     check_arraylike("clone", key)
     return clone_p.bind(key) if isinstance(tracing.aval_of(key).dtype, PRNGKeyDType) else asarray(key)
@@ -302,19 +340,26 @@ def _split_kernel(key, shape):
     return random_split_p.bind(key, shape=shape)
 
 
-@written_once
+@library(static=None)
 def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
-    """Several independent keys from one, which is then used up.
+    """Split a random key into independent keys.
 
-    - `key`: a random key.
-    - `num`: how many, or the shape of an array of them.
+    The original key must not be used again.
 
-    >>> key, subkey = random.split(random.key(0))
+    Args:
+        key: PRNG key.
+        num: Number of keys, or the shape of the array of keys.
+
+    Returns:
+        Array of keys.
+
+    Example:
+        >>> key, subkey = random.split(random.key(0))
     """
     single = single_key("split", key)
     shape = (num,) if isinstance(num, int) else shapes.static_shape("split", num)
     if any(n < 0 for n in shape if type(n) is int):
-        raise TypeError(f"random.split makes no negative number of keys, got {num}.")
+        raise TypeError(f"random.split needs a nonnegative number of keys, got {num}.")
     return _like(key, _split_kernel(single, shape))
 
 
@@ -324,17 +369,24 @@ def _fold_in_kernel(key, data):
 
 
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
-    """A key made of a key and a number, such as that of a step; different numbers give independent keys.
+    """Derive a new key from a key and an integer, for example a step number.
 
-    - `key`: a random key.
-    - `data`: an integer; what is no uint32 is converted to one.
+    Different integers give independent keys.
 
-    >>> step_key = random.fold_in(random.key(0), 1000)
+    Args:
+        key: PRNG key.
+        data: Integer scalar. It is converted to uint32.
+
+    Returns:
+        New key.
+
+    Example:
+        >>> step_key = random.fold_in(random.key(0), 1000)
     """
     single = single_key("fold_in", key)
     if isinstance(data, int):
         if not 0 <= data < 1 << 32:
-            raise OverflowError(f"random.fold_in takes integers of 32 bits without sign, got {data}.")
+            raise OverflowError(f"random.fold_in takes unsigned 32-bit integers, got {data}.")
         data = np.uint32(data)
     elif data is None or isinstance(data, str):
         raise ValueError(f"random.fold_in takes an integer, got {data!r}.")
@@ -353,32 +405,38 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
 
 @library(static=("width", "shape"), name="random_bits")
 def _bits_kernel(key, width, shape):
-    return draw_bits(key, width, shape)
+    return random_bits_of(key, width, shape)
 
 
-@written_once
+@library(static=None)
 def bits(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
          out_sharding: ShardingLike = None) -> Array:
-    """Random bits as unsigned integers, uniform over all values of the dtype.
+    """Sample random bits as unsigned integers, uniform over all values of the dtype.
 
-    - `key`, `shape`: a random key; the shape of the array.
-    - `dtype`: uint8, uint16, uint32 or uint64; that of the size of the default integers when left out.
-    - `out_sharding`: how the array is split over explicit mesh axes.
+    Args:
+        key: PRNG key.
+        shape: Shape of the result.
+        dtype: uint8, uint16, uint32 or uint64. Default: the unsigned dtype as wide as the default integer dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> random.bits(random.key(0), (2,), "uint8").dtype
-    dtype('uint8')
+    Returns:
+        Array of random bits.
+
+    Example:
+        >>> random.bits(random.key(0), (2,), "uint8").dtype
+        dtype('uint8')
     """
     d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "random.bits")
     if dtype is None:
         d = np.dtype(f"uint{8 * d.itemsize}")
     if not dtypes.is_unsigned(d) or d.itemsize * 8 not in (8, 16, 32, 64):
-        raise ValueError(f"random.bits makes unsigned integers of 8, 16, 32 or 64 bits, its dtype cannot be {d}.")
+        raise ValueError(f"random.bits needs an unsigned integer dtype of 8, 16, 32 or 64 bits, got {d}.")
     single = single_key("bits", key)
-    return placed(_bits_kernel(single, 8 * d.itemsize, shapes.static_shape("random.bits", shape)), out_sharding)
+    return with_sharding(_bits_kernel(single, 8 * d.itemsize, shapes.static_shape("random.bits", shape)), out_sharding)
 
 
-def placed(result, sharding):
-    target = None if sharding is None else target_of("random", sharding, np.shape(result))
+def with_sharding(result, sharding):
+    target = None if sharding is None else resolve_out_sharding("random", sharding, np.shape(result))
     return result if target is None else put_leaf(result, target)
 
 

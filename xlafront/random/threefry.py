@@ -1,7 +1,7 @@
 """Threefry-2x32: the counter-based generator of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011).
 
-A key is two 32-bit words. Bits for a whole array are the cipher of the positions of its elements, so that they do not
-depend on how the array is laid out, and each device can make its own part.
+A key is two 32-bit words. The bits of an array are the cipher of the positions of its elements, so that they do not depend on
+its sharding, and each device can compute its own shard.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from xlafront import lowering
+from xlafront import lowering, tuning
+from xlafront.base import config
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dimensions import known
-from xlafront.core.primitive import Primitive
+from xlafront.core.primitive import MeshRules, Primitive
 from xlafront.core.zeros import Zero
-from xlafront.lax import shapes, sharding_rules, slicing, wide_loops
+from xlafront.lax import shapes, sharding_rules, slicing
 from xlafront.lax.elementwise import PRIMITIVES, add, as_type, eq, lt, mul, or_, select, shift_left_, shift_right_logical_, xor_
 from xlafront.lax.families import align_batches, joint_shape
 from xlafront.lax.lower_fun import lower_fun
-from xlafront.runtime import config
 from xlafront.staging.jit import jit
+from xlafront.symbolic.dimensions import known
 
 _uint32 = np.dtype(np.uint32)
 
@@ -36,12 +36,12 @@ def _abstract(k0, k1, x0, x1):
 
 
 def _rounds(rotations: tuple[int, ...]) -> Callable:
-    """Some rounds, after which a part of the key is added: a function that modules hold once."""
-    def threefry_rounds(x0, x1, to_first, to_second, turn):
+    """Return the rounds with these rotations and the key injection after them, as a function that modules define once."""
+    def threefry_rounds(x0, x1, key_first, key_second, index):
         for count in rotations:
             x0 = add(x0, x1)
             x1 = xor_(x0, or_(shift_left_(x1, np.uint32(count)), shift_right_logical_(x1, np.uint32(32 - count))))
-        return add(x0, to_first), add(add(x1, to_second), turn)
+        return add(x0, key_first), add(add(x1, key_second), index)
 
     return jit(threefry_rounds)
 
@@ -50,10 +50,10 @@ _ROUNDS = _rounds((13, 15, 26, 6)), _rounds((17, 29, 16, 24))
 
 
 def _cipher(k0, k1, x0, x1):
-    """Twenty rounds in a row, which XLA fuses into one loop over the elements. `x0` is None where it is zero."""
+    """Apply twenty rounds in a row, which XLA fuses into one loop over the elements. `x0` is None if it is zero."""
     given = [x for x in (k0, k1, x1, x0) if x is not None]
     shape = joint_shape("threefry2x32", [tracing.aval_of(x) for x in given])
-    k0, k1, x1, *high = (x if np.shape(x) == shape else spread(x, shape, tuple(range(np.ndim(x)))) for x in given)
+    k0, k1, x1, *high = (x if np.shape(x) == shape else broadcast_in_dim(x, shape, tuple(range(np.ndim(x)))) for x in given)
     words = [k0, k1, xor_(xor_(k0, k1), np.uint32(0x1BD11BDA))]
     x0, x1 = add(high[0], k0) if high else k0, add(x1, k1)
     for step in range(5):
@@ -61,20 +61,23 @@ def _cipher(k0, k1, x0, x1):
     return x0, x1
 
 
-_as_function = lower_fun(_cipher, multiple_results=True, called="threefry2x32")
-_of_low_words = lower_fun(lambda k0, k1, x1: _cipher(k0, k1, None, x1), multiple_results=True, called="threefry2x32")
+_lower_full = lower_fun(_cipher, multiple_results=True, called="threefry2x32")
+_lower_without_high = lower_fun(lambda k0, k1, x1: _cipher(k0, k1, None, x1), multiple_results=True, called="threefry2x32")
 
 
 def _lower(ctx, k0, k1, x0, x1):
-    wide_loops.begin(ctx)
-    if ctx.number(2) == 0:  # what counts up to 2**32
+    tuning.mark_module(ctx)
+    if ctx.literal_value(2) == 0:  # what element_positions up to 2**32
         of_k0, of_k1, _, of_x1 = ctx.avals_in
-        return _of_low_words(ctx.replace(avals_in=[of_k0, of_k1, of_x1]), k0, k1, x1)
-    return _as_function(ctx, k0, k1, x0, x1)
+        return _lower_without_high(ctx.replace(avals_in=[of_k0, of_k1, of_x1]), k0, k1, x1)
+    return _lower_full(ctx, k0, k1, x0, x1)
 
 
 def _lower_on_cuda(ctx, *words):
-    """The same bits. The kernel compiles faster; the fused operations run together with what uses the bits."""
+    """Lower to jaxlib's CUDA kernel, which gives the same bits, if the setting `threefry_gpu_kernel_lowering` is on.
+
+    The kernel compiles faster. The inlined rounds are fused with the operations that use the bits.
+    """
     if not config.threefry_gpu_kernel_lowering.value:
         return _lower(ctx, *words)
     shape, mlir = ctx.aval_out.shape, lowering.mlir
@@ -94,19 +97,19 @@ def _jvp(primals, tangents):
     return results, [Zero(tracing.aval_of(x).to_tangent_aval()) for x in results]
 
 
-threefry2x32_p = Primitive("threefry2x32", multiple_results=True, abstract=_abstract, lower=_lower, batch=_batch,
-                           jvp=_jvp, sharding_rule=sharding_rules.elementwise)
-threefry2x32_p.lowerings["cuda"] = _lower_on_cuda
+threefry2x32_p = Primitive(
+    "threefry2x32", multiple_results=True, abstract=_abstract, lower={None: _lower, "cuda": _lower_on_cuda}, batch=_batch,
+    jvp=_jvp, mesh=MeshRules(sharding_rules.elementwise))
 
 
 def word(key, i: int):
-    """One word of a key, which is an array of words or, in loops over many keys, a pair."""
+    """Return one word of a key, which is an array of words or, in loops over many keys, a pair."""
     if type(key) is tuple:
         return key[i]
-    return shapes.squeeze_p.bind(part(key, i, i + 1), dimensions=(0,))
+    return shapes.squeeze_p.bind(slice_words(key, i, i + 1), dimensions=(0,))
 
 
-def part(words, start: int, stop: int):
+def slice_words(words, start: int, stop: int):
     return slicing.slice_p.bind(words, start_indices=(start,), limit_indices=(stop,), strides=None)
 
 
@@ -114,60 +117,60 @@ def positions(shape: tuple[int, ...], dimension: int = 0):
     return shapes.counting(_uint32, shape, dimension)
 
 
-def spread(x, shape: tuple[int, ...], dimensions: tuple[int, ...]):
+def broadcast_in_dim(x, shape: tuple[int, ...], dimensions: tuple[int, ...]):
     return shapes.broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dimensions, sharding=None)
 
 
-def counts(shape: tuple[int, ...]):
-    """The position of each element in row-major order, as high and low words."""
+def element_positions(shape: tuple[int, ...]):
+    """Return the position of each element in row-major order, as high and low words."""
     size = math.prod(shape)
     if known(size, 0) < 2**32 or not shape:
         return np.uint32(0), shapes.reshape_to(positions((size,)), shape)
-    # Larger arrays: high and low words of position = row * row size + column, with a 64-bit product in halves.
+    # Larger arrays: position = row * row size + column as high and low words, with a 64-bit product of two halves.
     columns = math.prod(shape[1:])
     if columns >= 2**32:
-        raise ValueError(f"random bits for an array of shape {shape} have too many columns to count: split the array.")
+        raise ValueError(f"random bits of shape {shape} have too many columns: {columns} is not below 2**32. Split the array.")
     row = positions(shape)
-    _, column = counts(shape[1:])
-    column = spread(column, shape, tuple(range(1, len(shape))))
-    high, low = wide_product(row, columns)
+    _, column = element_positions(shape[1:])
+    column = broadcast_in_dim(column, shape, tuple(range(1, len(shape))))
+    high, low = multiply_wide(row, columns)
     total = add(low, column)
     return add(high, as_type(lt(total, low), _uint32, False)), total
 
 
-def wide_product(x, factor: int):
-    """High and low words of a 32-bit array times a 32-bit number."""
-    both, shift = (PRIMITIVES[n].bind for n in ("and", "shift_right_logical"))
+def multiply_wide(x, factor: int):
+    """Return the high and low words of a 32-bit array times a 32-bit scalar."""
+    bitwise_and, shift = (PRIMITIVES[n].bind for n in ("and", "shift_right_logical"))
     mask, sixteen = np.uint32(0xFFFF), np.uint32(16)
-    x_low, x_high = both(x, mask), shift(x, sixteen)
+    x_low, x_high = bitwise_and(x, mask), shift(x, sixteen)
     f_low, f_high = np.uint32(factor & 0xFFFF), np.uint32(factor >> 16)
     low, mid1, mid2, high = mul(x_low, f_low), mul(x_low, f_high), mul(x_high, f_low), mul(x_high, f_high)
-    middle = add(add(shift(low, sixteen), both(mid1, mask)), both(mid2, mask))
+    middle = add(add(shift(low, sixteen), bitwise_and(mid1, mask)), bitwise_and(mid2, mask))
     return (add(add(high, shift(mid1, sixteen)), add(shift(mid2, sixteen), shift(middle, sixteen))),
             mul(x, np.uint32(factor)))
 
 
 def _hash_sequence(key, count: int):
-    """The cipher of 0, 1, ..., count - 1 taken as pairs from the two halves: the older, sequential scheme."""
+    """Encrypt 0, 1, ..., count - 1, taken as pairs from the two halves: the legacy scheme, which cannot be partitioned."""
     padded = count + count % 2
-    places = positions((padded,))
-    if count % 2:  # the odd place is filled with 0
-        places = select(eq(positions((padded,)), np.uint32(count)), places, np.uint32(0))
+    counters = positions((padded,))
+    if count % 2:  # Pad an odd count with 0.
+        counters = select(eq(positions((padded,)), np.uint32(count)), counters, np.uint32(0))
     half = padded // 2
-    first, second = part(places, 0, half), part(places, half, padded)
+    first, second = slice_words(counters, 0, half), slice_words(counters, half, padded)
     results = threefry2x32_p.bind(word(key, 0), word(key, 1), first, second)
-    return part(slicing.concatenate_p.bind(*results, dimension=0), 0, count)
+    return slice_words(slicing.concatenate_p.bind(*results, dimension=0), 0, count)
 
 
-def together(*words):
-    """Arrays as the last dimension of one."""
+def stack_words(*words):
+    """Stack arrays of words along a new last dimension."""
     shape = np.shape(words[0])
-    columns = [spread(x, (*shape, 1), tuple(range(len(shape)))) for x in words]
+    columns = [broadcast_in_dim(x, (*shape, 1), tuple(range(len(shape)))) for x in words]
     return slicing.concatenate_p.bind(*columns, dimension=len(shape)) if len(columns) > 1 else columns[0]
 
 
-def halves(value):
-    """The high and the low word of a scalar integer."""
+def split_words(value):
+    """Return the high and the low word of an integer scalar."""
     d = tracing.aval_of(value).dtype
     low = as_type(value, _uint32, False) if not isinstance(value, int) else np.uint32(value & 0xFFFFFFFF)
     if d.itemsize == 8:
@@ -175,24 +178,27 @@ def halves(value):
         high = as_type(shifted, _uint32, False)
     else:
         high = np.uint32(0)
-    return [spread(w, (), ()) if isinstance(w, np.generic) else w for w in (high, low)]
+    return [broadcast_in_dim(w, (), ()) if isinstance(w, np.generic) else w for w in (high, low)]
 
 
 def seed(value):
-    """The key of a scalar integer: its high and low words."""
-    return together(*halves(value))
+    """Return the key of an integer scalar: its high and low words."""
+    return stack_words(*split_words(value))
 
 
 def split(key, shape: tuple[int, ...]):
-    """Independent keys: `uint32[*shape, 2]`."""
+    """Return independent keys as words: `uint32[*shape, 2]`."""
     if config.threefry_partitionable.value:
-        high, low = counts(shape)
-        return together(*threefry2x32_p.bind(word(key, 0), word(key, 1), high, low))
+        high, low = element_positions(shape)
+        return stack_words(*threefry2x32_p.bind(word(key, 0), word(key, 1), high, low))
     return shapes.reshape_to(_hash_sequence(key, 2 * math.prod(shape)), (*shape, 2))
 
 
 def split_apart(key, count: int) -> list[tuple]:
-    """The words of what `split` makes, each by itself: XLA computes numbers that are not rows of an array in vectors."""
+    """Return the words of the keys that `split` returns as separate scalars.
+
+    XLA vectorizes the computation of values that are not rows of an array.
+    """
     zero = np.uint32(0)
     if config.threefry_partitionable.value:
         return [tuple(threefry2x32_p.bind(*key, zero, np.uint32(i))) for i in range(count)]
@@ -202,37 +208,37 @@ def split_apart(key, count: int) -> list[tuple]:
 
 
 def fold_in(key, data):
-    """A key made of a key and a uint32 scalar."""
-    return together(*threefry2x32_p.bind(word(key, 0), word(key, 1), *halves(data)))
+    """Return the key of a key and a uint32 scalar."""
+    return stack_words(*threefry2x32_p.bind(word(key, 0), word(key, 1), *split_words(data)))
 
 
 def random_bits(key, width: int, shape: tuple[int, ...]):
-    """Random unsigned integers of 8, 16, 32 or 64 bits."""
+    """Return random unsigned integers of 8, 16, 32 or 64 bits."""
     dtype = np.dtype(f"uint{width}")
     if config.threefry_partitionable.value:
-        high, low = counts(shape)
+        high, low = element_positions(shape)
         first, second = threefry2x32_p.bind(word(key, 0), word(key, 1), high, low)
         if width == 64:
-            return join(first, second)
+            return join_words(first, second)
         mixed = xor_(first, second)
         return as_type(mixed, dtype, False)
     size = math.prod(shape)
     words = _hash_sequence(key, -(-width * size // 32))
     if width == 64:
-        result = join(part(words, 0, size), part(words, size, 2 * size))
+        result = join_words(slice_words(words, 0, size), slice_words(words, size, 2 * size))
     elif width == 32:
         result = words
     else:
         per_word = 32 // width
         shifts = mul(positions((np.shape(words)[0], per_word), 1), np.uint32(width))
-        broadcast = spread(words, np.shape(shifts), (0,))
-        parts = as_type(shift_right_logical_(broadcast, shifts), dtype, False)
-        flat = shapes.reshape_to(parts, (np.shape(words)[0] * per_word,))
-        result = part(flat, 0, size)
+        broadcast = broadcast_in_dim(words, np.shape(shifts), (0,))
+        narrow = as_type(shift_right_logical_(broadcast, shifts), dtype, False)
+        flat = shapes.reshape_to(narrow, (np.shape(words)[0] * per_word,))
+        result = slice_words(flat, 0, size)
     return shapes.reshape_to(result, shape)
 
 
-def join(high, low):
-    """Two words as one of 64 bits."""
+def join_words(high, low):
+    """Join two words to one of 64 bits."""
     high, low = (as_type(x, dtypes.uint64, False) for x in (high, low))
     return or_(shift_left_(high, np.uint64(32)), low)

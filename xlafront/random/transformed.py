@@ -1,4 +1,4 @@
-"""Distributions with parameters whose samples are functions of uniform, normal or gamma numbers."""
+"""Parametric distributions whose samples are functions of uniform, normal or gamma samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import tracing
-from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.numpy.promotion import promote_dtypes_inexact, promotes_freely
 from xlafront.random.distributions import (
@@ -25,8 +24,10 @@ from xlafront.random.distributions import (
 )
 from xlafront.random.gammas import gamma_inline
 from xlafront.random.primitives import split
-from xlafront.random.prng import placed, single_key
-from xlafront.staging.library import library, written_once
+from xlafront.random.prng import single_key, with_sharding
+from xlafront.staging.accepted_arguments import accepts
+from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import common_shape
 
 
 def _signs(key, shape, dtype):
@@ -45,7 +46,7 @@ def _generalized_inline(key, p, shape, dtype):
     return _signs(second, shape, dtype) * g ** power
 
 
-# name: the samples, of a key and the parameters
+# Kernels: each takes a key, the shape and dtype of the samples, and the parameters of the distribution.
 def _lognormal(key, shape, dtype, sigma):
     return xnp.exp(normal_inline(key, shape, dtype) * sigma)
 
@@ -87,13 +88,13 @@ def _double_sided_maxwell(key, shape, dtype, loc, scale):
 _KERNELS = {f.__name__[1:]: f for f in (
     _lognormal, _pareto, _rayleigh, _weibull_min, _triangular, _wald, _double_sided_maxwell)}
 _CHECKED = frozenset(("pareto", "rayleigh", "triangular", "wald"))
-_LOOSE = frozenset(("weibull_min", "double_sided_maxwell"))  # what is drawn has neither the parameters' shape nor their dtype
+_UNALIGNED = frozenset(("weibull_min", "double_sided_maxwell"))  # Their parameters keep their own shape and dtype.
 
 
 @library(static=("name", "shape", "dtype"), name="random")
-def _sampled(key, params, name, shape, dtype):
-    spread = params if name in _LOOSE else [_full(_broadcast(p, shape, dtype), shape) for p in params]
-    return _KERNELS[name](key, shape, dtype, *spread)
+def _sample_kernel(key, params, name, shape, dtype):
+    aligned = params if name in _UNALIGNED else [_full(_broadcast(p, shape, dtype), shape) for p in params]
+    return _KERNELS[name](key, shape, dtype, *aligned)
 
 
 def _sample(name: str, key, shape, dtype, params, out_sharding=None):
@@ -103,113 +104,177 @@ def _sample(name: str, key, shape, dtype, params, out_sharding=None):
     d = _float_dtype(name, dtype)
     if name in _CHECKED:
         check_parameters(name, d, *params)
-    if name not in _LOOSE:
+    if name not in _UNALIGNED:
         shape = _sample_shape(name, shape, *params)
     elif name == "double_sided_maxwell":
-        joint = common_shape(*map(np.shape, params))
-        shape = (*(_static_shape(name, shape) or joint), *joint)
+        param_shape = common_shape(*map(np.shape, params))
+        shape = (*(_static_shape(name, shape) or param_shape), *param_shape)
     else:
         shape = _static_shape(name, shape)
-    return placed(_sampled(key, params, name, shape, d), out_sharding)
+    return with_sharding(_sample_kernel(key, params, name, shape, d), out_sharding)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype"))
+@accepts(anything=True)
 def lognormal(key: ArrayLike, sigma: ArrayLike = np.float32(1.0), shape: Sequence[int] | None = None,
               dtype: DTypeLike | None = None, *, out_sharding: ShardingLike = None) -> Array:
-    """Samples whose logarithm is normal with mean 0.
+    """Sample from the log-normal distribution: the logarithm is normal with mean 0.
 
-    - `key`: a random key.
-    - `sigma`: the standard deviation of the logarithm.
-    - `shape`: of the samples, which the parameters broadcast to; theirs where it is not given.
-    - `dtype`: a floating one.
-    - `out_sharding`: where the samples are placed.
+    Args:
+        key: PRNG key.
+        sigma: Standard deviation of the logarithm.
+        shape: Shape of the result, to which `sigma` must broadcast. Default: the shape of `sigma`.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> random.lognormal(random.key(0), 0.5, (2,)).shape
-    (2,)
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.lognormal(random.key(0), 0.5, (2,)).shape
+        (2,)
     """
     return _sample("lognormal", key, shape, dtype, (sigma,), out_sharding)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype"))
+@accepts(anything=True)
 def pareto(key: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
            out_sharding: ShardingLike = None) -> Array:
-    """Samples of the Pareto distribution, with density `b / x^(b+1)` from 1 on.
+    """Sample from the Pareto distribution with density `b / x^(b+1)` for x >= 1.
 
-    - `b`: the exponent, positive.
-    - `key`, `shape`, `dtype`, `out_sharding`: as of `lognormal`.
+    Args:
+        key: PRNG key.
+        b: Shape parameter, positive.
+        shape: Shape of the result, to which `b` must broadcast. Default: the shape of `b`.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> bool(random.pareto(random.key(0), 2.0) >= 1)
-    True
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> bool(random.pareto(random.key(0), 2.0) >= 1)
+        True
     """
     return _sample("pareto", key, shape, dtype, (b,), out_sharding)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype"))
+@accepts(anything=True)
 def rayleigh(key: ArrayLike, scale: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
              out_sharding: ShardingLike = None) -> Array:
-    """Samples of the Rayleigh distribution: lengths of normal vectors in the plane.
+    """Sample from the Rayleigh distribution: the length of a vector of two normal components.
 
-    - `scale`: the standard deviation of each component.
-    - `key`, `shape`, `dtype`, `out_sharding`: as of `lognormal`.
+    Args:
+        key: PRNG key.
+        scale: Standard deviation of each component.
+        shape: Shape of the result, to which `scale` must broadcast. Default: the shape of `scale`.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> bool(random.rayleigh(random.key(0), 2.0) > 0)
-    True
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> bool(random.rayleigh(random.key(0), 2.0) > 0)
+        True
     """
     return _sample("rayleigh", key, shape, dtype, (scale,), out_sharding)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype"))
+@accepts(anything=True)
 def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: Sequence[int] = (),
                 dtype: DTypeLike | None = None) -> Array:
-    """Samples of the Weibull distribution: `scale` times powers of exponential numbers.
+    """Sample from the Weibull distribution.
 
-    - `scale`, `concentration`: its parameters, positive; the powers are of the inverse of the second.
-    - `key`, `shape`, `dtype`: as of `lognormal`.
+    Args:
+        key: PRNG key.
+        scale: Scale parameter, positive.
+        concentration: Shape parameter, positive.
+        shape: Shape of the result.
+        dtype: Floating dtype of the result. Default: the default float dtype.
 
-    >>> random.weibull_min(random.key(0), 1.0, 2.0, (2,)).shape
-    (2,)
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.weibull_min(random.key(0), 1.0, 2.0, (2,)).shape
+        (2,)
     """
     return _sample("weibull_min", key, shape, dtype, (scale, concentration))
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype"))
+@accepts(anything=True)
 def triangular(key: ArrayLike, left: ArrayLike, mode: ArrayLike, right: ArrayLike, shape: Sequence[int] | None = None,
                dtype: DTypeLike | None = None, *, out_sharding: ShardingLike = None) -> Array:
-    """Samples with a density that rises from `left` to `mode` and falls to `right`, in straight lines.
+    """Sample from the triangular distribution on [`left`, `right`].
 
-    - `left`, `mode`, `right`: its corners.
-    - `key`, `shape`, `dtype`, `out_sharding`: as of `lognormal`.
+    The density rises linearly from `left` to `mode` and falls linearly to `right`.
 
-    >>> random.triangular(random.key(0), 0.0, 1.0, 3.0, (2,)).shape
-    (2,)
+    Args:
+        key: PRNG key.
+        left: Lower end of the support.
+        mode: Position of the maximum of the density.
+        right: Upper end of the support.
+        shape: Shape of the result, to which the parameters must broadcast. Default: their joint shape.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
+
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.triangular(random.key(0), 0.0, 1.0, 3.0, (2,)).shape
+        (2,)
     """
     return _sample("triangular", key, shape, dtype, (left, mode, right), out_sharding)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype"))
+@accepts(anything=True)
 def wald(key: ArrayLike, mean: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
          out_sharding: ShardingLike = None) -> Array:
-    """Samples of the inverse Gaussian distribution: the time at which a drifting random walk reaches a height.
+    """Sample from the Wald (inverse Gaussian) distribution with scale 1.
 
-    - `mean`: positive; the scale is 1.
-    - `key`, `shape`, `dtype`, `out_sharding`: as of `lognormal`.
+    Args:
+        key: PRNG key.
+        mean: Mean, positive.
+        shape: Shape of the result, to which `mean` must broadcast. Default: the shape of `mean`.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> bool(random.wald(random.key(0), 2.0) > 0)
-    True
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> bool(random.wald(random.key(0), 2.0) > 0)
+        True
     """
     return _sample("wald", key, shape, dtype, (mean,), out_sharding)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype"))
+@accepts(anything=True)
 def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape: Sequence[int] = (),
                          dtype: DTypeLike | None = None) -> Array:
-    """Samples of the Maxwell distribution with random signs, scaled and shifted.
+    """Sample from the double-sided Maxwell distribution: Maxwell samples with random signs, scaled and shifted.
 
-    - `loc`, `scale`: what is added after what is multiplied.
-    - `key`, `shape`, `dtype`: as of `lognormal`.
+    Args:
+        key: PRNG key.
+        loc: Location, added after scaling.
+        scale: Scale factor.
+        shape: Leading shape of the result, which is followed by the joint shape of `loc` and `scale`.
+        dtype: Floating dtype of the result. Default: the default float dtype.
 
-    >>> random.double_sided_maxwell(random.key(0), 1.0, 2.0, (2,)).shape
-    (2,)
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.double_sided_maxwell(random.key(0), 1.0, 2.0, (2,)).shape
+        (2,)
     """
     return _sample("double_sided_maxwell", key, shape, dtype, (loc, scale))
 
@@ -219,18 +284,27 @@ def _maxwell(key, shape, dtype):
     return _maxwell_inline(key, shape, dtype)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype"))
+@accepts(anything=True)
 def maxwell(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
             out_sharding: ShardingLike = None) -> Array:
-    """Samples of the Maxwell distribution: lengths of normal vectors in space.
+    """Sample from the Maxwell distribution: the length of a vector of three standard normal components.
 
-    - `key`, `shape`, `dtype`, `out_sharding`: as of `lognormal`.
+    Args:
+        key: PRNG key.
+        shape: Shape of the result.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> bool(random.maxwell(random.key(0)) > 0)
-    True
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> bool(random.maxwell(random.key(0)) > 0)
+        True
     """
     key = single_key("maxwell", key)
-    return placed(_maxwell(key, _static_shape("maxwell", shape), _float_dtype("maxwell", dtype)), out_sharding)
+    return with_sharding(_maxwell(key, _static_shape("maxwell", shape), _float_dtype("maxwell", dtype)), out_sharding)
 
 
 @library(static=("shape", "dtype"), name="generalized_normal")
@@ -238,20 +312,29 @@ def _generalized_normal(key, p, shape, dtype):
     return _generalized_inline(key, p, shape, dtype)
 
 
-@written_once(static=("shape", "dtype"))
+@library(static=("shape", "dtype"))
+@accepts(anything=True)
 def generalized_normal(key: ArrayLike, p: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
                        out_sharding: ShardingLike = None) -> Array:
-    """Samples with a density proportional to `exp(-abs(x)^p)`.
+    """Sample from the generalized normal distribution with density proportional to `exp(-abs(x)^p)`.
 
-    - `p`: the power, positive.
-    - `key`, `shape`, `dtype`, `out_sharding`: as of `lognormal`.
+    Args:
+        key: PRNG key.
+        p: Shape parameter, positive.
+        shape: Shape of the result.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> random.generalized_normal(random.key(0), 3.0, (2,)).shape
-    (2,)
+    Returns:
+        Array of samples.
+
+    Example:
+        >>> random.generalized_normal(random.key(0), 3.0, (2,)).shape
+        (2,)
     """
     key = single_key("generalized_normal", key)
     d = _float_dtype("generalized_normal", dtype)
-    return placed(_generalized_normal(key, p, _sample_shape("generalized_normal", shape, p), d), out_sharding)
+    return with_sharding(_generalized_normal(key, p, _sample_shape("generalized_normal", shape, p), d), out_sharding)
 
 
 @library(static=("d", "shape", "dtype"), name="ball")
@@ -263,30 +346,38 @@ def _ball(key, p, d, shape, dtype):
     return g / ((xnp.sum(abs(g) ** p, -1) + e) ** (1 / p))[..., None]
 
 
-@written_once(static=("d", "shape", "dtype"))
+@library(static=("d", "shape", "dtype"))
+@accepts(anything=True)
 def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
          out_sharding: ShardingLike = None) -> Array:
-    """Points uniform in the unit ball of a norm.
+    """Sample uniformly from the unit ball of an Lp norm.
 
-    - `d`: the number of dimensions.
-    - `p`: the power of the norm, 2 for the usual one.
-    - `shape`: of the points; the result has their coordinates along one more dimension.
-    - `key`, `dtype`, `out_sharding`: as of `lognormal`.
+    Args:
+        key: PRNG key.
+        d: Dimension of the ball.
+        p: Exponent of the norm. Default: the Euclidean norm.
+        shape: Batch shape of the result.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> random.ball(random.key(0), 3, shape=(2,)).shape
-    (2, 3)
+    Returns:
+        Array of points of shape `(*shape, d)`.
+
+    Example:
+        >>> random.ball(random.key(0), 3, shape=(2,)).shape
+        (2, 3)
     """
     key = single_key("ball", key)
     d, shape = operator.index(d), _static_shape("ball", shape)
-    return placed(_ball(key, p, d, shape, _float_dtype("ball", dtype)), out_sharding)
+    return with_sharding(_ball(key, p, d, shape, _float_dtype("ball", dtype)), out_sharding)
 
 
 @library(static=("shape", "dtype", "method"), name="multivariate_normal")
 def _multivariate_normal(key, mean, cov, shape, dtype, method):
-    from xlafront.linalg import factorizations, numpy_functions, spectra  # start-up
+    from xlafront.linalg import factorizations, numpy_functions, spectra  # start-up: few programs need it
 
     mean, cov = promote_dtypes_inexact(xnp.asarray(mean), xnp.asarray(cov))
-    if mean.dtype.itemsize < 4:  # no library decomposes such: where samples are wider, their dtype does
+    if mean.dtype.itemsize < 4:  # No library factorizes 16-bit matrices. The dtype of the samples may be wider.
         mean, cov = mean.astype(dtype), cov.astype(dtype)
     if method == "cholesky":
         factor = factorizations.cholesky(cov)
@@ -300,43 +391,50 @@ def _multivariate_normal(key, mean, cov, shape, dtype, method):
     return mean + xnp.einsum("...ij,...j->...i", factor, n)
 
 
-@written_once(static=("shape", "dtype", "method"))
+@library(static=("shape", "dtype", "method"))
+@accepts(anything=True)
 @promotes_freely
 def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: Sequence[int] | None = None,
                         dtype: DTypeLike | None = None, method: str = "cholesky", *,
                         out_sharding: ShardingLike = None) -> Array:
-    """Normal vectors with a mean and a covariance.
+    """Sample from the multivariate normal distribution.
 
-    - `key`: a random key.
-    - `mean`, `cov`: `[..., n]` and `[..., n, n]`, positive definite.
-    - `shape`: of the samples without the last dimension, which the others of the parameters broadcast to.
-    - `dtype`: a floating one.
-    - `method`: how the root of the covariance is found: "cholesky", "eigh" or "svd", of which the last two also take
-      singular ones.
-    - `out_sharding`: where the samples are placed.
+    Args:
+        key: PRNG key.
+        mean: Mean vectors of shape `(..., n)`.
+        cov: Positive definite covariance matrices of shape `(..., n, n)`.
+        shape: Batch shape of the result, to which the batch shapes of `mean` and `cov` must broadcast. Default: their joint
+            shape.
+        dtype: Floating dtype of the result. Default: the default float dtype.
+        method: Factorization of the covariance: "cholesky", "eigh" or "svd". The last two also accept singular matrices.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> random.multivariate_normal(random.key(0), xnp.zeros(2), xnp.eye(2), (3,)).shape
-    (3, 2)
+    Returns:
+        Array of samples of shape `shape + (n,)`.
+
+    Example:
+        >>> random.multivariate_normal(random.key(0), xnp.zeros(2), xnp.eye(2), (3,)).shape
+        (3, 2)
     """
     name = "multivariate_normal"
     key = single_key(name, key)
     if method not in ("cholesky", "eigh", "svd"):
-        raise ValueError(f"random.{name} has the methods cholesky, eigh and svd, got {method!r}: method must be one of them.")
-    a, b = np.shape(mean), np.shape(cov)
-    if len(a) < 1:
+        raise ValueError(f"random.{name}: method must be 'cholesky', 'eigh' or 'svd', got {method!r}.")
+    mean_shape, cov_shape = np.shape(mean), np.shape(cov)
+    if len(mean_shape) < 1:
         raise ValueError(f"random.{name} requires a mean with mean.ndim >= 1, got a scalar.")
-    if len(b) < 2:
-        raise ValueError(f"random.{name} requires a covariance with cov.ndim >= 2, got shape {b}.")
-    if b[-2:] != (a[-1], a[-1]):
-        raise ValueError(f"random.{name} requires a covariance of shape (..., n, n) for a mean of shape (..., n): got {b} and "
-                         f"{a}.")
-    joint = _sample_shape(name, shape, np.empty(a[:-1]), np.empty(b[:-2]))
-    return placed(_multivariate_normal(key, mean, cov, joint, _float_dtype(name, dtype), method), out_sharding)
+    if len(cov_shape) < 2:
+        raise ValueError(f"random.{name} requires a covariance with cov.ndim >= 2, got shape {cov_shape}.")
+    if cov_shape[-2:] != (mean_shape[-1], mean_shape[-1]):
+        raise ValueError(f"random.{name} requires a covariance of shape (..., n, n) for a mean of shape (..., n): got "
+                         f"{cov_shape} and {mean_shape}.")
+    batch_shape = _sample_shape(name, shape, np.empty(mean_shape[:-1]), np.empty(cov_shape[:-2]))
+    return with_sharding(_multivariate_normal(key, mean, cov, batch_shape, _float_dtype(name, dtype), method), out_sharding)
 
 
 @library(static=("shape", "n", "m", "dtype"), name="orthogonal")
 def _orthogonal(key, shape, n, m, dtype):
-    from xlafront.linalg.orthogonal import qr  # start-up
+    from xlafront.linalg.orthogonal import qr  # start-up: few programs need it
 
     z = normal_inline(key, (*shape, max(n, m), min(n, m)), dtype)
     q, r = qr(z, full_matrices=False)
@@ -345,26 +443,32 @@ def _orthogonal(key, shape, n, m, dtype):
     return q if n >= m else xnp.swapaxes(q, -1, -2)
 
 
-@written_once(static=("n", "shape", "dtype", "m"))
+@library(static=("n", "shape", "dtype", "m"))
+@accepts(anything=True)
 def orthogonal(key: ArrayLike, n: int, shape: Sequence[int] = (), dtype: DTypeLike | None = None, m: int | None = None, *,
                out_sharding: ShardingLike = None) -> Array:
-    """Orthogonal matrices (unitary ones of complex numbers), uniform among all of them.
+    """Sample orthogonal (or complex unitary) matrices from the Haar measure.
 
-    - `key`: a random key.
-    - `n`: the number of rows.
-    - `shape`: of the array of matrices.
-    - `dtype`: a floating or complex one.
-    - `m`: the number of columns, `n` where it is not given; rows or columns, whichever are fewer, are orthonormal.
-    - `out_sharding`: where they are placed.
+    Args:
+        key: PRNG key.
+        n: Number of rows.
+        shape: Batch shape of the result.
+        dtype: Floating or complex dtype of the result. Default: the default float dtype.
+        m: Number of columns. Default: `n`. If the sizes differ, rows or columns, whichever are fewer, are orthonormal.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
-    >>> random.orthogonal(random.key(0), 3, (2,)).shape
-    (2, 3, 3)
+    Returns:
+        Array of matrices of shape `(*shape, n, m)`.
+
+    Example:
+        >>> random.orthogonal(random.key(0), 3, (2,)).shape
+        (2, 3, 3)
     """
     key = single_key("orthogonal", key)
     rows = operator.index(n)
     columns = rows if m is None else operator.index(m)
     if min(rows, columns) < 0:
-        raise ValueError(f"random.orthogonal makes matrices of sizes that are not negative, got {rows} and {columns}.")
+        raise ValueError(f"random.orthogonal needs nonnegative matrix sizes, got {rows} and {columns}.")
     shape = _static_shape("orthogonal", shape)
-    return placed(_orthogonal(key, shape, rows, columns, _float_dtype("orthogonal", dtype, True)),
+    return with_sharding(_orthogonal(key, shape, rows, columns, _float_dtype("orthogonal", dtype, True)),
                   out_sharding)

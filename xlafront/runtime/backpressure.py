@@ -1,19 +1,19 @@
-"""Keeps loops that never wait from running far ahead of simulated devices.
+"""Limits how far loops without waits can run ahead of simulated devices.
 
-Simulated devices share the threads of one CPU client. With many programs under way none of them may have a thread for each
-of its devices; collectives, which wait for all devices, then wait for ever, and XLA ends the process. So every few calls of
-programs over several devices of a CPU wait for their result. C++ dispatch calls the hook after each call; it is there only
-from the first compilation of such a program on.
+Simulated devices share the threads of one CPU client. With many executions in flight, none of them may have a thread for each
+of its devices; collectives, which wait for all devices, would then deadlock, and XLA aborts the process. So every few calls of
+executables over several CPU devices, the caller waits for the result. C++ dispatch calls the hook after each call; it is
+installed when the first such executable is compiled.
 """
 
 from __future__ import annotations
 
 import threading
 
-from xlafront.runtime import config
-from xlafront.runtime.jaxlib_compat import ArrayImpl, pytree
+from xlafront.base import config
+from xlafront.base.jaxlib_compat import ArrayImpl, pytree
 
-CALLS_AHEAD = 8  # seen to hang with 100, not with 32
+CALLS_AHEAD = 8  # 100 were seen to hang, 32 were not
 
 
 class _Calls(threading.local):
@@ -25,7 +25,7 @@ _flatten = pytree.default_registry().flatten
 
 
 def limit_calls_ahead(function, args, kwargs, results) -> None:
-    """Hot on simulated devices: after every call."""
+    """Wait for the results of every eighth call. Hot on simulated devices: called after every call."""
     _calls.count += 1
     if _calls.count < CALLS_AHEAD:
         return
@@ -38,6 +38,6 @@ def limit_calls_ahead(function, args, kwargs, results) -> None:
 
 
 def install() -> None:
-    """Start to look at calls. Called when a program over several devices of a CPU is compiled."""
+    """Install the hook. Called when a program for several CPU devices is compiled."""
     if config.post_hook.get_global() is None:
         config.post_hook.set_global(limit_calls_ahead)

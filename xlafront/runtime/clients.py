@@ -1,7 +1,7 @@
-"""PJRT clients and their devices, made when first asked for.
+"""PJRT clients and their devices, created on first use.
 
-A platform is a row of `PLATFORMS`. Which ones are tried, and with what options, is the caller's to say
-(`core.backends` reads the settings); this module only knows how to find and start them.
+A platform is a row of `PLATFORMS`. This module finds and starts platforms; callers choose which ones to try, and with what
+options (`runtime.backends` reads the settings).
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xlafront.base import platforms
+from xlafront.base.jaxlib_compat import Client, _jax, collect_garbage
+from xlafront.base.platforms import PlatformError, canonical_platform
 from xlafront.runtime import kernel_libraries
-from xlafront.runtime.jaxlib_compat import Client, _jax, collect_garbage
 from xlafront.runtime.kernel_libraries import site_file
-
-
-class PlatformError(RuntimeError):
-    """A platform was asked for that this machine cannot provide."""
 
 
 def _make_cpu(settings) -> Client:
@@ -53,7 +51,7 @@ def has_tpu_device() -> bool:
     return any(os.path.exists(path) for path in ("/dev/accel0", "/dev/vfio/0", "/dev/vfio/1"))
 
 
-_plugins: dict[str, Any] = {}  # their C interfaces
+_plugins: dict[str, Any] = {}  # their C APIs
 
 
 def load_plugin(name: str, library: str) -> Any:
@@ -67,12 +65,12 @@ def load_plugin(name: str, library: str) -> Any:
 
 
 def loaded_plugins() -> dict[str, Any]:
-    """The C interfaces of the plugins that have been loaded, by name."""
+    """Return the C APIs of the loaded plugins, by name."""
     return dict(_plugins)
 
 
 def gpu_memory_options(environ) -> dict:
-    """The allocator settings that users give through `XLA_PYTHON_CLIENT_*`."""
+    """Return the allocator options from the environment variables `XLA_PYTHON_CLIENT_*`."""
     options: dict = {}
     allocator = environ.get("XLA_PYTHON_CLIENT_ALLOCATOR", "default").lower()
     if allocator not in ("default", "platform", "bfc", "cuda_async"):
@@ -127,21 +125,14 @@ PLATFORMS: dict[str, _Platform] = {row.name: row for row in (
     _Platform("cuda", _make_cuda, lambda: has_cuda_device() and find_cuda() is not None, 200),
     _Platform("tpu", _make_tpu, lambda: has_tpu_device() and find_tpu() is not None, 300),
 )}
-ALIASES = {"gpu": "cuda"}
 
 
-def canonical_platform(name: str) -> str:
-    name = name.strip().lower()
-    name = ALIASES.get(name, name)
-    if name not in PLATFORMS:
-        known = ", ".join(sorted([*PLATFORMS, *ALIASES]))
-        raise PlatformError(f"unknown backend: there is no platform {name!r}; the platforms are {known}.")
-    return name
+def _collect_runtime_garbage(phase: str, info: dict) -> None:
+    """Collect jaxlib's garbage after Python's garbage collection.
 
-
-def _collect_with_python(phase: str, info: dict) -> None:
-    """jaxlib keeps what it let go of without Python's lock, at each wait for an array and with each program that is gone, until
-    it is told to collect it: whenever Python collects."""
+    jaxlib defers the release of objects freed without Python's lock: after each wait for an array, and for each deleted
+    executable.
+    """
     if phase == "stop":
         collect_garbage()
 
@@ -154,10 +145,10 @@ class Clients:
         self.started: dict[str, Client] = {}
         self.failures: dict[str, str] = {}
         self.default: str | None = None
-        self.of_parent: dict[str, Client] = {}  # in a forked process, to which their threads did not come along
+        self.inherited: dict[str, Client] = {}  # in a forked process: clients of the parent, whose threads it does not have
 
     def get(self, name: str, settings) -> Client:
-        """Start a platform, or say why it cannot be."""
+        """Return the client of a platform, started on first use; raise PlatformError if that fails."""
         client = self.started.get(name)
         if client is not None:
             return client
@@ -174,8 +165,8 @@ class Clients:
                 self.failures[name] = str(e)
                 raise PlatformError(f"the platform {name!r} could not be started: {e}") from e
             self.started[name] = client
-            if _collect_with_python not in gc.callbacks:
-                gc.callbacks.append(_collect_with_python)
+            if _collect_runtime_garbage not in gc.callbacks:
+                gc.callbacks.append(_collect_runtime_garbage)
             return client
 
     def before_fork(self) -> None:
@@ -186,29 +177,29 @@ class Clients:
 
     def after_fork(self) -> None:
         self.lock = threading.RLock()
-        self.of_parent, self.started, self.default = self.of_parent | self.started, {}, None
+        self.inherited, self.started, self.default = self.inherited | self.started, {}, None
 
     def refuse_forked(self) -> None:
-        if self.of_parent:
+        if self.inherited:
             raise RuntimeError("this process was forked from one in which xlafront had started its runtime, whose threads did "
                                "not come along, so that it cannot compute with arrays: it would wait for ever. Start it with "
                                "multiprocessing.get_context('spawn'), or fork before the first array.")
 
-    def choose_default(self, wanted: Sequence[str], settings) -> Client:
-        """The first of the wanted platforms; or, when none is named, the best that starts."""
+    def choose_default(self, requested: Sequence[str], settings) -> Client:
+        """Start the requested platforms and return the client of the first; by default that of the best available one."""
         if self.default is not None:
             return self.started[self.default]
         self.refuse_forked()
         with self.lock:
             if self.default is None:
-                self.default = self._pick(wanted, settings)
+                self.default = self._pick(requested, settings)
             return self.started[self.default]
 
-    def _pick(self, wanted, settings) -> str:
-        if wanted:
-            for name in wanted:
+    def _pick(self, requested, settings) -> str:
+        if requested:
+            for name in requested:
                 self.get(canonical_platform(name), settings)
-            return canonical_platform(wanted[0])
+            return canonical_platform(requested[0])
         for row in sorted(PLATFORMS.values(), key=lambda row: -row.priority):
             if not row.available():
                 continue
@@ -224,7 +215,7 @@ class Clients:
 
     def register(self, name: str, factory: Callable[[], Client | None], priority: int, fail_quietly: bool,
                  experimental: bool) -> None:
-        """Add a platform whose client `factory()` makes."""
+        """Add a platform whose client `factory()` creates."""
         def make(settings) -> Client:
             client = factory()
             if client is None:
@@ -232,7 +223,7 @@ class Clients:
             return client
 
         def available() -> bool:
-            """Platforms that may fail quietly are tried before they count."""
+            """Return True if the platform can be tried; one that may fail quietly is started to find out."""
             if not fail_quietly:
                 return True
             try:
@@ -243,6 +234,7 @@ class Clients:
                 warnings.warn(f"the platform {name!r} is experimental.", stacklevel=3)
             return True
 
+        platforms.NAMES.add(name)
         PLATFORMS[name] = _Platform(name, make, available, priority)
 
     def clear(self) -> None:
@@ -253,5 +245,5 @@ class Clients:
 
 
 clients = Clients()
-if hasattr(os, "register_at_fork"):  # where processes fork
+if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(before=clients.before_fork, after_in_child=clients.after_fork)

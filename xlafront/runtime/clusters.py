@@ -1,6 +1,6 @@
-"""What the environment says of the group of processes that this one belongs to.
+"""Detection of this process's group from the environment.
 
-One function for each kind of cluster: it returns what it knows, or None where the process does not run under it.
+There is one function for each kind of cluster. It returns what it finds, or None if the process does not run under that kind.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _TPU_PORT = 8476
 
 
 class Cluster(NamedTuple):
-    """The place of this process in its group; what is not known is None."""
+    """The position of this process in its group. Unknown fields are None."""
 
     coordinator_address: str | None
     num_processes: int | None
     process_id: int | None
-    local_process_id: int | None = None  # among the processes of this machine, where each has a GPU of its own
+    local_process_id: int | None = None  # among the processes of this machine, if each has its own GPU
 
 
 def _port(text: str) -> int:
-    """A port that all processes of a job come to alike, above those that the system gives out."""
+    """Return a port, the same in all processes of a job, above the range of ports that the system assigns."""
     return 61000 + zlib.crc32(text.encode()) % 4500
 
 
@@ -47,7 +47,7 @@ def _number(environ: Mapping[str, str], name: str, cluster: str) -> int:
 
 
 def first_host(nodes: str) -> str:
-    """The first host of a Slurm node list: `a[003-007,9],b` is `a003`."""
+    """Return the first host of a Slurm node list: `a003` for `a[003-007,9],b`."""
     opening = re.match(r"([^,\[]+)(?:\[([^\],-]+))?", nodes.strip())
     if opening is None:
         raise RuntimeError(f"the node list of Slurm is {nodes!r}, which names no host. Give distributed.initialize a "
@@ -56,7 +56,7 @@ def first_host(nodes: str) -> str:
 
 
 def slurm(environ: Mapping[str, str]) -> Cluster | None:
-    # Without SLURM_PROCID the script was not started by srun, and without a step it is an allocation's shell.
+    # Without SLURM_PROCID the script was not started by srun; without a step it is the shell of an allocation.
     if not {"SLURM_JOB_ID", "SLURM_PROCID"} <= set(environ):
         return None
     nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST", "")
@@ -74,9 +74,9 @@ def open_mpi(environ: Mapping[str, str]) -> Cluster | None:
         return None
     size = _number(environ, "OMPI_COMM_WORLD_SIZE", "Open MPI")
     job = environ.get("OMPI_MCA_orte_hnp_uri") or environ.get("PMIX_NAMESPACE", "")
-    # Up to version 4 the launcher's address is in the environment: 1234.0;tcp://10.0.0.1,192.168.0.1:34911
+    # Up to version 4, the launcher's address is in the environment: 1234.0;tcp://10.0.0.1,192.168.0.1:34911
     launcher = re.search(r"tcp6?://(?:\[([^\]]+)\]|([^,:]+))", environ.get("OMPI_MCA_orte_hnp_uri", ""))
-    # From version 5 on its host is part of the job's name: prterun-node17-4711@1
+    # From version 5 on, its host is part of the job's name: prterun-node17-4711@1
     launcher = launcher or re.fullmatch(r"prte(?:run)?-()(.+)-\d+@\d+", environ.get("PMIX_NAMESPACE", ""))
     host: str | None = (launcher[1] or launcher[2]) if launcher else None
     if environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == str(size):
@@ -87,7 +87,7 @@ def open_mpi(environ: Mapping[str, str]) -> Cluster | None:
 
 
 def mpi4py(environ: Mapping[str, str]) -> Cluster | None:
-    """Any MPI; only when asked for, because it starts MPI in the process."""
+    """Detect any MPI. Used only on request, because it starts MPI in the process."""
     try:
         from mpi4py import MPI  # start-up: starts MPI in the process
     except ImportError as e:
@@ -95,15 +95,15 @@ def mpi4py(environ: Mapping[str, str]) -> Cluster | None:
 
     world = MPI.COMM_WORLD
     address = world.bcast(f"{socket.gethostname()}:{_port(str(os.getpid()))}" if world.Get_rank() == 0 else None, root=0)
-    here = world.Split_type(MPI.COMM_TYPE_SHARED)
-    return Cluster(address, world.Get_size(), world.Get_rank(), here.Get_rank())
+    local_comm = world.Split_type(MPI.COMM_TYPE_SHARED)
+    return Cluster(address, world.Get_size(), world.Get_rank(), local_comm.Get_rank())
 
 
 # Cloud TPU
 
 
 def google_metadata(name: str) -> str | None:
-    """An attribute of this virtual machine; None where there is none, or no Google machine."""
+    """Return an attribute of this virtual machine; None if it has none or is no Google machine."""
     import urllib.error  # start-up: 8 ms
     import urllib.request  # start-up: 20 ms, on machines of Google only
 
@@ -135,7 +135,7 @@ def cloud_tpu(environ: Mapping[str, str]) -> Cluster | None:
             return None
         hosts = [endpoint.split(":")[2] for endpoint in endpoints.split(",")]
         worker = int(number)
-        # Here the machine's metadata may say what elsewhere the environment does, as lines of NAME: 'value'.
+        # The machine's metadata can have these settings in place of the environment, as lines of NAME: 'value'.
         settings = dict(re.findall(r"^(\w+): '?([^'\n]*)'?$", google_metadata("tpu-env") or "", re.MULTILINE)) | dict(environ)
     slices = int(settings.get("MEGASCALE_NUM_SLICES") or 1)
     if slices == 1:
@@ -153,8 +153,8 @@ def cloud_tpu(environ: Mapping[str, str]) -> Cluster | None:
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-def _ask_kubernetes(environ: Mapping[str, str], path: str) -> dict[str, Any]:
-    """What the API server says; the pod's own account has to be allowed to ask."""
+def _query_kubernetes(environ: Mapping[str, str], path: str) -> dict[str, Any]:
+    """Query the API server. The pod's service account needs permission for it."""
     import ssl  # start-up: 10 ms, on Kubernetes only
     import urllib.error  # start-up: 8 ms
     import urllib.request  # start-up: 20 ms
@@ -176,7 +176,7 @@ def _ask_kubernetes(environ: Mapping[str, str], path: str) -> dict[str, Any]:
 
 
 def kubernetes(environ: Mapping[str, str]) -> Cluster | None:
-    """The pods of an Indexed Job, or of all Indexed Jobs of one kind in a JobSet."""
+    """Detect the pods of an Indexed Job, or of all Indexed Jobs of one kind in a JobSet."""
     if "KUBERNETES_SERVICE_HOST" not in environ or "JOB_COMPLETION_INDEX" not in environ:
         return None
     directory = environ.get("XLAFRONT_KUBERNETES_ACCOUNT", _SERVICE_ACCOUNT)
@@ -188,16 +188,16 @@ def kubernetes(environ: Mapping[str, str]) -> Cluster | None:
                            f"or give distributed.initialize its arguments.") from None
     core, batch = f"/api/v1/namespaces/{namespace}", f"/apis/batch/v1/namespaces/{namespace}"
     index = _number(environ, "JOB_COMPLETION_INDEX", "Kubernetes")
-    pod = _ask_kubernetes(environ, f"{core}/pods/{environ['HOSTNAME']}")
+    pod = _query_kubernetes(environ, f"{core}/pods/{environ['HOSTNAME']}")
     labels = pod["metadata"].get("labels", {})
     job_name = labels.get("batch.kubernetes.io/job-name") or labels.get("job-name")
-    job = _ask_kubernetes(environ, f"{batch}/jobs/{job_name}")
+    job = _query_kubernetes(environ, f"{batch}/jobs/{job_name}")
     size = job["spec"].get("completions") or job["spec"]["parallelism"]
     first = {"batch.kubernetes.io/job-completion-index": "0"}
     jobs, number = 1, 0
     if "jobset.sigs.k8s.io/jobset-name" in labels:
-        own = ("jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/replicatedjob-name")
-        first |= {key: labels[key] for key in own} | {"jobset.sigs.k8s.io/job-index": "0"}
+        job_set_labels = ("jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/replicatedjob-name")
+        first |= {key: labels[key] for key in job_set_labels} | {"jobset.sigs.k8s.io/job-index": "0"}
         jobs = int(labels.get("jobset.sigs.k8s.io/replicatedjob-replicas", 1))
         number = int(labels.get("jobset.sigs.k8s.io/job-index", 0))
     else:
@@ -205,18 +205,18 @@ def kubernetes(environ: Mapping[str, str]) -> Cluster | None:
     address = None
     if index or number:
         selector = urllib.parse.quote(",".join(f"{key}={value}" for key, value in first.items()))
-        address = _wait_for_pod(lambda: _ask_kubernetes(environ, f"{core}/pods?labelSelector={selector}"))
+        address = _wait_for_pod(lambda: _query_kubernetes(environ, f"{core}/pods?labelSelector={selector}"))
     else:
         address = pod["status"].get("podIP") or environ["HOSTNAME"]
     port = _port(labels.get("jobset.sigs.k8s.io/jobset-name") or job_name)
     return Cluster(f"[{address}]:{port}" if ":" in address else f"{address}:{port}", jobs * size, number * size + index)
 
 
-def _wait_for_pod(ask: Callable[[], dict], timeout: float = 300) -> str:
-    """The address of the pod that coordinates, which may start later than this one."""
+def _wait_for_pod(query: Callable[[], dict], timeout: float = 300) -> str:
+    """Wait for the address of the coordinating pod, which may start later than this one."""
     deadline = time.monotonic() + timeout
     while True:
-        for pod in ask()["items"]:
+        for pod in query()["items"]:
             status = pod.get("status", {})
             if status.get("podIP") and status.get("phase") in ("Pending", "Running"):
                 return status["podIP"]
@@ -227,23 +227,23 @@ def _wait_for_pod(ask: Callable[[], dict], timeout: float = 300) -> str:
 
 METHODS: dict[str, Callable[[Mapping[str, str]], Cluster | None]] = {
     "tpu": cloud_tpu, "slurm": slurm, "ompi": open_mpi, "k8s": kubernetes, "mpi4py": mpi4py}
-_ONLY_WHEN_ASKED = {"mpi4py"}
+_ONLY_ON_REQUEST = {"mpi4py"}
 
 
 def detect(method: str | None, environ: Mapping[str, str] = os.environ) -> Cluster:
-    """What the environment says, by one method or by the first that fits."""
-    nothing = Cluster(None, None, None)
+    """Detect the cluster by one method, or by the first one that applies."""
+    unknown = Cluster(None, None, None)
     if method == "deactivate":
-        return nothing
+        return unknown
     if method is not None:
         if method not in METHODS:
             raise ValueError(f"cluster_detection_method is {method!r}; it can be {', '.join(METHODS)} or deactivate.")
-        found = METHODS[method](environ)
-        if found is None:
+        cluster = METHODS[method](environ)
+        if cluster is None:
             raise RuntimeError(f"cluster_detection_method is {method!r}, but this process was not started by it: its "
                                f"environment variables are missing.")
-        return found
-    for name, look in METHODS.items():
-        if name not in _ONLY_WHEN_ASKED and (found := look(environ)) is not None:
-            return found
-    return nothing
+        return cluster
+    for name, detect_cluster in METHODS.items():
+        if name not in _ONLY_ON_REQUEST and (cluster := detect_cluster(environ)) is not None:
+            return cluster
+    return unknown

@@ -1,4 +1,4 @@
-"""Compiling: a module becomes a loaded executable, through the disk cache."""
+"""Compilation: a module becomes a loaded executable, possibly through the disk cache."""
 
 from __future__ import annotations
 
@@ -6,97 +6,110 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from xlafront.runtime import backpressure, config, effects as runtime_effects, foreign_functions, monitoring
+from xlafront.base import config
+from xlafront.base.jaxlib_compat import CompileOptions, JaxRuntimeError
+from xlafront.runtime import backpressure, effects as runtime_effects, foreign_functions, monitoring
 from xlafront.runtime.clients import clients
-from xlafront.runtime.jaxlib_compat import CompileOptions, JaxRuntimeError
 from xlafront.runtime.sharding import device_list
-from xlafront.runtime.topologies import explained, is_compile_only
+from xlafront.runtime.topologies import is_compile_only, with_install_hint
 
 
 class CompileRequest(NamedTuple):
-    """What there is to compile, and for which devices."""
+    """A module to compile, and the devices to compile it for."""
 
     module: Any
     client: Any
     devices: tuple
     options: CompileOptions
     host_callbacks: Sequence[Any]
-    key: str | None  # of `disk_cache.cache_key`; None: the program cannot be that of another place
+    key: str | None  # of `disk_cache.cache_key`; None: other processes must not use the executable
 
 
 class CompiledModule(NamedTuple):
-    """A loaded executable, and whether it was read from disk: what is stored of such a one would lack its functions."""
+    """A loaded executable. If it came from disk it cannot be stored again, since it lacks the code of its kernels."""
 
     loaded: Any
     from_disk: bool = False
 
 
 def compile_module(request: CompileRequest, cache=None) -> CompiledModule:
-    """A loaded executable, from the disk cache when it has one."""
+    """Compile a module, or load its executable from the disk cache."""
     clients.refuse_forked()
     devices = device_list(request.devices)
     if is_compile_only(request.client):
-        return CompiledModule(_compile_for_elsewhere(request, devices))
+        return CompiledModule(_compile_for_absent_device(request, devices))
     if len(request.devices) > 1 and request.client.platform == "cpu":
         backpressure.install()
-    key = None
-    _tell_of_cache(cache is not None)
-    if cache is not None and request.key is not None and not _is_tuned_together(request):
-        key = request.key
-        started = time.perf_counter()
-        found = cache.load(key)
-        if found is not None:
-            data, compile_seconds = found
-            try:
-                executable = request.client.deserialize_executable(data, devices, None)
-                took = time.perf_counter() - started
-                monitoring.record_event("/jax/compilation_cache/cache_hits")
-                monitoring.record_event_duration_secs("/jax/compilation_cache/compile_time_saved_sec", compile_seconds - took)
-                monitoring.record_event_duration_secs("/jax/compilation_cache/cache_retrieval_time_sec", took)
-                return CompiledModule(executable, from_disk=True)
-            except Exception as e:  # made by another build of the runtime: recompile, and say so once
-                cache.discard(key, e)
-    if request.host_callbacks:
-        runtime_effects.prepare()
+    _report_cache_use(cache is not None)
+    if cache is None or request.key is None or _is_autotuned_jointly(request):
+        return CompiledModule(_compile(request, devices))
+    executable = _load(request, devices, cache)
+    if executable is not None:
+        return CompiledModule(executable, from_disk=True)
     started = time.perf_counter()
-    try:
-        executable = backend_compile_and_load(request.client, request.module, devices, request.options, request.host_callbacks)
-    except JaxRuntimeError as e:
-        raise explained(foreign_functions.with_remedy(e)) from None
-    if key is not None:
-        elapsed = time.perf_counter() - started
-        if cache.wants(elapsed) and len(data := executable.serialize()) >= config.persistent_cache_min_entry_size_bytes.value:
-            monitoring.record_event("/jax/compilation_cache/cache_misses")
-            cache.store(key, data, elapsed)
+    executable = _compile(request, devices)
+    compile_seconds = time.perf_counter() - started
+    min_bytes = config.persistent_cache_min_entry_size_bytes.value
+    if cache.should_store(compile_seconds) and len(data := executable.serialize()) >= min_bytes:
+        monitoring.record_event("/jax/compilation_cache/cache_misses")
+        cache.store(request.key, data, compile_seconds)
     return CompiledModule(executable)
 
 
-_told_of_cache: list[bool] = []  # whether the process was said to use the cache, or to do without it
+def _load(request: CompileRequest, devices, cache) -> Any | None:
+    """Load an executable from the disk cache; None if it is not there, or was made by another build of the runtime."""
+    started = time.perf_counter()
+    entry = cache.load(request.key)
+    if entry is None:
+        return None
+    data, compile_seconds = entry
+    try:
+        executable = request.client.deserialize_executable(data, devices, None)
+    except Exception as e:
+        cache.discard(request.key, e)  # and warn once
+        return None
+    load_seconds = time.perf_counter() - started
+    monitoring.record_event("/jax/compilation_cache/cache_hits")
+    monitoring.record_event_duration_secs("/jax/compilation_cache/compile_time_saved_sec", compile_seconds - load_seconds)
+    monitoring.record_event_duration_secs("/jax/compilation_cache/cache_retrieval_time_sec", load_seconds)
+    return executable
 
 
-def _tell_of_cache(used: bool) -> None:
-    """The events before each compilation, and before the first of the process."""
-    if not _told_of_cache:
-        _told_of_cache.append(used)
+def _compile(request: CompileRequest, devices) -> Any:
+    if request.host_callbacks:
+        runtime_effects.prepare()
+    try:
+        return backend_compile_and_load(request.client, request.module, devices, request.options, request.host_callbacks)
+    except JaxRuntimeError as e:
+        raise with_install_hint(foreign_functions.with_remedy(e)) from None
+
+
+def backend_compile_and_load(backend, module, executable_devices, options: CompileOptions, host_callbacks: Sequence[Any]):
+    """Run XLA's compiler. Libraries that count or refuse compilations replace this function."""
+    return backend.compile_and_load(module, executable_devices, options, host_callbacks)
+
+
+_reported_cache_use: list[bool] = []  # [True] or [False] once the event for the process was recorded
+
+
+def _report_cache_use(used: bool) -> None:
+    """Record the events that precede each compilation, and the first one of the process."""
+    if not _reported_cache_use:
+        _reported_cache_use.append(used)
         monitoring.record_event(f"/jax/compilation_cache/{'tasks_using_cache' if used else 'task_disabled_cache'}")
     if used:
         monitoring.record_event("/jax/compilation_cache/compile_requests_use_cache")
 
 
-def tell_of_equal(cache) -> None:
-    """The events of a program that need not be compiled, as this process has its equal: that of a cache, where one is used."""
-    _tell_of_cache(cache is not None)
+def report_equal_program(cache) -> None:
+    """Record the events of a program whose equal this process has compiled: a cache hit, if a cache is used."""
+    _report_cache_use(cache is not None)
     if cache is not None:
         monitoring.record_event("/jax/compilation_cache/cache_hits")
 
 
-def backend_compile_and_load(backend, module, executable_devices, options: CompileOptions, host_callbacks: Sequence[Any]):
-    """XLA's compiler alone. Libraries that count or refuse compilations put functions of their own in its place."""
-    return backend.compile_and_load(module, executable_devices, options, host_callbacks)
-
-
 def explain_options(name: str, options: dict, error: Exception) -> Exception:
-    """An error that names the compiler option which XLA does not have; else that of XLA, with what was compiled."""
+    """Return an error that names the unknown compiler option, or the original error with a note on the function."""
     text = str(error)
     for key in options:
         if key in text and ("No such compile option" in text or "nknown" in text):
@@ -105,16 +118,17 @@ def explain_options(name: str, options: dict, error: Exception) -> Exception:
     return error
 
 
-def _is_tuned_together(request: CompileRequest) -> bool:
-    """On GPUs of several processes the compilers measure kernels together: one that found its program would be missed."""
+def _is_autotuned_jointly(request: CompileRequest) -> bool:
+    """True if several processes autotune GPU kernels jointly. A cache hit in one would leave the others waiting."""
     return request.client.platform not in ("cpu", "tpu") and len({d.process_index for d in request.devices}) > 1
 
 
-def _compile_for_elsewhere(request: CompileRequest, devices):
+def _compile_for_absent_device(request: CompileRequest, devices):
     if request.host_callbacks:
-        raise NotImplementedError("a program with callbacks into Python cannot be compiled for devices that are not here: "
-                                  "leave out pure_callback, io_callback and debug.callback (debug.print, breakpoint).")
+        raise NotImplementedError("a program with callbacks into Python cannot be compiled for devices that this process "
+                                  "does not have. Leave out pure_callback, io_callback and debug.callback (debug.print, "
+                                  "breakpoint).")
     try:
         return request.client.compile(request.module, devices, request.options)
     except JaxRuntimeError as e:
-        raise explained(foreign_functions.with_remedy(e)) from None
+        raise with_install_hint(foreign_functions.with_remedy(e)) from None

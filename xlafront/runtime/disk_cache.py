@@ -1,8 +1,8 @@
-"""Compiled programs on disk, so that a program is compiled once a machine.
+"""The compilation cache on disk, so that each program is compiled once per machine.
 
-A serialised executable is code. So the directory is private to the user, an entry is loaded only when the user
-owns it, and its checksum is verified first. Whatever goes wrong here costs a recompilation and at most one
-warning, never the program, unless `raise_persistent_cache_errors` asks for that.
+A serialized executable is code. So the directory is private to the user, and an entry is loaded only if the user owns it and
+its checksum is correct. Problems with the cache cost a recompilation and at most one warning; they are errors only if
+`raise_persistent_cache_errors` is set.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import threading
 import time
 import warnings
 
-from xlafront.runtime import config
-from xlafront.runtime.jaxlib_compat import jaxlib_version_text
+from xlafront.base import config
+from xlafront.base.jaxlib_compat import jaxlib_version_text
 
 _MAGIC = b"XLAFRNT2"
-_HEADER = struct.Struct("<8s32s32sdQ")  # magic, key, checksum, seconds that compiling took, payload length
+_HEADER = struct.Struct("<8s32s32sdQ")  # magic, key, checksum, compile time in seconds, payload length
 _SUFFIX = ".xla"
 
 
 def default_directory() -> str:
-    """`$XLAFRONT_CACHE_DIR`, else the platform's user cache directory."""
-    given = os.environ.get("XLAFRONT_CACHE_DIR")
-    if given:
-        return os.path.abspath(os.path.expanduser(given))
+    """Return `$XLAFRONT_CACHE_DIR`, or else the platform's user cache directory."""
+    directory = os.environ.get("XLAFRONT_CACHE_DIR")
+    if directory:
+        return os.path.abspath(os.path.expanduser(directory))
     if sys.platform == "darwin":
         base = os.path.expanduser("~/Library/Caches")
     elif sys.platform == "win32":
@@ -39,7 +39,7 @@ def default_directory() -> str:
 
 
 def _cpu_features() -> str:
-    """What the CPU can do: code compiled for one machine must not reach another."""
+    """Return the CPU's features, since code compiled for one machine must not run on another."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as f:
             for line in f:
@@ -54,7 +54,7 @@ _machine: list[str] = []
 
 
 def fingerprint(client) -> str:
-    """Which machine it is, as far as code for a CPU depends on it."""
+    """Return a description of the CPU that compiled code depends on; empty for other platforms."""
     if client.platform != "cpu":
         return ""
     if not _machine:
@@ -63,38 +63,38 @@ def fingerprint(client) -> str:
 
 
 def cache_key(module: bytes, options: bytes, client, devices) -> str:
-    """All that the executable depends on, hashed: program, options, compiler, hardware."""
+    """Return a hash of all that the executable depends on: module, options, compiler, hardware."""
     import hashlib  # start-up: 5 ms
 
-    parts = [_MAGIC, module, options, jaxlib_version_text, client.platform, client.platform_version,
+    components = [_MAGIC, module, options, jaxlib_version_text, client.platform, client.platform_version,
              *[f"{d.id}:{d.device_kind}" for d in devices],
              *[os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]]
     if client.platform == "cpu":
-        parts.append(fingerprint(client))
+        components.append(fingerprint(client))
     digest = hashlib.blake2b(digest_size=32)
-    for part in parts:
-        data = part if isinstance(part, bytes) else part.encode()
+    for component in components:
+        data = component if isinstance(component, bytes) else component.encode()
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.hexdigest()
 
 
 class DiskCache:
-    """A directory of compiled programs, bounded in size; the least recently used go first."""
+    """A directory of executables of bounded size, with least-recently-used eviction."""
 
     def __init__(self, directory: str, max_bytes: float, min_compile_seconds: float):
         self.directory = directory
         self.max_bytes = max_bytes
         self.min_compile_seconds = min_compile_seconds
         self.lock = threading.Lock()
-        self.usable: bool | None = None  # None: not looked at yet
+        self.usable: bool | None = None  # None: not checked yet
         self.approximate_size = 0
         self.warned = False
 
-    # Trust
+    # Security
 
     def _prepare(self) -> bool:
-        """Make the directory and see that nobody else can write to it."""
+        """Create the directory and check that no other user can write to it."""
         if self.usable is None:
             with self.lock:
                 if self.usable is None:
@@ -107,7 +107,7 @@ class DiskCache:
             status = os.stat(self.directory)
             if not stat.S_ISDIR(status.st_mode):
                 raise NotADirectoryError(f"{self.directory} is not a directory")
-            problem = _untrusted(status) or _open_to_all_above(self.directory)
+            problem = _untrusted(status) or _insecure_parent(self.directory)
             if problem:
                 self._warn(f"its directory {self.directory} {problem}; use another one (XLAFRONT_CACHE_DIR) or "
                            f"`chmod 700` it")
@@ -118,8 +118,8 @@ class DiskCache:
             self._warn(f"its directory {self.directory} cannot be used: {e}")
             return False
 
-    def _warn(self, why: str) -> None:
-        text = f"the compile cache is off: {why}."
+    def _warn(self, problem: str) -> None:
+        text = f"the compile cache is off: {problem}."
         if config.raise_persistent_cache_errors.value:
             raise RuntimeError(text)
         if not self.warned:
@@ -132,7 +132,7 @@ class DiskCache:
     # Reading and writing
 
     def load(self, key: str) -> tuple[bytes, float] | None:
-        """An executable, and how many seconds compiling it took."""
+        """Return a serialized executable and its compile time in seconds."""
         if not self._prepare():
             return None
         path = self.path(key)
@@ -146,18 +146,18 @@ class DiskCache:
         try:
             with os.fdopen(descriptor, "rb") as f:
                 status = os.fstat(f.fileno())
-                problem = _untrusted(status) or _no_entry(status, self.max_bytes)
+                problem = _untrusted(status) or _invalid_entry(status, self.max_bytes)
                 if problem:
                     self.discard(key, f"it {problem}")
                     return None
-                found = _unpack(key, f.read(status.st_size))
+                entry = _unpack(key, f.read(status.st_size))
             os.utime(path)
-            return found
+            return entry
         except (OSError, ValueError) as e:
             self.discard(key, e)
             return None
 
-    def wants(self, compile_seconds: float) -> bool:
+    def should_store(self, compile_seconds: float) -> bool:
         return compile_seconds >= self.min_compile_seconds
 
     def store(self, key: str, data: bytes, compile_seconds: float) -> None:
@@ -167,12 +167,12 @@ class DiskCache:
         try:
             try:
                 self._write(key, content)
-            except FileNotFoundError:  # somebody cleared the cache, or removed its directory
+            except FileNotFoundError:  # another process cleared the cache or removed its directory
                 self.usable = None
                 if self._prepare():
                     self._write(key, content)
         except (FileNotFoundError, IsADirectoryError):
-            return  # somebody did again, or what stands in the place of the entry cannot be replaced by one
+            return  # the directory was deleted again, or the entry's path is a directory
         except OSError as e:
             self._warn(f"{self.directory} cannot be written: {e}")
             self.usable = False
@@ -193,40 +193,40 @@ class DiskCache:
             _remove(temporary)
             raise
 
-    def discard(self, key: str, why) -> None:
-        """Drop an entry that cannot be used, and say so."""
+    def discard(self, key: str, problem) -> None:
+        """Remove an unusable entry and warn."""
         path = self.path(key)
         _remove(path)
         text = f"the compile cache entry {path} cannot be used"
         if config.raise_persistent_cache_errors.value:
-            raise RuntimeError(f"{text}: {why}")
-        warnings.warn(f"{text} and the program is compiled again: {why}", stacklevel=3)
+            raise RuntimeError(f"{text}: {problem}")
+        warnings.warn(f"{text} and the program is compiled again: {problem}", stacklevel=3)
 
     # Size
 
     def entries(self) -> list[tuple[str, int, float]]:
-        """(path, bytes, time of last use), oldest first."""
-        found = []
+        """Return path, size in bytes, and time of last use of each entry, oldest first."""
+        entries = []
         try:
             with os.scandir(self.directory) as listing:
-                for entry in listing:
-                    if entry.name.endswith((_SUFFIX, ".tmp")):
+                for file in listing:
+                    if file.name.endswith((_SUFFIX, ".tmp")):
                         try:
-                            status = entry.stat(follow_symlinks=False)
+                            status = file.stat(follow_symlinks=False)
                         except OSError:
                             continue
-                        found.append((entry.path, status.st_size, status.st_mtime))
+                        entries.append((file.path, status.st_size, status.st_mtime))
         except OSError:
             return []
-        return sorted(found, key=lambda e: e[2])
+        return sorted(entries, key=lambda e: e[2])
 
     def evict(self) -> None:
-        """Remove the least recently used entries until a fifth of the room is free again."""
+        """Remove the least recently used entries until a fifth of the capacity is free."""
         with self.lock:
             entries = self.entries()
             total = sum(size for _, size, _ in entries)
-            for path, size, used in entries:
-                abandoned = path.endswith(".tmp") and used < time.time() - 3600
+            for path, size, last_used in entries:
+                abandoned = path.endswith(".tmp") and last_used < time.time() - 3600
                 if total <= 0.8 * self.max_bytes and not abandoned:
                     break
                 if path.endswith(".tmp") and not abandoned:
@@ -236,7 +236,7 @@ class DiskCache:
             self.approximate_size = total
 
     def clear(self) -> int:
-        """Remove every entry; how many there were."""
+        """Remove all entries and return their number."""
         return sum(_remove(path) for path, _, _ in self.entries())
 
 
@@ -250,25 +250,25 @@ def _untrusted(status: os.stat_result) -> str | None:
     return None
 
 
-def _open_to_all_above(directory: str) -> str | None:
-    """Where others can put another directory in the place of this one."""
+def _insecure_parent(directory: str) -> str | None:
+    """Return the problem if other users can replace a parent directory."""
     if not hasattr(os, "getuid"):
         return None
-    above = os.path.dirname(directory)
+    parent = os.path.dirname(directory)
     while True:
-        mode = os.stat(above).st_mode
+        mode = os.stat(parent).st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            return f"is inside of {above}, in which all users can replace what is not theirs"
-        if above == os.path.dirname(above):
+            return f"is inside of {parent}, in which all users can replace what is not theirs"
+        if parent == os.path.dirname(parent):
             return None
-        above = os.path.dirname(above)
+        parent = os.path.dirname(parent)
 
 
-# Without waiting for who writes to a pipe; a link is not followed.
+# Without blocking on a pipe, and without following a link.
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-def _no_entry(status: os.stat_result, max_bytes: float) -> str | None:
+def _invalid_entry(status: os.stat_result, max_bytes: float) -> str | None:
     if not stat.S_ISREG(status.st_mode):
         return "is no regular file"
     return "is larger than the cache may be" if status.st_size > max_bytes else None
@@ -296,7 +296,7 @@ _RECORD = struct.Struct("<8s32sQ")  # magic, checksum, payload length
 
 
 def pack_record(magic: bytes, data: bytes) -> bytes:
-    """What is stored outside of a cache: its kind and version, a checksum, the data."""
+    """Pack data to be stored outside of a cache: magic (kind and version), checksum, data."""
     return _RECORD.pack(magic, _checksum(data), len(data)) + data
 
 

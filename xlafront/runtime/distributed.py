@@ -1,7 +1,7 @@
-"""The runtime of programs of many processes: the service that process 0 runs, and this process's connection to it.
+"""The runtime of multi-process programs: the service that process 0 runs, and the connection of this process to it.
 
-The service watches that all processes live: one that stops sending heartbeats ends the others. It also keeps a store of
-keys and values, through which processes agree on things without touching a device (`agree`).
+The service monitors the processes: if one stops sending heartbeats, it ends the others. It also has a key-value
+store, through which processes compare values without touching a device (`agree`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.runtime.jaxlib_compat import JaxRuntimeError, _jax
+from xlafront.base.jaxlib_compat import JaxRuntimeError, _jax
 
-_WARN_AFTER_SECONDS = 60  # how long to wait for other processes before saying whom we wait for
+_WARN_AFTER_SECONDS = 60  # time to wait for other processes before warning
 
 _SECONDS_FOR_PEERS_TO_FAIL = 2.0  # an error that all processes raise reaches them at about the same time
 
@@ -41,7 +41,7 @@ class State:
         self.client: Any = None
         self.service: Any = None
         self.preemption: Any = None
-        self.peer_watch: Any = None  # a `peer_watch.PeerWatch`, where there are others
+        self.peer_watch: Any = None  # a `peer_watch.PeerWatch` if there are other processes
         self.process_id, self.num_processes = 0, 1
         self.coordinator_address: str | None = None
         self.own_address: str | None = None
@@ -49,7 +49,7 @@ class State:
         self.agreement_counts: dict[tuple, int] = {}
 
     def client_settings(self) -> dict[str, Any]:
-        """What the clients of the platforms need to know of the group."""
+        """Return the options that clients of platforms need for the group."""
         if self.client is None:
             return {}
         return {"distributed_client": self.client, "process_id": self.process_id, "num_processes": self.num_processes,
@@ -60,8 +60,8 @@ state = State()
 
 
 def connect(address: str, num_processes: int, process_id: int, *, bind_address: str | None, initialization_timeout: float,
-            heartbeat_timeout: int, shutdown_timeout: int, partition_index: int | None) -> None:
-    """Join the group, and start the service in process 0."""
+            heartbeat_timeout: int, shutdown_timeout: int, partition_index: int | None, credentials: dict[str, Any]) -> None:
+    """Join the group; process 0 also starts the service. `credentials` are for encrypted connections, if jaxlib has these."""
     from xlafront.runtime import peer_watch, rendezvous  # start-up: sockets, for programs of many processes
 
     host, port = rendezvous.split_address(address)
@@ -74,7 +74,7 @@ def connect(address: str, num_processes: int, process_id: int, *, bind_address: 
         try:
             service = _jax.get_distributed_runtime_service(
                 bind_address or f"[::]:{port}", num_processes, heartbeat_timeout=heartbeat_timeout,
-                cluster_register_timeout=timeout, shutdown_timeout=shutdown_timeout)
+                cluster_register_timeout=timeout, shutdown_timeout=shutdown_timeout, **credentials)
         except Exception as e:
             group.fail(f"process 0 could not start the coordination service: {e}")
         peers = group.start()
@@ -82,10 +82,10 @@ def connect(address: str, num_processes: int, process_id: int, *, bind_address: 
     else:
         own_address, first, connection = rendezvous.join(address, me, initialization_timeout)
         peers = {0: (first, connection)}
-    # Without `shutdown_on_destruction` its shutdown would not wait for the others.
+    # Without `shutdown_on_destruction`, its shutdown would not wait for the other processes.
     client = _jax.get_distributed_runtime_client(
         address, process_id, init_timeout=timeout, heartbeat_timeout=heartbeat_timeout, shutdown_timeout=shutdown_timeout,
-        use_compression=True, shutdown_on_destruction=True)
+        use_compression=True, shutdown_on_destruction=True, **credentials)
     client.connect()
     state.client, state.service = client, service
     state.process_id, state.num_processes = process_id, num_processes
@@ -96,15 +96,15 @@ def connect(address: str, num_processes: int, process_id: int, *, bind_address: 
 
 
 def _bypass_proxies(host: str) -> None:
-    """The connection to the coordinator never goes through a proxy for the web."""
+    """Exempt the connection to the coordinator from web proxies."""
     if any(os.environ.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy")):
         direct = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy") or ""
         os.environ["no_grpc_proxy"] = ",".join(filter(None, (direct, host)))
 
 
 def _at_exit() -> None:
-    """Leave together with the others; after an unhandled exception soon, so that they do not wait for us."""
-    # At a prompt or in a notebook the last exception is of some earlier line, not what ended the session.
+    """Disconnect together with the other processes; after an unhandled exception without waiting for them."""
+    # In an interactive session, the last exception does not mean that the session failed.
     unhandled = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     if unhandled is None:
         try:
@@ -113,17 +113,17 @@ def _at_exit() -> None:
             print(f"xlafront.distributed.shutdown: {e}", file=sys.stderr)
         return
     if any(sign in str(unhandled) for sign in _SIGNS_OF_FAILED_PEERS):
-        known = None if state.peer_watch is None else state.peer_watch.first_report(timeout=1.0)
+        report = None if state.peer_watch is None else state.peer_watch.first_report(timeout=1.0)
         print(f"xlafront: process {state.process_id} of {state.num_processes} lost the connection to another process of its "
-              f"group" + (f": {known}" if known else ", which has ended or cannot be reached. What went wrong is in the output "
-                                                     "of that process."), file=sys.stderr)
-    # The service ends with this process, and the runtime aborts those that still use it: where all fail with the same error,
-    # each gets to say so.
+              f"group" + (f": {report}" if report else ", which has ended or cannot be reached. What went wrong is in the "
+                                                       "output of that process."), file=sys.stderr)
+    # The service ends with this process, and the runtime aborts the processes that still use it. If all processes fail with the
+    # same error, this wait lets each report it.
     if state.service is not None and state.peer_watch is not None:
         state.peer_watch.wait_for_all_to_end(_SECONDS_FOR_PEERS_TO_FAIL)
-    # Freed while the interpreter ends, they would wait for the others, or end the process with an error of their own.
-    for kept in (state.client, state.service):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+    # Freed during interpreter shutdown, they would wait for other processes, or abort with an error of their own.
+    for resource in (state.client, state.service):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(resource))
 
 
 def disconnect() -> None:
@@ -144,39 +144,45 @@ def disconnect() -> None:
                 service.shutdown()
 
 
-# Agreement
+# Agreement between processes
 
 
-def agree(what: str, text: str, processes: Sequence[int] | None = None) -> dict[int, str]:
-    """What each process says that says otherwise than the first; the same answer in all of them, empty when all agree.
+def agree(caller: str, text: str, processes: Sequence[int] | None = None) -> dict[int, str]:
+    """Compare a text across processes.
 
-    Every process of `processes` has to call this in the same order. Waits for them; says for whom after a while.
+    Every process of `processes` has to call this function in the same order. It waits for the others, with a warning after a
+    while.
+
+    Returns:
+        If texts differ, the text of the first process and those that differ from it, by process; otherwise an empty dict. All
+        processes get the same result.
     """
-    everybody = tuple(range(state.num_processes))
-    group = everybody if processes is None else tuple(sorted(set(processes)))
+    all_processes = tuple(range(state.num_processes))
+    group = all_processes if processes is None else tuple(sorted(set(processes)))
     if len(group) < 2 or state.client is None:
         return {}
     with state.lock:
         number = state.agreement_counts.get(group, 0)
         state.agreement_counts[group] = number + 1
-    place = f"xlafront/agree/{'all' if group == everybody else '-'.join(map(str, group))}"
+    prefix = f"xlafront/agree/{'all' if group == all_processes else '-'.join(map(str, group))}"
     store, me = state.client, state.process_id
     if me != group[0]:
-        store.key_value_set(f"{place}/{number}/{me}", text)
-        verdict = _wait_for(f"{place}/{number}/verdict", what, group[0])
+        store.key_value_set(f"{prefix}/{number}/{me}", text)
+        verdict = _wait_for(f"{prefix}/{number}/verdict", caller, group[0])
     else:
-        said = {me: text} | {other: _wait_for(f"{place}/{number}/{other}", what, other) for other in group[1:]}
-        differing = {other: words for other, words in said.items() if words != text}
+        texts = {me: text} | {other: _wait_for(f"{prefix}/{number}/{other}", caller, other) for other in group[1:]}
+        differing = {other: other_text for other, other_text in texts.items() if other_text != text}
         verdict = _encode({me: text} | differing if differing else {})
-        store.key_value_set(f"{place}/{number}/verdict", verdict)
-        if number:  # everybody has read the verdict before: they have called again
-            store.key_value_delete(f"{place}/{number - 1}")
+        store.key_value_set(f"{prefix}/{number}/verdict", verdict)
+        if number:  # all processes have read the previous verdict, since they have called again
+            store.key_value_delete(f"{prefix}/{number - 1}")
     return _decode(verdict)
 
 
 def agree_soon(name: str, words: Sequence[str], processes: Iterable[int], patience: float = 10.0) -> dict[int, str]:
-    """As `agree`, for calls of one name; but nobody waits longer than `patience` seconds for others, nor counts as differing
-    who comes later. Told are only the words that differ.
+    """Compare words across processes as `agree` does, but per name, and waiting at most `patience` seconds.
+
+    Processes that come later do not count as different. The result has only the words that differ.
     """
     group, store, me = tuple(sorted(processes)), state.client, state.process_id
     if store is None or me not in group:
@@ -186,46 +192,47 @@ def agree_soon(name: str, words: Sequence[str], processes: Iterable[int], patien
     from hashlib import blake2b  # start-up: 5 ms
 
     digest = blake2b(repr((group, name)).encode(), digest_size=16).hexdigest()
-    place, text = f"xlafront/calls/{digest}/{number}", _encode({0: list(words)})
+    prefix, text = f"xlafront/calls/{digest}/{number}", _encode({0: list(words)})
     if me != group[0]:
-        store.key_value_set(f"{place}/said/{me}", text)
+        store.key_value_set(f"{prefix}/said/{me}", text)
         try:
-            return _decode(store.blocking_key_value_get(f"{place}/verdict", int(patience * 1000)))
+            return _decode(store.blocking_key_value_get(f"{prefix}/verdict", int(patience * 1000)))
         except JaxRuntimeError as e:
             if "DEADLINE_EXCEEDED" not in str(e):
                 raise
             _warn_of_waiting(name, words, [group[0]], patience)
-            return _publish_verdict(f"{place}/verdict", {})
-    said: dict[str, str] = {}
+            return _publish_verdict(f"{prefix}/verdict", {})
+    texts: dict[str, str] = {}
     deadline, pause = time.monotonic() + patience, 0.0005
-    while len(said) < len(group) - 1 and time.monotonic() < deadline:
-        said = dict(store.key_value_dir_get(f"{place}/said"))
+    while len(texts) < len(group) - 1 and time.monotonic() < deadline:
+        texts = dict(store.key_value_dir_get(f"{prefix}/said"))
         time.sleep(pause)
         pause = min(pause * 1.5, 0.1)
-    heard_of = {int(key.rpartition("/")[2]) for key in said}
-    if len(said) < len(group) - 1:
-        _warn_of_waiting(name, words, [other for other in group[1:] if other not in heard_of], patience)
+    seen = {int(key.rpartition("/")[2]) for key in texts}
+    if len(texts) < len(group) - 1:
+        _warn_of_waiting(name, words, [other for other in group[1:] if other not in seen], patience)
     differing: dict[int, str] = {}
-    if len(said) == len(group) - 1:
-        others = {int(key.rpartition("/")[2]): _decode(heard)[0] for key, heard in said.items() if heard != text}
-        mine = list(words)
-        for other, theirs in others.items():
-            # A list of another length is shown from where it begins to differ.
-            at = [i for i in range(max(len(mine), len(theirs))) if mine[i:i + 1] != theirs[i:i + 1]][:3]
-            differing[other] = ", ".join(theirs[i] for i in at if i < len(theirs))
-            differing.setdefault(me, ", ".join(mine[i] for i in at if i < len(mine)))
-    return _publish_verdict(f"{place}/verdict", dict(sorted(differing.items())))
+    if len(texts) == len(group) - 1:
+        others = {int(key.rpartition("/")[2]): _decode(encoded)[0] for key, encoded in texts.items() if encoded != text}
+        own_words = list(words)
+        for other, other_words in others.items():
+            # For lists of different lengths, show the words from the first difference on.
+            count = max(len(own_words), len(other_words))
+            positions = [i for i in range(count) if own_words[i:i + 1] != other_words[i:i + 1]][:3]
+            differing[other] = ", ".join(other_words[i] for i in positions if i < len(other_words))
+            differing.setdefault(me, ", ".join(own_words[i] for i in positions if i < len(own_words)))
+    return _publish_verdict(f"{prefix}/verdict", dict(sorted(differing.items())))
 
 
-def _publish_verdict(place: str, verdict: dict[int, str]) -> dict[int, str]:
-    """What is decided for all: this, unless another process was first."""
+def _publish_verdict(key: str, verdict: dict[int, str]) -> dict[int, str]:
+    """Publish the verdict, and return it, or the verdict that another process published first."""
     try:
-        state.client.key_value_set(place, _encode(verdict))
+        state.client.key_value_set(key, _encode(verdict))
         return verdict
     except JaxRuntimeError as e:
         if "ALREADY_EXISTS" not in str(e):
             raise
-        return _decode(state.client.blocking_key_value_get(place, _WARN_AFTER_SECONDS * 1000))
+        return _decode(state.client.blocking_key_value_get(key, _WARN_AFTER_SECONDS * 1000))
 
 
 def _warn_of_waiting(name: str, words: Sequence[str], others: Sequence[int], seconds: float) -> None:
@@ -236,19 +243,19 @@ def _warn_of_waiting(name: str, words: Sequence[str], others: Sequence[int], sec
                   f"ever: all processes have to make the same calls, with arrays of the same shapes.", stacklevel=2)
 
 
-def _encode(said: dict[int, Any]) -> str:
+def _encode(values: dict[int, Any]) -> str:
     import json  # start-up: 1.6 ms, for programs of many processes
 
-    return json.dumps(said)
+    return json.dumps(values)
 
 
 def _decode(text: str) -> dict[int, Any]:
     import json  # start-up: 1.6 ms, for programs of many processes
 
-    return {int(process): words for process, words in json.loads(text).items()}
+    return {int(process): value for process, value in json.loads(text).items()}
 
 
-def _wait_for(key: str, what: str, process: int) -> str:
+def _wait_for(key: str, caller: str, process: int) -> str:
     waited = 0
     while True:
         try:
@@ -257,12 +264,12 @@ def _wait_for(key: str, what: str, process: int) -> str:
             if "DEADLINE_EXCEEDED" not in str(e):
                 raise
         waited += _WARN_AFTER_SECONDS
-        warnings.warn(f"{what} has waited {waited} s for process {process}, which has not called it. All processes have to "
+        warnings.warn(f"{caller} has waited {waited} s for process {process}, which has not called it. All processes have to "
                       f"make the same calls in the same order.", stacklevel=3)
 
 
 def fingerprint(values: Sequence[np.ndarray]) -> str:
-    """What differs when shapes, dtypes or bits do."""
+    """Return a hash of the values' shapes, dtypes and bits."""
     from hashlib import blake2b  # start-up: 5 ms
 
     digest = blake2b(digest_size=16)
@@ -273,15 +280,15 @@ def fingerprint(values: Sequence[np.ndarray]) -> str:
 
 
 def live_processes(processes: Sequence[int]) -> dict[int, int]:
-    """Which of these processes live, each with the number of its incarnation; waits until all living ones ask."""
+    """Return the live processes among these, each with its incarnation number. Waits until all live ones have called."""
     return state.client.get_live_nodes(list(processes))
 
 
 def reached_preemption_sync_point(step: int) -> bool:
-    """Whether this is the step at which all processes save, after one of them was told to end."""
+    """Return True at the step at which all processes save, after one of them got a preemption notice."""
     with state.lock:
         if state.preemption is None:
-            # Made at the first question, because it takes over the signal SIGTERM.
+            # Created on the first call, because it takes over SIGTERM.
             manager = _jax.create_preemption_sync_manager()
             manager.initialize(state.client)
             state.preemption = manager

@@ -1,4 +1,4 @@
-"""DLPack capsules: reading their header, and jaxlib's conversions."""
+"""DLPack capsules: their headers, and jaxlib's conversions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import ctypes
 import ml_dtypes
 import numpy as np
 
-from xlafront.runtime.jaxlib_compat import _jax
+from xlafront.base.jaxlib_compat import _jax
 
-HOST = 1  # DLPack's number for CPU memory
+HOST = 1  # DLPack's code for CPU memory
 _DEVICE_TYPES = {"cpu": HOST, "gpu": 2, "cuda": 2}
 
 
@@ -34,7 +34,7 @@ _pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char
 
 
 def type_of_capsule(capsule) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and dtype, from the C structure in the capsule."""
+    """Read shape and dtype from the C structure in the capsule."""
     tensor = _Tensor.from_address(_pointer_of(capsule, b"dltensor"))
     return tuple(tensor.shape[:tensor.ndim]), _dtype(tensor.code, tensor.bits)
 
@@ -57,7 +57,7 @@ def _dtype(code: int, bits: int) -> np.dtype:
 
 
 def buffer_of(external, device, may_copy: bool):
-    """`(array without a type, shape, dtype)` of another library's array, in shared memory if that is possible."""
+    """Import another library's array, without a copy if possible; return an array without a type, its shape and its dtype."""
     stream = None
     if device.platform != "cpu":
         stream = device.get_stream_for_external_ready_events()

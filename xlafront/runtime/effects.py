@@ -1,7 +1,7 @@
-"""Programs that do something besides computing: in which order they start, and waiting for them to end.
+"""Executables with side effects: the order in which they start, and waiting for them to end.
 
-Operations within a program are ordered by tokens (`lowering.module`). Here is what orders programs among each other: one
-with an ordered effect starts when the one before it with the same effect has ended.
+Tokens order the operations within an executable (`lowering/builder.py`). This module orders executables: one with an ordered
+effect starts when the previous one with the same effect has ended.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-MOST_RUNNING = 64  # programs with effects that may be under way before the next waits for the oldest
+MAX_RUNNING = 64  # executables with effects in flight, before the next waits for the oldest
 
 
 class _Thread(threading.local):
-    callbacks = 0  # how many callbacks are running on this thread, one inside the other
+    callbacks = 0  # depth of nested callbacks on this thread
 
 
 thread = _Thread()
-callbacks_running: set[int] = set()  # the threads
-leaving = False  # whether the interpreter exits: nothing is begun any more
-left = False  # whether nothing is waited for any more
+callbacks_running: set[int] = set()  # ids of the threads that run callbacks
+shutting_down = False  # True once the interpreter exits: no new work starts
+shut_down = False  # True once the interpreter no longer waits for running work
 
 
 class host_callback:
-    """Marks that this thread runs a callback: waiting for a program might be waiting for itself."""
+    """Marks this thread as running a callback, in which waiting for an executable could deadlock."""
 
     __slots__ = ()
 
     def __enter__(self):
-        if left:
-            raise RuntimeError("a callback was to run after the end of the program")
+        if shut_down:
+            raise RuntimeError("a callback was about to run after the end of the Python process")
         callbacks_running.add(threading.get_ident())
         thread.callbacks += 1
 
@@ -43,57 +43,61 @@ class host_callback:
 
 
 _running: deque[Any] = deque()
-_last: dict[Any, Any] = {}  # of each ordered effect, the token of the program that had it last
-failures: list[Exception] = []  # what `effects_barrier` is to raise
+_last_tokens: dict[Any, Any] = {}  # by ordered effect: the token of the last executable with it
+failures: list[Exception] = []  # to be raised by `effects_barrier`
 
 
 def execute(executable, buffers, effects: Iterable[Any]):
-    """Start a program with effects, in its turn."""
+    """Start an executable with effects, after the previous ones with the same ordered effects."""
     ordered = [effect for effect in effects if effect.ordered]
     nested = thread.callbacks > 0
     if not nested:
         for effect in ordered:
-            _wait(_last.pop(effect, None), keep_failure=False)
-        while len(_running) >= MOST_RUNNING:
+            _wait(_last_tokens.pop(effect, None), record_failure=False)
+        while len(_running) >= MAX_RUNNING:
             _wait(_oldest())
     results = executable.execute_sharded(buffers, with_tokens=True)
     token = results.consume_token()
     _running.append(token)
-    if not nested:  # one that a callback started ends before the one that it belongs to
-        _last.update(dict.fromkeys(ordered, token))
+    if not nested:  # an executable started by a callback ends before the one that the callback belongs to
+        _last_tokens.update(dict.fromkeys(ordered, token))
     return results
 
 
 def _oldest():
-    """The token of the program that has been running longest; None where another thread has just taken the last."""
+    """Return the token of the executable that has been running longest; None if another thread has just taken the last one."""
     try:
         return _running.popleft()
     except IndexError:
         return None
 
 
-def _wait(token, keep_failure: bool = True) -> None:
+def _wait(token, record_failure: bool = True) -> None:
     if token is None:
         return
     try:
         token.block_until_ready()
-    except Exception as e:  # told by effects_barrier: it is not the fault of the program that comes next
-        if keep_failure:
+    except Exception as e:  # effects_barrier raises it, since the next executable is not at fault
+        if record_failure:
             failures.append(e)
 
 
 def effects_barrier() -> None:
-    """Wait until all callbacks of the programs that have been started have run; raises what one of them raised.
+    """Wait for all callbacks of executables that have been started.
 
-    >>> xf.jit(lambda x: xf.debug.print("x = {}", x))(1.0); xf.effects_barrier()
-    x = 1.0
+    Raises:
+        Exception: An error that one of the callbacks raised.
+
+    Example:
+        >>> xf.jit(lambda x: xf.debug.print("x = {}", x))(1.0); xf.effects_barrier()
+        x = 1.0
     """
     if thread.callbacks:
-        raise RuntimeError("effects_barrier was called inside of a callback, whose own end it would wait for. Call it "
-                           "where the function with the callback is called.")
+        raise RuntimeError("effects_barrier was called inside of a callback, where it would wait for that callback to end. "
+                           "Call it after the call of the function with the callback.")
     while _running:
         _wait(_oldest())
-    _last.clear()
+    _last_tokens.clear()
     if failures:
         failure, failures[:] = failures[0], []
         raise failure
@@ -103,7 +107,7 @@ _prepared: list[bool] = []
 
 
 def prepare() -> None:
-    """Before the first program with callbacks: their end is waited for at exit."""
+    """Register the wait at exit, before the first program with callbacks."""
     if not _prepared:
         _prepared.append(True)
         atexit.register(effects_barrier)

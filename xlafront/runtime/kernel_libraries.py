@@ -1,6 +1,6 @@
-"""Libraries of kernels that compiled programs call by name: LAPACK in jaxlib, and those beside the CUDA plugin.
+"""Libraries of kernels that compiled programs call by name: LAPACK in jaxlib, and those that come with the CUDA plugin.
 
-A kernel that works on a batch of matrices is also known to XLA's partitioner, which then splits the batch over devices.
+Batched kernels are also registered with XLA's partitioner, which then partitions the batch over devices.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import os
 import sys
 from typing import Any
 
+from xlafront.base.jaxlib_compat import _jax
 from xlafront.runtime import foreign_functions
-from xlafront.runtime.jaxlib_compat import _jax
 
 _CUDA_MODULES = ("_solver", "_linalg", "_prng", "_sparse", "_rnn", "_hybrid", "_triton")
 
 
 def site_file(*candidates: str) -> str | None:
-    """The first of these paths that exists in a directory of `sys.path`."""
+    """Return the first of these paths that exists in a directory of `sys.path`."""
     for candidate in candidates:
         for directory in sys.path:
             path = os.path.join(directory, *candidate.split("/"))
@@ -28,7 +28,7 @@ def site_file(*candidates: str) -> str | None:
 
 @functools.cache
 def register_lapack() -> None:
-    """For the CPU, when the first program asks for it: this imports scipy.linalg, where LAPACK is."""
+    """Register LAPACK for the CPU, for the first program that needs it. Imports scipy.linalg, which has LAPACK."""
     from jaxlib.cpu import _lapack  # start-up: with scipy.linalg 140 ms
 
     _lapack.initialize()
@@ -39,7 +39,7 @@ def register_lapack() -> None:
 
 @functools.cache
 def register_sparse() -> None:
-    """For the CPU, when the first program asks for it."""
+    """Register sparse kernels for the CPU, for the first program that needs them."""
     from jaxlib.cpu import _sparse  # start-up: for sparse arrays
 
     for target, function in _sparse.registrations().items():
@@ -47,7 +47,7 @@ def register_sparse() -> None:
 
 
 def register_cuda(c_api: Any) -> None:
-    """Make linear algebra, sparse products, random numbers and calls of Python known to the plugin with this interface."""
+    """Register kernels for linear algebra, sparse products, random numbers and Python callbacks with a CUDA plugin."""
     extension = _cuda_module("cuda_plugin_extension")
     if extension is None:
         return
@@ -64,14 +64,14 @@ def register_cuda(c_api: Any) -> None:
 
 @functools.cache
 def register_hybrid() -> None:
-    """Tell the kernels that use both the CPU and CUDA where LAPACK is."""
+    """Initialize the kernels that use both CUDA and LAPACK on the CPU."""
     module = _cuda_module("_hybrid")
     if module is not None:
         module.initialize()
 
 
 def prepare(target: str) -> None:
-    """What has to be done before a program calls this kernel."""
+    """Register the library of a kernel, before a program that calls it is compiled."""
     if target.startswith(("lapack_", "tridiagonal_")):
         register_lapack()
     elif target.startswith("cpu_csr_"):

@@ -1,4 +1,4 @@
-"""Events: libraries record that something happened, or how long it took, and monitoring systems listen."""
+"""Monitoring events: libraries record events and durations, and listeners receive them."""
 
 from __future__ import annotations
 
@@ -10,98 +10,114 @@ _time_spans: list[Callable] = []
 _scalars: list[Callable] = []
 
 
-def is_heard() -> bool:
-    """Whether anybody listens."""
+def has_listeners() -> bool:
+    """Return True if there are listeners."""
     return bool(_events or _durations or _time_spans or _scalars)
 
 
 def record_event(event: str, **kwargs: str | int) -> None:
-    """Tell the listeners that something happened.
+    """Record an event: call the event listeners.
 
-    - `event`: what, by convention a path: `/my_library/checkpoint_written`.
-    - `kwargs`: what else there is to say of it.
+    Args:
+        event: Name of the event, by convention a path: `/my_library/checkpoint_written`.
+        kwargs: Further details of the event.
 
-    >>> record_event("/example/started", worker=0)
+    Example:
+        >>> record_event("/example/started", worker=0)
     """
     for listener in [*_events]:
         listener(event, **kwargs)
 
 
 def record_event_duration_secs(event: str, duration: float, **kwargs: str | int) -> None:
-    """Tell the listeners how long something took.
+    """Record the duration of an event: call the duration listeners.
 
-    - `event`: what, by convention a path.
-    - `duration`: the seconds that it took.
-    - `kwargs`: what else there is to say of it.
+    Args:
+        event: Name of the event, by convention a path.
+        duration: Duration in seconds.
+        kwargs: Further details of the event.
 
-    >>> record_event_duration_secs("/example/load", 1.5)
+    Example:
+        >>> record_event_duration_secs("/example/load", 1.5)
     """
     for listener in [*_durations]:
         listener(event, duration, **kwargs)
 
 
 def record_event_time_span(event: str, start_time: float, end_time: float, **kwargs: str | int) -> None:
-    """Tell the listeners when something began and ended.
+    """Record the time span of an event: call the time span listeners.
 
-    - `event`: what, by convention a path.
-    - `start_time`, `end_time`: in seconds, of the clock that the listeners expect.
-    - `kwargs`: what else there is to say of it.
+    Args:
+        event: Name of the event, by convention a path.
+        start_time, end_time: Times in seconds, by the clock that the listeners expect.
+        kwargs: Further details of the event.
 
-    >>> record_event_time_span("/example/load", 0.0, 1.5)
+    Example:
+        >>> record_event_time_span("/example/load", 0.0, 1.5)
     """
     for listener in [*_time_spans]:
         listener(event, start_time, end_time, **kwargs)
 
 
 def record_scalar(event: str, value: float | int, **kwargs: str | int) -> None:
-    """Tell the listeners a number.
+    """Record a scalar value: call the scalar listeners.
 
-    - `event`: what it is of, by convention a path.
-    - `value`: the number.
-    - `kwargs`: what else there is to say of it.
+    Args:
+        event: Name of the value, by convention a path.
+        value: The value.
+        kwargs: Further details of the event.
 
-    >>> record_scalar("/example/loss", 0.5, step=10)
+    Example:
+        >>> record_scalar("/example/loss", 0.5, step=10)
     """
     for listener in [*_scalars]:
         listener(event, value, **kwargs)
 
 
 def register_event_listener(callback: Callable[..., None]) -> None:
-    """Have a function called for each `record_event`.
+    """Register a listener that is called for each `record_event`.
 
-    - `callback`: it takes the event, and keywords.
+    Args:
+        callback: Function of the event's name and keyword arguments.
 
-    >>> register_event_listener(lambda event, **details: None)
+    Example:
+        >>> register_event_listener(lambda event, **details: None)
     """
     _events.append(callback)
 
 
 def register_event_duration_secs_listener(callback: Callable[..., None]) -> None:
-    """Have a function called for each `record_event_duration_secs`.
+    """Register a listener that is called for each `record_event_duration_secs`.
 
-    - `callback`: it takes the event, the seconds, and keywords.
+    Args:
+        callback: Function of the event's name, the duration in seconds, and keyword arguments.
 
-    >>> register_event_duration_secs_listener(lambda event, seconds, **details: None)
+    Example:
+        >>> register_event_duration_secs_listener(lambda event, seconds, **details: None)
     """
     _durations.append(callback)
 
 
 def register_event_time_span_listener(callback: Callable[..., None]) -> None:
-    """Have a function called for each `record_event_time_span`.
+    """Register a listener that is called for each `record_event_time_span`.
 
-    - `callback`: it takes the event, the two times, and keywords.
+    Args:
+        callback: Function of the event's name, start and end times, and keyword arguments.
 
-    >>> register_event_time_span_listener(lambda event, start, end, **details: None)
+    Example:
+        >>> register_event_time_span_listener(lambda event, start, end, **details: None)
     """
     _time_spans.append(callback)
 
 
 def register_scalar_listener(callback: Callable[..., None]) -> None:
-    """Have a function called for each `record_scalar`.
+    """Register a listener that is called for each `record_scalar`.
 
-    - `callback`: it takes the event, the number, and keywords.
+    Args:
+        callback: Function of the event's name, the value, and keyword arguments.
 
-    >>> register_scalar_listener(lambda event, value, **details: None)
+    Example:
+        >>> register_scalar_listener(lambda event, value, **details: None)
     """
     _scalars.append(callback)
 
@@ -112,53 +128,62 @@ def _unregister(listeners: list[Callable], callback: Callable) -> None:
 
 
 def unregister_event_listener(callback: Callable[..., None]) -> None:
-    """No longer call a function that `register_event_listener` was given.
+    """Unregister a listener of `register_event_listener`.
 
-    - `callback`: the function.
+    Args:
+        callback: The listener.
 
-    >>> listener = lambda event, **details: None
-    >>> register_event_listener(listener); unregister_event_listener(listener)
+    Example:
+        >>> listener = lambda event, **details: None
+        >>> register_event_listener(listener); unregister_event_listener(listener)
     """
     _unregister(_events, callback)
 
 
 def unregister_event_duration_listener(callback: Callable[..., None]) -> None:
-    """No longer call a function that `register_event_duration_secs_listener` was given.
+    """Unregister a listener of `register_event_duration_secs_listener`.
 
-    - `callback`: the function.
+    Args:
+        callback: The listener.
 
-    >>> listener = lambda event, seconds, **details: None
-    >>> register_event_duration_secs_listener(listener); unregister_event_duration_listener(listener)
+    Example:
+        >>> listener = lambda event, seconds, **details: None
+        >>> register_event_duration_secs_listener(listener); unregister_event_duration_listener(listener)
     """
     _unregister(_durations, callback)
 
 
 def unregister_event_time_span_listener(callback: Callable[..., None]) -> None:
-    """No longer call a function that `register_event_time_span_listener` was given.
+    """Unregister a listener of `register_event_time_span_listener`.
 
-    - `callback`: the function.
+    Args:
+        callback: The listener.
 
-    >>> listener = lambda event, start, end, **details: None
-    >>> register_event_time_span_listener(listener); unregister_event_time_span_listener(listener)
+    Example:
+        >>> listener = lambda event, start, end, **details: None
+        >>> register_event_time_span_listener(listener); unregister_event_time_span_listener(listener)
     """
     _unregister(_time_spans, callback)
 
 
 def unregister_scalar_listener(callback: Callable[..., None]) -> None:
-    """No longer call a function that `register_scalar_listener` was given.
+    """Unregister a listener of `register_scalar_listener`.
 
-    - `callback`: the function.
+    Args:
+        callback: The listener.
 
-    >>> listener = lambda event, value, **details: None
-    >>> register_scalar_listener(listener); unregister_scalar_listener(listener)
+    Example:
+        >>> listener = lambda event, value, **details: None
+        >>> register_scalar_listener(listener); unregister_scalar_listener(listener)
     """
     _unregister(_scalars, callback)
 
 
 def clear_event_listeners() -> None:
-    """Forget all listeners, of every kind.
+    """Unregister all listeners of every kind.
 
-    >>> clear_event_listeners()
+    Example:
+        >>> clear_event_listeners()
     """
     for listeners in (_events, _durations, _time_spans, _scalars):
         listeners.clear()

@@ -1,9 +1,8 @@
-"""Says which process of a group has died or does not answer, and why the others are about to end.
+"""Reports on processes of a group that have died or do not respond, and on why the others are about to end.
 
-The runtime ends all processes when one has not been heard of for the heartbeat time, but its own words name no remedy, and
-often not the process. So the connections over which the processes found each other stay open, between process 0 and the
-others, with a sign of life on them now and then. This only tells: it ends nothing, since a process that is busy with
-something long may miss its time here.
+The runtime ends all processes if one has sent no heartbeat for the timeout, but its messages give no remedy, and often not the
+process. So the connections of the rendezvous between process 0 and the others stay open, with regular messages on them. This
+module only reports and ends nothing, since a busy process may miss its time here.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ _MAX_LINE_BYTES = 1 << 14
 
 
 class PeerWatch:
-    """The connections of this process to others of its group: `{number: (who it is, connection)}`."""
+    """The connections of this process to others of its group: `{number: (description, connection)}`."""
 
     def __init__(self, peers: Mapping[int, tuple[str, socket.socket]], num_processes: int, heartbeat_timeout: float):
-        self.who = {number: who for number, (who, _) in peers.items()}
+        self.names = {number: name for number, (name, _) in peers.items()}
         self.connections = {number: connection for number, (_, connection) in peers.items()}
-        self.last_heard = dict.fromkeys(peers, time.monotonic())
+        self.last_seen_at = dict.fromkeys(peers, time.monotonic())
         self.pending = {number: b"" for number in peers}
         self.silent: set[int] = set()
         self.reports: list[str] = []
@@ -41,18 +40,18 @@ class PeerWatch:
         self.thread.start()
 
     def leave(self) -> None:
-        """Tell the others that this process ends as it should, and stop watching."""
+        """Notify the others that this process ends normally, and stop watching."""
         self.waker.close()
         self.thread.join(timeout=5)
 
     def wait_for_all_to_end(self, timeout: float) -> None:
-        """Return when no other process is connected any more, at the latest after `timeout` seconds."""
+        """Wait until no other process is connected, for at most `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while self.connections and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def first_report(self, timeout: float) -> str | None:
-        """What was reports first; waits for it a little, since others may notice a failure earlier."""
+        """Return the first report. Wait for it briefly, since other processes may notice a failure earlier."""
         return self.reports[0] if self.reported.wait(timeout) else None
 
     def _run(self) -> None:
@@ -66,8 +65,8 @@ class PeerWatch:
             for key, _ in self.selector.select(max(0.0, send_at - now)):
                 if key.data is None:
                     self._send(_LEAVING)
-                    for each in (*self.connections.values(), self.woken, self.selector):
-                        each.close()
+                    for resource in (*self.connections.values(), self.woken, self.selector):
+                        resource.close()
                     return
                 if key.data in self.connections:
                     self._receive(key.data)
@@ -79,7 +78,7 @@ class PeerWatch:
                 try:
                     connection.send(line + b"\n")
                 except OSError:
-                    pass  # full, because the other does not read, or broken: both are noticed where we read
+                    pass  # full, because the other process does not read, or broken: both are noticed by _receive
 
     def _receive(self, number: int) -> None:
         try:
@@ -89,29 +88,29 @@ class PeerWatch:
         except OSError:
             data = b""
         *lines, self.pending[number] = (self.pending[number] + data).split(b"\n")
-        self.last_heard[number] = time.monotonic()
+        self.last_seen_at[number] = time.monotonic()
         for line in lines:
-            if line not in (_ALIVE, _LEAVING):  # process 0 tells of another
+            if line not in (_ALIVE, _LEAVING):  # process 0 reports on another process
                 self._report(line.decode(errors="replace"))
         if _LEAVING in lines or not data or len(self.pending[number]) > _MAX_LINE_BYTES:
             self.selector.unregister(self.connections[number])
             self.connections.pop(number).close()
             if _LEAVING not in lines:
                 self._report_to_all(number, (
-                    f"{self.who[number]} of {self.num_processes} has ended without distributed.shutdown. What went wrong is in "
-                    f"its output, or in the log of its machine or scheduler. The others cannot go on without it: they end with "
-                    f"an error at once, or after heartbeat_timeout_seconds={self.heartbeat_timeout:g}."))
+                    f"{self.names[number]} of {self.num_processes} has ended without distributed.shutdown. What went wrong is "
+                    f"in its output, or in the log of its machine or scheduler. The others cannot continue without it: they "
+                    f"end with an error at once, or after heartbeat_timeout_seconds={self.heartbeat_timeout:g}."))
 
     def _check_for_silent(self) -> None:
         now = time.monotonic()
         for number in list(self.connections):
-            since = now - self.last_heard[number]
+            since = now - self.last_seen_at[number]
             if since < self.heartbeat_timeout * 0.6:
                 self.silent.discard(number)
             elif number not in self.silent:
                 self.silent.add(number)
                 self._report_to_all(number, (
-                    f"{self.who[number]} of {self.num_processes} has not been heard of for {since:.1f} s: it is stopped, or "
+                    f"{self.names[number]} of {self.num_processes} has not been heard of for {since:.1f} s: it is stopped, or "
                     f"its machine is overloaded or cannot be reached. Unless it comes back, all processes end once "
                     f"heartbeat_timeout_seconds={self.heartbeat_timeout:g} have passed. Look at that process and its machine; "
                     f"where such pauses are normal, give distributed.initialize a larger heartbeat_timeout_seconds."))
@@ -126,5 +125,5 @@ class PeerWatch:
         try:
             sys.stderr.write(f"xlafront: {text}\n")
             sys.stderr.flush()
-        except (AttributeError, OSError, ValueError):  # closed, while the interpreter ends
+        except (AttributeError, OSError, ValueError):  # closed during interpreter shutdown
             pass

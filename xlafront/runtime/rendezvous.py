@@ -1,8 +1,8 @@
-"""How the processes of a program find each other, before the runtime's own service starts.
+"""The rendezvous of the processes of a program, before the runtime's own service starts.
 
-The service of the runtime ends a process that cannot connect, without an exception. So process 0 first listens on the
-port itself: the others connect, say who they are, and hear whether the group is complete and of one mind. Only then
-does the service take the port over. What is said is one line of JSON each way.
+The runtime's service ends a process that cannot connect, without an exception. So process 0 first listens on the port itself.
+The others connect, introduce themselves, and learn if the group is complete and consistent. Only then does the service take
+over the port. Messages are one line of JSON in each direction.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from xlafront.runtime import jaxlib_compat, version
+from xlafront.base import jaxlib_compat, version
 
 _MAX_MESSAGE_BYTES = 1 << 16
 _MUST_AGREE = {"xlafront": "the version of xlafront", "jaxlib": "the version of jaxlib", "num_processes": "num_processes"}
@@ -26,31 +26,31 @@ class _PortTaken(Exception):
 
 
 def introduction(process_id: int, num_processes: int) -> dict[str, Any]:
-    """What a process says of itself."""
+    """Return the message with which a process introduces itself."""
     return {"process_id": process_id, "num_processes": num_processes, "xlafront": version.__version__,
             "jaxlib": jaxlib_compat.jaxlib_version_text, "host": socket.gethostname(), "pid": os.getpid()}
 
 
-def split_address(address: str, what: str = "coordinator_address") -> tuple[str, int]:
-    """Host and port of `host:port` or `[ipv6]:port`."""
+def split_address(address: str, argument: str = "coordinator_address") -> tuple[str, int]:
+    """Split `host:port` or `[ipv6]:port` into host and port."""
     host, colon, port = str(address).rpartition(":")
     if not colon or not port.isdigit() or not 0 < int(port) < 65536 or not host or (":" in host and host[0] != "["):
-        raise ValueError(f"{what} is {address!r}; it must be 'host:port', such as '10.0.0.1:1234' or '[fd00::1]:1234', with a "
-                         f"port from 1 to 65535.")
+        raise ValueError(f"{argument} is {address!r}; it must be 'host:port', such as '10.0.0.1:1234' or '[fd00::1]:1234', "
+                         f"with a port from 1 to 65535.")
     return host.strip("[]"), int(port)
 
 
-def _who(member: dict) -> str:
+def _describe(member: dict) -> str:
     return f"process {member['process_id']} ({member['host']}, pid {member['pid']})"
 
 
 def _own_address(connection: socket.socket) -> str:
-    """Where the other end reaches this machine; its host name may stand for an address that only it knows."""
+    """Return the address by which the peer reaches this machine; the host name may resolve differently there."""
     return connection.getsockname()[0].removeprefix("::ffff:")
 
 
 class Group:
-    """Process 0's connections to the others: the group waits on them until it hears `start` or `fail`."""
+    """Process 0's connections to the others, which wait until it sends `start` or `fail`."""
 
     def __init__(self, me: dict):
         self.me = me
@@ -65,12 +65,12 @@ class Group:
                 connection.settimeout(5)
                 connection.sendall(line)
             except OSError:
-                pass  # it has given up; the service will notice
+                pass  # the peer has given up; the service will notice
 
     def start(self) -> dict[int, tuple[str, socket.socket]]:
-        """Let the others go on. Returns who they are, with the connections to them."""
-        self._broadcast({"go": _who(self.me)})
-        return {number: (_who(self.members[number]), connection) for number, connection in self.connections.items()}
+        """Let the other processes start. Return their descriptions and the connections to them, by process id."""
+        self._broadcast({"go": _describe(self.me)})
+        return {number: (_describe(self.members[number]), connection) for number, connection in self.connections.items()}
 
     def fail(self, problem: str, newcomer: socket.socket | None = None) -> NoReturn:
         if newcomer is not None:
@@ -81,16 +81,17 @@ class Group:
         raise RuntimeError(problem)
 
     def add(self, member: dict, connection: socket.socket) -> None:
-        """Take a process into the group, or end the group when it does not fit."""
-        differing = {key: words for key, words in _MUST_AGREE.items() if member.get(key) != self.me[key]}
+        """Add a process to the group, or fail the group if the process does not fit."""
+        differing = {key: label for key, label in _MUST_AGREE.items() if member.get(key) != self.me[key]}
         if differing:
-            differences = "; ".join(f"{words} is {self.me[key]} in {_who(self.me)} and {member.get(key)} in {_who(member)}"
-                             for key, words in differing.items())
+            own, other = _describe(self.me), _describe(member)
+            differences = "; ".join(f"{label} is {self.me[key]} in {own} and {member.get(key)} in {other}"
+                                    for key, label in differing.items())
             self.fail(f"the processes do not fit together: {differences}. Give all processes the same.", connection)
         number = member["process_id"]
         if number in self.members:
-            self.fail(f"process_id {number} was given twice: to {_who(self.members[number])} and to {_who(member)}. Each of "
-                      f"the {self.me['num_processes']} processes needs an id of its own, from 0 to "
+            self.fail(f"process_id {number} was given twice: to {_describe(self.members[number])} and to {_describe(member)}. "
+                      f"Each of the {self.me['num_processes']} processes needs an id of its own, from 0 to "
                       f"{self.me['num_processes'] - 1}.", connection)
         self.members[number], self.connections[number] = member, connection
         if self.own_address is None or self.own_address.startswith("127."):
@@ -99,7 +100,7 @@ class Group:
     def fail_incomplete(self, timeout: float) -> NoReturn:
         missing = sorted(set(range(self.me["num_processes"])) - set(self.members))
         shown = ", ".join(map(str, missing[:20])) + (", ..." if len(missing) > 20 else "")
-        joined = ", ".join(_who(self.members[i]) for i in sorted(self.members)[:20])
+        joined = ", ".join(_describe(self.members[i]) for i in sorted(self.members)[:20])
         self.fail(f"the group of {self.me['num_processes']} processes was not complete within {timeout:g} s: missing "
                   f"process_id {shown}; joined: {joined}. Start the missing processes with the same coordinator_address, or "
                   f"raise initialization_timeout.")
@@ -124,12 +125,12 @@ def _listen(host: str, port: int, bind_address: str | None) -> socket.socket:
 
 
 def gather(address: str, bind_address: str | None, me: dict, timeout: float) -> Group:
-    """Process 0: wait for all others. They go on waiting for `Group.start`."""
+    """Wait in process 0 for all other processes. They wait for `Group.start`."""
     host, port = split_address(bind_address, "coordinator_bind_address") if bind_address else split_address(address)
     try:
         listener = _listen(host, port, bind_address)
     except _PortTaken:
-        try:  # when it is another process 0, it says so to everybody
+        try:  # if it is another process 0, it reports the conflict to all
             join(address, me, min(timeout, 2.0))
         except RuntimeError as e:
             if "given twice" in str(e) or "fit together" in str(e):
@@ -143,10 +144,10 @@ def gather(address: str, bind_address: str | None, me: dict, timeout: float) -> 
     with listener, selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
         while len(group.members) < me["num_processes"]:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 group.fail_incomplete(timeout)
-            for key, _ in selector.select(left):
+            for key, _ in selector.select(remaining):
                 if key.fileobj is listener:
                     connection, _ = listener.accept()
                     connection.setblocking(False)
@@ -155,55 +156,55 @@ def gather(address: str, bind_address: str | None, me: dict, timeout: float) -> 
                 member = _receive_introduction(key, selector, group)
                 if member is not None:
                     group.add(member, key.fileobj)
-                    # It leaves when its own time is up: then the group cannot be complete any more.
+                    # The process leaves when its own timeout ends; then the group cannot become complete.
                     deadline = min(deadline, time.monotonic() + member["left"])
     return group
 
 
 def _receive_introduction(key, selector, group: Group) -> dict | None:
-    """What came in on a connection: a whole introduction, or None."""
-    connection, heard = key.fileobj, key.data
+    """Read from a connection: return a complete introduction, or None."""
+    connection, received = key.fileobj, key.data
     try:
         data = connection.recv(4096)
     except OSError:
         data = b""
-    heard += data
-    if data and b"\n" not in heard and len(heard) < _MAX_MESSAGE_BYTES:
+    received += data
+    if data and b"\n" not in received and len(received) < _MAX_MESSAGE_BYTES:
         return None
     try:
-        member = json.loads(heard)
+        member = json.loads(received)
         if data and isinstance(member["process_id"], int) and isinstance(member["left"], (int, float)):
-            heard.clear()
+            received.clear()
             return member
     except (ValueError, KeyError, TypeError):
         pass
-    # A stranger, or a process that went away before the group was complete: it may come again.
+    # A foreign client, or a process that disconnected before the group was complete and may reconnect.
     selector.unregister(connection)
-    for number, known in list(group.connections.items()):
-        if known is connection:
+    for number, member_connection in list(group.connections.items()):
+        if member_connection is connection:
             del group.connections[number], group.members[number]
     connection.close()
     return None
 
 
 def join(address: str, me: dict, timeout: float) -> tuple[str, str, socket.socket]:
-    """The other processes: introduce ourselves to process 0 and wait for the group.
+    """Introduce this process to process 0 and wait for the group, in all processes but process 0.
 
-    Returns our own address, who process 0 is, and the connection to it.
+    Return this process's address, the description of process 0, and the connection to it.
     """
     host, port = split_address(address)
     deadline = time.monotonic() + timeout
     problem, pause = "", 0.05
-    while (left := deadline - time.monotonic()) > 0:
+    while (remaining := deadline - time.monotonic()) > 0:
         try:
-            with socket.create_connection((host, port), timeout=min(left, 10)) as connection:
+            with socket.create_connection((host, port), timeout=min(remaining, 10)) as connection:
                 if connection.getsockname() == connection.getpeername():
-                    # On one machine, trying a port on which nobody listens yet may at last connect it with itself.
+                    # On one machine, connecting to a port without a listener can connect the socket with itself.
                     raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-                left = max(deadline - time.monotonic(), 0.0)
-                connection.sendall(json.dumps(me | {"left": left * 0.95}).encode() + b"\n")
-                connection.settimeout(left + 1)
-                with connection.makefile("rb", buffering=0) as file:  # what follows the line is for others to read
+                remaining = max(deadline - time.monotonic(), 0.0)
+                connection.sendall(json.dumps(me | {"left": remaining * 0.95}).encode() + b"\n")
+                connection.settimeout(remaining + 1)
+                with connection.makefile("rb", buffering=0) as file:  # leave the bytes after the line to other readers
                     answer = file.readline(_MAX_MESSAGE_BYTES)
                 verdict = json.loads(answer)
                 if "error" in verdict:

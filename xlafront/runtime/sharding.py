@@ -1,7 +1,7 @@
-"""Shardings: which part of an array lives on which device.
+"""Shardings: the assignment of array shards to devices.
 
-The classes are jaxlib's own, so that dispatch compares and hashes them in C++; the Python methods that users
-and jaxlib expect on them are attached here.
+The classes are jaxlib's own, so that dispatch compares and hashes them in C++. The Python methods that users and jaxlib expect
+of them are attached here.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
-from xlafront.runtime.jax_names import answered, serve
-from xlafront.runtime.jaxlib_compat import (
+from xlafront.base.jax_names import answered, serve
+from xlafront.base.jaxlib_compat import (
     GSPMDSharding,
     HloSharding,
     JaxRuntimeError,
@@ -23,7 +23,7 @@ from xlafront.runtime.jaxlib_compat import (
     Sharding,
     SingleDeviceSharding,
 )
-from xlafront.runtime.meshes import (
+from xlafront.base.meshes import (
     AbstractMesh as AbstractMesh,
     AxisType as AxisType,
     Mesh as Mesh,
@@ -32,12 +32,13 @@ from xlafront.runtime.meshes import (
     device_list as device_list,
     empty_abstract_mesh,
 )
-from xlafront.runtime.specs import (
+from xlafront.base.specs import (
     IndivisibleError,
     MissingDimensionError,
     P as P,
     PartitionSpec as PartitionSpec,
     RankError,
+    UnreducedKind,
     axes_of as axes_of,
 )
 
@@ -45,13 +46,24 @@ _replicated = HloSharding.replicate()
 
 
 def in_device_memory(sharding) -> bool:
-    """Whether arrays lie in the own memory of their devices, not in that of the host."""
+    """Return True if arrays of the sharding are in device memory, not in host memory."""
     return sharding.memory_kind in (None, "device")
 
 
 def open_sums(sharding) -> frozenset:
-    """The mesh axes over which what the devices hold has still to be summed."""
-    return sharding.spec.unreduced if isinstance(sharding, NamedSharding) else frozenset()
+    """Return the mesh axes over which arrays of the sharding are unreduced."""
+    if not isinstance(sharding, NamedSharding):
+        return frozenset()
+    refuse_extremes(sharding)
+    return sharding.spec.unreduced
+
+
+def refuse_extremes(sharding: NamedSharding) -> None:
+    """Raise for arrays of open maxima or minima, which the installed XLA cannot represent."""
+    kind = sharding.spec.unreduced_kind
+    if kind not in (None, UnreducedKind.sum):
+        raise NotImplementedError(f"arrays over {sharding.spec} cannot be computed: XLA has no open reductions of the "
+                                  f"kind {kind.name}. Reduce at once, without unreduced axes.")
 
 
 def _attach(cls, **members) -> None:
@@ -59,7 +71,7 @@ def _attach(cls, **members) -> None:
         setattr(cls, name, member)
 
 
-# What every sharding answers, in terms of `device_set` and `devices_indices_map`.
+# Members of all shardings, in terms of `device_set` and `devices_indices_map`.
 
 
 def _is_fully_addressable(self) -> bool:
@@ -71,11 +83,11 @@ def _addressable_devices(self) -> set:
 
 
 def _addressable_devices_indices_map(self, global_shape):
-    places = self.devices_indices_map(tuple(global_shape))
+    indices = self.devices_indices_map(tuple(global_shape))
     if self.is_fully_addressable:
-        return places
+        return indices
     addressable = self.addressable_devices
-    return {d: index for d, index in places.items() if d in addressable}
+    return {d: index for d, index in indices.items() if d in addressable}
 
 
 def _is_equivalent_to(self, other, ndim: int) -> bool:
@@ -85,16 +97,16 @@ def _is_equivalent_to(self, other, ndim: int) -> bool:
             and self._to_xla_hlo_sharding(ndim) == other._to_xla_hlo_sharding(ndim))
 
 
-def _left_open(name: str):
-    """What each kind of sharding has to say itself."""
+def _undefined_member(name: str):
+    """Return a function that raises NotImplementedError for a member that each kind of sharding must define."""
     def unknown(self, *args):
         raise NotImplementedError(f"{type(self).__name__} is a Sharding that does not define {name}.")
 
     return unknown
 
 
-_attach(Sharding, **{name: property(_left_open(name)) for name in ("device_set", "is_fully_replicated", "memory_kind")},
-        **{name: _left_open(name) for name in ("devices_indices_map", "shard_shape", "with_memory_kind")},
+_attach(Sharding, **{name: property(_undefined_member(name)) for name in ("device_set", "is_fully_replicated", "memory_kind")},
+        **{name: _undefined_member(name) for name in ("devices_indices_map", "shard_shape", "with_memory_kind")},
         is_fully_addressable=property(_is_fully_addressable),
         addressable_devices=property(_addressable_devices),
         addressable_devices_indices_map=_addressable_devices_indices_map,
@@ -130,18 +142,18 @@ _attach(SingleDeviceSharding,
 
 @functools.cache
 def single_device(device) -> SingleDeviceSharding:
-    """The sharding of arrays on one device; one object a device, so that comparisons are by pointer."""
+    """Return the sharding of arrays on one device: the same object each time, for comparisons by identity."""
     return SingleDeviceSharding(device)
 
 
-# Over a mesh
+# Shardings over a mesh
 
-_accept = functools.lru_cache(4096)(check_spec)
+_cached_check_spec = functools.lru_cache(4096)(check_spec)
 
 
 def _check_pspec(mesh, spec, *rest):
-    """Hot: called from C++ for each sharding that is made."""
-    _accept(mesh, spec) if type(spec) is PartitionSpec else check_spec(mesh, spec)
+    """Check the spec of a sharding. Hot: called from C++ for each sharding that is created."""
+    _cached_check_spec(mesh, spec) if type(spec) is PartitionSpec else check_spec(mesh, spec)
 
 
 serve("jax._src.named_sharding", check_pspec=_check_pspec)
@@ -162,10 +174,10 @@ def _named_hlo(self, ndim: int):
     axes, tiles = _tiles(self, ndim)
     used = [a for names in axes for a in names]
     summed = [a for a in mesh.axis_names if a in self.spec.unreduced]
-    rest = [a for a in mesh.axis_names if a not in used and a not in summed]
-    order = [mesh.axis_names.index(a) for a in [*used, *summed, *rest]]
+    replicated = [a for a in mesh.axis_names if a not in used and a not in summed]
+    order = [mesh.axis_names.index(a) for a in [*used, *summed, *replicated]]
     groups = [(math.prod(mesh.shape[a] for a in names), kind) for names, kind in (
-        (summed, OpShardingType.UNREDUCED), (rest, OpShardingType.REPLICATED))]
+        (summed, OpShardingType.UNREDUCED), (replicated, OpShardingType.REPLICATED))]
     groups = [(n, kind) for n, kind in groups if n > 1]
     if math.prod(tiles) == 1 and not any([kind is OpShardingType.UNREDUCED for _, kind in groups]):
         return _replicated
@@ -175,22 +187,22 @@ def _named_hlo(self, ndim: int):
 
 
 def _named_shard_shape(self, shape) -> tuple:
-    return _part_of(self, tuple(shape))
+    return _shard_shape_of(self, tuple(shape))
 
 
 @functools.lru_cache(4096)
-def _part_of(self, shape: tuple) -> tuple:
+def _shard_shape_of(self, shape: tuple) -> tuple:
     _, tiles = _tiles(self, len(shape))
     if len(tiles) > len(shape):
         raise MissingDimensionError(f"{self.spec} has {len(self.spec)} entries, but the array has shape {shape}, only "
                                     f"{len(shape)} dimension(s). Leave out entries.")
-    for dimension, (n, parts) in enumerate(zip(shape, tiles)):
-        if n % parts:
+    for dimension, (n, num_shards) in enumerate(zip(shape, tiles)):
+        if n % num_shards:
             raise IndivisibleError(
                 f"an array of shape {shape} cannot be split by {self.spec} over {self.mesh}: dimension {dimension} has size "
-                f"{n}, which is not evenly divisible by the {parts} parts that it is partitioned into by "
+                f"{n}, which is not evenly divisible by the {num_shards} parts that it is partitioned into by "
                 f"{self.spec[dimension]!r}. Pad it, or leave that dimension unsplit.")
-    return tuple([n // parts for n, parts in zip(shape, tiles)])
+    return tuple([n // num_shards for n, num_shards in zip(shape, tiles)])
 
 
 def _named_indices(self, shape) -> dict:
@@ -200,21 +212,21 @@ def _named_indices(self, shape) -> dict:
 @functools.lru_cache(512)
 def _indices_of(self, shape: tuple) -> dict:
     if PartitionSpec.UNCONSTRAINED in self.spec.partitions:
-        raise ValueError(f"{self.spec} leaves a dimension to the compiler (UNCONSTRAINED), so that nobody knows the parts of "
-                         f"an array. Only with_sharding_constraint takes such a spec. Name axes there, or None.")
-    part = _named_shard_shape(self, shape)
+        raise ValueError(f"{self.spec} leaves a dimension to the compiler (UNCONSTRAINED), so the shards of an array are "
+                         f"unknown. Only with_sharding_constraint takes such a spec. Name axes there, or None.")
+    shard_shape = _named_shard_shape(self, shape)
     axes, _ = _tiles(self, len(shape))
     mesh = self.mesh
     sizes = mesh.shape
     result = {}
     for position in np.ndindex(*mesh.devices.shape):
-        at = dict(zip(mesh.axis_names, position))
+        coordinates = dict(zip(mesh.axis_names, position))
         index = []
-        for names, n in zip(axes, part):
-            number = 0
+        for names, n in zip(axes, shard_shape):
+            shard = 0
             for name in names:
-                number = number * sizes[name] + at[name]
-            index.append(slice(number * n, (number + 1) * n) if names else slice(None))
+                shard = shard * sizes[name] + coordinates[name]
+            index.append(slice(shard * n, (shard + 1) * n) if names else slice(None))
         result[mesh.devices[position]] = tuple(index)
     return result
 
@@ -225,13 +237,13 @@ def _named_repr(self) -> str:
 
 
 def _named_update(self, **changes) -> NamedSharding:
-    """The sharding with some of its fields changed: `mesh`, `spec`, `memory_kind`."""
+    """Return the sharding with some of its fields replaced: `mesh`, `spec`, `memory_kind`."""
     fields = {"mesh": self.mesh, "spec": self.spec, "memory_kind": self._memory_kind} | changes
     return NamedSharding(fields["mesh"], fields["spec"], memory_kind=fields["memory_kind"])
 
 
 def _named_check(self, aval_shape) -> None:
-    """Raise for more entries than the array has dimensions, which shardings that are asked for do not have."""
+    """Raise if the spec has more entries than the array has dimensions."""
     if len(self.spec) > len(aval_shape):
         raise RankError(f"{self.spec} has {len(self.spec)} entries, and so is only valid for arrays of rank at least "
                         f"{len(self.spec)}, but the array has shape {tuple(aval_shape)}. Leave out entries.")
@@ -247,14 +259,14 @@ def _replicated_axes(self) -> frozenset:
 
 
 @functools.lru_cache(4096)
-def _is_whole(self) -> bool:
-    """Whether each device has all of an array."""
+def _is_fully_replicated(self) -> bool:
+    """True if each device has the unsharded array."""
     sizes = self.mesh.shape
     return all([sizes[axis] == 1 for axis in (*[a for p in self.spec for a in axes_of(p)], *self.spec.unreduced)])
 
 
 def _devices_of(self):
-    """The devices of a sharding over a mesh that has any."""
+    """Return the devices of a sharding; raise an error for one over an AbstractMesh."""
     if isinstance(self.mesh, AbstractMesh):
         raise ValueError(f"{self} is over an AbstractMesh, which has no devices. Use one over a Mesh, from make_mesh.")
     return self._internal_device_list
@@ -283,17 +295,17 @@ _attach(NamedSharding,
         check_compatible_aval=_named_check,
         devices_indices_map=_named_indices,
         replicated_axes=property(_replicated_axes),
-        is_fully_replicated=property(_is_whole),
+        is_fully_replicated=property(_is_fully_replicated),
         __repr__=_named_repr,
         __reduce__=lambda self: (_make_named, (self.mesh, self.spec, self._memory_kind)))
 
 
-# What no axes of the mesh in use describe
+# Shardings without a public mesh
 
 
 def as_named(sharding: GSPMDSharding, ndim: int) -> NamedSharding:
-    """A sharding of the compiler's over a mesh of its own, whose axes are its tiles."""
-    devices = np.array(tuple(sharding._internal_device_list), dtype=object)
+    """Convert a sharding of the compiler to one over a new mesh, whose axes are the tiles."""
+    devices: np.ndarray = np.array(tuple(sharding._internal_device_list), dtype=object)
     hlo = sharding._hlo_sharding
     if hlo.is_replicated():
         return NamedSharding(Mesh(devices, ("_",)), PartitionSpec())
@@ -302,8 +314,8 @@ def as_named(sharding: GSPMDSharding, ndim: int) -> NamedSharding:
     return NamedSharding(Mesh(devices[list(hlo.tile_assignment_devices())].reshape(dims), names), PartitionSpec(*names[:ndim]))
 
 
-def _in_order(sharding, places: dict) -> dict:
-    return {d: places[d] for d in sharding._internal_device_list}
+def _in_device_order(sharding, indices: dict) -> dict:
+    return {d: indices[d] for d in sharding._internal_device_list}
 
 
 _attach(GSPMDSharding,
@@ -312,37 +324,37 @@ _attach(GSPMDSharding,
         memory_kind=property(lambda self: self._memory_kind),
         with_memory_kind=lambda self, kind: GSPMDSharding(self._internal_device_list, self._hlo_sharding, memory_kind=kind),
         shard_shape=lambda self, shape: as_named(self, len(shape)).shard_shape(shape),
-        devices_indices_map=lambda self, shape: _in_order(self, as_named(self, len(shape)).devices_indices_map(shape)),
+        devices_indices_map=lambda self, shape: _in_device_order(self, as_named(self, len(shape)).devices_indices_map(shape)),
         is_fully_replicated=property(lambda self: self._hlo_sharding.is_replicated()),
         __repr__=lambda self: f"GSPMDSharding({self._hlo_sharding})")
 
 
-def hlo_sharding_from_bytes(written: bytes) -> HloSharding:
-    """XLA's description of a sharding from its serialised form."""
+def hlo_sharding_from_bytes(data: bytes) -> HloSharding:
+    """Parse XLA's sharding from its serialized form."""
     proto = OpSharding()
-    proto.ParseFromString(written)
+    proto.ParseFromString(data)
     tiles, devices = list(proto.tile_assignment_dimensions), list(proto.tile_assignment_devices)
     reshape, order = list(proto.iota_reshape_dims), list(proto.iota_transpose_perm)
     count = math.prod(tiles)
-    in_order = sorted(order) == list(range(len(reshape))) and math.prod(reshape) == count
+    is_iota = sorted(order) == list(range(len(reshape))) and math.prod(reshape) == count
     try:
-        if tiles and not in_order and sorted(devices) != list(range(count)):  # at which XLA would end the process
+        if tiles and not is_iota and sorted(devices) != list(range(count)):  # XLA would abort the process
             raise JaxRuntimeError(f"{count} tiles are not all assigned")
         return HloSharding.from_proto(proto)
     except JaxRuntimeError as e:
-        raise ValueError(f"the bytes {written!r} describe no sharding: {e}") from None
+        raise ValueError(f"the bytes {data!r} describe no sharding: {e}") from None
 
 
 def hlo_sharding_to_bytes(sharding: HloSharding) -> bytes:
     return sharding.to_proto().SerializeToString()
 
 
-# What the compiler says of results, in terms of the mesh
+# Conversion of the compiler's shardings to shardings over a mesh
 
 
 @functools.lru_cache(4096)
 def named_from_hlo(hlo, mesh: Mesh, ndim: int) -> NamedSharding | None:
-    """The sharding over `mesh` that the compiler's answer describes, found by trying the few that there are."""
+    """Return the sharding over `mesh` that the compiler's sharding describes, found by enumeration; None if there is none."""
     if hlo.is_replicated():
         return NamedSharding(mesh, PartitionSpec())
     if not hlo.is_tiled():
@@ -361,14 +373,15 @@ def named_from_hlo(hlo, mesh: Mesh, ndim: int) -> NamedSharding | None:
                     for others in candidates(dimension + 1, rest):
                         yield (names, *others)
 
-    wanted = hlo.tile_assignment_devices()
+    expected_devices = hlo.tile_assignment_devices()
     for axes in candidates(0, list(mesh.axis_names)):
         while axes and not axes[-1]:
             axes = axes[:-1]
         spec = PartitionSpec(*axes)
         sharding = NamedSharding(mesh, spec)
-        made = sharding._to_xla_hlo_sharding(ndim)
-        if made == hlo or (not made.is_replicated() and list(made.tile_assignment_devices()) == list(wanted)
-                           and list(made.tile_assignment_dimensions())[:ndim] == tiles):
+        candidate = sharding._to_xla_hlo_sharding(ndim)
+        if candidate == hlo or (not candidate.is_replicated()
+                                and list(candidate.tile_assignment_devices()) == list(expected_devices)
+                                and list(candidate.tile_assignment_dimensions())[:ndim] == tiles):
             return sharding
     return None

@@ -1,7 +1,7 @@
-"""Devices that are not here: descriptions of TPU pods and GPU machines that the compilers in the plugins know or are told.
+"""Devices of other machines: descriptions of TPU pods and GPU machines for which the plugins can compile.
 
-A topology is a name such as `v5e:16x16` (chips of a pod slice), `h100:8` or `h100:4x8` (hosts x cards). Its devices can
-be compiled for and named in meshes; they hold no arrays.
+A topology is a name such as `v5e:16x16` (chips of a pod slice), `h100:8` or `h100:4x8` (hosts x cards). Its devices can be
+compiled for and used in meshes; they hold no arrays.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import re
 import threading
 from typing import Any, NamedTuple
 
+from xlafront.base.jaxlib_compat import JaxRuntimeError, _jax
+from xlafront.base.platforms import PlatformError
 from xlafront.runtime import clients
-from xlafront.runtime.clients import PlatformError
-from xlafront.runtime.jaxlib_compat import JaxRuntimeError, _jax
 
 GIB = 2**30
 
 
 class Chip(NamedTuple):
-    """What planning needs to know of one device: its memory, and its peak rates."""
+    """The properties of a device for planning: memory size and peak rates."""
 
     name: str
     kind: str  # the `device_kind` of its devices
-    memory: int  # bytes that a program may use
-    flops: float  # a second, of matrix products in bfloat16
-    bandwidth: float  # bytes a second of its main memory
-    clock: float | None = None  # Hz, where the compiler estimates in cycles
+    memory: int  # bytes available to a program
+    flops: float  # per second, for bfloat16 matrix products
+    bandwidth: float  # of main memory, in bytes per second
+    clock: float | None = None  # in Hz, if the compiler estimates in cycles
     note: str = ""
 
 
@@ -35,8 +35,8 @@ def _tpu(name: str, kind: str, gib: float, tera_flops: float, giga_bytes: float,
     return Chip(name, kind, int(gib * GIB), tera_flops * 1e12, giga_bytes * 1e9, mega_hertz and mega_hertz * 1e6)
 
 
-# Memory is what libtpu 0.0.51 leaves to programs on one device (its message when one is too large says so); rates are
-# the published ones of a chip, halved where a chip is two devices (v2, v3, v4, tpu7x).
+# Memory is what libtpu 0.0.51 leaves to a program on one device (from its out-of-memory message). Rates are the published ones
+# of a chip, halved where a chip is two devices (v2, v3, v4, tpu7x).
 TPUS: dict[str, Chip] = {chip.name: chip for chip in (
     _tpu("v2", "TPU v2", 7.48, 22.5, 350, 700),
     _tpu("v3", "TPU v3", 15.48, 61.5, 450, 940),
@@ -77,10 +77,10 @@ class Card(NamedTuple):
     capability: tuple[int, int]
     multiprocessors: int
     memory: int  # bytes
-    bandwidth: float  # bytes a second
-    cache: int  # bytes of the second level
-    clock: float  # GHz, boost
-    flops: float  # a second, dense matrix products in bfloat16 (float16 where the card lacks it)
+    bandwidth: float  # bytes per second
+    cache: int  # bytes of the L2 cache
+    clock: float  # boost clock in GHz
+    flops: float  # per second, dense bfloat16 matrix products (float16 where the card lacks bfloat16)
 
 
 def _card(name, description, capability, multiprocessors, gib, giga_bytes, cache_mib, clock, tera_flops) -> Card:
@@ -106,7 +106,7 @@ CARD_ALIASES = {"a100-80gb": "a100", "h100-80gb": "h100", "h100-sxm": "h100"}
 
 
 def target_config(card: Card) -> str:
-    """The card in the words of XLA's compiler for GPUs: a `GpuTargetConfigProto` as text."""
+    """Return the card's description for XLA's GPU compiler: a `GpuTargetConfigProto` as text."""
     limits = ARCHITECTURES[card.capability]
     major, minor = card.capability
     return f"""gpu_device_info {{
@@ -121,7 +121,7 @@ def target_config(card: Card) -> str:
 
 
 def gpu_memory_fraction() -> float:
-    """The part of a card's memory that a process takes, as the allocator's settings say."""
+    """Return the fraction of a card's memory that a process takes, by the settings of the allocator."""
     options = clients.gpu_memory_options(os.environ)
     if "memory_fraction" in options:
         return options["memory_fraction"]
@@ -129,7 +129,7 @@ def gpu_memory_fraction() -> float:
 
 
 def chip_of(device) -> Chip | None:
-    """What is known of a device's chip, by its kind."""
+    """Return the properties of a device's chip by the device kind, None if unknown."""
     for chip in TPUS.values():
         if device.platform == "tpu" and chip.kind == device.device_kind:
             return chip
@@ -142,11 +142,11 @@ def chip_of(device) -> Chip | None:
 
 
 def is_compile_only(client) -> bool:
-    """Whether a client only compiles, for devices that are not here."""
+    """Return True if a client can only compile, for devices of other machines."""
     return client.runtime_type == "compile_only_runtime"
 
 
-# Finding the devices
+# Finding devices
 
 
 def known_names() -> str:
@@ -155,7 +155,7 @@ def known_names() -> str:
 
 
 def platform_of(name: str) -> str:
-    """The platform that a topology's name is of."""
+    """Return the platform of a topology, by its name."""
     chip = name.partition(":")[0].strip().lower()
     if chip in TPUS or chip in TPU_ALIASES:
         return "tpu"
@@ -165,16 +165,16 @@ def platform_of(name: str) -> str:
 
 
 _lock = threading.Lock()
-_found: dict[tuple, list] = {}
+_devices_by_topology: dict[tuple, list] = {}
 
 
 def topology_devices(name: str, platform: str, options: dict[str, Any]) -> list:
-    """The devices of a topology; the same objects each time, so that meshes over them are equal."""
+    """Return the devices of a topology: the same objects each time, so that meshes over them are equal."""
     key = (name, platform, repr(sorted(options.items())))
     with _lock:
-        if key not in _found:
-            _found[key] = (_tpu_devices if platform == "tpu" else _cuda_devices)(name, dict(options))
-        return list(_found[key])
+        if key not in _devices_by_topology:
+            _devices_by_topology[key] = (_tpu_devices if platform == "tpu" else _cuda_devices)(name, dict(options))
+        return list(_devices_by_topology[key])
 
 
 def _shape(name: str, text: str) -> list[int]:
@@ -206,21 +206,24 @@ def _tpu_devices(name: str, options: dict[str, Any]) -> list:
     if shape:
         sizes = _shape(name, re.sub("_(un)?twisted$", "", shape))
         if shape.endswith("_twisted"):
-            options.setdefault("wrap", [True] * len(sizes))  # only a torus can be
+            options.setdefault("wrap", [True] * len(sizes))  # only a torus can be twisted
     chip = TPU_ALIASES.get(chip.strip().lower(), chip.strip().lower())
-    with _no_tpu_here():
+    with _without_local_tpu():
         clients.load_plugin("tpu", library)
         return _make(name, "tpu", f"{chip}{colon}{shape}", options)
 
 
 @contextlib.contextmanager
-def _no_tpu_here():
-    """libtpu asks its environment, then the cloud's metadata server, where it runs; on other machines that is answered
-    here. The variables are taken back, for they would mislead processes that are started from this one."""
-    answers = {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-1", "TPU_WORKER_HOSTNAMES": "localhost",
+def _without_local_tpu():
+    """Answer libtpu's queries on machines without TPUs.
+
+    libtpu looks up its configuration in the environment, then on the cloud's metadata server. The variables set here are
+    removed again, since they would mislead child processes.
+    """
+    defaults = {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-1", "TPU_WORKER_HOSTNAMES": "localhost",
                "TPU_WORKER_ID": "0", "TPU_STDERR_LOG_LEVEL": "3", "TPU_MIN_LOG_LEVEL": "3",
-               "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}  # several processes may compile: none of them has the chips
-    missing = {} if clients.has_tpu_device() else {k: v for k, v in answers.items() if k not in os.environ}
+               "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}  # several processes may compile, since none of them uses chips
+    missing = {} if clients.has_tpu_device() else {k: v for k, v in defaults.items() if k not in os.environ}
     os.environ.update(missing)
     try:
         yield
@@ -249,11 +252,20 @@ def _cuda_devices(name: str, options: dict[str, Any]) -> list:
     return _make(name or options["topology"], "cuda", "", options)
 
 
-def explained(error: JaxRuntimeError) -> Exception:
-    """XLA's compiler for GPUs runs ptxas and reads libdevice: where they are missing, its error becomes one that says who
-    has them."""
+def with_install_hint(error: JaxRuntimeError) -> Exception:
+    """Return an error with installation instructions if XLA's GPU compiler lacks ptxas or libdevice; else the same error."""
     missing = re.search(r"libdevice(?= not found)|(?<=suitable version of )(ptxas|nvlink)", str(error))
     if missing is None:
         return error
     return PlatformError(f"compiling for NVIDIA GPUs needs {missing.group()}, which is not installed: pip install "
                          f"nvidia-cuda-nvcc nvidia-nvvm (both come with 'xlafront[cuda13-compiler]' and need no GPU)")
+
+
+def to_protobuf(devices: list) -> bytes:
+    """Return the topology of devices as a protobuf of PJRT. For jaxlib 0.12 or later."""
+    return _jax.get_topology_for_devices(devices).serialize()
+
+
+def from_protobuf(serialized: bytes) -> list:
+    """Return the devices of a topology from a protobuf of PJRT. For jaxlib 0.12 or later."""
+    return _jax.DeviceTopology.deserialize(serialized)._make_compile_only_devices()

@@ -1,6 +1,6 @@
-"""SciPy's modules, on arrays that are traced and transformed."""
+"""SciPy's functions, for arrays that can be traced and transformed."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(
+__getattr__, __dir__, __all__ = attach(
     __name__, {}, "cluster fft integrate interpolate linalg ndimage optimize signal sparse spatial special stats")

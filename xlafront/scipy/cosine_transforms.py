@@ -1,4 +1,4 @@
-"""Discrete cosine transforms of type 2, and their inverses, by Fourier transforms of reordered samples (Makhoul, 1980)."""
+"""Discrete cosine transforms of type 2 and their inverses, by Fourier transforms of reordered samples (Makhoul, 1980)."""
 
 from __future__ import annotations
 
@@ -18,59 +18,84 @@ from xlafront.staging.library import library
 
 
 def dct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The discrete cosine transform along an axis: twice the sums of `x[i] * cos(pi * k * (2 * i + 1) / (2 * n))`.
+    """Compute the discrete cosine transform of type 2 along an axis.
 
-    - `x`: the array. `axis`: which of its axes.
-    - `type`: 2; other transforms are not there.
-    - `n`: how many elements of the axis to transform; it is cut, or filled up with zeros.
-    - `norm`: None (or "backward", the same), or "ortho" for the transform that is an orthogonal matrix.
+    The unnormalized transform is twice the sum of `x[i] * cos(pi * k * (2 * i + 1) / (2 * n))` over `i`.
 
-    >>> dct(xnp.array([1.0, 1.0]), norm="ortho").round(4)
-    Array([1.4142, 0.    ], dtype=float32)
+    Args:
+        x: Array.
+        type: Type of the transform; only 2 is supported.
+        n: Length of the transform; the axis is truncated or padded with zeros. Default: the size of the axis.
+        axis: Axis to transform.
+        norm: None or "backward" for the unnormalized transform, "ortho" for the orthonormal one.
+
+    Returns:
+        Transform of `x`.
+
+    Example:
+        >>> dct(xnp.array([1.0, 1.0]), norm="ortho").round(4)
+        Array([1.4142, 0.    ], dtype=float32)
     """
-    return _over_axes("dct", False, x, type, None if n is None else (n,), (axis,), norm)
+    return _transform_axes("dct", False, x, type, None if n is None else (n,), (axis,), norm)
 
 
 def idct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `dct`.
+    """Compute the inverse of `dct`.
 
-    - `x`, `type`, `n`, `axis`, `norm`: as those of `dct`.
+    Args:
+        x, type, n, axis, norm: See `dct`.
 
-    >>> idct(xnp.array([4.0, 0.0])).round(4)
-    Array([1., 1.], dtype=float32)
+    Returns:
+        Inverse transform of `x`.
+
+    Example:
+        >>> idct(xnp.array([4.0, 0.0])).round(4)
+        Array([1., 1.], dtype=float32)
     """
-    return _over_axes("idct", True, x, type, None if n is None else (n,), (axis,), norm)
+    return _transform_axes("idct", True, x, type, None if n is None else (n,), (axis,), norm)
 
 
 def dctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Array:
-    """The discrete cosine transform along several axes.
+    """Compute the discrete cosine transform of type 2 along several axes.
 
-    - `x`: the array. `type`, `norm`: as those of `dct`.
-    - `s`: how many elements of each axis to transform.
-    - `axes`: which axes; None for the last ones, as many as `s` has numbers, or all.
+    Args:
+        x: Array.
+        type: Type of the transform; only 2 is supported.
+        s: Length of the transform along each axis; axes are truncated or padded with zeros.
+        axes: Axes to transform. Default: the last `len(s)` axes, or all if `s` is None.
+        norm: See `dct`.
 
-    >>> dctn(xnp.ones((2, 2))).round(4)
-    Array([[16.,  0.],
-           [ 0.,  0.]], dtype=float32)
+    Returns:
+        Transform of `x`.
+
+    Example:
+        >>> dctn(xnp.ones((2, 2))).round(4)
+        Array([[16.,  0.],
+               [ 0.,  0.]], dtype=float32)
     """
-    return _over_axes("dctn", False, x, type, s, axes, norm)
+    return _transform_axes("dctn", False, x, type, s, axes, norm)
 
 
 def idctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Array:
-    """The inverse of `dctn`.
+    """Compute the inverse of `dctn`.
 
-    - `x`, `type`, `s`, `axes`, `norm`: as those of `dctn`.
+    Args:
+        x, type, s, axes, norm: See `dctn`.
 
-    >>> idctn(xnp.array([[16.0, 0.0], [0.0, 0.0]])).round(4)
-    Array([[1., 1.],
-           [1., 1.]], dtype=float32)
+    Returns:
+        Inverse transform of `x`.
+
+    Example:
+        >>> idctn(xnp.array([[16.0, 0.0], [0.0, 0.0]])).round(4)
+        Array([[1., 1.],
+               [1., 1.]], dtype=float32)
     """
-    return _over_axes("idctn", True, x, type, s, axes, norm)
+    return _transform_axes("idctn", True, x, type, s, axes, norm)
 
 
-def _over_axes(name: str, inverse: bool, x, kind, sizes, axes, norm):
+def _transform_axes(name: str, inverse: bool, x, kind, sizes, axes, norm):
     if kind != 2:
-        raise NotImplementedError(f"scipy.fft.{name} computes transforms of type 2 only, got type={kind}.")
+        raise NotImplementedError(f"scipy.fft.{name} supports only transforms of type 2, got type={kind}.")
     if norm not in (None, "backward", "ortho"):
         raise ValueError(f"the norm of scipy.fft.{name} must be None, 'backward' or 'ortho', got {norm!r}.")
     [x] = promote_args_inexact(name, x)
@@ -88,49 +113,49 @@ def _over_axes(name: str, inverse: bool, x, kind, sizes, axes, norm):
     if any(n < 1 for n in sizes):
         error = TypeError if all(n >= 0 for n in sizes) else ValueError
         raise error(f"scipy.fft.{name} needs at least one element along each axis, got {sizes} of an array of shape {x.shape}.")
-    return _transformed(x, inverse, sizes, axes, norm)
+    return _transform(x, inverse, sizes, axes, norm)
 
 
 @library(static=("inverse", "sizes", "axes", "norm"), name="dct")
 @promotes_freely
-def _transformed(x, inverse, sizes, axes, norm):
+def _transform(x, inverse, sizes, axes, norm):
     dtype = x.dtype if x.dtype.itemsize >= 4 else np.dtype(np.float32)
     x = x.astype(dtype)
     if dtypes.issubdtype(dtype, np.complexfloating):
-        return lax.complex(*(_transformed(part, inverse, sizes, axes, norm) for part in (xnp.real(x), xnp.imag(x))))
+        return lax.complex(*(_transform(part, inverse, sizes, axes, norm) for part in (xnp.real(x), xnp.imag(x))))
     for n, axis in zip(sizes, axes):
         x = xnp.moveaxis(x, axis, -1)
         extra = n - x.shape[-1]
         x = xnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, extra)]) if extra > 0 else x[..., :n]
-        # What makes the matrix orthogonal, for each row.
+        # The factor of each row that makes the matrix orthogonal.
         scale = np.full(n, 1 / math.sqrt(2 * n))
         scale[0] = 0.5 / math.sqrt(n)
         if inverse:
-            x = _backward(x * (1 / scale).astype(dtype) if norm == "ortho" else x)
+            x = _idct(x * (1 / scale).astype(dtype) if norm == "ortho" else x)
         else:
-            x = _forward(x)
+            x = _dct(x)
             x = x * scale.astype(dtype) if norm == "ortho" else x
         x = xnp.moveaxis(x, -1, axis)
     return x
 
 
-def _turns(n: int, dtype):
+def _twiddle_factors(n: int, dtype):
     angle = np.pi / (2 * n) * np.arange(n // 2 + 1)
     return np.exp(-1j * angle).astype(dtypes.to_complex(dtype))
 
 
-def _forward(x):
+def _dct(x):
     n = x.shape[-1]
     reordered = xnp.concatenate([x[..., ::2], x[..., 1::2][..., ::-1]], -1)
-    turned = 2 * xnp.fft.rfft(reordered) * _turns(n, x.dtype)
-    # The real parts are those up to the middle, the imaginary ones, negated, those from the end.
-    return xnp.concatenate([xnp.real(turned), -xnp.imag(turned)[..., 1:(n + 1) // 2][..., ::-1]], -1)
+    spectrum = 2 * xnp.fft.rfft(reordered) * _twiddle_factors(n, x.dtype)
+    # The real parts are the first half of the result, the negated imaginary parts the second half in reverse.
+    return xnp.concatenate([xnp.real(spectrum), -xnp.imag(spectrum)[..., 1:(n + 1) // 2][..., ::-1]], -1)
 
 
-def _backward(x):
+def _idct(x):
     n = x.shape[-1]
-    back = xnp.concatenate([xnp.zeros_like(x[..., :1]), x[..., ::-1]], -1)[..., :n // 2 + 1]
-    half = lax.complex(x[..., :n // 2 + 1], -back) * (np.conj(_turns(n, x.dtype)) / 2)
+    reversed_x = xnp.concatenate([xnp.zeros_like(x[..., :1]), x[..., ::-1]], -1)[..., :n // 2 + 1]
+    half = lax.complex(x[..., :n // 2 + 1], -reversed_x) * (np.conj(_twiddle_factors(n, x.dtype)) / 2)
     samples = xnp.fft.irfft(half, n)
     middle = (n + 1) // 2
     even, odd = samples[..., :middle], samples[..., middle:][..., ::-1]

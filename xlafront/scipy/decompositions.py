@@ -1,7 +1,7 @@
-"""SciPy's ways to take matrices apart. They are those of `lax.linalg`, in the words of `scipy.linalg`.
+"""SciPy's matrix decompositions, based on `lax.linalg`.
 
-Matrices are the last two dimensions. Where SciPy lets users say that an argument may be overwritten or need not be checked
-(`overwrite_a`, `check_finite`, `lapack_driver`, `lwork`, `turbo`), functions take the parameter, and it has no effect.
+Matrices are the last two dimensions of arrays. SciPy's parameters that allow overwriting, skip checks or choose a
+driver (`overwrite_a`, `check_finite`, `lapack_driver`, `lwork`, `turbo`) are accepted and have no effect.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from xlafront.lax import linalg as kernels
 from xlafront.linalg.kernels import adjoint, check_rank, product, square
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, promotes_freely, unwrap_node
 from xlafront.runtime.arrays import ArrayImpl as Array
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import common_shape
 
 
-def inexact_arrays(name: str, *values) -> list:
-    """Arrays of one floating or complex dtype; lists are arrays too."""
+def promote_arrays(name: str, *values) -> list:
+    """Convert values, lists too, to arrays of one floating or complex dtype."""
     values = [xnp.asarray(x) if x is None or isinstance(x, (list, tuple)) else x for x in values]
     check_arraylike(name, *values)
     return [xnp.asarray(x) for x in promote_dtypes_inexact(*map(unwrap_node, values))]
 
 
-def matrices(name: str, *values, error: type[Exception] = ValueError) -> list:
-    """Arrays of one floating or complex dtype, each with matrices in its last dimensions."""
-    arrays = inexact_arrays(name, *values)
+def promote_matrices(name: str, *values, error: type[Exception] = ValueError) -> list:
+    """Convert values to arrays of one floating or complex dtype and check that each has at least two dimensions."""
+    arrays = promote_arrays(name, *values)
     for x in arrays:
         check_rank(name, x, error=error)
     return arrays
@@ -38,70 +40,128 @@ def matrices(name: str, *values, error: type[Exception] = ValueError) -> list:
 
 @library(static="lower")
 def _cholesky(a, lower):
-    [a] = matrices("cholesky", a)
+    [a] = promote_matrices("cholesky", a)
     square("cholesky", a)
     factor = kernels.cholesky(a if lower else adjoint(a), symmetrize_input=False)
     return factor if lower else adjoint(factor)
 
 
 def cholesky(a: Array, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Array:
-    """The upper triangular `U` with `U.conj().T @ U == a`, or the lower triangular `L` with `L @ L.conj().T == a`.
+    """Compute the Cholesky factor of Hermitian positive semidefinite matrices.
 
-    - `a`: Hermitian matrices without negative eigenvalues; the result is NaN for others. Only one triangle is read.
-    - `lower`: whether to return `L`.
-    - `overwrite_a`, `check_finite`: without effect.
+    The result is an upper triangular `U` with `U.conj().T @ U == a`, or a lower triangular `L` with `L @ L.conj().T ==
+    a`.
 
-    >>> cholesky(xnp.array([[4.0, 2.0], [2.0, 5.0]]))
-    Array([[2., 1.],
-           [0., 2.]], dtype=float32)
+    Args:
+        a: Hermitian matrices without negative eigenvalues. Only one triangle is read.
+        lower: If True, return the lower triangular factor `L`.
+        overwrite_a, check_finite: No effect.
+
+    Returns:
+        Triangular factor, NaN where a matrix is not positive semidefinite.
+
+    Example:
+        >>> cholesky(xnp.array([[4.0, 2.0], [2.0, 5.0]]))
+        Array([[2., 1.],
+               [0., 2.]], dtype=float32)
     """
     return _cholesky(a, bool(lower))
 
 
 def cho_factor(a: Array, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, bool]:
-    """The Cholesky factor and whether it is the lower one, as `cho_solve` takes them.
+    """Compute the Cholesky factor in the form that `cho_solve` takes.
 
-    - `a`, `lower`, `overwrite_a`, `check_finite`: as of `cholesky`.
+    Args:
+        a, lower, overwrite_a, check_finite: See `cholesky`.
 
-    >>> cho_factor(xnp.array([[4.0]]))
-    (Array([[2.]], dtype=float32), False)
+    Returns:
+        Factor and `lower`.
+
+    Example:
+        >>> cho_factor(xnp.array([[4.0]]))
+        (Array([[2.]], dtype=float32), False)
     """
     return cholesky(a, lower), lower
 
 
-@library(static=("lower", "eigvals_only", "overwrite_a", "overwrite_b", "turbo", "type", "check_finite"), converts=True)
-def eigh(a: Array, b: None = None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
+@library(static=("lower", "eigvals_only", "overwrite_a", "overwrite_b", "turbo", "type", "check_finite"))
+@accepts(objects=True)
+def eigh(a: Array, b: Array | None = None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
          overwrite_b: bool = False, turbo: bool = True, eigvals: None = None, type: int = 1, check_finite: bool = True
          ) -> Any:
-    """The eigenvalues of Hermitian matrices in ascending order and, as columns, the eigenvectors.
+    """Compute eigenvalues, in ascending order, and eigenvectors of Hermitian matrices.
 
-    - `a`: the matrices; `lower` says which triangle is read.
-    - `eigvals_only`: return the eigenvalues alone.
-    - `b`, `eigvals`, `type`: generalised problems and selections are not there: None, None and 1.
-    - `overwrite_a`, `overwrite_b`, `turbo`, `check_finite`: without effect.
+    With `b` these solve a generalized problem: `a @ v == w * b @ v` for type 1, `a @ b @ v == w * v` for type 2, and
+    `b @ a @ v == w * v` for type 3. The matrices are replaced by the mean of them and their conjugate transposes.
 
-    >>> eigh(xnp.array([[2.0, 1.0], [1.0, 2.0]]), eigvals_only=True)
-    Array([1., 3.], dtype=float32)
+    Args:
+        a: Hermitian matrices.
+        b: Hermitian positive definite matrices, whose leading dimensions broadcast with those of `a`. Default: the identity.
+        lower: If True, use the lower triangles of the means, otherwise the upper ones.
+        eigvals_only: If True, return only the eigenvalues.
+        eigvals: Must be None: all eigenvalues are computed.
+        type: Number of the problem, 1, 2 or 3.
+        overwrite_a, overwrite_b, turbo, check_finite: No effect.
+
+    Returns:
+        Eigenvalues, or `(w, v)` with the eigenvectors as columns of `v`. `v.conj().T @ b @ v` is the identity for types 1 and
+        2, `v.conj().T @ inv(b) @ v` for type 3. The results are NaN where `b` is not positive definite.
+
+    Example:
+        >>> eigh(xnp.array([[2.0, 1.0], [1.0, 2.0]]), eigvals_only=True)
+        Array([1., 3.], dtype=float32)
+        >>> eigh(xnp.eye(2), xnp.diag(xnp.array([1.0, 4.0])), eigvals_only=True)
+        Array([0.25, 1.  ], dtype=float32)
     """
-    if b is not None or type != 1:
-        raise NotImplementedError("eigh of generalised problems is not there: b must be None and type 1. Solve it with the "
-                                  "Cholesky factor L of b, as eigh of inv(L) @ a @ inv(L).conj().T.")
     if eigvals is not None:
-        raise NotImplementedError("eigh computes all eigenvalues: eigvals must be None. Take a slice of the results.")
-    w, v = xnp.linalg.eigh(xnp.asarray(a), UPLO="L" if lower else "U", symmetrize_input=False)
+        raise NotImplementedError("eigh computes all eigenvalues: eigvals must be None. Slice the results.")
+    if type not in (1, 2, 3):
+        raise ValueError(f"the type of eigh must be 1, 2 or 3, got {type!r}.")
+    matrices = promote_matrices("eigh", *[x for x in (a, b) if x is not None])
+    for x in matrices:
+        square("eigh", x)
+    if b is None:
+        w, v = xnp.linalg.eigh(matrices[0], UPLO="L" if lower else "U")
+    else:
+        w, v = _generalized_eigh(matrices[0], matrices[1], bool(lower), type)
     return w if eigvals_only else (w, v)
 
 
+def _generalized_eigh(a, b, lower: bool, problem: int):
+    """Solve a generalized problem with the Cholesky factor `L` of `b`, which makes it one of a Hermitian matrix."""
+    if a.shape[-1] != b.shape[-1]:
+        raise ValueError(f"eigh takes matrices of one size, got a of shape {a.shape} and b of shape {b.shape}.")
+    leading = common_shape(a.shape[:-2], b.shape[:-2])
+    a, b = (xnp.broadcast_to((x + adjoint(x)) / 2, (*leading, *x.shape[-2:])) for x in (a, b))
+    factor = kernels.cholesky(b, symmetrize_input=False)
+    if problem == 1:  # inv(L) a inv(L)^H
+        half = kernels.triangular_solve(factor, a, left_side=True, lower=True)
+        reduced = kernels.triangular_solve(factor, half, lower=True, transpose_a=True, conjugate_a=True)
+    else:  # L^H a L
+        reduced = product(adjoint(factor), product(a, factor))
+    vectors, values = kernels.eigh(reduced, lower=lower, symmetrize_input=True)
+    if problem == 3:
+        return values, product(factor, vectors)
+    return values, kernels.triangular_solve(factor, vectors, left_side=True, lower=True, transpose_a=True, conjugate_a=True)
+
+
 def hessenberg(a: Array, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """The Hessenberg form `H` of `a`: nothing below the first subdiagonal, `a == Q @ H @ Q.conj().T`.
+    """Compute the Hessenberg form of square matrices.
 
-    - `a`: square matrices of floats or complex numbers.
-    - `calc_q`: return `(H, Q)`.
-    - `overwrite_a`, `check_finite`: without effect.
+    `H` is zero below the first subdiagonal and `a == Q @ H @ Q.conj().T` for a unitary `Q`.
 
-    >>> hessenberg(xnp.eye(2))
-    Array([[1., 0.],
-           [0., 1.]], dtype=float32)
+    Args:
+        a: Square matrices of floats or complex numbers.
+        calc_q: If True, return `Q` too.
+        overwrite_a, check_finite: No effect.
+
+    Returns:
+        `H`, or `(H, Q)`.
+
+    Example:
+        >>> hessenberg(xnp.eye(2))
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
     """
     return _hessenberg(a, bool(calc_q))
 
@@ -110,171 +170,210 @@ def hessenberg(a: Array, *, calc_q: bool = False, overwrite_a: bool = False, che
 def _hessenberg(a, calc_q):
     n = xnp.asarray(a).shape[-1]
     factors, taus = kernels.hessenberg(a)
-    form = xnp.triu(factors, -1)
+    h = xnp.triu(factors, -1)
     if not calc_q:
-        return form
+        return h
     if n < 2:
-        return form, xnp.broadcast_to(xnp.eye(n, dtype=form.dtype), form.shape)
+        return h, xnp.broadcast_to(xnp.eye(n, dtype=h.dtype), h.shape)
     reflections = kernels.householder_product(factors[..., 1:, :-1], taus)
     q = xnp.zeros_like(factors).at[..., 0, 0].set(1).at[..., 1:, 1:].set(reflections)
-    return form, q
+    return h, q
 
 
 @library(static="permute_l")
 def _lu(a, permute_l):
-    [a] = matrices("lu", a, error=TypeError)
+    [a] = promote_matrices("lu", a, error=TypeError)
     factors, _, permutation = kernels.lu(a)
     m, n = a.shape[-2:]
     k = min(m, n)
     lower = xnp.tril(factors[..., :, :k], -1)
     lower += xnp.broadcast_to(xnp.eye(m, k, dtype=factors.dtype), lower.shape)
     upper = xnp.triu(factors[..., :k, :])
-    where = xnp.argsort(permutation, axis=-1)  # the row of the factors that stands in each row of `a`
+    inverse_permutation = xnp.argsort(permutation, axis=-1)  # the row of the factors for each row of `a`
     if permute_l:
-        return xnp.take_along_axis(lower, where[..., :, None], -2, mode="promise_in_bounds"), upper
-    columns = xnp.arange(m).reshape((1,) * where.ndim + (m,))
-    return (where[..., :, None] == columns).astype(dtypes.to_real(factors.dtype)), lower, upper
+        return xnp.take_along_axis(lower, inverse_permutation[..., :, None], -2, mode="promise_in_bounds",
+                                   wrap_negative_indices=False), upper
+    columns = xnp.arange(m).reshape((1,) * inverse_permutation.ndim + (m,))
+    return (inverse_permutation[..., :, None] == columns).astype(dtypes.to_real(factors.dtype)), lower, upper
 
 
 def lu(a: Array, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """`P`, `L` and `U` with `P @ L @ U == a`: a permutation, a lower triangular matrix with a unit diagonal, an upper one.
+    """Compute the LU decomposition with partial pivoting, `P @ L @ U == a`.
 
-    - `a`: the matrices.
-    - `permute_l`: return `P @ L` and `U`.
-    - `overwrite_a`, `check_finite`: without effect.
+    Args:
+        a: Matrices.
+        permute_l: If True, return `P @ L` and `U`.
+        overwrite_a, check_finite: No effect.
 
-    >>> p, l, u = lu(xnp.array([[1.0, 2.0], [4.0, 6.0]]))
-    >>> p @ l @ u
-    Array([[1., 2.],
-           [4., 6.]], dtype=float32)
+    Returns:
+        Permutation matrix `P`, lower triangular `L` with a unit diagonal and upper triangular `U`; or `(P @ L, U)`.
+
+    Example:
+        >>> p, l, u = lu(xnp.array([[1.0, 2.0], [4.0, 6.0]]))
+        >>> p @ l @ u
+        Array([[1., 2.],
+               [4., 6.]], dtype=float32)
     """
     return _lu(a, bool(permute_l))
 
 
 @library
+@accepts(nodes=True)
 def lu_factor(a: Array, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, Array]:
-    """`L` and `U` in one array, and the row with which each row was swapped, as `lu_solve` takes them.
+    """Compute the LU decomposition in the form that `lu_solve` takes.
 
-    - `a`: the matrices. `overwrite_a`, `check_finite`: without effect.
+    Args:
+        a: Matrices.
+        overwrite_a, check_finite: No effect.
 
-    >>> lu_factor(xnp.array([[1.0, 2.0], [4.0, 6.0]]))[1]
-    Array([1, 1], dtype=int32)
+    Returns:
+        `L` and `U` packed in one array, and pivots: row `i` was swapped with row `piv[i]`.
+
+    Example:
+        >>> lu_factor(xnp.array([[1.0, 2.0], [4.0, 6.0]]))[1]
+        Array([1, 1], dtype=int32)
     """
-    [a] = matrices("lu_factor", a, error=TypeError)
-    factors, swaps, _ = kernels.lu(a)
-    return factors, swaps
+    [a] = promote_matrices("lu_factor", a, error=TypeError)
+    factors, pivots, _ = kernels.lu(a)
+    return factors, pivots
 
 
 def polar(a: Array, side: str = "right", *, method: str = "qdwh", eps: float | None = None, max_iterations: int | None = None
           ) -> tuple[Array, Array]:
-    """The polar decomposition: `u` with orthonormal rows or columns and `p`, Hermitian without negative eigenvalues.
+    """Compute the polar decomposition of matrices.
 
-    - `a`: the matrices.
-    - `side`: `"right"` for `a == u @ p`, `"left"` for `a == p @ u`.
-    - `method`: `"qdwh"`, iterations of matrix products, or `"svd"`. The former needs at least as many rows as columns on the
-      right side, and more columns than rows on the left one.
-    - `eps`, `max_iterations`: of the iterations: the accuracy that ends them, and how many there may be.
+    `u` has orthonormal rows or columns, and `p` is Hermitian positive semidefinite.
 
-    >>> u, p = polar(xnp.array([[0.0, -2.0], [3.0, 0.0]]))
-    >>> xnp.round(p, 4)
-    Array([[3., 0.],
-           [0., 2.]], dtype=float32)
+    Args:
+        a: Matrices.
+        side: "right" for `a == u @ p`, "left" for `a == p @ u`.
+        method: "qdwh", an iteration of matrix products, or "svd". "qdwh" needs `m >= n` for the right side and `m < n`
+            for the left one.
+        eps: Accuracy at which the iteration stops.
+        max_iterations: Maximum number of iterations.
+
+    Returns:
+        `u` and `p`.
+
+    Example:
+        >>> u, p = polar(xnp.array([[0.0, -2.0], [3.0, 0.0]]))
+        >>> xnp.round(p, 4)
+        Array([[3., 0.],
+               [0., 2.]], dtype=float32)
     """
     if side not in ("right", "left"):
-        raise ValueError(f"polar has the sides 'right' and 'left', got side={side!r}.")
-    [a] = matrices("polar", a)
+        raise ValueError(f"side of polar must be 'right' or 'left', got {side!r}.")
+    [a] = promote_matrices("polar", a)
     m, n = a.shape[-2:]
     if method == "qdwh":
         if (m < n) if side == "right" else (m >= n):
             raise NotImplementedError(f"polar with method='qdwh' takes matrices with m >= n for side='right' and m < n for "
                                       f"side='left', got shape {a.shape} with side={side!r}. Use method='svd'.")
-        def one(a):
+        def polar_of_one(a):
             return kernels.qdwh(a, max_iterations=max_iterations, eps=eps)[:2]
 
         for _ in a.shape[:-2]:
-            one = xf.vmap(one)
-        u, p = one(adjoint(a) if side == "left" else a)
+            polar_of_one = xf.vmap(polar_of_one)
+        u, p = polar_of_one(adjoint(a) if side == "left" else a)
         return (adjoint(u) if side == "left" else u), p
     if method != "svd":
-        raise ValueError(f"polar has the methods 'qdwh' and 'svd', got method={method!r}.")
+        raise ValueError(f"method of polar must be 'qdwh' or 'svd', got {method!r}.")
     return _polar_by_svd(a, side)
 
 
 @library(static="side")
 def _polar_by_svd(a, side):
     left, s, right = kernels.svd(a, full_matrices=False)
-    outer = adjoint(right) if side == "right" else left
-    return product(left, right), product(outer * s[..., None, :].astype(a.dtype), adjoint(outer))
+    basis = adjoint(right) if side == "right" else left
+    return product(left, right), product(basis * s[..., None, :].astype(a.dtype), adjoint(basis))
 
 
 @library(static=("mode", "pivoting"))
 def _qr(a, mode, pivoting):
-    [a] = matrices("qr", a, error=TypeError)
+    [a] = promote_matrices("qr", a, error=TypeError)
     q, *rest = kernels.qr(a, pivoting=pivoting, full_matrices=mode != "economic")
     return tuple(rest) if mode == "r" else (q, *rest)
 
 
 def qr(a: Array, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False,
        check_finite: bool = True) -> tuple[Array, ...]:
-    """`Q` with orthonormal columns and an upper triangular `R` with `Q @ R == a`.
+    """Compute the QR decomposition, `Q @ R == a`.
 
-    - `a`: the matrices.
-    - `mode`: `"full"` for a square `Q`, `"economic"` for no more columns than `a` has, `"r"` for `(R,)` alone.
-    - `pivoting`: put columns with more to them first: `Q @ R == a[:, P]`, and `P` is the last result.
-    - `overwrite_a`, `lwork`, `check_finite`: without effect.
+    Args:
+        a: Matrices.
+        mode: "full" for a square `Q`, "economic" for at most as many columns as `a` has, "r" to return only `R`.
+        pivoting: If True, order the columns by decreasing norm, `Q @ R == a[:, P]`, and return `P` too.
+        overwrite_a, lwork, check_finite: No effect.
 
-    >>> [x.shape for x in qr(xnp.ones((3, 2)), mode="economic")]
-    [(3, 2), (2, 2)]
+    Returns:
+        `(Q, R)`, `(R,)` for mode "r", with the permutation `P` appended if `pivoting`.
+
+    Example:
+        >>> [x.shape for x in qr(xnp.ones((3, 2)), mode="economic")]
+        [(3, 2), (2, 2)]
     """
     if mode not in ("full", "economic", "r"):
-        raise ValueError(f"qr of scipy has the modes 'full', 'economic' and 'r', got {mode!r}.")
+        raise ValueError(f"mode of scipy.linalg.qr must be 'full', 'economic' or 'r', got {mode!r}.")
     return _qr(a, mode, bool(pivoting))
 
 
 def qr_multiply(a: Array, c: Array, mode: str = "right", pivoting: bool = False, conjugate: bool = False,
                 overwrite_a: bool = False, overwrite_c: bool = False) -> tuple[Array, ...]:
-    """`Q` of `qr(a, mode="economic")` times `c`, and `R`; with `pivoting` also the columns.
+    """Compute the product of the QR decomposition's `Q` and `c`.
 
-    - `a`: a matrix. `c`: a matrix or a vector.
-    - `mode`: `"left"` for `Q @ c`, `"right"` for `c @ Q`.
-    - `pivoting`: as of `qr`. `conjugate`: take the conjugate of `Q`.
-    - `overwrite_a`, `overwrite_c`: without effect.
+    Args:
+        a: Matrix, decomposed with `qr(a, mode="economic")`.
+        c: Matrix or vector.
+        mode: "left" for `Q @ c`, "right" for `c @ Q`.
+        pivoting: See `qr`.
+        conjugate: If True, use the complex conjugate of `Q`.
+        overwrite_a, overwrite_c: No effect.
 
-    >>> qr_multiply(xnp.eye(2), xnp.array([3.0, 4.0]))[0]
-    Array([3., 4.], dtype=float32)
+    Returns:
+        The product and `R`, with the permutation appended if `pivoting`.
+
+    Example:
+        >>> qr_multiply(xnp.eye(2), xnp.array([3.0, 4.0]))[0]
+        Array([3., 4.], dtype=float32)
     """
     if mode not in ("left", "right"):
-        raise ValueError(f"qr_multiply has the modes 'left' and 'right', got {mode!r}.")
+        raise ValueError(f"mode of qr_multiply must be 'left' or 'right', got {mode!r}.")
     return _qr_multiply(a, c, mode, bool(pivoting), bool(conjugate))
 
 
 @library(static=("mode", "pivoting", "conjugate"))
 def _qr_multiply(a, c, mode, pivoting, conjugate):
-    a, c = inexact_arrays("qr_multiply", a, c)
+    a, c = promote_arrays("qr_multiply", a, c)
     check_rank("qr_multiply", a, error=ValueError)
     q, *rest = kernels.qr(a, pivoting=pivoting, full_matrices=False)
-    wanted = q.shape[-1] if mode == "left" else q.shape[-2]
-    found = c.shape[-1] if mode == "right" or c.ndim == 1 else c.shape[-2]
-    if c.ndim == 0 or found != wanted:
+    expected = q.shape[-1] if mode == "left" else q.shape[-2]
+    actual = c.shape[-1] if mode == "right" or c.ndim == 1 else c.shape[-2]
+    if c.ndim == 0 or actual != expected:
         raise ValueError(f"qr_multiply with mode={mode!r} of a with shape {a.shape}, whose Q has shape {q.shape}, needs c to "
-                         f"have {wanted} {'rows' if mode == 'left' else 'columns'}, got shape {c.shape}.")
+                         f"have {expected} {'rows' if mode == 'left' else 'columns'}, got shape {c.shape}.")
     q = xnp.conj(q) if conjugate else q
     return product(q, c) if mode == "left" else product(c, q), *rest
 
 
 def schur(a: Array, output: str = "real") -> tuple[Array, Array]:
-    """An upper triangular `T` and a unitary `Z` with `a == Z @ T @ Z.conj().T`; CPU alone.
+    """Compute the Schur decomposition of square matrices. Supported on CPU only.
 
-    - `a`: square matrices of floats or complex numbers.
-    - `output`: `"real"`, for which `T` of a real matrix has blocks of two rows for pairs of complex eigenvalues, or
-      `"complex"`.
+    `a == Z @ T @ Z.conj().T` with an upper triangular `T` and a unitary `Z`.
 
-    >>> schur(xnp.array([[2.0, 1.0], [0.0, 3.0]]))[0]
-    Array([[2., 1.],
-           [0., 3.]], dtype=float32)
+    Args:
+        a: Square matrices of floats or complex numbers.
+        output: "real", where `T` of a real matrix has 2-by-2 blocks for pairs of complex eigenvalues, or "complex".
+
+    Returns:
+        `T` and `Z`.
+
+    Example:
+        >>> schur(xnp.array([[2.0, 1.0], [0.0, 3.0]]))[0]
+        Array([[2., 1.],
+               [0., 3.]], dtype=float32)
     """
     if output not in ("real", "complex"):
-        raise ValueError(f"schur has the outputs 'real' and 'complex', got {output!r}.")
+        raise ValueError(f"output of schur must be 'real' or 'complex', got {output!r}.")
     a = xnp.asarray(a)
     if output == "complex":
         a = a.astype(dtypes.to_complex(a.dtype))
@@ -283,16 +382,23 @@ def schur(a: Array, output: str = "real") -> tuple[Array, Array]:
 
 
 @library
+@accepts(nodes=True)
 def rsf2csf(T: Array, Z: Array, check_finite: bool = True) -> tuple[Array, Array]:  # noqa: N803  (SciPy's names)
-    """A real Schur form as a complex one, by a rotation for each block of two rows.
+    """Convert a real Schur form to a complex one, with one rotation per 2-by-2 block.
 
-    - `T`, `Z`: what `schur` gives for real matrices. `check_finite`: without effect.
+    Args:
+        T, Z: Results of `schur` for a real matrix.
+        check_finite: No effect.
 
-    >>> t, z = schur(xnp.array([[0.0, -1.0], [1.0, 0.0]]))
-    >>> xnp.round(xnp.diag(rsf2csf(t, z)[0]), 4)
-    Array([0.+1.j, 0.-1.j], dtype=complex64)
+    Returns:
+        Complex upper triangular `T` and unitary `Z`.
+
+    Example:
+        >>> t, z = schur(xnp.array([[0.0, -1.0], [1.0, 0.0]]))
+        >>> xnp.round(xnp.diag(rsf2csf(t, z)[0]), 4)
+        Array([0.+1.j, 0.-1.j], dtype=complex64)
     """
-    t, z = matrices("rsf2csf", T, Z)
+    t, z = promote_matrices("rsf2csf", T, Z)
     n = square("rsf2csf", t)
     if z.shape != t.shape:
         raise ValueError(f"rsf2csf takes two square matrices of one shape, got {t.shape} and {z.shape}.")
@@ -300,46 +406,54 @@ def rsf2csf(T: Array, Z: Array, check_finite: bool = True) -> tuple[Array, Array
     if t.ndim > 2:
         return xf.vmap(lambda t, z: rsf2csf(t, z))(t, z)
     eps = np.finfo(t.dtype).eps
-    place = xnp.arange(n)
+    positions = xnp.arange(n)
 
     def step(i, state):
         t, z = state
         m = n - 1 - i
         block = lax.dynamic_slice(t, (m - 1, m - 1), (2, 2))
         below = block[1, 0]
-        half, inner = (block[0, 0] - block[1, 1]) / 2, block[0, 1] * below
-        other = half + xnp.sqrt(half * half + inner)  # an eigenvalue of the block, less its last element
-        length = xnp.hypot(xnp.abs(other), xnp.abs(below)).astype(t.dtype)
-        c, s = other / length, below / length
-        turn = xnp.array([[xnp.conj(c), s], [-s, c]])
-        needed = xnp.abs(below) > eps * (xnp.abs(block[0, 0]) + xnp.abs(block[1, 1]))
-        turn = xnp.where(needed, turn, xnp.eye(2, dtype=t.dtype))
+        half_difference, off_product = (block[0, 0] - block[1, 1]) / 2, block[0, 1] * below
+        # An eigenvalue of the block minus its last element.
+        shifted_eigenvalue = half_difference + xnp.sqrt(half_difference * half_difference + off_product)
+        length = xnp.hypot(xnp.abs(shifted_eigenvalue), xnp.abs(below)).astype(t.dtype)
+        c, s = shifted_eigenvalue / length, below / length
+        rotation = xnp.array([[xnp.conj(c), s], [-s, c]])
+        is_block = xnp.abs(below) > eps * (xnp.abs(block[0, 0]) + xnp.abs(block[1, 1]))
+        rotation = xnp.where(is_block, rotation, xnp.eye(2, dtype=t.dtype))
         rows = lax.dynamic_slice(t, (m - 1, 0), (2, n))
-        rows = xnp.where(place >= m - 1, product(turn, rows), rows)
+        rows = xnp.where(positions >= m - 1, product(rotation, rows), rows)
         t = lax.dynamic_update_slice(t, rows, (m - 1, 0))
         columns = lax.dynamic_slice(t, (0, m - 1), (n, 2))
-        columns = xnp.where(place[:, None] <= m, product(columns, adjoint(turn)), columns)
+        columns = xnp.where(positions[:, None] <= m, product(columns, adjoint(rotation)), columns)
         t = lax.dynamic_update_slice(t, columns, (0, m - 1)).at[m, m - 1].set(0)
-        z = lax.dynamic_update_slice(z, product(lax.dynamic_slice(z, (0, m - 1), (n, 2)), adjoint(turn)), (0, m - 1))
+        z = lax.dynamic_update_slice(z, product(lax.dynamic_slice(z, (0, m - 1), (n, 2)), adjoint(rotation)), (0, m - 1))
         return t, z
 
     return lax.fori_loop(0, n - 1, step, (t, z))
 
 
-@library(static=("full_matrices", "compute_uv", "overwrite_a", "check_finite", "lapack_driver"), converts=True)
+@library(static=("full_matrices", "compute_uv", "overwrite_a", "check_finite", "lapack_driver"))
+@accepts(objects=True)
 def svd(a: Array, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
         lapack_driver: str = "gesdd") -> Any:
-    """Singular values `s`, and orthonormal `U` and `Vh` with `U @ diag(s) @ Vh == a`.
+    """Compute the singular value decomposition, `U @ diag(s) @ Vh == a`.
 
-    - `a`: the matrices.
-    - `full_matrices`: whether `U` and `Vh` are square. `compute_uv`: whether they are computed at all.
-    - `overwrite_a`, `check_finite`, `lapack_driver`: without effect.
+    Args:
+        a: Matrices.
+        full_matrices: If True, `U` and `Vh` are square.
+        compute_uv: If False, return only the singular values.
+        overwrite_a, check_finite, lapack_driver: No effect.
 
-    >>> svd(xnp.array([[3.0], [4.0]]), compute_uv=False)
-    Array([5.], dtype=float32)
+    Returns:
+        `(U, s, Vh)` or `s`; the singular values are in descending order.
+
+    Example:
+        >>> svd(xnp.array([[3.0], [4.0]]), compute_uv=False)
+        Array([5.], dtype=float32)
     """
-    found = xnp.linalg.svd(xnp.asarray(a), full_matrices=full_matrices, compute_uv=compute_uv)
-    return tuple(found) if compute_uv else found
+    result = xnp.linalg.svd(xnp.asarray(a), full_matrices=full_matrices, compute_uv=compute_uv)
+    return tuple(result) if compute_uv else result
 
 
 # Symmetric tridiagonal matrices
@@ -348,30 +462,38 @@ def svd(a: Array, full_matrices: bool = True, compute_uv: bool = True, overwrite
 @promotes_freely
 def eigh_tridiagonal(d: Array, e: Array, *, eigvals_only: bool = False, select: str = "a",
                      select_range: tuple[int, int] | None = None, tol: float | None = None, key: Array | None = None) -> Any:
-    """The eigenvalues, in ascending order, and eigenvectors of Hermitian tridiagonal matrices.
+    """Compute eigenvalues, in ascending order, and eigenvectors of Hermitian tridiagonal matrices.
 
-    - `d`, `e`: the diagonal and the one beside it, along the last dimension.
-    - `eigvals_only`: return the eigenvalues alone, which are found by bisection, without making the matrix.
-    - `select`: `"a"` for all, `"i"` for those with the indices in `select_range`, the last one included. (SciPy's `"v"` would
-      have
-      a number of results that depends on values.)
-    - `tol`: how far eigenvalues may be off, of bisection. `key`: without effect.
+    Args:
+        d: Diagonal, along the last axis.
+        e: First off-diagonal, along the last axis.
+        eigvals_only: If True, return only the eigenvalues, computed by bisection without forming the matrix.
+        select: "a" for all eigenvalues, "i" for those with indices in `select_range`. SciPy's "v" has a result whose
+            size depends on values and is not supported.
+        select_range: First and last index, both included.
+        tol: Absolute tolerance of the bisection.
+        key: No effect.
 
-    >>> eigh_tridiagonal(xnp.array([2.0, 2.0]), xnp.array([1.0]), eigvals_only=True)
-    Array([1., 3.], dtype=float32)
+    Returns:
+        Eigenvalues, or `(w, v)` with the eigenvectors as columns of `v`.
+
+    Example:
+        >>> eigh_tridiagonal(xnp.array([2.0, 2.0]), xnp.array([1.0]), eigvals_only=True)
+        Array([1., 3.], dtype=float32)
     """
     if select not in ("a", "i", "v"):
-        raise ValueError(f"eigh_tridiagonal has select='a', 'i' and 'v', got {select!r}.")
+        raise ValueError(f"select of eigh_tridiagonal must be 'a', 'i' or 'v', got {select!r}.")
     if select == "v":
-        raise NotImplementedError("eigh_tridiagonal with select='v' has a number of results that depends on values. Compute "
-                                  "all, and choose with xnp.where or outside of jit.")
+        raise NotImplementedError("eigh_tridiagonal does not support select='v': the size of the result depends on values. "
+                                  "Compute all eigenvalues and select with xnp.where or outside of jit.")
     if select == "i" and select_range is None:
         raise ValueError("eigh_tridiagonal with select='i' needs select_range=(first, last).")
     d, e = (xnp.asarray(x) for x in (d, e))
     if not dtypes.is_inexact(d.dtype) or not dtypes.is_inexact(e.dtype):
         raise TypeError(f"eigh_tridiagonal takes floats and complex numbers, got d of dtype {d.dtype} and e of {e.dtype}.")
     if d.ndim == 0 or e.shape != (*d.shape[:-1], d.shape[-1] - 1):
-        raise TypeError(f"eigh_tridiagonal of a diagonal d of shape {d.shape} needs one element less in e, got {e.shape}.")
+        raise TypeError(f"eigh_tridiagonal needs e with one element less than the diagonal d of shape {d.shape}, got shape "
+                        f"{e.shape}.")
     n = d.shape[-1]
     first, last = (0, n - 1) if select == "a" else tuple(int(i) for i in select_range)
     if not 0 <= first <= last < n:
@@ -383,29 +505,29 @@ def eigh_tridiagonal(d: Array, e: Array, *, eigvals_only: bool = False, select: 
 def _eigh_tridiagonal(d, e, eigvals_only, first, last, tol):
     d, e = promote_dtypes_inexact(d, e)
     if not eigvals_only:
-        off = xnp.zeros((*d.shape, d.shape[-1]), d.dtype)
-        place = np.arange(d.shape[-1] - 1)
-        full = off.at[..., place + 1, place].set(e).at[..., place, place + 1].set(xnp.conj(e))
+        zeros = xnp.zeros((*d.shape, d.shape[-1]), d.dtype)
+        positions = np.arange(d.shape[-1] - 1)
+        full = zeros.at[..., positions + 1, positions].set(e).at[..., positions, positions + 1].set(xnp.conj(e))
         w, v = kernels.eigh(full + d[..., None] * xnp.eye(d.shape[-1], dtype=d.dtype), symmetrize_input=False)[::-1]
         return w[..., first:last + 1], v[..., first:last + 1]
-    return _bisected(xnp.real(d), xnp.abs(e), first, last, tol)
+    return _bisect(xnp.real(d), xnp.abs(e), first, last, tol)
 
 
-def _bisected(d, off, first, last, tol):
-    """Eigenvalues between bounds that are halved: as many lie below x as elimination of `A - x` has negative pivots."""
+def _bisect(d, off, first, last, tol):
+    """Compute eigenvalues by bisection: `A - x` has as many negative pivots as there are eigenvalues below `x`."""
     info = np.finfo(d.dtype)
-    size = xnp.maximum(xnp.max(xnp.abs(d), -1, keepdims=True), xnp.max(off, -1, keepdims=True, initial=0.0))
-    scale = xnp.where(size > 0, size, 1)
+    norm = xnp.maximum(xnp.max(xnp.abs(d), -1, keepdims=True), xnp.max(off, -1, keepdims=True, initial=0.0))
+    scale = xnp.where(norm > 0, norm, 1)
     d, off = d / scale, off / scale
     squares = off * off
     pad = [(0, 0)] * (d.ndim - 1)
     radius = xnp.pad(off, [*pad, (1, 0)]) + xnp.pad(off, [*pad, (0, 1)])
     low, high = xnp.min(d - radius, -1), xnp.max(d + radius, -1)
-    low, high = low - 16 * info.eps, high + 16 * info.eps  # of numbers of size 1
-    wanted = xnp.arange(first, last + 1)
+    low, high = low - 16 * info.eps, high + 16 * info.eps  # the matrix is scaled to norm 1
+    indices = xnp.arange(first, last + 1)
     rows = xnp.moveaxis(d, -1, 0), xnp.pad(xnp.moveaxis(squares, -1, 0), [(1, 0), *pad])
 
-    def below(x):
+    def count_below(x):
         def eliminate(state, row):
             pivot, count = state
             diagonal, square = row
@@ -418,8 +540,8 @@ def _bisected(d, off, first, last, tol):
     def halve(i, bounds):
         low, high = bounds
         middle = low + (high - low) / 2
-        enough = below(middle) > wanted
-        return xnp.where(enough, low, middle), xnp.where(enough, middle, high)
+        is_above = count_below(middle) > indices
+        return xnp.where(is_above, low, middle), xnp.where(is_above, middle, high)
 
     shape = (*d.shape[:-1], last - first + 1)
     bounds = tuple(xnp.broadcast_to(b[..., None], shape) for b in (low, high))

@@ -1,4 +1,4 @@
-"""Special functions that are short formulas of logarithms and exponentials, finite where their limits are."""
+"""Special functions that are short formulas of logarithms and exponentials, with correct limits."""
 
 from __future__ import annotations
 
@@ -8,70 +8,126 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import lax, nn
+from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import constant_like
 from xlafront.numpy.promotion import promote_args_inexact
-from xlafront.scipy.differentiable import real
+from xlafront.scipy.derivative_formulas import promote_real
+from xlafront.special import inverse_error_functions
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def erf(x: ArrayLike) -> Array:
-    """The error function.
+    """Compute the error function.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers.
 
-    >>> erf(0.0)
-    Array(0., dtype=float32, weak_type=True)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> erf(0.0)
+        Array(0., dtype=float32, weak_type=True)
     """
     return lax.erf(*promote_args_inexact("erf", x))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def erfc(x: ArrayLike) -> Array:
-    """`1 - erf(x)`, without cancellation.
+    """Compute the complementary error function `1 - erf(x)` without cancellation.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers.
 
-    >>> erfc(0.0)
-    Array(1., dtype=float32, weak_type=True)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> erfc(0.0)
+        Array(1., dtype=float32, weak_type=True)
     """
     return lax.erfc(*promote_args_inexact("erfc", x))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def erfinv(x: ArrayLike) -> Array:
-    """The inverse of the error function.
+    """Compute the inverse of the error function.
 
-    - `x`: numbers between -1 and 1.
+    Args:
+        x: Numbers between -1 and 1.
 
-    >>> erfinv(0.0)
-    Array(0., dtype=float32, weak_type=True)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> erfinv(0.0)
+        Array(0., dtype=float32, weak_type=True)
     """
     return lax.erf_inv(*promote_args_inexact("erfinv", x))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
+def erfcinv(y: ArrayLike) -> Array:
+    """Compute the inverse of the complementary error function, accurate for small arguments too.
+
+    Args:
+        y: Real numbers between 0 and 2; for others the result is NaN.
+
+    Returns:
+        Array of the shape of `y`.
+
+    Example:
+        >>> erfcinv(xnp.array([0.0, 0.5, 1.0, 2.0]))
+        Array([       inf, 0.47693628, 0.        ,       -inf], dtype=float32)
+    """
+    [y] = promote_args_inexact("erfcinv", y)
+    y = xnp.asarray(y)
+    if dtypes.is_complex(y.dtype):
+        raise ValueError(f"erfcinv takes real numbers and does not support complex-valued inputs, got dtype {y.dtype}.")
+    wide = dtypes.promote_types(y.dtype, np.float32)
+    return inverse_error_functions.erfcinv(y.astype(wide)).astype(y.dtype)
+
+
+@library
+@accepts(objects=True)
 def expit(x: ArrayLike) -> Array:
-    """The logistic function `1 / (1 + exp(-x))`.
+    """Compute the logistic function `1 / (1 + exp(-x))`.
 
-    - `x`: numbers.
+    Args:
+        x: Real or complex numbers.
 
-    >>> expit(0.0)
-    Array(0.5, dtype=float32, weak_type=True)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> expit(0.0)
+        Array(0.5, dtype=float32, weak_type=True)
     """
     return lax.logistic(*promote_args_inexact("expit", x))
 
 
 @library
+@accepts(nodes=True)
 def logit(x: ArrayLike) -> Array:
-    """`log(x / (1 - x))`, the inverse of `expit`.
+    """Compute `log(x / (1 - x))`, the inverse of `expit`.
 
-    - `x`: numbers between 0 and 1.
+    Args:
+        x: Numbers between 0 and 1.
 
-    >>> logit(0.5)
-    Array(0., dtype=float32, weak_type=True)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> logit(0.5)
+        Array(0., dtype=float32, weak_type=True)
     """
     return _logit(*promote_args_inexact("logit", x))
 
@@ -84,21 +140,27 @@ def _logit(x):
 _logit.defjvps(lambda g, answer, x: g / (x * (constant_like(x, 1) - x)))
 
 
-def log_of_rest(x):
-    """`log(1 - exp(x))` of numbers up to 0, from the difference that is exact; NaN of others."""
-    near = x > -math.log(2)
-    small, large = xnp.where(near, x, -1), xnp.where(near, -1, x)
-    return xnp.where(near, xnp.log(-xnp.expm1(small)), xnp.log1p(-xnp.exp(large)))
+def log1mexp(x):
+    """Compute `log(1 - exp(x))` for `x <= 0` with whichever of two formulas is accurate; NaN for `x > 0`."""
+    is_near = x > -math.log(2)
+    small, large = xnp.where(is_near, x, -1), xnp.where(is_near, -1, x)
+    return xnp.where(is_near, xnp.log(-xnp.expm1(small)), xnp.log1p(-xnp.exp(large)))
 
 
 @library
+@accepts(nodes=True)
 def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x * log(y)`, 0 where `x` is 0 and `y` is a number.
+    """Compute `x * log(y)`, which is 0 where `x` is 0 and `y` is not NaN.
 
-    - `x`, `y`: numbers.
+    Args:
+        x, y: Real or complex numbers.
 
-    >>> xlogy(0.0, 0.0)
-    Array(0., dtype=float32, weak_type=True)
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Example:
+        >>> xlogy(0.0, 0.0)
+        Array(0., dtype=float32, weak_type=True)
     """
     return _xlogy(*promote_args_inexact("xlogy", x, y))
 
@@ -112,13 +174,19 @@ _xlogy.defjvps(lambda g, answer, x, y: g * xnp.log(y), lambda g, answer, x, y: g
 
 
 @library
+@accepts(nodes=True)
 def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x * log(1 + y)`, 0 where `x` is 0 and `y` is a number.
+    """Compute `x * log(1 + y)`, which is 0 where `x` is 0 and `y` is not NaN.
 
-    - `x`, `y`: numbers.
+    Args:
+        x, y: Real or complex numbers.
 
-    >>> xlog1py(0.0, -1.0)
-    Array(0., dtype=float32, weak_type=True)
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Example:
+        >>> xlog1py(0.0, -1.0)
+        Array(0., dtype=float32, weak_type=True)
     """
     return _xlog1py(*promote_args_inexact("xlog1py", x, y))
 
@@ -131,16 +199,22 @@ def _xlog1py(x, y):
 _xlog1py.defjvps(lambda g, answer, x, y: g * xnp.log1p(y), lambda g, answer, x, y: g * x / (1 + y))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def entr(x: ArrayLike) -> Array:
-    """`-x * log(x)`, minus infinity for negative numbers.
+    """Compute the entropy function `-x * log(x)`, minus infinity for negative numbers.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers.
 
-    >>> entr(1.0)
-    Array(-0., dtype=float32, weak_type=True)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> entr(1.0)
+        Array(-0., dtype=float32, weak_type=True)
     """
-    return _entr(*real("entr", x))
+    return _entr(*promote_real("entr", x))
 
 
 @custom_jvp
@@ -151,16 +225,24 @@ def _entr(x):
 _entr.defjvps(lambda g, answer, x: g * (constant_like(x, -1) - xnp.log(x)))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
-    """`p * log(p / q)`: 0 where `p` is 0, infinite where either is out of its domain.
+    """Compute the relative entropy `p * log(p / q)`.
 
-    - `p`, `q`: numbers that are not negative.
+    It is 0 where `p` is 0 and `q` is not negative, and infinite where an argument is outside of the domain.
 
-    >>> rel_entr(2.0, 2.0)
-    Array(0., dtype=float32, weak_type=True)
+    Args:
+        p, q: Non-negative numbers.
+
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Example:
+        >>> rel_entr(2.0, 2.0)
+        Array(0., dtype=float32, weak_type=True)
     """
-    return _rel_entr(*real("rel_entr", p, q))
+    return _rel_entr(*promote_real("rel_entr", p, q))
 
 
 def _in_domain(p, q):
@@ -169,121 +251,153 @@ def _in_domain(p, q):
 
 @custom_jvp
 def _rel_entr(p, q):
-    return xnp.where(_in_domain(p, q), p * _log_of_quotient(p, q), xnp.where((p == 0) & (q >= 0), 0, xnp.inf))
+    return xnp.where(_in_domain(p, q), p * _log_quotient(p, q), xnp.where((p == 0) & (q >= 0), 0, xnp.inf))
 
 
-_rel_entr.defjvps(lambda g, answer, p, q: g * _slope(p, q), lambda g, answer, p, q: -g * _quotient(p, q))
+_rel_entr.defjvps(lambda g, answer, p, q: g * _rel_entr_dp(p, q), lambda g, answer, p, q: -g * _rel_entr_dq(p, q))
 
 
-# 0 outside of the domain, and with them their derivatives. What selects comes last, for XLA to make one loop of each.
-
-
-@custom_jvp
-def _slope(p, q):
-    return xnp.where(_in_domain(p, q), _log_of_quotient(p, q) + 1, 0)
+# These derivatives and their own derivatives are 0 outside of the domain. The selection comes last, so that XLA fuses each
+# function into one loop.
 
 
 @custom_jvp
-def _quotient(p, q):
+def _rel_entr_dp(p, q):
+    return xnp.where(_in_domain(p, q), _log_quotient(p, q) + 1, 0)
+
+
+@custom_jvp
+def _rel_entr_dq(p, q):
     return xnp.where(_in_domain(p, q), p / q, 0)
 
 
-def _apart(p, q):
-    """Numbers that can be divided by: those of the domain, 1 elsewhere; and factors of what is 0 there."""
+def _safe_arguments(p, q):
+    """Return `p` and `q`, replaced by 1 outside of the domain, and a factor that is 0 there and 1 inside."""
     inside = _in_domain(p, q)
     return xnp.where(inside, p, 1), xnp.where(inside, q, 1), xnp.where(inside, xnp.ones_like(p), 0)
 
 
-@_slope.defjvp
-def _slope_jvp(primals, tangents):
-    p, q, inside = _apart(*primals)
-    return _slope(*primals), inside * (tangents[0] / p - tangents[1] / q)
+@_rel_entr_dp.defjvp
+def _rel_entr_dp_jvp(primals, tangents):
+    p, q, inside = _safe_arguments(*primals)
+    return _rel_entr_dp(*primals), inside * (tangents[0] / p - tangents[1] / q)
 
 
-@_quotient.defjvp
-def _quotient_jvp(primals, tangents):
-    p, q, inside = _apart(*primals)
-    return _quotient(*primals), inside * (tangents[0] - p / q * tangents[1]) / q
+@_rel_entr_dq.defjvp
+def _rel_entr_dq_jvp(primals, tangents):
+    p, q, inside = _safe_arguments(*primals)
+    return _rel_entr_dq(*primals), inside * (tangents[0] - p / q * tangents[1]) / q
 
 
-def _log_of_quotient(p, q):
-    """Of positive numbers, by one logarithm: exact where they are close, and where the quotient is too large for a number."""
+def _log_quotient(p, q):
+    """Compute `log(p / q)` of positive numbers with one logarithm, accurate if they are close and without overflow of the
+    quotient."""
     below = p < q
     small, large = xnp.where(below, p, q), xnp.where(below, q, p)
     bits = xnp.finfo(small.dtype).maxexp // 2
-    far = large > small * 2.0 ** (2 * bits - 2)  # or this is too large itself
+    far = large > small * 2.0 ** (2 * bits - 2)  # False if this product overflows
     small, large = xnp.where(far, small * 2.0 ** bits, small), xnp.where(far, large * 2.0 ** -bits, large)
-    less = (small - large) / small
-    whole = 1 - less
-    logarithm = xnp.log(whole) + ((1 - whole) - less) / whole  # with what the difference lost in rounding
+    relative_difference = (small - large) / small
+    ratio = 1 - relative_difference
+    logarithm = xnp.log(ratio) + ((1 - ratio) - relative_difference) / ratio  # corrects the rounding error of the difference
     logarithm = logarithm + xnp.where(far, 2 * bits * math.log(2), 0)
     return xnp.where(below, -logarithm, logarithm)
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
-    """`p * log(p / q) - p + q`, with the domain of `rel_entr`.
+    """Compute the Kullback-Leibler divergence `p * log(p / q) - p + q`, with the domain of `rel_entr`.
 
-    - `p`, `q`: numbers that are not negative.
+    Args:
+        p, q: Non-negative numbers.
 
-    >>> kl_div(0.0, 3.0)
-    Array(3., dtype=float32, weak_type=True)
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Example:
+        >>> kl_div(0.0, 3.0)
+        Array(3., dtype=float32, weak_type=True)
     """
-    p, q = real("kl_div", p, q)
+    p, q = promote_real("kl_div", p, q)
     return rel_entr(p, q) - p + q
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
-    """`(x**lmbda - 1) / lmbda`, the logarithm for `lmbda` 0.
+    """Compute the Box-Cox transformation `(x**lmbda - 1) / lmbda`, or `log(x)` where `lmbda` is 0.
 
-    - `x`: positive numbers. `lmbda`: the power.
+    Args:
+        x: Positive numbers.
+        lmbda: Exponent.
 
-    >>> boxcox(1.0, 2.0)
-    Array(0., dtype=float32, weak_type=True)
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Example:
+        >>> boxcox(1.0, 2.0)
+        Array(0., dtype=float32, weak_type=True)
     """
     x, lmbda = promote_args_inexact("boxcox", x, lmbda)
-    return _power_of_logarithm(xnp.log(x), lmbda)
+    return _boxcox_of_log(xnp.log(x), lmbda)
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
-    """`boxcox(1 + x, lmbda)`, exact for small `x`.
+    """Compute `boxcox(1 + x, lmbda)`, accurate for small `x`.
 
-    - `x`: numbers above -1. `lmbda`: the power.
+    Args:
+        x: Numbers above -1.
+        lmbda: Exponent.
 
-    >>> boxcox1p(0.0, 2.0)
-    Array(0., dtype=float32, weak_type=True)
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Example:
+        >>> boxcox1p(0.0, 2.0)
+        Array(0., dtype=float32, weak_type=True)
     """
     x, lmbda = promote_args_inexact("boxcox1p", x, lmbda)
-    return _power_of_logarithm(xnp.log1p(x), lmbda)
+    return _boxcox_of_log(xnp.log1p(x), lmbda)
 
 
-def _power_of_logarithm(log, lmbda):
-    other = xnp.where(lmbda == 0, constant_like(lmbda, 1), lmbda)
-    return xnp.where(lmbda == 0, log, xnp.expm1(other * log) / other)
+def _boxcox_of_log(log, lmbda):
+    nonzero = xnp.where(lmbda == 0, constant_like(lmbda, 1), lmbda)
+    return xnp.where(lmbda == 0, log, xnp.expm1(nonzero * log) / nonzero)
 
-
-# Over an axis
 
 
 def softmax(x: ArrayLike, *, axis: int | tuple[int, ...] | None = None) -> Array:
-    """`exp(x) / sum(exp(x))`.
+    """Compute the softmax function `exp(x) / sum(exp(x))`.
 
-    - `x`: numbers. `axis`: the axes of the sum, None for all of them.
+    Args:
+        x: Real numbers.
+        axis: Axis or axes to sum over. None: all axes.
 
-    >>> softmax(xnp.zeros(2))
-    Array([0.5, 0.5], dtype=float32)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> softmax(xnp.zeros(2))
+        Array([0.5, 0.5], dtype=float32)
     """
     return nn.softmax(x, axis=tuple(range(np.ndim(x))) if axis is None else axis)
 
 
 def log_softmax(x: ArrayLike, *, axis: int | tuple[int, ...] | None = None) -> Array:
-    """`x - log(sum(exp(x)))`.
+    """Compute the logarithm of the softmax function, `x - log(sum(exp(x)))`.
 
-    - `x`: numbers. `axis`: the axes of the sum, None for all of them.
+    Args:
+        x: Real numbers.
+        axis: Axis or axes to sum over. None: all axes.
 
-    >>> log_softmax(xnp.zeros(1))
-    Array([0.], dtype=float32)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> log_softmax(xnp.zeros(1))
+        Array([0.], dtype=float32)
     """
     return nn.log_softmax(x, axis=tuple(range(np.ndim(x))) if axis is None else axis)

@@ -1,6 +1,6 @@
 """SciPy's discrete cosine transforms."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {"xlafront.scipy.cosine_transforms": "dct dctn idct idctn"}
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+_EXPORTS = {"xlafront.scipy.cosine_transforms": "dct dctn idct idctn"}
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,11 +1,6 @@
 # Written by `python -m tests.stubs`.
-from xlafront.scipy.cosine_transforms import Axes as _Axes
-from xlafront.typing import ArrayLike as _ArrayLike
-import builtins as _builtins
-import typing as _typing
-import xlafront as _xlafront
+from xlafront.scipy.cosine_transforms import dct as dct
+from xlafront.scipy.cosine_transforms import dctn as dctn
+from xlafront.scipy.cosine_transforms import idct as idct
+from xlafront.scipy.cosine_transforms import idctn as idctn
 
-def dct(x: _ArrayLike, type: _builtins.int = ..., n: _builtins.int | None = ..., axis: _builtins.int = ..., norm: _builtins.str | None = ...) -> _xlafront.Array: ...
-def dctn(x: _ArrayLike, type: _builtins.int = ..., s: _typing.Sequence[_builtins.int] | None = ..., axes: _Axes = ..., norm: _builtins.str | None = ...) -> _xlafront.Array: ...
-def idct(x: _ArrayLike, type: _builtins.int = ..., n: _builtins.int | None = ..., axis: _builtins.int = ..., norm: _builtins.str | None = ...) -> _xlafront.Array: ...
-def idctn(x: _ArrayLike, type: _builtins.int = ..., s: _typing.Sequence[_builtins.int] | None = ..., axes: _Axes = ..., norm: _builtins.str | None = ...) -> _xlafront.Array: ...

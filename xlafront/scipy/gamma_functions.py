@@ -1,4 +1,5 @@
-"""The gamma function, what is made of it (beta, factorials, binomials), and incomplete, Bessel and zeta functions."""
+"""The gamma function and functions derived from it (beta, factorial, binomial), incomplete gamma and beta, Bessel and zeta
+functions."""
 
 from __future__ import annotations
 
@@ -11,36 +12,52 @@ from xlafront import lax
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact
-from xlafront.scipy.differentiable import differentiable, real
+from xlafront.scipy.derivative_formulas import promote_real, with_derivatives
 from xlafront.special import gamma_quotients, log_gamma
-from xlafront.special.by_function import in_wide_floats
+from xlafront.special.traced_primitives import widen_small_floats
+from xlafront.special.windows import magnitude
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def gammaln(x: ArrayLike) -> Array:
-    """The logarithm of the absolute value of the gamma function.
+    """Compute the logarithm of the absolute value of the gamma function.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers.
 
-    >>> f"{gammaln(10.0):.3f}"
-    '12.802'
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> f"{gammaln(10.0):.3f}"
+        '12.802'
     """
     return lax.lgamma(*promote_args_inexact("gammaln", x))
 
 
-_loggamma = differentiable(log_gamma.log_gamma, lambda y, z: log_gamma.digamma(z))
+_loggamma = with_derivatives(log_gamma.log_gamma, lambda y, z: log_gamma.digamma(z))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def loggamma(x: ArrayLike) -> Array:
-    """The principal branch of the logarithm of the gamma function: of complex numbers analytic but for the negative real axis.
+    """Compute the principal branch of the logarithm of the gamma function.
 
-    - `x`: complex or real numbers; NaN for negative real ones. `gammaln` has the logarithm of the absolute value of these.
+    For complex arguments it is analytic except on the negative real axis.
 
-    >>> round(float(loggamma(1.0)), 4)
-    0.0
+    Args:
+        x: Real or complex numbers. The result is NaN for negative real numbers; use `gammaln` for these.
+
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> round(float(loggamma(1.0)), 4)
+        0.0
     """
     [x] = promote_args_inexact("loggamma", x)
     if tracing.aval_of(x).dtype.kind == "c":
@@ -49,29 +66,41 @@ def loggamma(x: ArrayLike) -> Array:
 
 
 @library
+@accepts(nodes=True)
 def gammasgn(x: ArrayLike) -> Array:
-    """The sign of the gamma function; NaN at negative integers, that of the zero at zeros.
+    """Compute the sign of the gamma function.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers. The result is NaN at negative integers and the sign of the zero at 0.
 
-    >>> gammasgn(-0.5)
-    Array(-1., dtype=float32)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> gammasgn(-0.5)
+        Array(-1., dtype=float32)
     """
-    [x] = real("gammasgn", x)
+    [x] = promote_real("gammasgn", x)
     x = xnp.asarray(x).astype(xnp.asarray(x).dtype)
     floor = xnp.floor(x)
     even = 1 - 2 * xnp.abs(floor % 2)
     return xnp.where(x == 0, xnp.copysign(1, x), xnp.where(x > 0, 1, xnp.where(floor == x, xnp.nan, even))).astype(x.dtype)
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def gamma(x: ArrayLike) -> Array:
-    """The gamma function.
+    """Compute the gamma function.
 
-    - `x`: real or complex numbers.
+    Args:
+        x: Real or complex numbers.
 
-    >>> f"{gamma(4.0):.3f}"
-    '6.000'
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> f"{gamma(4.0):.3f}"
+        '6.000'
     """
     [x] = promote_args_inexact("gamma", x)
     if tracing.aval_of(x).dtype.kind == "c":
@@ -82,72 +111,97 @@ def gamma(x: ArrayLike) -> Array:
 def _exp_of_log(z):
     value = xnp.exp(log_gamma.log_gamma(z))
     real, imaginary = xnp.real(value), xnp.imag(value)
-    real_line = xnp.where(xnp.isnan(real), xnp.nan, 0)  # where turns are whole, NaN at the poles
+    real_line = xnp.where(xnp.isnan(real), xnp.nan, 0)  # the result is real for real z, NaN at the poles
     return lax.complex(real, xnp.where(xnp.imag(z) == 0, real_line, imaginary))
 
 
-_gamma = differentiable(_exp_of_log, lambda y, z: y * log_gamma.digamma(z))
+_gamma = with_derivatives(_exp_of_log, lambda y, z: y * log_gamma.digamma(z))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def betaln(a: ArrayLike, b: ArrayLike) -> Array:
-    """The logarithm of the absolute value of the beta function.
+    """Compute the logarithm of the absolute value of the beta function.
 
-    - `a`, `b`: real numbers.
+    Args:
+        a, b: Real numbers.
 
-    >>> f"{betaln(2.0, 1.0):.3f}"
-    '-0.693'
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Example:
+        >>> f"{betaln(2.0, 1.0):.3f}"
+        '-0.693'
     """
-    return _betaln(*real("betaln", a, b, complex_error=TypeError))
+    return _betaln(*promote_real("betaln", a, b, complex_error=TypeError))
 
 
 @custom_jvp
 def _betaln(a, b):
-    return in_wide_floats(gamma_quotients.log_beta)(xnp.asarray(a), xnp.asarray(b))
+    return widen_small_floats(gamma_quotients.log_beta)(xnp.asarray(a), xnp.asarray(b))
 
 
-_betaln.defjvps(lambda g, answer, a, b: -g * gamma_quotients.slope_of_growth(a, b),
-                lambda g, answer, a, b: -g * gamma_quotients.slope_of_growth(b, a))
+_betaln.defjvps(lambda g, answer, a, b: -g * gamma_quotients.digamma_difference(a, b),
+                lambda g, answer, a, b: -g * gamma_quotients.digamma_difference(b, a))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def beta(a: ArrayLike, b: ArrayLike) -> Array:
-    """The beta function `gamma(a) * gamma(b) / gamma(a + b)`.
+    """Compute the beta function `gamma(a) * gamma(b) / gamma(a + b)`.
 
-    - `a`, `b`: real numbers.
+    Args:
+        a, b: Real numbers.
 
-    >>> f"{beta(2.0, 1.0):.3f}"
-    '0.500'
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Example:
+        >>> f"{beta(2.0, 1.0):.3f}"
+        '0.500'
     """
-    a, b = real("beta", a, b)
+    a, b = promote_real("beta", a, b)
     return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * xnp.exp(betaln(a, b))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def digamma(x: ArrayLike) -> Array:
-    """The derivative of `gammaln`.
+    """Compute the digamma function, the derivative of `gammaln`.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers.
 
-    >>> round(float(digamma(1.0)), 4)
-    -0.5772
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> round(float(digamma(1.0)), 4)
+        -0.5772
     """
     return lax.digamma(*promote_args_inexact("digamma", x))
 
 
-@library(converts="x")
+@library
+@accepts(objects="x")
 def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
-    """The derivative of order `n` of `digamma`.
+    """Compute the polygamma function, the derivative of order `n` of `digamma`.
 
-    - `n`: the order, integers that are not negative. `x`: positive numbers.
+    Args:
+        n: Order, non-negative integers.
+        x: Positive numbers.
 
-    >>> round(float(polygamma(1, 1.0)), 4)
-    1.6449
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Example:
+        >>> round(float(polygamma(1, 1.0)), 4)
+        1.6449
     """
     check_arraylike("polygamma", n, x)
     if not dtypes.is_integer(tracing.aval_of(n).dtype):
-        raise ValueError(f"polygamma takes integers as orders n, got dtype {tracing.aval_of(n).dtype}. Floats are taken by "
-                         f"lax.polygamma.")
+        raise ValueError(f"polygamma takes integers as orders n, got dtype {tracing.aval_of(n).dtype}. Use lax.polygamma for "
+                         f"floats.")
     n, x = promote_args_inexact("polygamma", n, x)
     if tracing.aval_of(x).dtype.kind == "c":
         raise ValueError(f"polygamma takes real numbers, got dtype {tracing.aval_of(x).dtype}.")
@@ -155,99 +209,148 @@ def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
 
 
 @library
+@accepts(nodes=True)
 def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
-    """Hurwitz's zeta function, the sum of `(k + q)**-x` over `k` from 0.
+    """Compute the Hurwitz zeta function, the sum of `(k + q)**-x` over `k >= 0`.
 
-    - `x`: numbers above 1. `q`: positive numbers; it must be given (1 for Riemann's function).
+    Args:
+        x: Numbers above 1.
+        q: Positive numbers; 1 gives the Riemann zeta function. None is not supported.
 
-    >>> round(float(zeta(2.0, 1.0)), 4)
-    1.6449
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Example:
+        >>> round(float(zeta(2.0, 1.0)), 4)
+        1.6449
     """
     if q is None:
-        raise NotImplementedError("zeta without q is Riemann's function, continued to all numbers, which is not there: for "
-                                  "x > 1 give q=1.")
+        raise NotImplementedError("zeta without q, the Riemann zeta function of all numbers, is not supported. For x > 1, "
+                                  "give q=1.")
     return lax.zeta(*promote_args_inexact("zeta", x, q))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
-    """The regularized lower incomplete gamma function.
+    """Compute the regularized lower incomplete gamma function.
 
-    - `a`: positive numbers. `x`: numbers that are not negative.
+    Args:
+        a: Positive numbers.
+        x: Non-negative numbers.
 
-    >>> gammainc(1.0, 0.0)
-    Array(0., dtype=float32, weak_type=True)
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Example:
+        >>> gammainc(1.0, 0.0)
+        Array(0., dtype=float32, weak_type=True)
     """
     return lax.igamma(*promote_args_inexact("gammainc", a, x))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
-    """The regularized upper incomplete gamma function, `1 - gammainc(a, x)`.
+    """Compute the regularized upper incomplete gamma function, `1 - gammainc(a, x)`.
 
-    - `a`: positive numbers. `x`: numbers that are not negative.
+    Args:
+        a: Positive numbers.
+        x: Non-negative numbers.
 
-    >>> gammaincc(1.0, 0.0)
-    Array(1., dtype=float32, weak_type=True)
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Example:
+        >>> gammaincc(1.0, 0.0)
+        Array(1., dtype=float32, weak_type=True)
     """
     return lax.igammac(*promote_args_inexact("gammaincc", a, x))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
-    """The regularized incomplete beta function.
+    """Compute the regularized incomplete beta function.
 
-    - `a`, `b`: positive numbers. `x`: numbers between 0 and 1.
+    Args:
+        a, b: Positive numbers.
+        x: Numbers between 0 and 1.
 
-    >>> f"{betainc(1.0, 1.0, 0.25):.3f}"
-    '0.250'
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Example:
+        >>> f"{betainc(1.0, 1.0, 0.25):.3f}"
+        '0.250'
     """
-    return lax.betainc(*real("betainc", a, b, x))
+    return lax.betainc(*promote_real("betainc", a, b, x))
 
 
 def multigammaln(a: ArrayLike, d: int) -> Array:
-    """The logarithm of the gamma function of `d` dimensions.
+    """Compute the logarithm of the multivariate gamma function.
 
-    - `a`: numbers above `(d - 1) / 2`. `d`: the number of dimensions.
+    Args:
+        a: Numbers above `(d - 1) / 2`.
+        d: Number of dimensions.
 
-    >>> f"{multigammaln(3.0, 1):.3f}"
-    '0.693'
+    Returns:
+        Array of the shape of `a`.
+
+    Example:
+        >>> f"{multigammaln(3.0, 1):.3f}"
+        '0.693'
     """
     return _multigammaln(a, int(d))
 
 
-@library(static="d", converts=True)
+@library(static="d")
+@accepts(objects=True)
 def _multigammaln(a, d):
     [a] = map(xnp.asarray, promote_args_inexact("multigammaln", a))
-    steps = (0.5 * np.arange(d)).astype(a.dtype).reshape((1,) * a.ndim + (d,))
-    total = xnp.sum(lax.lgamma(xnp.expand_dims(a, -1) - steps), axis=-1)
+    offsets = (0.5 * np.arange(d)).astype(a.dtype).reshape((1,) * a.ndim + (d,))
+    total = xnp.sum(lax.lgamma(xnp.expand_dims(a, -1) - offsets), axis=-1)
     return total + np.asarray(d * (d - 1) / 4 * math.log(math.pi), a.dtype)
 
 
-@library(static="exact", converts=True)
+@library(static="exact")
+@accepts(objects=True)
 def factorial(n: ArrayLike, exact: bool = False) -> Array:
-    """`gamma(n + 1)`, 0 for negative numbers.
+    """Compute the factorial `gamma(n + 1)`, which is 0 for negative numbers.
 
-    - `n`: numbers. `exact`: False: integers would not hold the result.
+    Args:
+        n: Real numbers.
+        exact: Must be False: no integer dtype holds exact results.
 
-    >>> f"{factorial(3.0):.3f}"
-    '6.000'
+    Returns:
+        Array of floats of the shape of `n`.
+
+    Example:
+        >>> f"{factorial(3.0):.3f}"
+        '6.000'
     """
     if exact:
-        raise NotImplementedError("factorial with exact=True needs integers of any length. Use math.factorial.")
+        raise NotImplementedError("factorial does not support exact=True, which needs arbitrary-precision integers. Use "
+                                  "math.factorial.")
     [n] = promote_args_inexact("factorial", n)
     return xnp.where(n < 0, 0, xnp.exp(lax.lgamma(n + 1)))
 
 
-@library(static="repetition", converts=True)
+@library(static="repetition")
+@accepts(objects=True)
 def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:  # noqa: N803  (SciPy's name)
-    """The number of ways to choose `k` of `N` things.
+    """Compute the number of combinations of `k` out of `N` elements.
 
-    - `N`, `k`: numbers; the result is 0 where one is negative or `k` is above `N`.
-    - `repetition`: whether a thing may be chosen more than once.
+    Args:
+        N, k: Real numbers. The result is 0 where one is negative or `k > N`.
+        repetition: If True, count combinations with repetition.
 
-    >>> f"{comb(4, 2):.3f}"
-    '6.000'
+    Returns:
+        Array of floats of the broadcast shape of the arguments.
+
+    Example:
+        >>> f"{comb(4, 2):.3f}"
+        '6.000'
     """
     n, k = promote_args_inexact("comb", N, k)
     if repetition:
@@ -258,66 +361,97 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:  # n
 
 
 @library
+@accepts(nodes=True)
 def poch(z: ArrayLike, m: ArrayLike) -> Array:
-    """`gamma(z + m) / gamma(z)`.
+    """Compute the Pochhammer symbol `gamma(z + m) / gamma(z)`.
 
-    - `z`, `m`: real numbers.
+    Args:
+        z, m: Real numbers.
 
-    >>> poch(3.0, 0.0)
-    Array(1., dtype=float32)
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Example:
+        >>> poch(3.0, 0.0)
+        Array(1., dtype=float32)
     """
-    z, m = real("poch", z, m)
-    large = (z >= gamma_quotients.LARGE) & (z + m >= gamma_quotients.LARGE) & (z < np.inf)
-    few = gammasgn(z) * gammasgn(z + m) * xnp.exp(lax.lgamma(z + m) - lax.lgamma(z))
-    many = xnp.exp(gamma_quotients.growth(xnp.where(large, z, gamma_quotients.LARGE), xnp.where(large, m, 0)))
-    return xnp.where(m == 0, 1, xnp.where(large, many, few))
+    z, m = promote_real("poch", z, m)
+    is_large = (z >= gamma_quotients.LARGE) & (z + m >= gamma_quotients.LARGE) & (z < np.inf)
+    direct = gammasgn(z) * gammasgn(z + m) * xnp.exp(lax.lgamma(z + m) - lax.lgamma(z))
+    large_z = xnp.where(is_large, z, gamma_quotients.LARGE)
+    large_value = xnp.exp(gamma_quotients.log_gamma_ratio(large_z, xnp.where(is_large, m, 0)))
+    return xnp.where(m == 0, 1, xnp.where(is_large, large_value, direct))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def i0e(x: ArrayLike) -> Array:
-    """The modified Bessel function of order 0 times `exp(-abs(x))`.
+    """Compute the exponentially scaled modified Bessel function of order 0, `exp(-abs(x)) * i0(x)`.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers.
 
-    >>> f"{i0e(0.0):.3f}"
-    '1.000'
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> f"{i0e(0.0):.3f}"
+        '1.000'
     """
     return lax.bessel_i0e(*promote_args_inexact("i0e", x))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def i1e(x: ArrayLike) -> Array:
-    """The modified Bessel function of order 1 times `exp(-abs(x))`.
+    """Compute the exponentially scaled modified Bessel function of order 1, `exp(-abs(x)) * i1(x)`.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers.
 
-    >>> i1e(0.0)
-    Array(0., dtype=float32, weak_type=True)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> i1e(0.0)
+        Array(0., dtype=float32, weak_type=True)
     """
     return lax.bessel_i1e(*promote_args_inexact("i1e", x))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def i0(x: ArrayLike) -> Array:
-    """The modified Bessel function of order 0.
+    """Compute the modified Bessel function of order 0.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers.
 
-    >>> f"{i0(0.0):.3f}"
-    '1.000'
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> f"{i0(0.0):.3f}"
+        '1.000'
     """
     [x] = promote_args_inexact("i0", x)
-    return xnp.exp(xnp.abs(x)) * lax.bessel_i0e(x)
+    return xnp.exp(magnitude(x)) * lax.bessel_i0e(x)
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def i1(x: ArrayLike) -> Array:
-    """The modified Bessel function of order 1.
+    """Compute the modified Bessel function of order 1.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers.
 
-    >>> i1(0.0)
-    Array(0., dtype=float32, weak_type=True)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> i1(0.0)
+        Array(0., dtype=float32, weak_type=True)
     """
     [x] = promote_args_inexact("i1", x)
-    return xnp.exp(xnp.abs(x)) * lax.bessel_i1e(x)
+    return xnp.exp(magnitude(x)) * lax.bessel_i1e(x)

@@ -1,4 +1,4 @@
-"""Special functions that are integrals: of errors, exponentials, oscillations, and of two normal variables."""
+"""Special functions defined by integrals: error functions, exponential and trigonometric integrals, Owen's T function."""
 
 from __future__ import annotations
 
@@ -10,109 +10,149 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.scipy.differentiable import differentiable, inexact, inexact_from_lists
+from xlafront.scipy.derivative_formulas import promote_inexact, promote_inexact_lists, with_derivatives
 from xlafront.special import error_functions, exponential_integrals, oscillating_integrals, owens_t as owen
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
 
 _2_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 
 
-def _scaled(x):
+def _scaled_erfc(x):
     if x.dtype.kind != "c":
         return error_functions.erfcx(x)
     return error_functions.faddeeva(lax.complex(-xnp.imag(x), xnp.real(x)))
 
 
-_dawsn = differentiable(error_functions.dawson, lambda y, x: 1 - 2 * x * y)
-_erfcx = differentiable(_scaled, lambda y, x: 2 * x * y - _2_OVER_ROOT_PI)
-_wofz = differentiable(error_functions.faddeeva, lambda w, z: _2_OVER_ROOT_PI * 1j - 2 * z * w)
-_exp1 = differentiable(exponential_integrals.exponential_integral, lambda y, x: -xnp.exp(-x) / x)
-_expi = differentiable(exponential_integrals.principal_integral, lambda y, x: xnp.exp(x) / x)
-_expn = differentiable(exponential_integrals.generalized_integral, None, lambda y, n, x: -_expn(n - 1, x))
-_of_square = differentiable(oscillating_integrals.of_square, lambda y, x: (math.pi * x * y[1], -math.pi * x * y[0]))
-_fresnel = differentiable(oscillating_integrals.fresnel, lambda y, x: _of_square(x))
-_sici = differentiable(oscillating_integrals.sine_and_cosine_integral, lambda y, x: (
+_dawsn = with_derivatives(error_functions.dawson, lambda y, x: 1 - 2 * x * y)
+_erfcx = with_derivatives(_scaled_erfc, lambda y, x: 2 * x * y - _2_OVER_ROOT_PI)
+_wofz = with_derivatives(error_functions.faddeeva, lambda w, z: _2_OVER_ROOT_PI * 1j - 2 * z * w)
+_exp1 = with_derivatives(exponential_integrals.exponential_integral, lambda y, x: -xnp.exp(-x) / x)
+_expi = with_derivatives(exponential_integrals.principal_integral, lambda y, x: xnp.exp(x) / x)
+_expn = with_derivatives(exponential_integrals.generalized_integral, None, lambda y, n, x: -_expn(n - 1, x))
+_fresnel_integrands = with_derivatives(
+    oscillating_integrals.fresnel_integrands, lambda y, x: (math.pi * x * y[1], -math.pi * x * y[0]))
+_fresnel = with_derivatives(oscillating_integrals.fresnel, lambda y, x: _fresnel_integrands(x))
+_sici = with_derivatives(oscillating_integrals.sine_and_cosine_integral, lambda y, x: (
     xnp.where(x == 0, 1, xnp.sin(x) / xnp.where(x == 0, 1, x)), xnp.cos(x) / x))
-_spence = differentiable(oscillating_integrals.spence, lambda y, x: xnp.where(
+_spence = with_derivatives(oscillating_integrals.spence, lambda y, x: xnp.where(
     x == 1, -1, xnp.log(xnp.where(x == 1, 2, x)) / (1 - xnp.where(x == 1, 2, x))))
-_owens_t = differentiable(
+_owens_t = with_derivatives(
     owen.owens_t,
     lambda y, h, a: -xnp.exp(-0.5 * h * h) * lax.erf(math.sqrt(0.5) * a * h) / (2 * math.sqrt(2 * math.pi)),
     lambda y, h, a: xnp.exp(-0.5 * h * h * (1 + a * a)) / (2 * math.pi * (1 + a * a)))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def dawsn(x: ArrayLike) -> Array:
-    """Dawson's integral, `exp(-x**2)` times the integral of `exp(t**2)` from 0 to `x`.
+    """Compute Dawson's integral, `exp(-x**2)` times the integral of `exp(t**2)` from 0 to `x`.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers.
 
-    >>> round(float(dawsn(1.0)), 4)
-    0.5381
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> round(float(dawsn(1.0)), 4)
+        0.5381
     """
-    return _dawsn(*inexact("dawsn", x))
+    return _dawsn(*promote_inexact("dawsn", x))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def erfcx(x: ArrayLike) -> Array:
-    """The scaled complementary error function `exp(x**2) * erfc(x)`, which does not underflow.
+    """Compute the scaled complementary error function `exp(x**2) * erfc(x)`, which does not underflow.
 
-    - `x`: real or complex numbers.
+    Args:
+        x: Real or complex numbers.
 
-    >>> round(float(erfcx(10.0)), 4)
-    0.0561
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> round(float(erfcx(10.0)), 4)
+        0.0561
     """
-    return _erfcx(*inexact("erfcx", x, complex_error=None))
+    return _erfcx(*promote_inexact("erfcx", x, complex_error=None))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def wofz(z: ArrayLike) -> Array:
-    """The Faddeeva function `exp(-z**2) * erfc(-1j * z)`.
+    """Compute the Faddeeva function `exp(-z**2) * erfc(-1j * z)`.
 
-    - `z`: complex numbers; others are taken as such.
+    Args:
+        z: Complex numbers; real ones are converted.
 
-    >>> complex(wofz(0.0))
-    (1+0j)
+    Returns:
+        Complex array of the shape of `z`.
+
+    Example:
+        >>> complex(wofz(0.0))
+        (1+0j)
     """
-    [z] = inexact("wofz", z, complex_error=None)
+    [z] = promote_inexact("wofz", z, complex_error=None)
     return _wofz(z if z.dtype.kind == "c" else lax.complex(z, xnp.zeros_like(z)) if z.dtype.itemsize >= 4 else
                  z.astype(np.complex64))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def exp1(x: ArrayLike) -> Array:
-    """The exponential integral E1, of `exp(-t) / t` from `x` to infinity: NaN for negative numbers.
+    """Compute the exponential integral E1, the integral of `exp(-t) / t` from `x` to infinity.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers. The result is NaN for negative ones.
 
-    >>> round(float(exp1(1.0)), 4)
-    0.2194
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> round(float(exp1(1.0)), 4)
+        0.2194
     """
-    return _exp1(*inexact("exp1", x))
+    return _exp1(*promote_inexact("exp1", x))
 
 
 @library
+@accepts(nodes=True)
 def expi(x: ArrayLike) -> Array:
-    """The exponential integral Ei, the principal value of that of `exp(t) / t` from minus infinity to `x`.
+    """Compute the exponential integral Ei, the principal value of the integral of `exp(t) / t` from minus infinity to `x`.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers.
 
-    >>> round(float(expi(1.0)), 4)
-    1.8951
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> round(float(expi(1.0)), 4)
+        1.8951
     """
-    return _expi(*inexact("expi", x))
+    return _expi(*promote_inexact("expi", x))
 
 
 def expn(n: ArrayLike, x: ArrayLike) -> Array:
-    """The generalized exponential integral, of `exp(-x * t) / t**n` from 1 to infinity: NaN for negative `x`.
+    """Compute the generalized exponential integral, the integral of `exp(-x * t) / t**n` from 1 to infinity.
 
-    - `n`: the order. SciPy takes integers that are not negative, here it is any real number; it has no derivative.
-    - `x`: real numbers.
+    Args:
+        n: Order, any real number. It has no derivative.
+        x: Real numbers. The result is NaN for negative ones.
 
-    >>> round(float(expn(2, 1.0)), 4)
-    0.1485
+    Returns:
+        Array of the broadcast shape of the arguments.
+
+    Note:
+        SciPy accepts only non-negative integers as the order.
+
+    Example:
+        >>> round(float(expn(2, 1.0)), 4)
+        0.1485
     """
-    return _expn_kernel(*inexact_from_lists("expn", n, x))
+    return _expn_kernel(*promote_inexact_lists("expn", n, x))
 
 
 @library
@@ -121,36 +161,53 @@ def _expn_kernel(n, x):
 
 
 @library
+@accepts(nodes=True)
 def fresnel(x: ArrayLike) -> tuple[Array, Array]:
-    """The Fresnel integrals: of the sine, and of the cosine, of `pi * t**2 / 2` from 0 to `x`.
+    """Compute the Fresnel integrals, of `sin(pi * t**2 / 2)` and of `cos(pi * t**2 / 2)` from 0 to `x`.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers.
 
-    >>> fresnel(xnp.inf)
-    (Array(0.5, dtype=float32), Array(0.5, dtype=float32))
+    Returns:
+        Sine and cosine integral, each of the shape of `x`.
+
+    Example:
+        >>> fresnel(xnp.inf)
+        (Array(0.5, dtype=float32), Array(0.5, dtype=float32))
     """
-    return _fresnel(*inexact("fresnel", x, complex_error=NotImplementedError))
+    return _fresnel(*promote_inexact("fresnel", x, complex_error=NotImplementedError))
 
 
 @library
+@accepts(nodes=True)
 def sici(x: ArrayLike) -> tuple[Array, Array]:
-    """The sine integral, of `sin(t) / t` from 0 to `x`, and the cosine integral of the absolute value of `x`.
+    """Compute the sine integral, of `sin(t) / t` from 0 to `x`, and the cosine integral.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers.
 
-    >>> [round(float(y), 4) for y in sici(1.0)]
-    [0.9461, 0.3374]
+    Returns:
+        Sine integral of `x` and cosine integral of `abs(x)`, each of the shape of `x`.
+
+    Example:
+        >>> [round(float(y), 4) for y in sici(1.0)]
+        [0.9461, 0.3374]
     """
-    return _sici(*inexact("sici", x))
+    return _sici(*promote_inexact("sici", x))
 
 
 def spence(x: ArrayLike) -> Array:
-    """Spence's function, the integral of `log(t) / (1 - t)` from 1 to `x`, which is the dilogarithm of `1 - x`.
+    """Compute Spence's function, the integral of `log(t) / (1 - t)` from 1 to `x`: the dilogarithm of `1 - x`.
 
-    - `x`: float32 or float64. Below 0 the result is NaN.
+    Args:
+        x: Numbers of float32 or float64. The result is NaN for negative ones.
 
-    >>> round(float(spence(0.0)), 4)
-    1.6449
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> round(float(spence(0.0)), 4)
+        1.6449
     """
     x = xnp.asarray(x)
     if x.dtype not in (dtypes.float32, dtypes.float64):
@@ -160,18 +217,24 @@ def spence(x: ArrayLike) -> Array:
 
 @library
 def _spence_kernel(x):
-    return _spence(*inexact("spence", x))
+    return _spence(*promote_inexact("spence", x))
 
 
-@library(converts=True)
+@library
+@accepts(objects=True)
 def owens_t(h: ArrayLike, a: ArrayLike) -> Array:
-    """Owen's T function: the probability that a normal variable exceeds `h` and another lies between 0 and `a` times it.
+    """Compute Owen's T function: the probability that `X > h` and `0 < Y < a * X` for independent standard normal X and Y.
 
-    - `h`, `a`: real numbers. The result has 32 bits at least.
+    Args:
+        h, a: Real numbers.
 
-    >>> round(float(owens_t(0.0, 1.0)), 4)
-    0.125
+    Returns:
+        Array of the broadcast shape of the arguments, at least float32.
+
+    Example:
+        >>> round(float(owens_t(0.0, 1.0)), 4)
+        0.125
     """
-    h, a = inexact("owens_t", h, a)
+    h, a = promote_inexact("owens_t", h, a)
     wide = h.dtype if h.dtype.itemsize >= 4 else np.float32
     return _owens_t(*xnp.broadcast_arrays(h.astype(wide), a.astype(wide)))

@@ -1,6 +1,6 @@
-"""Integrals of samples."""
+"""Numerical integration of samples."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {"xlafront.numpy.differences": "trapezoid"}
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+_EXPORTS = {"xlafront.numpy.differences": "trapezoid"}
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,6 +1,3 @@
 # Written by `python -m tests.stubs`.
-from xlafront.typing import ArrayLike as _ArrayLike
-import builtins as _builtins
-import xlafront as _xlafront
+from xlafront.numpy.differences import trapezoid as trapezoid
 
-def trapezoid(y: _ArrayLike, x: _ArrayLike | None = ..., dx: _ArrayLike = ..., axis: _builtins.int = ...) -> _xlafront.Array: ...

@@ -1,6 +1,6 @@
-"""Functions between given points."""
+"""Interpolation of gridded data."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {"xlafront.scipy.regular_grids": "RegularGridInterpolator"}
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+_EXPORTS = {"xlafront.scipy.regular_grids": "RegularGridInterpolator"}
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

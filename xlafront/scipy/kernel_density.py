@@ -1,4 +1,4 @@
-"""Densities estimated from samples, as sums of normal distributions."""
+"""Kernel density estimation with Gaussian kernels."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from xlafront.scipy.normal_functions import ndtr
 from xlafront.staging.library import library
 
 
-def _factor(bw_method, neff, d):
-    """By how much the samples' covariance is scaled, before it is squared."""
+def _bandwidth_factor(bw_method, neff, d):
+    """Return the bandwidth factor, by whose square the covariance of the samples is scaled."""
     if bw_method is None or isinstance(bw_method, str):
         if bw_method in (None, "scott"):
             return neff ** (-1 / (d + 4))
@@ -33,18 +33,20 @@ def _factor(bw_method, neff, d):
 
 @tree.register_pytree_node_class
 class gaussian_kde:  # noqa: N801  (SciPy's name)
-    """The density that samples come from, estimated as the mean of normal distributions around them.
+    """Kernel density estimate with Gaussian kernels.
 
-    - `dataset`: the samples, a vector, or an array `[dimension, sample]`.
-    - `bw_method`: how wide the distributions are: `"scott"` (as None), `"silverman"`, the factor by which to multiply the
-      samples' deviation, or a function that gives it for this object.
-    - `weights`: of the samples, None for equal ones.
+    It is an immutable pytree, so it can be an argument and a result of transformed functions.
 
-    It may be passed to transformed functions, and returned from them; it does not change once it is made.
+    Args:
+        dataset: Samples: a vector, or an array `[dimension, sample]`.
+        bw_method: Bandwidth: "scott" (default), "silverman", a factor of the standard deviation of the samples, or a
+            function of this object that returns the factor.
+        weights: Weights of the samples. Default: equal.
 
-    >>> density = gaussian_kde(xnp.array([0.0, 1.0]), bw_method=1.0)
-    >>> density.evaluate(0.5).round(4)
-    Array([0.4394], dtype=float32)
+    Example:
+        >>> density = gaussian_kde(xnp.array([0.0, 1.0]), bw_method=1.0)
+        >>> density.evaluate(0.5).round(4)
+        Array([0.4394], dtype=float32)
     """
 
     neff: Any
@@ -60,7 +62,7 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         check_arraylike("gaussian_kde", dataset)
         dataset = xnp.atleast_2d(xnp.asarray(dataset))
         if dtypes.issubdtype(dataset.dtype, np.complexfloating):
-            raise NotImplementedError("gaussian_kde does not take complex samples: give their parts as dimensions.")
+            raise NotImplementedError("gaussian_kde does not support complex samples: pass their parts as dimensions.")
         if dataset.ndim > 2:
             raise ValueError(f"the dataset of gaussian_kde must have 1 or 2 dimensions, got shape {dataset.shape}.")
         if dataset.size <= 1:
@@ -81,7 +83,7 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         if callable(bw_method):
             factor = bw_method(self)
         else:
-            factor = _factor(bw_method, self.neff, d)
+            factor = _bandwidth_factor(bw_method, self.neff, d)
         covariance = xnp.atleast_2d(xnp.cov(dataset, rowvar=True, bias=False, aweights=weights)).astype(dataset.dtype)
         self._set(covariance=(covariance * factor**2).astype(dataset.dtype),
                   inv_cov=(xnp.linalg.inv(covariance) / factor**2).astype(dataset.dtype))
@@ -91,7 +93,7 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name, value):
-        raise TypeError(f"a gaussian_kde does not change: make another one instead of setting {name!r}.")
+        raise TypeError(f"a gaussian_kde is immutable: create another one instead of setting {name!r}.")
 
     def __repr__(self):
         return f"gaussian_kde({', '.join(f'{name}={getattr(self, name)!r}' for name in self._FIELDS)})"
@@ -101,38 +103,38 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
 
     @classmethod
     def tree_unflatten(cls, _, children):
-        made = object.__new__(cls)
-        made._set(**dict(zip(cls._FIELDS, children)))
-        return made
+        result = object.__new__(cls)
+        result._set(**dict(zip(cls._FIELDS, children)))
+        return result
 
     @property
     def d(self) -> int:
-        """The number of dimensions."""
+        """Number of dimensions."""
         return self.dataset.shape[0]
 
     @property
     def n(self) -> int:
-        """The number of samples."""
+        """Number of samples."""
         return self.dataset.shape[1]
 
     def evaluate(self, points: ArrayLike) -> Array:
-        """The density at points, `[dimension, point]`."""
-        return _density(self.dataset, self.weights, self.covariance, self.inv_cov, self._points("evaluate", points), False)
+        """Evaluate the density at points, `[dimension, point]`."""
+        return _evaluate(self.dataset, self.weights, self.covariance, self.inv_cov, self._points("evaluate", points), False)
 
     def __call__(self, points: ArrayLike) -> Array:
-        """As `evaluate`."""
+        """Evaluate the density, as `evaluate`."""
         return self.evaluate(points)
 
     def pdf(self, x: ArrayLike) -> Array:
-        """As `evaluate`."""
+        """Evaluate the density, as `evaluate`."""
         return self.evaluate(x)
 
     def logpdf(self, x: ArrayLike) -> Array:
-        """The logarithm of the density, also where that is too small for a float."""
-        return _density(self.dataset, self.weights, self.covariance, self.inv_cov, self._points("logpdf", x), True)
+        """Evaluate the logarithm of the density, also where the density underflows."""
+        return _evaluate(self.dataset, self.weights, self.covariance, self.inv_cov, self._points("logpdf", x), True)
 
     def integrate_gaussian(self, mean: ArrayLike, cov: ArrayLike) -> Array:
-        """The integral of the density times that of the normal distribution with this mean and covariance."""
+        """Integrate the product of the density and a normal density with the given mean and covariance."""
         mean, cov = xnp.atleast_1d(xnp.squeeze(mean)), xnp.atleast_2d(cov)
         if mean.shape != (self.d,):
             raise ValueError(f"the mean of integrate_gaussian must have the dimension {self.d} of the density, got shape "
@@ -140,44 +142,47 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         if cov.shape != (self.d, self.d):
             raise ValueError(f"the covariance of integrate_gaussian must have the dimension {self.d} of the density, got shape "
                              f"{cov.shape}.")
-        return _overlap(self.dataset, self.weights, self.covariance, mean[:, None], xnp.ones(1, self.weights.dtype), cov)
+        return _integrate_product(self.dataset, self.weights, self.covariance, mean[:, None],
+                                  xnp.ones(1, self.weights.dtype), cov)
 
     def integrate_box_1d(self, low: ArrayLike, high: ArrayLike) -> Array:
-        """The probability between two numbers, of a density of one dimension."""
+        """Integrate a one-dimensional density between two bounds."""
         if self.d != 1:
-            raise ValueError(f"integrate_box_1d takes densities of 1 dimension, this one has {self.d}.")
+            raise ValueError(f"integrate_box_1d needs a density of 1 dimension, this one has {self.d}.")
         if np.ndim(low) or np.ndim(high):
             raise ValueError(f"the limits of integrate_box_1d must be scalars, got shapes {np.shape(low)} and "
                              f"{np.shape(high)}.")
-        return _between(self.dataset, self.weights, self.covariance, low, high)
+        return _integrate_interval(self.dataset, self.weights, self.covariance, low, high)
 
     def integrate_kde(self, other: gaussian_kde) -> Array:
-        """The integral of the product with another density."""
+        """Integrate the product with another density."""
         if other.d != self.d:
             raise ValueError(f"integrate_kde needs densities of the same dimensions, got {self.d} and {other.d}.")
-        return _overlap(self.dataset, self.weights, self.covariance, other.dataset, other.weights, other.covariance)
+        return _integrate_product(self.dataset, self.weights, self.covariance,
+                                  other.dataset, other.weights, other.covariance)
 
     def integrate_box(self, low_bounds: Any, high_bounds: Any, maxpts: Any = None) -> Any:
-        """For one dimension there is `integrate_box_1d`."""
-        raise NotImplementedError("integrals over boxes of several dimensions are not there; of 1 dimension: integrate_box_1d.")
+        """Raise an error: only `integrate_box_1d` is supported."""
+        raise NotImplementedError("integrate_box, over several dimensions, is not supported. For 1 dimension use "
+                                  "integrate_box_1d.")
 
     def resample(self, key: Any, shape: tuple[int, ...] = ()) -> Array:
-        """Samples of the density, `[dimension, *shape]`, from a random key."""
-        which, where = random.split(key)
-        chosen = random.choice(which, self.n, shape, p=self.weights)
-        around = random.multivariate_normal(where, xnp.zeros(self.d, self.covariance.dtype), self.covariance, shape,
-                                            self.dataset.dtype)
-        return self.dataset[:, chosen] + xnp.moveaxis(around, -1, 0)
+        """Draw samples from the density, `[dimension, *shape]`, with a random key."""
+        choice_key, noise_key = random.split(key)
+        indices = random.choice(choice_key, self.n, shape, p=self.weights)
+        noise = random.multivariate_normal(noise_key, xnp.zeros(self.d, self.covariance.dtype), self.covariance, shape,
+                                           self.dataset.dtype)
+        return self.dataset[:, indices] + xnp.moveaxis(noise, -1, 0)
 
     def set_bandwidth(self, bw_method: Any = None) -> None:
-        """Densities do not change: give `bw_method` where one is made."""
-        raise NotImplementedError("the bandwidth of a gaussian_kde does not change: make another one with this bw_method.")
+        """Raise an error: densities are immutable, pass `bw_method` to the constructor."""
+        raise NotImplementedError("the bandwidth of a gaussian_kde is immutable: create another one with this bw_method.")
 
     def _points(self, name: str, points) -> Array:
         check_arraylike(name, points)
         points = xnp.atleast_2d(xnp.asarray(points))
         if dtypes.issubdtype(points.dtype, np.complexfloating):
-            raise NotImplementedError(f"{name} of gaussian_kde does not take complex coordinates.")
+            raise NotImplementedError(f"{name} of gaussian_kde does not support complex coordinates.")
         d, m = points.shape
         if d != self.d:
             if (d, m) != (1, self.d):
@@ -189,23 +194,24 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
 
 @library(static="logarithm", name="gaussian_kde")
 @promotes_freely
-def _density(dataset, weights, covariance, inverse, points, logarithm):
+def _evaluate(dataset, weights, covariance, inverse, points, logarithm):
     d = dataset.shape[0]
-    # With the inverse's factor distances are those of vectors.
+    # After whitening by the factor of the inverse covariance, distances are Euclidean.
     whitening = cholesky(inverse)
     samples, points = whitening.T @ dataset, whitening.T @ points
-    # Differences for each dimension: squares of norms less products would cancel.
+    # Differences per dimension: the expansion in squared norms and products would cancel.
     energy = sum((samples[i][None, :] - points[i][:, None]) ** 2 for i in range(d)) / 2
-    scale = xnp.sum(xnp.log(xnp.diagonal(whitening))) - d / 2 * math.log(2 * math.pi)
+    log_scale = xnp.sum(xnp.log(xnp.diagonal(whitening))) - d / 2 * math.log(2 * math.pi)
     if not logarithm:
-        return xnp.sum(xnp.exp(-energy) * weights, axis=1) * xnp.exp(scale)  # no product, whose matrix would be written
-    least = xnp.min(energy, 1, keepdims=True)
-    return xnp.log(xnp.sum(xnp.exp(least - energy) * weights, axis=1)) - least[:, 0] + scale
+        return xnp.sum(xnp.exp(-energy) * weights, axis=1) * xnp.exp(log_scale)  # a sum fuses, a matrix product does not
+    min_energy = xnp.min(energy, 1, keepdims=True)
+    return xnp.log(xnp.sum(xnp.exp(min_energy - energy) * weights, axis=1)) - min_energy[:, 0] + log_scale
 
 
 @library(name="gaussian_kde")
-def _overlap(first, weights, covariance, second, other_weights, other_covariance):
-    """The integral of a product: of each pair the normal density of their distance, with the sum of covariances."""
+def _integrate_product(first, weights, covariance, second, other_weights, other_covariance):
+    """Integrate a product of densities: for each pair of samples, the normal density of their distance with the sum of
+    covariances."""
     d = first.shape[0]
     factor = cholesky(covariance + other_covariance)
     distances = (first[:, :, None] - second[:, None, :]).reshape(d, -1)
@@ -215,7 +221,7 @@ def _overlap(first, weights, covariance, second, other_weights, other_covariance
 
 
 @library(name="gaussian_kde")
-def _between(dataset, weights, covariance, low, high):
+def _integrate_interval(dataset, weights, covariance, low, high):
     deviation = xnp.sqrt(covariance[0, 0])
     ends = [ndtr(((xnp.asarray(end) - dataset[0]) / deviation).astype(dataset.dtype)) for end in (low, high)]
     return xnp.sum(weights * (ends[1] - ends[0]))

@@ -1,4 +1,4 @@
-"""SciPy's systems of linear equations, inverses and determinants."""
+"""SciPy's solvers of linear systems, inverses and determinants."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core import dtypes
-from xlafront.core.dimensions import common_shape
 from xlafront.lax import linalg as kernels
 from xlafront.linalg.factorizations import solve_factored
 from xlafront.linalg.kernels import adjoint, check_rank, product, square
 from xlafront.numpy.promotion import check_arraylike
 from xlafront.runtime.arrays import ArrayImpl as Array
-from xlafront.scipy.decompositions import cholesky, inexact_arrays, matrices
+from xlafront.scipy.decompositions import cholesky, promote_arrays, promote_matrices
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import common_shape
 
 
-def _sides(name: str, a, b) -> tuple:
-    """Square matrices and right-hand sides as columns, over one batch; and what brings a result to the shape that users see."""
-    a, b = inexact_arrays(name, a, b)
+def _broadcast_system(name: str, a, b) -> tuple:
+    """Return square matrices, right-hand sides as columns with the same batch shape, and a function that restores the
+    shape of `b`."""
+    a, b = promote_arrays(name, a, b)
     check_rank(name, a, error=ValueError)
     n = square(name, a)
     vector = b.ndim == 1
     if not vector and b.ndim == a.ndim - 1:
-        warnings.warn(f"{name} takes b of shape {b.shape} beside a of shape {a.shape} as a vector for each matrix; that will "
-                      f"change. Give b[..., None], and take [..., 0] of the result.", FutureWarning, stacklevel=4)
+        warnings.warn(f"{name} interprets b of shape {b.shape} with a of shape {a.shape} as one vector per matrix; this will "
+                      f"change. Pass b[..., None] and take [..., 0] of the result.", FutureWarning, stacklevel=4)
         vector = True
     if b.ndim == 0 or b.shape[-1 if vector else -2] != n:
         raise ValueError(f"{name} got inconsistent sizes: a of shape {a.shape} and b of shape {b.shape}. b must be a vector "
@@ -40,13 +41,19 @@ def _sides(name: str, a, b) -> tuple:
 
 
 def cho_solve(c_and_lower: tuple[Array, bool], b: Array, overwrite_b: bool = False, check_finite: bool = True) -> Array:
-    """The solution of `A @ x == b`, from the Cholesky factor of `A`.
+    """Solve `A @ x == b` given the Cholesky factor of `A`.
 
-    - `c_and_lower`: what `cho_factor` returned. `b`: a vector, or vectors as columns.
-    - `overwrite_b`, `check_finite`: without effect.
+    Args:
+        c_and_lower: Result of `cho_factor`.
+        b: Vector, or matrix with right-hand sides as columns.
+        overwrite_b, check_finite: No effect.
 
-    >>> cho_solve((xnp.array([[2.0]]), False), xnp.array([8.0]))
-    Array([2.], dtype=float32)
+    Returns:
+        Solution with the shape of `b`.
+
+    Example:
+        >>> cho_solve((xnp.array([[2.0]]), False), xnp.array([8.0]))
+        Array([2.], dtype=float32)
     """
     factor, lower = c_and_lower
     return _cho_solve(factor, b, bool(lower))
@@ -54,52 +61,65 @@ def cho_solve(c_and_lower: tuple[Array, bool], b: Array, overwrite_b: bool = Fal
 
 @library(static="lower")
 def _cho_solve(factor, b, lower):
-    factor, b, finish = _sides("cho_solve", factor, b)
-    return finish(_with_factor(factor, b, lower))
+    factor, b, finish = _broadcast_system("cho_solve", factor, b)
+    return finish(_solve_with_cholesky(factor, b, lower))
 
 
-def _with_factor(factor, b, lower):
-    how = {"left_side": True, "lower": lower, "conjugate_a": True}
-    x = kernels.triangular_solve(factor, b, transpose_a=not lower, **{**how, "conjugate_a": not lower})
-    return kernels.triangular_solve(factor, x, transpose_a=lower, **{**how, "conjugate_a": lower})
+def _solve_with_cholesky(factor, b, lower):
+    options = {"left_side": True, "lower": lower, "conjugate_a": True}
+    x = kernels.triangular_solve(factor, b, transpose_a=not lower, **{**options, "conjugate_a": not lower})
+    return kernels.triangular_solve(factor, x, transpose_a=lower, **{**options, "conjugate_a": lower})
 
 
 def lu_solve(lu_and_piv: tuple[Array, Array], b: Array, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True
              ) -> Array:
-    """The solution of `A @ x == b`, from what `lu_factor` says of `A`.
+    """Solve `A @ x == b` given the LU decomposition of `A`.
 
-    - `lu_and_piv`: what `lu_factor` returned. `b`: a vector, or vectors as columns.
-    - `trans`: 1 to solve with the transpose of `A`, 2 with its adjoint.
-    - `overwrite_b`, `check_finite`: without effect.
+    Args:
+        lu_and_piv: Result of `lu_factor`.
+        b: Vector, or matrix with right-hand sides as columns.
+        trans: 0 to solve with `A`, 1 with its transpose, 2 with its adjoint.
+        overwrite_b, check_finite: No effect.
 
-    >>> lu_solve((xnp.array([[2.0]]), xnp.array([0])), xnp.array([8.0]))
-    Array([4.], dtype=float32)
+    Returns:
+        Solution with the shape of `b`.
+
+    Example:
+        >>> lu_solve((xnp.array([[2.0]]), xnp.array([0])), xnp.array([8.0]))
+        Array([4.], dtype=float32)
     """
     if trans not in (0, 1, 2) or isinstance(trans, str):
         raise ValueError(f"trans of lu_solve must be 0, 1 or 2, got {trans!r}.")
-    factors, swaps = lu_and_piv
-    return _lu_solve(factors, swaps, b, int(trans))
+    factors, pivots = lu_and_piv
+    return _lu_solve(factors, pivots, b, int(trans))
 
 
 @library(static="trans")
-def _lu_solve(factors, swaps, b, trans):
-    factors, b, finish = _sides("lu_solve", factors, b)
-    permutation = kernels.lu_pivots_to_permutation(swaps, factors.shape[-1])
+def _lu_solve(factors, pivots, b, trans):
+    factors, b, finish = _broadcast_system("lu_solve", factors, b)
+    permutation = kernels.lu_pivots_to_permutation(pivots, factors.shape[-1])
     permutation = xnp.broadcast_to(permutation, factors.shape[:-1])
     return finish(solve_factored(factors, permutation, b, "NTC"[trans]))
 
 
 def solve(a: Array, b: Array, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, debug: bool = False,
           check_finite: bool = True, assume_a: str = "gen") -> Array:
-    """The solution of `a @ x == b`.
+    """Solve the linear system `a @ x == b`.
 
-    - `a`: square matrices. `b`: a vector, or vectors as columns.
-    - `assume_a`: what is known of `a`: `"gen"`, nothing; `"sym"`, `"her"`, that it is symmetric or Hermitian; `"pos"`, that its
-      eigenvalues are positive too, for which a Cholesky factor does, of the triangle that `lower` names.
-    - `overwrite_a`, `overwrite_b`, `debug`, `check_finite`: without effect.
+    Args:
+        a: Square matrices.
+        b: Vector, or matrix with right-hand sides as columns.
+        lower: If True, read the lower triangle of a positive definite matrix, otherwise the upper one.
+        assume_a: Structure of `a`: "gen" for general, "sym" for symmetric, "her" for Hermitian, "pos" for positive
+            definite matrices, which are solved by a Cholesky factorization.
+        overwrite_a, overwrite_b, debug, check_finite: No effect.
 
-    >>> solve(xnp.array([[4.0, 0.0], [0.0, 16.0]]), xnp.array([4.0, 32.0]), assume_a="pos")
-    Array([1., 2.], dtype=float32)
+    Returns:
+        Solution with the shape of `b`.
+
+    Example:
+        >>> solve(xnp.array([[4.0, 0.0], [0.0, 16.0]]), xnp.array([4.0, 32.0]), assume_a="pos")
+        Array([1., 2.], dtype=float32)
     """
     if assume_a not in ("gen", "sym", "her", "pos"):
         raise ValueError(f"assume_a of solve must be 'gen', 'sym', 'her' or 'pos', got {assume_a!r}.")
@@ -109,80 +129,106 @@ def solve(a: Array, b: Array, lower: bool = False, overwrite_a: bool = False, ov
 @library(static="lower")
 def _solve_positive(a, b, lower):
     check_arraylike("solve", a, b)
-    a, b, finish = _sides("solve", a, b)
+    a, b, finish = _broadcast_system("solve", a, b)
     factor = cholesky(lax.stop_gradient(a), lower)
-    return finish(lax.custom_linear_solve(lambda x: product(a, x), b, lambda _, y: _with_factor(factor, y, lower),
-                                          symmetric=not dtypes.is_complex(a.dtype),
-                                          transpose_solve=lambda _, y: xnp.conj(_with_factor(factor, xnp.conj(y), lower))))
+    return finish(lax.custom_linear_solve(
+        lambda x: product(a, x), b, lambda _, y: _solve_with_cholesky(factor, y, lower),
+        symmetric=not dtypes.is_complex(a.dtype),
+        transpose_solve=lambda _, y: xnp.conj(_solve_with_cholesky(factor, xnp.conj(y), lower))))
 
 
-_TRANSPOSITIONS = {0: "N", "N": "N", 1: "T", "T": "T", 2: "C", "C": "C"}
+_TRANS_CODES = {0: "N", "N": "N", 1: "T", "T": "T", 2: "C", "C": "C"}
 
 
 def solve_triangular(a: Array, b: Array, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False,
                      overwrite_b: bool = False, debug: Any = None, check_finite: bool = True) -> Array:
-    """The solution of `a @ x == b` for triangular `a`.
+    """Solve `a @ x == b` for triangular matrices.
 
-    - `a`: square matrices, of which one triangle is read. `b`: a vector, or vectors as columns.
-    - `trans`: 1 or `"T"` to solve with the transpose of `a`, 2 or `"C"` with its adjoint.
-    - `lower`: which triangle. `unit_diagonal`: take the diagonal to be one.
-    - `overwrite_b`, `debug`, `check_finite`: without effect.
+    Args:
+        a: Square matrices, of which only one triangle is read.
+        b: Vector, or matrix with right-hand sides as columns.
+        trans: 0 or "N" to solve with `a`, 1 or "T" with its transpose, 2 or "C" with its adjoint.
+        lower: If True, `a` is lower triangular.
+        unit_diagonal: If True, assume that the diagonal is 1.
+        overwrite_b, debug, check_finite: No effect.
 
-    >>> solve_triangular(xnp.array([[2.0, 1.0], [0.0, 4.0]]), xnp.array([4.0, 8.0]))
-    Array([1., 2.], dtype=float32)
+    Returns:
+        Solution with the shape of `b`.
+
+    Example:
+        >>> solve_triangular(xnp.array([[2.0, 1.0], [0.0, 4.0]]), xnp.array([4.0, 8.0]))
+        Array([1., 2.], dtype=float32)
     """
-    if trans not in _TRANSPOSITIONS:
+    if trans not in _TRANS_CODES:
         raise ValueError(f"trans of solve_triangular must be 0, 1, 2, 'N', 'T' or 'C', got {trans!r}.")
-    return _solve_triangular(a, b, _TRANSPOSITIONS[trans], bool(lower), bool(unit_diagonal))
+    return _solve_triangular(a, b, _TRANS_CODES[trans], bool(lower), bool(unit_diagonal))
 
 
 @library(static=("trans", "lower", "unit_diagonal"))
 def _solve_triangular(a, b, trans, lower, unit_diagonal):
-    a, b, finish = _sides("solve_triangular", a, b)
+    a, b, finish = _broadcast_system("solve_triangular", a, b)
     return finish(kernels.triangular_solve(a, b, left_side=True, lower=lower, unit_diagonal=unit_diagonal,
                                            transpose_a=trans != "N", conjugate_a=trans == "C"))
 
 
 def inv(a: Array, overwrite_a: bool = False, check_finite: bool = True) -> Array:
-    """The inverse of square matrices.
+    """Compute the inverse of square matrices.
 
-    - `a`: the matrices. `overwrite_a`, `check_finite`: without effect.
+    Args:
+        a: Square matrices.
+        overwrite_a, check_finite: No effect.
 
-    >>> inv(xnp.array([[2.0]]))
-    Array([[0.5]], dtype=float32)
+    Returns:
+        Inverse matrices.
+
+    Example:
+        >>> inv(xnp.array([[2.0]]))
+        Array([[0.5]], dtype=float32)
     """
     return xnp.linalg.inv(a)
 
 
 def det(a: Array, overwrite_a: bool = False, check_finite: bool = True) -> Array:
-    """The determinant of square matrices.
+    """Compute the determinant of square matrices.
 
-    - `a`: the matrices. `overwrite_a`, `check_finite`: without effect.
+    Args:
+        a: Square matrices.
+        overwrite_a, check_finite: No effect.
 
-    >>> det(xnp.array([[1.0, 2.0], [3.0, 4.0]]))
-    Array(-2., dtype=float32)
+    Returns:
+        Determinant of each matrix.
+
+    Example:
+        >>> det(xnp.array([[1.0, 2.0], [3.0, 4.0]]))
+        Array(-2., dtype=float32)
     """
     return xnp.linalg.det(a)
 
 
 def solve_sylvester(A: Array, B: Array, C: Array, *, method: str = "schur", tol: float = 1e-8) -> Array:  # noqa: N803
-    """The solution `X` of `A @ X + X @ B == C`.
+    """Solve the Sylvester equation `A @ X + X @ B == C`.
 
-    - `A`, `B`, `C`: matrices of shapes `(m, m)`, `(n, n)` and `(m, n)`.
-    - `method`: `"schur"`, by the Schur forms of `A` and `B` (CPU alone), or `"eigen"`, by their eigenvectors.
-    - `tol`: where an eigenvalue of `A` and one of `B` have a sum less than this, there is no solution: the result is NaN.
+    Args:
+        A, B, C: Matrices of shapes `(m, m)`, `(n, n)` and `(m, n)`.
+        method: "schur" to use the Schur forms of `A` and `B` (CPU only), "eigen" to use their eigenvectors.
+        tol: If the sum of an eigenvalue of `A` and one of `B` is smaller, the equation is singular and the result is
+            NaN.
 
-    >>> solve_sylvester(xnp.array([[2.0]]), xnp.array([[3.0]]), xnp.array([[10.0]]))
-    Array([[2.]], dtype=float32)
+    Returns:
+        Solution `X`.
+
+    Example:
+        >>> solve_sylvester(xnp.array([[2.0]]), xnp.array([[3.0]]), xnp.array([[10.0]]))
+        Array([[2.]], dtype=float32)
     """
     if method not in ("schur", "eigen"):
-        raise ValueError(f"solve_sylvester has the methods 'schur' and 'eigen', got {method!r}.")
+        raise ValueError(f"method of solve_sylvester must be 'schur' or 'eigen', got {method!r}.")
     return _solve_sylvester(A, B, C, method, float(tol))
 
 
 @library(static=("method", "tol"))
 def _solve_sylvester(a, b, c, method, tol):
-    a, b, c = matrices("solve_sylvester", a, b, c)
+    a, b, c = promote_matrices("solve_sylvester", a, b, c)
     m, n = square("solve_sylvester", a), square("solve_sylvester", b)
     if c.shape[-2:] != (m, n):
         raise ValueError(f"solve_sylvester needs C of shape ({m}, {n}) for A of shape {a.shape} and B of shape {b.shape}, got "
@@ -191,8 +237,8 @@ def _solve_sylvester(a, b, c, method, tol):
     a, b, c = (x.astype(wide) for x in (a, b, c))
     if method == "schur":
         (r, u), (s, v) = kernels.schur(a), kernels.schur(b)
-        y = _sylvester_of_triangles(r, s, product(product(adjoint(u), c), v))
-        x, p, q = product(product(u, y), adjoint(v)), r, s
+        y = _triangular_sylvester(r, s, product(product(adjoint(u), c), v))
+        x = product(product(u, y), adjoint(v))
         p, q = (xnp.diagonal(t, axis1=-2, axis2=-1) for t in (r, s))
     else:
         (p, u), (q, v) = xnp.linalg.eig(a), xnp.linalg.eig(b)
@@ -203,14 +249,14 @@ def _solve_sylvester(a, b, c, method, tol):
     return xnp.real(x) if real else x
 
 
-def _sylvester_of_triangles(r, s, f):
-    """The same for upper triangular matrices: column by column."""
+def _triangular_sylvester(r, s, f):
+    """Solve the Sylvester equation for upper triangular matrices, column by column."""
     n = s.shape[-1]
     eye = xnp.eye(r.shape[-1], dtype=r.dtype)
 
     def column(k, y):
-        known = f[..., :, k, None] - product(y, s[..., :, k, None])
-        found = kernels.triangular_solve(r + s[..., k, k, None, None] * eye, known, left_side=True)
-        return y.at[..., :, k].set(found[..., 0])
+        right_side = f[..., :, k, None] - product(y, s[..., :, k, None])
+        solution = kernels.triangular_solve(r + s[..., k, k, None, None] * eye, right_side, left_side=True)
+        return y.at[..., :, k].set(solution[..., 0])
 
     return lax.fori_loop(0, n, column, xnp.zeros_like(f))

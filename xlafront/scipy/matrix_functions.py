@@ -1,4 +1,4 @@
-"""Functions of square matrices: the exponential, the square root, and any that is a function of numbers."""
+"""Functions of square matrices: the exponential, the square root and general matrix functions."""
 
 from __future__ import annotations
 
@@ -15,67 +15,75 @@ from xlafront.core import dtypes
 from xlafront.lax import linalg as kernels
 from xlafront.linalg.kernels import adjoint, product, square
 from xlafront.runtime.arrays import ArrayImpl as Array
-from xlafront.scipy.decompositions import matrices
+from xlafront.scipy.decompositions import promote_matrices
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
 
 # The order of the Padé approximant, and the norm up to which it is exact to rounding (Higham, 2005).
 _ORDERS = {np.dtype(np.float32): (7, 3.925724783138660), np.dtype(np.float64): (13, 5.371920351148152)}
-_HUGE = 1e30  # what is divided by it is nothing
-_FEW = 3  # squarings, which most matrices need no more than
+_HUGE = 1e30  # dividing by it gives practically 0
+_COMMON_SQUARINGS = 3  # most matrices need no more
 
 
 def expm(A: Array, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:  # noqa: N803  (SciPy's name)
-    """The exponential of square matrices, by scaling and squaring.
+    """Compute the matrix exponential by scaling and squaring.
 
-    - `A`: the matrices.
-    - `upper_triangular`: whether they are, which saves work.
-    - `max_squarings`: how often they may be halved (and the result squared); for those that need more the result is NaN.
+    Args:
+        A: Square matrices.
+        upper_triangular: If True, assume that the matrices are upper triangular, which saves work.
+        max_squarings: Maximum number of squarings. The result is NaN for matrices that need more.
 
-    >>> expm(xnp.zeros((2, 2)))
-    Array([[1., 0.],
-           [0., 1.]], dtype=float32)
+    Returns:
+        Exponential of each matrix.
+
+    Example:
+        >>> expm(xnp.zeros((2, 2)))
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
     """
     return _expm(A, bool(upper_triangular), int(max_squarings))
 
 
 @library(static=("upper_triangular", "max_squarings"))
 def _expm(a, upper_triangular, max_squarings):
-    [a] = matrices("expm", a)
+    [a] = promote_matrices("expm", a)
     n = square("expm", a)
     real = dtypes.to_real(a.dtype)
     if real not in _ORDERS:
         raise TypeError(f"expm takes matrices of 32 or 64 bits, got dtype {a.dtype}. Convert with x.astype(...).")
     if n == 0:
         return a
-    one = lambda x: _expm_of_one(x, *_ORDERS[real], upper_triangular, max_squarings)
+    expm_single = lambda x: _expm_single(x, *_ORDERS[real], upper_triangular, max_squarings)
     if a.ndim == 2:
-        return one(a)
-    return xf.vmap(one)(a.reshape(-1, n, n)).reshape(a.shape)
+        return expm_single(a)
+    return xf.vmap(expm_single)(a.reshape(-1, n, n)).reshape(a.shape)
 
 
-def _expm_of_one(a, order, bound, upper_triangular, max_squarings):
-    size = lax.stop_gradient(xnp.max(xnp.sum(xnp.abs(a), axis=0)))
-    halvings = xnp.maximum(xnp.ceil(xnp.log2(size / bound)), 0)
-    a = a * xnp.exp2(-xnp.minimum(halvings, max_squarings)).astype(a.dtype)
-    above, below = _pade(a, order)
-    p, q = above + below, above - below
+def _expm_single(a, order, bound, upper_triangular, max_squarings):
+    norm = lax.stop_gradient(xnp.max(xnp.sum(xnp.abs(a), axis=0)))
+    squarings = xnp.maximum(xnp.ceil(xnp.log2(norm / bound)), 0)
+    a = a * xnp.exp2(-xnp.minimum(squarings, max_squarings)).astype(a.dtype)
+    even, odd = _pade(a, order)
+    p, q = even + odd, even - odd
     if upper_triangular:
         p = kernels.triangular_solve(q, p, left_side=True)
     else:
         p = xnp.linalg.solve(q, p)
 
     def squared(x, i):
-        return lax.cond(i < halvings, lambda x: product(x, x), lambda x: x, x), None
+        return lax.cond(i < squarings, lambda x: product(x, x), lambda x: x, x), None
 
-    few, all_of_them = (xnp.arange(n, dtype=halvings.dtype) for n in (min(max_squarings, _FEW), max_squarings))
-    p = lax.scan(squared, p, few)[0]
-    if max_squarings > _FEW:  # each copies the matrix, whether it squares it or not
-        p = lax.cond(halvings > _FEW, lambda p: lax.scan(squared, p, all_of_them[_FEW:])[0], lambda p: p, p)
-    return xnp.where(halvings <= max_squarings, p, np.nan)  # NaN for what is not finite too
+    common, indices = (xnp.arange(n, dtype=squarings.dtype)
+                       for n in (min(max_squarings, _COMMON_SQUARINGS), max_squarings))
+    p = lax.scan(squared, p, common)[0]
+    if max_squarings > _COMMON_SQUARINGS:  # each iteration copies the matrix, even if it does not square it
+        p = lax.cond(squarings > _COMMON_SQUARINGS, lambda p: lax.scan(squared, p, indices[_COMMON_SQUARINGS:])[0],
+                     lambda p: p, p)
+    return xnp.where(squarings <= max_squarings, p, np.nan)  # NaN also for non-finite input
 
 
 def _pade(a, order):
-    """The even and the odd part of the numerator of the Padé approximant of that odd order."""
+    """Return the even and the odd part of the numerator of the Padé approximant of an odd order."""
     b = [math.factorial(2 * order - k) * math.factorial(order) / (
         math.factorial(2 * order) * math.factorial(k) * math.factorial(order - k)) for k in range(order + 1)]
     eye = xnp.eye(a.shape[-1], dtype=a.dtype)
@@ -84,7 +92,7 @@ def _pade(a, order):
         powers.append(product(powers[-1], powers[1]))
 
     def polynomial(coefficients):
-        """Of the square of `a`: powers up to the third, and the rest times that."""
+        """Evaluate a polynomial in the square of `a`; terms above the third power are factored by that power."""
         head = sum(c * p for c, p in zip(coefficients, powers))
         tail = coefficients[len(powers):]
         if not tail:
@@ -95,15 +103,21 @@ def _pade(a, order):
 
 
 def expm_frechet(A: Array, E: Array, *, method: str | None = None, compute_expm: bool = True) -> Any:  # noqa: N803
-    """The exponential of `A` and its derivative in the direction `E`.
+    """Compute the matrix exponential of `A` and its Fréchet derivative in the direction `E`.
 
-    - `A`, `E`: square matrices of one shape.
-    - `method`: without effect. `compute_expm`: whether to return the exponential before the derivative.
+    Args:
+        A, E: Square matrices of the same shape.
+        method: No effect.
+        compute_expm: If False, return only the derivative.
 
-    >>> expm_frechet(xnp.zeros((1, 1)), xnp.ones((1, 1)))
-    (Array([[1.]], dtype=float32), Array([[1.]], dtype=float32))
+    Returns:
+        `(expm(A), derivative)`, or the derivative.
+
+    Example:
+        >>> expm_frechet(xnp.zeros((1, 1)), xnp.ones((1, 1)))
+        (Array([[1.]], dtype=float32), Array([[1.]], dtype=float32))
     """
-    a, e = matrices("expm_frechet", A, E)
+    a, e = promote_matrices("expm_frechet", A, E)
     square("expm_frechet", a)
     if e.shape != a.shape:
         raise ValueError(f"expm_frechet takes matrices of one shape, got A {a.shape} and E {e.shape}.")
@@ -112,17 +126,20 @@ def expm_frechet(A: Array, E: Array, *, method: str | None = None, compute_expm:
 
 
 def _complex_schur(name: str, a, error: type[Exception] = ValueError) -> Sequence[Array]:
-    [a] = matrices(name, a, error=error)
+    [a] = promote_matrices(name, a, error=error)
     square(name, a)
     if a.ndim != 2:
         raise ValueError(f"{name} takes one square matrix, got an array of shape {a.shape}. Use vmap for many.")
     return kernels.schur(a.astype(dtypes.to_complex(a.dtype)))
 
 
-def _by_columns(t, diagonal, system: Callable):
-    """An upper triangular matrix F like t, of which the diagonal is known: column j above it solves a triangular system of the
-    columns before. `system(j, f, above)` gives its matrix, whose elements beside the first j rows and columns are not read,
-    and its right side; `above` says which rows these are."""
+def _solve_by_columns(t, diagonal, system: Callable):
+    """Compute an upper triangular matrix with the given diagonal, column by column.
+
+    Column `j` above the diagonal solves a triangular system of the preceding columns: `system(j, f, above)` returns its
+    matrix (only the first `j` rows and columns are read) and right side; the mask `above` selects the rows above the
+    diagonal.
+    """
     n = t.shape[-1]
     rows = xnp.arange(n)
 
@@ -130,8 +147,8 @@ def _by_columns(t, diagonal, system: Callable):
         above = rows < j
         matrix, right = system(j, f, above)
         right = xnp.where(above, right, 0)[:, None]
-        found = kernels.triangular_solve(matrix, right, left_side=True, lower=False)[:, 0]
-        return f.at[:, j].set(xnp.where(rows == j, diagonal, xnp.where(above, found, 0)))
+        solution = kernels.triangular_solve(matrix, right, left_side=True, lower=False)[:, 0]
+        return f.at[:, j].set(xnp.where(rows == j, diagonal, xnp.where(above, solution, 0)))
 
     return lax.fori_loop(0, n, column, xnp.zeros_like(t))
 
@@ -141,21 +158,21 @@ def _with_diagonal(matrix, diagonal):
 
 
 @library
-def _root_of_triangle(t):
-    """R with R @ R = t (Björck and Hammarling, 1983)."""
+def _triangular_sqrt(t):
+    """Compute the square root of an upper triangular matrix (Björck and Hammarling, 1983)."""
     roots = xnp.sqrt(xnp.diagonal(t))
 
     def system(j, r, above):
-        total = roots + roots[j]
-        divides = above & (total != 0)  # where it does not, the element is 0
-        return _with_diagonal(r, xnp.where(divides, total, _HUGE)), xnp.where(divides, t[:, j], 0)
+        sums = roots + roots[j]
+        is_regular = above & (sums != 0)  # otherwise the element is 0
+        return _with_diagonal(r, xnp.where(is_regular, sums, _HUGE)), xnp.where(is_regular, t[:, j], 0)
 
-    return _by_columns(t, roots, system)
+    return _solve_by_columns(t, roots, system)
 
 
 @library
-def _function_of_triangle(t, values):
-    """F that commutes with t and has these values on its diagonal (Parlett, 1976)."""
+def _triangular_function(t, values):
+    """Compute the function of an upper triangular matrix with the given values on the diagonal (Parlett, 1976)."""
     eigenvalues = xnp.diagonal(t)
 
     def system(j, f, above):
@@ -163,44 +180,56 @@ def _function_of_triangle(t, values):
         matrix = _with_diagonal(t, xnp.where(above & (apart != 0), apart, -1))
         return matrix, product(f, t[:, j][:, None])[:, 0] - t[:, j] * values[j]
 
-    return _by_columns(t, values, system)
+    return _solve_by_columns(t, values, system)
 
 
 @library
+@accepts(nodes=True)
 def sqrtm(A: Array, blocksize: int = 1) -> Array:  # noqa: N803  (SciPy's name)
-    """The principal square root of a square matrix, complex; CPU alone.
+    """Compute the principal square root of a matrix. Supported on CPU only.
 
-    - `A`: the matrix. `blocksize`: 1.
+    Args:
+        A: Square matrix.
+        blocksize: No effect.
 
-    >>> sqrtm(xnp.array([[4.0, 0.0], [0.0, 9.0]]))
-    Array([[2.+0.j, 0.+0.j],
-           [0.+0.j, 3.+0.j]], dtype=complex64)
+    Returns:
+        Square root, complex.
+
+    Example:
+        >>> sqrtm(xnp.array([[4.0, 0.0], [0.0, 9.0]]))
+        Array([[2.+0.j, 0.+0.j],
+               [0.+0.j, 3.+0.j]], dtype=complex64)
     """
     t, z = _complex_schur("sqrtm", A, TypeError)
-    return product(product(z, _root_of_triangle(t)), adjoint(z))
+    return product(product(z, _triangular_sqrt(t)), adjoint(z))
 
 
 def funm(A: Array, func: Callable, disp: bool = True) -> Any:  # noqa: N803  (SciPy's name)
-    """A function of a square matrix, from one of numbers, by Parlett's recurrence; complex; CPU alone.
+    """Evaluate a matrix function with Parlett's recurrence. Supported on CPU only.
 
-    - `A`: the matrix, whose eigenvalues should not lie close together.
-    - `func`: a function of arrays of complex numbers.
-    - `disp`: if not, an estimate of the relative error is the second result.
+    Args:
+        A: Square matrix with well separated eigenvalues.
+        func: Elementwise function of complex arrays.
+        disp: If False, return an estimate of the relative error too.
 
-    >>> funm(xnp.array([[1.0, 1.0], [0.0, 2.0]]), lambda x: x * x)
-    Array([[1.+0.j, 3.+0.j],
-           [0.+0.j, 4.+0.j]], dtype=complex64)
+    Returns:
+        Matrix function of `A`, complex; or `(result, error)`.
+
+    Example:
+        >>> funm(xnp.array([[1.0, 1.0], [0.0, 2.0]]), lambda x: x * x)
+        Array([[1.+0.j, 3.+0.j],
+               [0.+0.j, 4.+0.j]], dtype=complex64)
     """
     t, z = _complex_schur("funm", A)
     eigenvalues = xnp.diagonal(t)
-    f = _function_of_triangle(t, xnp.asarray(func(eigenvalues)).astype(t.dtype))
+    f = _triangular_function(t, xnp.asarray(func(eigenvalues)).astype(t.dtype))
     result = product(product(z, f), adjoint(z))
     if disp:
         return result
     n, eps = t.shape[-1], np.finfo(t.dtype).eps
-    pairs = xnp.abs(eigenvalues[:, None] - eigenvalues[None, :])
-    least = xnp.min(xnp.where(xnp.eye(n, dtype=bool), np.inf, pairs), initial=xnp.abs(t[0, 0]))
-    least = xnp.where(least == 0, eps, least)
-    upper = xnp.max(xnp.sum(xnp.abs(xnp.triu(t, 1)), axis=0))
-    error = xnp.minimum(1, xnp.maximum(eps, eps / least * upper))
+    gaps = xnp.abs(eigenvalues[:, None] - eigenvalues[None, :])
+    min_gap = xnp.min(xnp.where(xnp.eye(n, dtype=bool), np.inf, gaps), initial=xnp.abs(t[0, 0]))
+    min_gap = xnp.where(min_gap == 0, eps, min_gap)
+    off_diagonal_norm = xnp.max(xnp.sum(xnp.abs(xnp.triu(t, 1)), axis=0))
+    error = xnp.minimum(1, xnp.maximum(eps, eps / min_gap * off_diagonal_norm))
     return result, xnp.where(xnp.all(xnp.isfinite(f)), error, np.inf)

@@ -1,6 +1,6 @@
-"""Functions of arrays that are images of any number of dimensions."""
+"""N-dimensional image processing."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {"xlafront.numpy.resizing": "map_coordinates"}
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+_EXPORTS = {"xlafront.numpy.resizing": "map_coordinates"}
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

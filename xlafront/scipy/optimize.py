@@ -1,5 +1,5 @@
-"""Minima of functions."""
+"""Minimization of functions."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.solvers.minimization": "OptimizeResults minimize"})
+__getattr__, __dir__, __all__ = attach(__name__, {"xlafront.solvers.minimization": "OptimizeResults minimize"})

@@ -1,4 +1,4 @@
-"""Vector quantization: points by the nearest of a few."""
+"""Vector quantization: the assignment of observations to the nearest of given centroids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xlafront.staging.library import library
 
 
 @library(name="vq")
-def _nearest(obs, code_book):
+def _vq(obs, code_book):
     obs, code_book = promote_dtypes_inexact(obs, code_book)
     if obs.ndim == 1:
         obs, code_book = obs[:, None], code_book[:, None]
@@ -20,14 +20,19 @@ def _nearest(obs, code_book):
 
 
 def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple[Array, Array]:
-    """For each point the index of the nearest centroid, and how far away it is.
+    """Find the nearest centroid of each observation.
 
-    - `obs`: the points, a row each; a vector is points of one coordinate.
-    - `code_book`: the centroids, as the points.
-    - `check_finite`: is there for SciPy's signature; values are not looked at. A point that is not finite gets the index 0.
+    Args:
+        obs: Observations, one per row; a vector has one coordinate per observation.
+        code_book: Centroids, in the same form.
+        check_finite: No effect: values are not checked. An observation that is not finite gets the index 0.
 
-    >>> vq(xnp.array([[0.0, 1.0], [9.0, 9.0]]), xnp.array([[8.0, 9.0], [0.0, 0.0]]))
-    (Array([1, 0], dtype=int32), Array([1., 1.], dtype=float32))
+    Returns:
+        Index of the nearest centroid of each observation, and the distance to it.
+
+    Example:
+        >>> vq(xnp.array([[0.0, 1.0], [9.0, 9.0]]), xnp.array([[8.0, 9.0], [0.0, 0.0]]))
+        (Array([1, 0], dtype=int32), Array([1., 1.], dtype=float32))
     """
     check_arraylike("scipy.cluster.vq.vq", obs, code_book)
     shapes = np.shape(obs), np.shape(code_book)
@@ -36,7 +41,7 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple
     if len(shapes[0]) not in (1, 2):
         raise ValueError(f"vq takes obs and code_book of one or two dimensions, got shapes {shapes[0]} and {shapes[1]}.")
     if shapes[0][1:] != shapes[1][1:]:
-        raise ValueError(f"vq takes points and centroids of equally many coordinates, got shapes {shapes[0]} and {shapes[1]}.")
+        raise ValueError(f"vq takes obs and code_book with equally many coordinates, got shapes {shapes[0]} and {shapes[1]}.")
     if not shapes[1][0]:
-        raise ValueError("vq takes a code_book of at least one centroid, got none.")
-    return _nearest(obs, code_book)
+        raise ValueError("vq needs a code_book with at least one centroid, got none.")
+    return _vq(obs, code_book)

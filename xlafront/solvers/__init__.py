@@ -1,1 +1,1 @@
-"""Systems of equations, minima and differential equations, by iteration."""
+"""Iterative solvers for linear systems, minimization and ordinary differential equations."""

@@ -1,6 +1,7 @@
-"""Linear systems by products with their matrix alone: conjugate gradients, BiCGSTAB, GMRES.
+"""Matrix-free solvers for linear systems: conjugate gradients, BiCGSTAB, GMRES.
 
-Vectors are pytrees. Derivatives are those of the solution, by `custom_linear_solve`, whatever the iteration does.
+Vectors are pytrees. Derivatives are those of the exact solution, by `custom_linear_solve`; iterations are not
+differentiated.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.flatten_util import ravel_pytree
-from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging.library import library
 
 Operator = ArrayLike | Callable[[Any], Any]
 
 
 def _dot(x, y):
-    """The inner product of two pytrees."""
+    """Return the inner product of two pytrees."""
     return functools.reduce(operator.add, [xnp.vdot(a, b, precision="highest") for a, b in zip(tree.leaves(x), tree.leaves(y))])
 
 
@@ -33,8 +34,8 @@ def _norm(x):
     return xnp.sqrt(_dot(x, x).real)
 
 
-def _plus(x, factor, y):
-    """`x + factor * y`, for pytrees."""
+def _add_scaled(x, factor, y):
+    """Return `x + factor * y` for pytrees."""
     return tree.map(lambda a, b: a + factor * b, x, y)
 
 
@@ -44,7 +45,7 @@ def _conjugate_gradients(A, b, x0, M, limit, maxiter):
         gamma = _dot(r, z).real
         return z, gamma, gamma if M is None else _dot(r, r).real
 
-    def goes_on(state):
+    def is_active(state):
         *_, squared, step = state
         return (squared > limit ** 2) & (step < maxiter)
 
@@ -52,58 +53,59 @@ def _conjugate_gradients(A, b, x0, M, limit, maxiter):
         x, r, p, gamma, _, k = state
         product = A(p)
         alpha = gamma / _dot(p, product).real
-        x, r = _plus(x, alpha, p), _plus(r, -alpha, product)
-        z, following, squared = residuals(r)
-        return x, r, _plus(z, following / gamma, p), following, squared, k + 1
+        x, r = _add_scaled(x, alpha, p), _add_scaled(r, -alpha, product)
+        z, next_gamma, squared = residuals(r)
+        return x, r, _add_scaled(z, next_gamma / gamma, p), next_gamma, squared, k + 1
 
-    r = _plus(b, -1, A(x0))
+    r = _add_scaled(b, -1, A(x0))
     z, gamma, squared = residuals(r)
-    return lax.while_loop(goes_on, step, (x0, r, z, gamma, squared, 0))[0]
+    return lax.while_loop(is_active, step, (x0, r, z, gamma, squared, 0))[0]
 
 
 def _bicgstab(A, b, x0, M, limit, maxiter):
     M = M or (lambda x: x)
     zeros = tree.map(xnp.zeros_like, b)
-    r0 = _plus(b, -1, A(x0))
+    r0 = _add_scaled(b, -1, A(x0))
     one = xnp.ones((), _dot(r0, r0).dtype)
 
-    def goes_on(state):
+    def is_active(state):
         _, r, _, _, (rho, _, omega), k = state
         return (_norm(r) > limit) & (k < maxiter) & (rho != 0) & (omega != 0)
 
     def step(state):
         x, r, p, q, (rho, alpha, omega), k = state
-        following = _dot(r0, r)
-        p = _plus(r, following / rho * (alpha / omega), _plus(p, -omega, q))
-        to = M(p)
-        q = A(to)
-        alpha = following / _dot(r0, q)
-        x, s = _plus(x, alpha, to), _plus(r, -alpha, q)
-        # The second half of a step is left out where the first one arrived, because there it divides by nothing.
-        arrived = _norm(s) <= limit
-        to = M(s)
-        product = A(to)
+        next_rho = _dot(r0, r)
+        p = _add_scaled(r, next_rho / rho * (alpha / omega), _add_scaled(p, -omega, q))
+        preconditioned = M(p)
+        q = A(preconditioned)
+        alpha = next_rho / _dot(r0, q)
+        x, s = _add_scaled(x, alpha, preconditioned), _add_scaled(r, -alpha, q)
+        # If the first half of a step converges, skip the second half, which would divide by zero.
+        converged = _norm(s) <= limit
+        preconditioned = M(s)
+        product = A(preconditioned)
         omega = _dot(product, s) / _dot(product, product)
-        keep = functools.partial(tree.map, functools.partial(xnp.where, arrived))
-        return (keep(x, _plus(x, omega, to)), keep(s, _plus(s, -omega, product)), p, q,
-                (following, alpha, xnp.where(arrived, one, omega)), k + 1)
+        keep_if_converged = functools.partial(tree.map, functools.partial(xnp.where, converged))
+        return (keep_if_converged(x, _add_scaled(x, omega, preconditioned)),
+                keep_if_converged(s, _add_scaled(s, -omega, product)), p, q,
+                (next_rho, alpha, xnp.where(converged, one, omega)), k + 1)
 
-    return lax.while_loop(goes_on, step, (x0, r0, zeros, zeros, (one, one, one), 0))[0]
+    return lax.while_loop(is_active, step, (x0, r0, zeros, zeros, (one, one, one), 0))[0]
 
 
 def _gmres(A, b, x0, M, limit, maxiter, *, restart, incremental):
-    """Steps of `restart` dimensions each, on vectors. What counts is the residual of `M A x = M b`."""
+    """Run GMRES on flattened vectors, with Krylov spaces of `restart` dimensions, on the residual of `M A x = M b`."""
     b, unravel = ravel_pytree(b)
     apply = (lambda x: x) if M is None else (lambda x: ravel_pytree(M(unravel(x)))[0])
-    # The limit is for what is left of b; what is left of M b is measured by it, relative to M b.
-    start, whole = apply(b), xnp.linalg.norm(b)
-    limit = limit * xnp.where(whole > 0, xnp.linalg.norm(start) / xnp.where(whole > 0, whole, 1), 1)
+    # `limit` bounds the residual of b: rescale it to the preconditioned residual, relative to the norm of M b.
+    start, b_norm = apply(b), xnp.linalg.norm(b)
+    limit = limit * xnp.where(b_norm > 0, xnp.linalg.norm(start) / xnp.where(b_norm > 0, b_norm, 1), 1)
 
     def residual(x):
         r = start - apply(ravel_pytree(A(unravel(x)))[0])
         return r, xnp.linalg.norm(r)
 
-    def goes_on(state):
+    def is_active(state):
         _, _, size, k = state
         return (size > limit) & (k < maxiter)
 
@@ -113,28 +115,30 @@ def _gmres(A, b, x0, M, limit, maxiter, *, restart, incremental):
         return x, *residual(x), k + 1
 
     x = ravel_pytree(x0)[0]
-    x, _, size, _ = lax.while_loop(goes_on, step, (x, *residual(x), 0))
+    x, _, size, _ = lax.while_loop(is_active, step, (x, *residual(x), 0))
     return unravel(xnp.where(xnp.isnan(size), xnp.nan, x))
 
 
 def _next_vector(A, basis, k):
-    """The next orthonormal vector of a Krylov space (Arnoldi, orthogonalised twice), and a column of the Hessenberg matrix."""
+    """Return the next orthonormal basis vector of a Krylov space (Arnoldi with reorthogonalization) and the column of
+    the Hessenberg matrix."""
     v = A(basis[k])
     before = xnp.linalg.norm(v)
     column = xnp.zeros(len(basis), basis.dtype)
     for _ in range(2):
-        parts = xnp.matmul(basis.conj(), v, precision="highest")
-        v, column = v - xnp.matmul(parts, basis, precision="highest"), column + parts
+        projections = xnp.matmul(basis.conj(), v, precision="highest")
+        v, column = v - xnp.matmul(projections, basis, precision="highest"), column + projections
     size = xnp.linalg.norm(v)
-    left = size > xnp.finfo(basis.dtype).eps * before  # else the space holds the solution, and has no further vector
-    v = xnp.where(left, v / xnp.where(left, size, 1), 0)
-    return basis.at[k + 1].set(v), column.at[k + 1].set(xnp.where(left, size, 0).astype(column.dtype))
+    is_independent = size > xnp.finfo(basis.dtype).eps * before  # else the space contains the solution and cannot grow further
+    v = xnp.where(is_independent, v / xnp.where(is_independent, size, 1), 0)
+    return basis.at[k + 1].set(v), column.at[k + 1].set(xnp.where(is_independent, size, 0).astype(column.dtype))
 
 
 def _krylov_step(A, r, size, restart, limit):
-    """What in the Krylov space of `restart` dimensions comes nearest to the solution of `A x = r`.
+    """Return the vector of the Krylov space of `restart` dimensions that minimizes the residual of `A x = r`.
 
-    With a `limit` a rotation for each column says how far it is, and the space grows no further than it must.
+    With a `limit`, Givens rotations give the residual norm after each column, and the space stops growing as soon as it
+    is reached.
     """
     basis = xnp.zeros((restart + 1, r.size), r.dtype).at[0].set(r / size)
     hessenberg = xnp.zeros((restart + 1, restart), r.dtype)
@@ -152,7 +156,7 @@ def _krylov_step(A, r, size, restart, limit):
             above, below = column[k], column[k + 1]
             return column.at[k].set(c * above + s * below).at[k + 1].set(c * below - s.conj() * above)
 
-        def goes_on(state):
+        def is_active(state):
             *_, target, k = state
             return (k < restart) & (xnp.abs(target[k]) > limit)
 
@@ -166,25 +170,26 @@ def _krylov_step(A, r, size, restart, limit):
 
         target = xnp.zeros(restart + 1, r.dtype).at[0].set(size.astype(r.dtype))
         rotations = xnp.zeros((restart, 2), r.dtype)
-        basis, triangle, _, target, reached = lax.while_loop(goes_on, enlarge, (basis, hessenberg, rotations, target, 0))
+        basis, triangle, _, target, dimension = lax.while_loop(is_active, enlarge, (basis, hessenberg, rotations, target, 0))
         triangle = triangle[:-1]
-        target = xnp.where(xnp.arange(restart) < reached, target[:-1], 0)
-    # Vectors that the space does not have leave zeros on the diagonal: they have no part in the solution.
+        target = xnp.where(xnp.arange(restart) < dimension, target[:-1], 0)
+    # Basis vectors that are missing leave zeros on the diagonal; their coefficients are 0.
     diagonal = xnp.abs(xnp.diagonal(triangle))
     missing = diagonal <= xnp.finfo(r.dtype).eps * xnp.max(diagonal)
-    parts = lax.linalg.triangular_solve(triangle + xnp.diag(missing.astype(r.dtype)), xnp.where(missing, 0, target)[:, None],
-                                        left_side=True)[:, 0]
-    return xnp.matmul(parts, basis[:-1], precision="highest")
+    coefficients = lax.linalg.triangular_solve(
+        triangle + xnp.diag(missing.astype(r.dtype)), xnp.where(missing, 0, target)[:, None], left_side=True)[:, 0]
+    return xnp.matmul(coefficients, basis[:-1], precision="highest")
 
 
 def _rotation(above, below):
-    """The cosine and the sine by which the pair's second number becomes zero."""
+    """Return cosine and sine of the Givens rotation that makes the second number of the pair zero."""
     size = xnp.sqrt(xnp.abs(above) ** 2 + xnp.abs(below) ** 2)
     length = xnp.abs(above)
-    turn = xnp.where(length > 0, above / xnp.where(length > 0, length, 1), 1)
-    some = size > 0
-    size = xnp.where(some, size, 1)
-    return xnp.stack([xnp.where(some, length / size, 1).astype(above.dtype), xnp.where(some, turn * below.conj() / size, 0)])
+    phase = xnp.where(length > 0, above / xnp.where(length > 0, length, 1), 1)
+    is_nonzero = size > 0
+    size = xnp.where(is_nonzero, size, 1)
+    return xnp.stack([xnp.where(is_nonzero, length / size, 1).astype(above.dtype),
+                      xnp.where(is_nonzero, phase * below.conj() / size, 0)])
 
 
 _METHODS = {"cg": _conjugate_gradients, "bicgstab": _bicgstab, "gmres": _gmres}
@@ -222,28 +227,28 @@ def _solve_with_matrices(A, b, x0, tol, atol, maxiter, M, method, options):
     return _solve(A, b, x0, tol, atol, maxiter, M, method, options)
 
 
-def _checked(method: str, A, b, x0, tol, atol, maxiter, M, **options):
+def _check_and_solve(method: str, A, b, x0, tol, atol, maxiter, M, **options):
     for name, given in (("A", A), ("M", M)):
         if _is_array(given):
             if given.ndim != 2 or given.shape[0] != given.shape[1]:
-                raise ValueError(f"{method} takes for {name} a square matrix or a function, got an array of shape "
+                raise ValueError(f"{method} needs {name} as a square matrix or a function, got an array of shape "
                                  f"{tuple(given.shape)}.")
         elif not callable(given) and not (name == "M" and given is None):
-            raise TypeError(f"{method} takes for {name} a square matrix as an array or a function of vectors, got "
+            raise TypeError(f"{method} needs {name} as a square matrix, given as an array, or a function of vectors, got "
                             f"{type(given).__name__}.")
     leaves, treedef = tree.flatten(b)
     avals = [tracing.aval_of(leaf, f"{method}, in b") for leaf in leaves]
     for aval in avals:
         if not dtypes.is_inexact(aval.dtype):
-            raise TypeError(f"{method} takes b of floating or complex dtype, got {aval.dtype}. Convert it, as in "
+            raise TypeError(f"{method} needs b of floating or complex dtype, got {aval.dtype}. Convert it, as in "
                             f"b.astype(float).")
     if _is_array(A):
         if len(avals) != 1 or treedef.num_nodes != 1 or not avals[0].shape or avals[0].shape[0] != A.shape[1]:
-            shown = avals[0].shape if treedef.num_nodes == 1 else treedef
+            described = avals[0].shape if treedef.num_nodes == 1 else treedef
             error = ValueError if len(avals) == 1 and not avals[0].shape else TypeError
-            raise error(f"{method} with a matrix A of shape {tuple(A.shape)} takes an array b of {A.shape[1]} rows, got "
-                            f"{shown}.")
-        dtype = dtypes.canonicalize_dtype(A.dtype)  # NumPy's matrices of 64 bits are of 32 here
+            raise error(f"{method} with a matrix A of shape {tuple(A.shape)} needs an array b of {A.shape[1]} rows, got "
+                            f"{described}.")
+        dtype = dtypes.canonicalize_dtype(A.dtype)  # 64-bit NumPy matrices become 32-bit ones
         if dtypes.promote_types(dtype, avals[0].dtype) != avals[0].dtype:
             raise TypeError(f"{method} solves in the dtype of b, {avals[0].dtype}, which cannot hold a matrix A of {dtype}. "
                             f"Convert b to {dtypes.promote_types(dtype, avals[0].dtype)}.")
@@ -251,10 +256,10 @@ def _checked(method: str, A, b, x0, tol, atol, maxiter, M, **options):
     if x0 is not None:
         guess, guess_tree = tree.flatten(x0)
         if guess_tree != treedef:
-            raise ValueError(f"{method} takes x0 with the pytree structure of b, {treedef}, got {guess_tree}.")
+            raise ValueError(f"{method} needs x0 with the pytree structure of b, {treedef}, got {guess_tree}.")
         shapes = [np.shape(leaf) for leaf in guess]
         if shapes != [aval.shape for aval in avals]:
-            raise ValueError(f"{method} takes x0 in the shapes of b, {[aval.shape for aval in avals]}, got {shapes}.")
+            raise ValueError(f"{method} needs x0 with the shapes of b, {[aval.shape for aval in avals]}, got {shapes}.")
         x0 = tree.unflatten(treedef, [xnp.asarray(leaf, aval.dtype) for leaf, aval in zip(guess, avals)])
     size = sum([math.prod(aval.shape) for aval in avals])
     if maxiter is None:
@@ -267,69 +272,85 @@ def _checked(method: str, A, b, x0, tol, atol, maxiter, M, **options):
 
 def cg(A: Operator, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: ArrayLike = 0.0, maxiter: ArrayLike | None = None,
        M: Operator | None = None) -> tuple[Any, None]:
-    """The solution of `A x = b` for a positive definite Hermitian `A`, by conjugate gradients, and None.
-
-    - `A`: a square matrix, or a linear function from pytrees like `b` to pytrees like `b`.
-    - `b`: the right-hand side, a pytree of arrays.
-    - `x0`: where to start, a pytree like `b`; None: zeros.
-    - `tol`, `atol`: it ends when `norm(b - A x)` is at most `max(tol * norm(b), atol)`.
-    - `maxiter`: how many steps at most; None: ten for each unknown.
-    - `M`: a preconditioner, near to the inverse of `A`: a matrix or a function.
+    """Solve `A x = b` for a positive definite Hermitian `A` by conjugate gradients.
 
     Derivatives are those of the solution, by solving the system of `A` again.
 
-    >>> x, _ = cg(xnp.array([[4.0, 1.0], [1.0, 3.0]]), xnp.array([1.0, 2.0]))
-    >>> np.round(x, 4).tolist() == np.round([1 / 11, 7 / 11], 4).astype("f4").tolist()
-    True
+    Args:
+        A: A square matrix, or a linear function from pytrees like `b` to pytrees like `b`.
+        b: The right-hand side, a pytree of arrays.
+        x0: The initial guess, a pytree like `b`. Default: zeros.
+        tol, atol: The iteration stops when `norm(b - A x) <= max(tol * norm(b), atol)`.
+        maxiter: Maximum number of iterations. Default: ten for each unknown.
+        M: A preconditioner that approximates the inverse of `A`: a matrix or a function.
+
+    Returns:
+        A tuple of the solution and None.
+
+    Example:
+        >>> x, _ = cg(xnp.array([[4.0, 1.0], [1.0, 3.0]]), xnp.array([1.0, 2.0]))
+        >>> np.round(x, 4).tolist() == np.round([1 / 11, 7 / 11], 4).astype("f4").tolist()
+        True
     """
-    return _checked("cg", A, b, x0, tol, atol, maxiter, M)
+    return _check_and_solve("cg", A, b, x0, tol, atol, maxiter, M)
 
 
 def bicgstab(A: Operator, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: ArrayLike = 0.0,
              maxiter: ArrayLike | None = None, M: Operator | None = None) -> tuple[Any, None]:
-    """The solution of `A x = b`, by stabilised biconjugate gradients (van der Vorst, 1992), and None.
+    """Solve `A x = b` by the stabilized biconjugate gradient method (van der Vorst, 1992).
 
-    - `A`: a square matrix, or a linear function from pytrees like `b` to pytrees like `b`.
-    - `b`: the right-hand side, a pytree of arrays.
-    - `x0`: where to start, a pytree like `b`; None: zeros.
-    - `tol`, `atol`: it ends when `norm(b - A x)` is at most `max(tol * norm(b), atol)`.
-    - `maxiter`: how many steps at most; None: ten for each unknown.
-    - `M`: a preconditioner, near to the inverse of `A`: a matrix or a function.
+    Derivatives are those of the solution, by solving the system of `A` or of its transpose.
 
-    Derivatives are those of the solution, by solving the system of `A`, or of its transpose.
+    Args:
+        A: A square matrix, or a linear function from pytrees like `b` to pytrees like `b`.
+        b: The right-hand side, a pytree of arrays.
+        x0: The initial guess, a pytree like `b`. Default: zeros.
+        tol, atol: The iteration stops when `norm(b - A x) <= max(tol * norm(b), atol)`.
+        maxiter: Maximum number of iterations. Default: ten for each unknown.
+        M: A preconditioner that approximates the inverse of `A`: a matrix or a function.
 
-    >>> x, _ = bicgstab(lambda x: {"a": 2 * x["a"]}, {"a": xnp.ones(2)})
-    >>> x
-    {'a': Array([0.5, 0.5], dtype=float32)}
+    Returns:
+        A tuple of the solution and None.
+
+    Example:
+        >>> x, _ = bicgstab(lambda x: {"a": 2 * x["a"]}, {"a": xnp.ones(2)})
+        >>> x
+        {'a': Array([0.5, 0.5], dtype=float32)}
     """
-    return _checked("bicgstab", A, b, x0, tol, atol, maxiter, M)
+    return _check_and_solve("bicgstab", A, b, x0, tol, atol, maxiter, M)
 
 
 def gmres(A: Operator, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: ArrayLike = 0.0, restart: int = 20,
           maxiter: ArrayLike | None = None, M: Operator | None = None, solve_method: str = "batched") -> tuple[Any, Array]:
-    """The solution of `A x = b` by GMRES, and 0, or -1 where it is not a number.
+    """Solve `A x = b` by the generalized minimal residual method (GMRES).
 
-    - `A`: a square matrix, or a linear function from pytrees like `b` to pytrees like `b`.
-    - `b`: the right-hand side, a pytree of arrays.
-    - `x0`: where to start, a pytree like `b`; None: zeros.
-    - `tol`, `atol`: it ends when `norm(b - A x)` is at most `max(tol * norm(b), atol)`.
-    - `restart`: how many dimensions the Krylov space gets before the next one begins.
-    - `maxiter`: how many Krylov spaces at most; None: ten for each unknown.
-    - `M`: a preconditioner, near to the inverse of `A`: a matrix or a function. Compared are then the norms of
-      `M (b - A x)` and `M b`.
-    - `solve_method`: "batched" grows the whole space and then solves in it, which is best on accelerators; "incremental" looks
-      after each product with `A` whether it may end.
+    Derivatives are those of the solution, by solving the system of `A` or of its transpose.
 
-    Derivatives are those of the solution, by solving the system of `A`, or of its transpose.
+    Args:
+        A: A square matrix, or a linear function from pytrees like `b` to pytrees like `b`.
+        b: The right-hand side, a pytree of arrays.
+        x0: The initial guess, a pytree like `b`. Default: zeros.
+        tol, atol: The iteration stops when `norm(b - A x) <= max(tol * norm(b), atol)`.
+        restart: Dimension of the Krylov space at which the method restarts.
+        maxiter: Maximum number of restarts. Default: ten for each unknown.
+        M: A preconditioner that approximates the inverse of `A`: a matrix or a function. The stopping rule then
+            compares the norms of `M (b - A x)` and `M b`.
+        solve_method: "batched" builds the whole Krylov space before solving in it, which is faster on accelerators;
+            "incremental" checks for convergence after each product with `A`.
 
-    >>> x, info = gmres(xnp.array([[2.0, 1.0], [0.0, 4.0]]), xnp.array([4.0, 8.0]))
-    >>> np.round(x, 4).tolist(), int(info)
-    ([1.0, 2.0], 0)
+    Returns:
+        A tuple of the solution and a status: 0, or -1 if the solution contains NaN.
+
+    Example:
+        >>> x, info = gmres(xnp.array([[2.0, 1.0], [0.0, 4.0]]), xnp.array([4.0, 8.0]))
+        >>> np.round(x, 4).tolist(), int(info)
+        ([1.0, 2.0], 0)
     """
     if solve_method not in ("incremental", "batched"):
         raise ValueError(f"gmres takes 'incremental' or 'batched' as solve_method, got {solve_method!r}.")
     try:
         restart = operator.index(restart)
     except TypeError:
-        raise TypeError(f"gmres takes restart as an integer that is known when it is traced, got {restart!r}.") from None
-    return _checked("gmres", A, b, x0, tol, atol, maxiter, M, restart=restart, incremental=solve_method == "incremental")
+        raise TypeError(f"gmres needs restart as a static integer, got {restart!r}.") from None
+    return _check_and_solve("gmres", A, b, x0, tol, atol, maxiter, M, restart=restart,
+                            incremental=solve_method == "incremental")

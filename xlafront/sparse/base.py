@@ -1,4 +1,4 @@
-"""What all sparse formats share: the class, what is known of a layout, and complaints about inefficient ones."""
+"""Common parts of all sparse formats: the base class, layout information, and warnings about inefficient layouts."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.typing import Array
+from xlafront.symbolic.dimensions import is_symbolic_dim
 
 
 class SparseEfficiencyError(ValueError):
-    """A layout was asked for that takes more memory than it has to; `on_inefficient` says what to do instead."""
+    """Raised when a requested layout needs more memory than necessary; `on_inefficient` gives alternatives."""
 
 
 class SparseEfficiencyWarning(UserWarning):
-    """An operation on sparse arrays is slower, or takes more memory, than another way to write it."""
+    """Warns that an operation on sparse arrays is slower, or takes more memory, than an alternative."""
 
 
 class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
-    """An operation cannot be computed by cuSPARSE, and is by gathers and scatters."""
+    """Warns that cuSPARSE does not support an operation, which runs as gathers and scatters."""
 
 
 class SparseInfo(NamedTuple):
-    """What is known of a sparse array besides its arrays: the shape, and what holds of its indices."""
+    """Static information about a sparse array: its shape, and whether its indices are sorted and unique."""
 
     shape: tuple[int, ...]
     indices_sorted: bool = False
@@ -38,13 +38,14 @@ def shape_of(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 class JAXSparse(abc.ABC):
-    """The base of all sparse formats.
+    """Base class of all sparse formats.
 
-    A sparse array is a pytree: its arrays are leaves, its shape and what is known of its indices are static. What a format does
-    not define raises `NotImplementedError`.
+    A sparse array is a pytree: its arrays are leaves, its shape and the properties of its indices are static. Operations that a
+    format does not define raise `NotImplementedError`.
 
-    - `args`: the arrays that it consists of.
-    - `shape`: of the array that it stands for.
+    Args:
+        args: Component arrays.
+        shape: Shape of the array.
     """
 
     data: Array
@@ -58,18 +59,18 @@ class JAXSparse(abc.ABC):
 
     @property
     def size(self) -> int:
-        """How many elements the array has, stored or not."""
+        """Number of elements of the array, stored or not."""
         return math.prod(self.shape)
 
     @property
     def ndim(self) -> int:
-        """How many dimensions the array has."""
+        """Number of dimensions of the array."""
         return len(self.shape)
 
     def __repr__(self):
         try:
             text = f"{type(self).__name__}({self._summary()})"
-        except (AttributeError, TypeError, IndexError):  # leaves need not be arrays while a pytree is rebuilt
+        except (AttributeError, TypeError, IndexError):  # Leaves need not be arrays while a pytree is rebuilt.
             return f"{type(self).__name__}(<invalid>)"
         kinds = {type(x).__name__ for x in self.tree_flatten()[0] if hasattr(x, "_trace")}
         return f"{kinds.pop()}[{text}]" if kinds else text
@@ -83,20 +84,20 @@ class JAXSparse(abc.ABC):
 
     @abc.abstractmethod
     def tree_flatten(self) -> tuple[Any, dict[str, Any]]:
-        """The arrays that it consists of, and what is static."""
+        """Return the component arrays and the static data."""
 
     @classmethod
     @abc.abstractmethod
     def tree_unflatten(cls, aux_data: dict[str, Any], children: Sequence[Any]) -> Self:
-        """The sparse array of these arrays."""
+        """Return the sparse array of these component arrays."""
 
     @abc.abstractmethod
     def transpose(self, axes: Sequence[int] | None = None) -> Any:
-        """The array with its dimensions in another order."""
+        """Return the array with its dimensions permuted."""
 
     @abc.abstractmethod
     def todense(self) -> Array:
-        """The dense array that it stands for."""
+        """Return the equivalent dense array."""
 
     @property
     def T(self) -> Any:
@@ -104,24 +105,24 @@ class JAXSparse(abc.ABC):
         return self.transpose()
 
     def block_until_ready(self) -> Self:
-        """Wait until its arrays are computed; the result is the sparse array itself."""
+        """Wait until the component arrays are computed, and return the sparse array."""
         for x in self.tree_flatten()[0]:
             x.block_until_ready()
         return self
 
     @classmethod
     def _bare(cls, **attributes: Any) -> Self:
-        """An object with these attributes, which are not checked: pytrees are rebuilt of anything."""
-        made = object.__new__(cls)
-        made.__dict__.update(attributes)
-        return made
+        """Return an object with these attributes without checks: pytrees are rebuilt with arbitrary leaves."""
+        result = object.__new__(cls)
+        result.__dict__.update(attributes)
+        return result
 
     def _undefined(self, name: str) -> NotImplementedError:
-        return NotImplementedError(f"{type(self).__name__} has no {name}: make it a BCOO array, which has more operations, or "
-                                   "a dense one with todense().")
+        return NotImplementedError(f"{type(self).__name__} has no {name}: convert it to a BCOO array, which has more "
+                                   "operations, or to a dense one with todense().")
 
 
-def _without(name: str):
+def _undefined_method(name: str):
     def missing(self, *args, **kwargs):
         raise self._undefined(name)
 
@@ -132,7 +133,7 @@ def _without(name: str):
 
 for _name in ("sum", "__neg__", "__pos__", "__matmul__", "__rmatmul__", "__mul__", "__rmul__", "__add__", "__radd__", "__sub__",
               "__rsub__", "__getitem__"):
-    setattr(JAXSparse, _name, _without(_name))
+    setattr(JAXSparse, _name, _undefined_method(_name))
 
 
 def check_index_dtype(name: str, indices: Any) -> None:

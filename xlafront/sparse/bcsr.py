@@ -1,4 +1,4 @@
-"""BCSR arrays: batches of matrices by compressed rows, and functions of them."""
+"""BCSR arrays: batches of matrices in compressed sparse row format, and functions of them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from xlafront.control.foreign_calls import ffi_call
 from xlafront.core import tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.sparse import bcoo, places
+from xlafront.sparse import bcoo, positions
 from xlafront.sparse.base import JAXSparse, SparseInfo, check_index_dtype
-from xlafront.sparse.bcoo import BCOO, known_number, stored_elements
+from xlafront.sparse.bcoo import BCOO, require_concrete, stored_elements
 from xlafront.sparse.bcoo_functions import bcoo_broadcast_in_dim, bcoo_concatenate
-from xlafront.sparse.bcoo_products import DimensionNumbers, canonical_numbers
-from xlafront.sparse.operations import at_once, fromdense_jvp, operation, over_batches
+from xlafront.sparse.bcoo_products import DimensionNumbers, canonical_dimension_numbers
+from xlafront.sparse.operations import call_jitted, fromdense_jvp, linear_primitive, map_batches
 
 
 class BCSRProperties(NamedTuple):
-    """The layout of a BCSR array."""
+    """Layout of a BCSR array."""
 
     n_batch: int
     n_dense: int
@@ -29,60 +29,60 @@ class BCSRProperties(NamedTuple):
 
 
 def layout_of(data: Any, indices: Any, indptr: Any, shape: Sequence[int]) -> BCSRProperties:
-    """The layout of a BCSR array of these parts, after checking that they agree."""
+    """Return the layout of a BCSR array of these components, or raise if they do not match."""
     check_index_dtype("the indices of a BCSR array", indices)
     check_index_dtype("the indptr of a BCSR array", indptr)
     shape = tuple(shape)
     n_batch, nse = indices.ndim - 1, indices.shape[-1]
     n_dense = len(shape) - n_batch - 2
     if n_dense < 0:
-        raise ValueError(f"indices of shape {indices.shape} are those of a BCSR array of at least {n_batch + 2} dimensions, "
-                         f"not of shape {shape}")
+        raise ValueError(f"indices of shape {indices.shape} belong to a BCSR array of at least {n_batch + 2} dimensions, "
+                         f"not to one of shape {shape}")
     if tuple(indptr.shape[-1:]) != (shape[n_batch] + 1,) or indptr.ndim != n_batch + 1:
-        raise ValueError(f"the indptr of a BCSR array of shape {shape} with n_batch={n_batch} has dimensions (*batch, "
+        raise ValueError(f"the indptr of a BCSR array of shape {shape} with n_batch={n_batch} must have dimensions (*batch, "
                          f"{shape[n_batch] + 1}), one more than rows, got shape {indptr.shape}")
-    wanted = (*shape[:n_batch], nse, *shape[n_batch + 2:])
-    for x, what, inner in ((data, "data", wanted[n_batch:]), (indices, "indices", (nse,)), (indptr, "indptr",
+    data_shape = (*shape[:n_batch], nse, *shape[n_batch + 2:])
+    for x, name, expected in ((data, "data", data_shape[n_batch:]), (indices, "indices", (nse,)), (indptr, "indptr",
         indptr.shape[-1:])):
-        if tuple(x.shape[n_batch:]) != tuple(inner) or any(n not in (1, m) for n, m in zip(x.shape[:n_batch], shape)):
-            raise ValueError(f"the {what} of a BCSR array of shape {shape} with nse={nse} and n_batch={n_batch} has shape "
-                             f"{(*shape[:n_batch], *inner)} (batch dimensions may be 1), got {x.shape}")
+        if tuple(x.shape[n_batch:]) != tuple(expected) or any(n not in (1, m) for n, m in zip(x.shape[:n_batch], shape)):
+            raise ValueError(f"the {name} of a BCSR array of shape {shape} with nse={nse} and n_batch={n_batch} must have "
+                             f"shape {(*shape[:n_batch], *expected)} (batch dimensions may be 1), got {x.shape}")
     return BCSRProperties(n_batch, n_dense, nse)
 
 
 def rows_of(indptr: Array, nse: int) -> Array:
-    """The row of each stored element; those beyond the last row are padding, whose row is out of bounds."""
+    """Return the row of each stored element. Elements beyond the last row are padding and get an out-of-bounds row."""
     if not nse:
         return xnp.zeros(0, indptr.dtype)
-    begun = xnp.zeros(nse, indptr.dtype).at[indptr[1:]].add(1, mode="drop")  # how many rows end at each element
-    return xnp.cumsum(begun)
+    ends = xnp.zeros(nse, indptr.dtype).at[indptr[1:]].add(1, mode="drop")  # The number of rows that end at each element.
+    return xnp.cumsum(ends)
 
 
 def coordinates(indices: Array, indptr: Array) -> Array:
-    """The indices of the BCOO array with the same elements."""
-    def one(columns, pointers):
+    """Return the indices of the BCOO array with the same elements."""
+    def convert(columns, pointers):
         return xnp.stack([rows_of(pointers, len(columns)).astype(columns.dtype), columns], -1)
 
-    return over_batches(one, indices.ndim - 1)(indices, indptr)
+    return map_batches(convert, indices.ndim - 1)(indices, indptr)
 
 
 def row_starts(rows: Array, count: int, dtype: Any) -> Array:
-    """The `indptr` of sorted rows."""
+    """Return the `indptr` of sorted rows."""
     lengths = xnp.zeros(count, dtype).at[rows].add(1, mode="drop")
     return xnp.concatenate([xnp.zeros(1, dtype), xnp.cumsum(lengths, dtype=dtype)])
 
 
-def _compressed(indices: Array, shape: Sequence[int], n_batch: int, index_dtype: Any) -> tuple[Array, Array]:
-    """Columns and `indptr` of sorted indices of a BCOO array."""
-    def one(i):
+def _compress(indices: Array, shape: Sequence[int], n_batch: int, index_dtype: Any) -> tuple[Array, Array]:
+    """Return the columns and `indptr` of sorted BCOO indices."""
+    def convert(i):
         return i[:, 1].astype(index_dtype), row_starts(i[:, 0], shape[n_batch], index_dtype)
 
-    return over_batches(one, n_batch)(indices)
+    return map_batches(convert, n_batch)(indices)
 
 
 def _fromdense(mat, *, nse, n_batch, n_dense, index_dtype):
     data, indices = bcoo.fromdense_p.bind(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
-    return (data, *_compressed(indices, mat.shape, n_batch, index_dtype))
+    return (data, *_compress(indices, mat.shape, n_batch, index_dtype))
 
 
 def _todense(data, indices, indptr, *, spinfo):
@@ -100,24 +100,24 @@ def _dot_general(data, indices, indptr, rhs, *, dimension_numbers, preferred_ele
 
 _KERNEL_DTYPES = frozenset(map(np.dtype, ["float32", "float64", "complex64", "complex128", "int32", "int64"]))
 
-_KERNEL_IS_FASTER = 1024  # the most elements of a matrix that it multiplies with a vector faster than rows are added up
+_KERNEL_IS_FASTER = 1024  # Up to this many elements the kernel multiplies a matrix by a vector faster than a scatter does.
 
 
-def _rows_at_once(data, indices, indptr, rhs, *, lhs_spinfo, **params):
-    """The product of one matrix with another by jaxlib's kernel, which must find all places that it is given in bounds."""
+def _kernel_product(data, indices, indptr, rhs, *, lhs_spinfo, **params):
+    """Multiply two matrices by jaxlib's kernel, whose indices must all be in bounds."""
     rows, columns = lhs_spinfo.shape
     free = rhs.shape[1:]
     rhs = rhs.reshape(columns, -1)
-    if rhs.size <= 2 * len(indices):  # a row of zeros more, for those out of bounds, is less than other values for them
-        indices = places.lowest(indices, columns)
+    if rhs.size <= 2 * len(indices):  # A zero row for out-of-bounds indices costs less than masking the values.
+        indices = positions.clamp_to_padding(indices, columns)
         rhs = xnp.concatenate([rhs, xnp.zeros((1, rhs.shape[1]), rhs.dtype)])
     else:
-        inside = places.in_bounds(indices[:, None], (columns,))
-        data, indices = xnp.where(inside, data, xnp.zeros((), data.dtype)), xnp.where(inside, indices, 0)
-    starts = places.lowest(indptr, len(indices))
-    found = ffi_call("cpu_csr_sparse_dense_ffi", ShapedArray((rows, rhs.shape[1]), rhs.dtype))(
+        in_range = positions.in_bounds(indices[:, None], (columns,))
+        data, indices = xnp.where(in_range, data, xnp.zeros((), data.dtype)), xnp.where(in_range, indices, 0)
+    starts = positions.clamp_to_padding(indptr, len(indices))
+    result = ffi_call("cpu_csr_sparse_dense_ffi", ShapedArray((rows, rhs.shape[1]), rhs.dtype))(
         data, starts.astype(np.int32), indices.astype(np.int32), rhs)
-    return found.reshape(rows, *free)
+    return result.reshape(rows, *free)
 
 
 def _dot_on_cpu(avals, *, dimension_numbers, preferred_element_type, lhs_spinfo):
@@ -126,31 +126,35 @@ def _dot_on_cpu(avals, *, dimension_numbers, preferred_element_type, lhs_spinfo)
             or not data.dtype == rhs.dtype == (preferred_element_type or rhs.dtype) or max(lhs_spinfo.shape) >= 2**31
             or not min(data.size, rhs.size, *lhs_spinfo.shape) or (rhs.ndim == 1 and data.size > _KERNEL_IS_FASTER)):
         return None
-    return _rows_at_once
+    return _kernel_product
 
 
-todense_p = operation("bcsr_todense", _todense, (0,))
-extract_p = operation("bcsr_extract", _extract, (2,))
-dot_general_p = operation("bcsr_dot_general", _dot_general, (0, 3), on_cpu=_dot_on_cpu)
-fromdense_p = operation("bcsr_fromdense", _fromdense, (), multiple_results=True,
+todense_p = linear_primitive("bcsr_todense", _todense, (0,))
+extract_p = linear_primitive("bcsr_extract", _extract, (2,))
+dot_general_p = linear_primitive("bcsr_dot_general", _dot_general, (0, 3), on_cpu=_dot_on_cpu)
+fromdense_p = linear_primitive("bcsr_fromdense", _fromdense, (), multiple_results=True,
                         jvp=fromdense_jvp(
-    lambda mat, **params: fromdense_p.bind(mat, **params), lambda parts, mat: extract_p.bind(parts[1], parts[2], mat)))
+    lambda mat, **params: fromdense_p.bind(mat, **params), lambda components, mat: extract_p.bind(
+        components[1], components[2], mat)))
 
 
 class BCSR(JAXSparse):
-    """Batches of sparse matrices by compressed rows.
+    """Batch of sparse matrices in compressed sparse row format.
 
-    An array of shape `(*batch, rows, columns, *dense)` has `data` of shape `(*batch, nse, *dense)`, the column of each in
-    `indices` of shape `(*batch, nse)`, and in `indptr` of shape `(*batch, rows + 1)` where rows begin.
+    An array of shape `(*batch, rows, columns, *dense)` has `data` of shape `(*batch, nse, *dense)`, the column of each element
+    in
+    `indices` of shape `(*batch, nse)`, and the start of each row in `indptr` of shape `(*batch, rows + 1)`.
 
-    - `args`: `(data, indices, indptr)`.
-    - `shape`: of the array.
-    - `indices_sorted`: whether columns are in order within each row.
-    - `unique_indices`: whether no place occurs twice.
+    Args:
+        args: `(data, indices, indptr)`.
+        shape: Shape of the array.
+        indices_sorted: True if the columns are sorted within each row.
+        unique_indices: True if no position occurs twice.
 
-    >>> mat = sparse.BCSR.fromdense(xnp.array([[0., 1.], [2., 0.]]))
-    >>> mat.indptr.tolist(), (mat @ xnp.ones(2)).tolist()
-    ([0, 1, 2], [1.0, 2.0])
+    Example:
+        >>> mat = sparse.BCSR.fromdense(xnp.array([[0., 1.], [2., 0.]]))
+        >>> mat.indptr.tolist(), (mat @ xnp.ones(2)).tolist()
+        ([0, 1, 2], [1.0, 2.0])
     """
 
     data: Array
@@ -167,54 +171,54 @@ class BCSR(JAXSparse):
         super().__init__((self.data, self.indices, self.indptr), shape=shape)
         layout_of(self.data, self.indices, self.indptr, self.shape)
 
-    nse = property(lambda self: self.indices.shape[-1], doc="How many elements are stored for each batch.")
-    dtype = property(lambda self: self.data.dtype, doc="The dtype of the elements.")
-    n_batch = property(lambda self: self.indices.ndim - 1, doc="How many leading dimensions are batches.")
-    n_sparse = property(lambda self: 2, doc="How many dimensions are sparse.")
-    n_dense = property(lambda self: self.data.ndim - self.indices.ndim, doc="How many trailing dimensions are stored whole.")
+    nse = property(lambda self: self.indices.shape[-1], doc="Number of stored elements of each batch element.")
+    dtype = property(lambda self: self.data.dtype, doc="dtype of the elements.")
+    n_batch = property(lambda self: self.indices.ndim - 1, doc="Number of leading batch dimensions.")
+    n_sparse = property(lambda self: 2, doc="Number of sparse dimensions.")
+    n_dense = property(lambda self: self.data.ndim - self.indices.ndim, doc="Number of trailing dense dimensions.")
     _info = property(lambda self: SparseInfo(self.shape, self.indices_sorted, self.unique_indices))
     _bufs = property(lambda self: (self.data, self.indices, self.indptr))
     _sparse_shape = property(lambda self: self.shape[self.n_batch:self.n_batch + 2])
 
     def tree_flatten(self) -> tuple[tuple[Array, Array, Array], dict[str, Any]]:
-        """Its arrays, and what is static."""
+        """Return the component arrays and the static data."""
         return (self.data, self.indices, self.indptr), {
             "shape": self.shape, "indices_sorted": self.indices_sorted, "unique_indices": self.unique_indices}
 
     @classmethod
     def tree_unflatten(cls, aux_data: dict[str, Any], children: Sequence[Any]) -> Self:
-        """The array of these parts, which are not checked."""
+        """Return the array of these components, without checks."""
         data, indices, indptr = children
         return cls._bare(data=data, indices=indices, indptr=indptr, **aux_data)
 
     @classmethod
     def fromdense(cls, mat: ArrayLike, *, nse: int | None = None, index_dtype: DTypeLike = np.int32, n_dense: int = 0,
                   n_batch: int = 0) -> BCSR:
-        """The BCSR array of a dense one; see `bcsr_fromdense`."""
+        """Convert a dense array; see `bcsr_fromdense`."""
         mat = xnp.asarray(mat)
         if mat.ndim - n_batch - n_dense != 2:
             raise ValueError(f"bcsr_fromdense: a BCSR array must have 2 sparse dimensions, shape {mat.shape} with "
                              f"n_batch={n_batch} and n_dense={n_dense} has {mat.ndim - n_batch - n_dense}")
         if nse is None:
-            nse = known_number(stored_elements(mat, n_batch, n_dense), "bcsr_fromdense")
-        parts = fromdense_p.bind(mat, nse=int(nse), n_batch=n_batch, n_dense=n_dense, index_dtype=np.dtype(index_dtype))
-        return cls(parts, shape=mat.shape)
+            nse = require_concrete(stored_elements(mat, n_batch, n_dense), "bcsr_fromdense")
+        components = fromdense_p.bind(mat, nse=int(nse), n_batch=n_batch, n_dense=n_dense, index_dtype=np.dtype(index_dtype))
+        return cls(components, shape=mat.shape)
 
     @classmethod
     def from_bcoo(cls, arr: BCOO) -> BCSR:
-        """The BCSR array with the elements of a BCOO array with two sparse dimensions."""
+        """Convert a BCOO array with two sparse dimensions."""
         if arr.n_sparse != 2:
             raise NotImplementedError(f"a BCSR array must have 2 sparse dimensions, the BCOO array {arr!r} has {arr.n_sparse}")
         arr = arr.sort_indices()
-        indices, indptr = at_once(_compressed, arr.indices, shape=arr.shape, n_batch=arr.n_batch,
+        indices, indptr = call_jitted(_compress, arr.indices, shape=arr.shape, n_batch=arr.n_batch,
                                   index_dtype=arr.indices.dtype)
         return cls((arr.data, indices, indptr), shape=arr.shape)
 
     @classmethod
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: DTypeLike | None = None, n_dense: int = 0, n_batch: int = 0) -> BCSR:
-        """The BCSR array of one of SciPy's; layouts with batches or dense dimensions are not made of it."""
+        """Convert a SciPy sparse matrix. Batch and dense dimensions are not supported."""
         if n_dense != 0 or n_batch != 0:
-            raise NotImplementedError("BCSR.from_scipy_sparse makes no batch or dense dimensions")
+            raise NotImplementedError("BCSR.from_scipy_sparse does not support batch or dense dimensions")
         mat = mat.tocsr()
         indices, indptr = (xnp.asarray(x if index_dtype is None else x.astype(index_dtype)) for x in (mat.indices, mat.indptr))
         return cls((xnp.asarray(mat.data), indices, indptr), shape=mat.shape)
@@ -230,23 +234,24 @@ class BCSR(JAXSparse):
                     xnp.zeros((*batch, rows + 1), index_dtype)), shape=shape)
 
     def to_bcoo(self) -> BCOO:
-        """The BCOO array with the same elements."""
-        return BCOO((self.data, at_once(coordinates, self.indices, self.indptr)), shape=self.shape,
+        """Convert to a BCOO array."""
+        return BCOO((self.data, call_jitted(coordinates, self.indices, self.indptr)), shape=self.shape,
                     indices_sorted=self.indices_sorted, unique_indices=self.unique_indices)
 
     def todense(self) -> Array:
-        """The dense array that it stands for; values of equal places are added."""
+        """Return the equivalent dense array. Values of equal positions are summed."""
         return todense_p.bind(*self._bufs, spinfo=self._info)
 
     def transpose(self, axes: Sequence[int] | None = None) -> Any:
-        """Not defined: the transpose of compressed rows is compressed by columns."""
-        raise NotImplementedError("the transpose of a BCSR array has no rows that are compressed: use to_bcoo().transpose()")
+        """Raise an error: the transpose of a BCSR array is in compressed sparse column format."""
+        raise NotImplementedError("the transpose of a BCSR array is not a BCSR array: use to_bcoo().transpose()")
 
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
-        """The array with each place once, in order, and the values of equal ones added.
+        """Return the array with sorted, unique positions and the values of equal positions summed.
 
-        - `nse`: how many elements to store; needed under transformations. Without it as many as there are.
-        - `remove_zeros`: leave out what is stored and zero.
+        Args:
+            nse: Number of elements to store. Required under transformations. Default: the number of distinct positions.
+            remove_zeros: If True, drop stored zeros.
         """
         return BCSR.from_bcoo(self.to_bcoo().sum_duplicates(nse=nse, remove_zeros=remove_zeros))
 
@@ -255,12 +260,17 @@ tree.register_pytree_node_class(BCSR)
 
 
 def bcsr_todense(mat: BCSR) -> Array:
-    """The dense array that a BCSR array stands for.
+    """Convert a BCSR array to a dense array.
 
-    - `mat`: the BCSR array.
+    Args:
+        mat: BCSR array.
 
-    >>> sparse.bcsr_todense(sparse.bcsr_fromdense(xnp.eye(2))).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
+    Returns:
+        Dense array.
+
+    Example:
+        >>> sparse.bcsr_todense(sparse.bcsr_fromdense(xnp.eye(2))).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
     """
     return mat.todense()
 
@@ -268,94 +278,132 @@ def bcsr_todense(mat: BCSR) -> Array:
 def bcsr_fromdense(mat: ArrayLike, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0,
                    index_dtype: DTypeLike = np.int32
                    ) -> BCSR:
-    """The BCSR array of a dense one.
+    """Convert a dense array to a BCSR array.
 
-    - `mat`: the dense array.
-    - `nse`: how many elements to store for each batch, as many as the batch with the most has without; needed in transformed
-      functions.
-    - `n_batch`: how many leading dimensions are batches. `n_dense`: how many trailing ones are stored whole.
-    - `index_dtype`: the dtype of indices.
+    Args:
+        mat: Dense array.
+        nse: Number of elements to store for each batch element. Default: the largest number of nonzero elements in a batch
+            element.
+            Required in transformed functions.
+        n_batch: Number of leading batch dimensions.
+        n_dense: Number of trailing dense dimensions.
+        index_dtype: dtype of the indices.
 
-    >>> sparse.bcsr_fromdense(xnp.eye(3)).indices.tolist()
-    [0, 1, 2]
+    Returns:
+        BCSR array.
+
+    Example:
+        >>> sparse.bcsr_fromdense(xnp.eye(3)).indices.tolist()
+        [0, 1, 2]
     """
     return BCSR.fromdense(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
 
 
 def bcsr_extract(indices: ArrayLike, indptr: ArrayLike, mat: ArrayLike) -> Array:
-    """The elements of a dense matrix at the places of a BCSR array: its `data`.
+    """Extract the elements of a dense matrix at the positions of a BCSR array.
 
-    - `indices`, `indptr`: of the BCSR array.
-    - `mat`: the dense matrix, or batch of matrices.
+    Args:
+        indices, indptr: Indices of the BCSR array.
+        mat: Dense matrix, or batch of matrices.
 
-    >>> sparse.bcsr_extract(xnp.array([1, 0]), xnp.array([0, 1, 2]), xnp.array([[1., 2.], [3., 4.]])).tolist()
-    [2.0, 3.0]
+    Returns:
+        `data` of the BCSR array.
+
+    Example:
+        >>> sparse.bcsr_extract(xnp.array([1, 0]), xnp.array([0, 1, 2]), xnp.array([[1., 2.], [3., 4.]])).tolist()
+        [2.0, 3.0]
     """
     return extract_p.bind(xnp.asarray(indices), xnp.asarray(indptr), xnp.asarray(mat))
 
 
 def bcsr_dot_general(lhs: BCSR | Array, rhs: Array, *, dimension_numbers: DimensionNumbers, precision: Any = None,
                      preferred_element_type: DTypeLike | None = None, out_sharding: Any = None) -> Array:
-    """The product of a BCSR array and a dense one, summed over pairs of dimensions, as `lax.dot_general` of dense ones.
+    """Multiply a BCSR array by a dense array and sum over pairs of dimensions, like `lax.dot_general`.
 
-    - `lhs`: the BCSR array. `rhs`: the dense array.
-    - `dimension_numbers`: `((lhs contracting, rhs contracting), (lhs batch, rhs batch))`.
-    - `precision`: to no effect. `preferred_element_type`: the dtype of the result. `out_sharding`: must be None.
+    Args:
+        lhs: BCSR array.
+        rhs: Dense array.
+        dimension_numbers: `((lhs contracting, rhs contracting), (lhs batch, rhs batch))`.
+        precision: Not used.
+        preferred_element_type: dtype of the result.
+        out_sharding: Must be None.
 
-    >>> sparse.bcsr_dot_general(sparse.bcsr_fromdense(xnp.eye(2)), xnp.arange(2.), dimension_numbers=(((1,), (0,)), ((), ())))
-    Array([0., 1.], dtype=float32)
+    Returns:
+        Dense array.
+
+    Example:
+        >>> mat = sparse.bcsr_fromdense(xnp.eye(2))
+        >>> sparse.bcsr_dot_general(mat, xnp.arange(2.), dimension_numbers=(((1,), (0,)), ((), ())))
+        Array([0., 1.], dtype=float32)
     """
     if out_sharding is not None:
-        raise NotImplementedError(f"bcsr_dot_general takes no out_sharding, got {out_sharding}")
+        raise NotImplementedError(f"bcsr_dot_general does not support out_sharding, got {out_sharding}")
     if not isinstance(lhs, BCSR) or isinstance(rhs, JAXSparse):
-        raise NotImplementedError(f"bcsr_dot_general multiplies a BCSR array from the left with a dense one, got "
+        raise NotImplementedError(f"bcsr_dot_general needs a BCSR array on the left and a dense array on the right, got "
                                   f"{type(lhs).__name__} and {type(rhs).__name__}: use BCOO arrays")
     rhs = xnp.asarray(rhs)
-    numbers = canonical_numbers("bcsr_dot_general", lhs, rhs, dimension_numbers)
+    numbers = canonical_dimension_numbers("bcsr_dot_general", lhs, rhs, dimension_numbers)
     (lc, _), (lb, _) = numbers
     if any(d >= lhs.n_batch + 2 for d in lc) or any(d >= lhs.n_batch for d in lb):
-        raise NotImplementedError(f"bcsr_dot_general cannot sum over dense dimensions, nor have sparse ones as batches: "
-                                  f"dimension_numbers={numbers} of shape {lhs.shape} with n_batch={lhs.n_batch}")
+        raise NotImplementedError(f"bcsr_dot_general cannot contract dense dimensions or use sparse ones as batch dimensions: "
+                                  f"dimension_numbers={numbers} for shape {lhs.shape} with n_batch={lhs.n_batch}")
     element = None if preferred_element_type is None else np.dtype(preferred_element_type)
     return dot_general_p.bind(*lhs._bufs, rhs, dimension_numbers=numbers, preferred_element_type=element, lhs_spinfo=lhs._info)
 
 
 def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
                           sharding: Any = None) -> BCSR:
-    """The array with additional batch or dense dimensions, as `lax.broadcast_in_dim` makes of a dense one.
+    """Add batch or dense dimensions to an array, as `lax.broadcast_in_dim` does for dense arrays.
 
-    - `mat`: the BCSR array. `shape`: of the result.
-    - `broadcast_dimensions`: for each dimension of `mat` which of the result it becomes.
-    - `sharding`: must be None.
+    Args:
+        mat: BCSR array.
+        shape: Shape of the result.
+        broadcast_dimensions: Dimension of the result for each dimension of `mat`.
+        sharding: Must be None.
 
-    >>> mat = sparse.bcsr_fromdense(xnp.eye(2))
-    >>> sparse.bcsr_broadcast_in_dim(mat, shape=(3, 2, 2), broadcast_dimensions=(1, 2)).n_batch
-    1
+    Returns:
+        BCSR array.
+
+    Example:
+        >>> mat = sparse.bcsr_fromdense(xnp.eye(2))
+        >>> sparse.bcsr_broadcast_in_dim(mat, shape=(3, 2, 2), broadcast_dimensions=(1, 2)).n_batch
+        1
     """
     return BCSR.from_bcoo(bcoo_broadcast_in_dim(mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions,
                                                 sharding=sharding))
 
 
 def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
-    """Arrays one after another along a batch or sparse dimension.
+    """Concatenate arrays along a batch or sparse dimension.
 
-    - `operands`: BCSR arrays of one layout. `dimension`: along which.
+    Args:
+        operands: BCSR arrays with the same layout.
+        dimension: Dimension to concatenate along.
 
-    >>> mat = sparse.bcsr_fromdense(xnp.eye(2))
-    >>> sparse.bcsr_concatenate([mat, mat], dimension=0).shape
-    (4, 2)
+    Returns:
+        BCSR array.
+
+    Example:
+        >>> mat = sparse.bcsr_fromdense(xnp.eye(2))
+        >>> sparse.bcsr_concatenate([mat, mat], dimension=0).shape
+        (4, 2)
     """
     return BCSR.from_bcoo(bcoo_concatenate([mat.to_bcoo() for mat in operands], dimension=dimension))
 
 
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
-    """The array with each place once, in order, and the values of equal ones added.
+    """Sort the positions and sum the values of equal ones.
 
-    - `mat`: the BCSR array.
-    - `nse`: how many elements to store; as many as there are without, which transformed functions do not know.
+    Args:
+        mat: BCSR array.
+        nse: Number of elements to store. Default: the number of distinct positions. Required in transformed functions.
 
-    >>> sparse.bcsr_sum_duplicates(sparse.bcsr_fromdense(xnp.eye(2))).nse
-    2
+    Returns:
+        BCSR array with sorted, unique positions.
+
+    Example:
+        >>> sparse.bcsr_sum_duplicates(sparse.bcsr_fromdense(xnp.eye(2))).nse
+        2
     """
     return mat.sum_duplicates(nse=nse, remove_zeros=False)
 

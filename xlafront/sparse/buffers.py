@@ -1,4 +1,4 @@
-"""Operations on the arrays of which sparse arrays consist, under the names by which those who test them know them."""
+"""Operations on the component arrays of sparse arrays, under the names by which JAX's tests use them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from xlafront import numpy as xnp
+from xlafront.api.vmap import vmap
 from xlafront.core.typing import Array, DTypeLike
 from xlafront.sparse import bcoo, bcoo_functions as functions, bcoo_products as products, bcsr
 from xlafront.sparse.base import SparseInfo
 from xlafront.sparse.bcoo import BCOO
-from xlafront.sparse.operations import over_batches
-from xlafront.transforms.batching.vmap import vmap
+from xlafront.sparse.operations import map_batches
 
 
 def _todense(data: Array, indices: Array, *, spinfo: SparseInfo) -> Array:
@@ -38,13 +38,13 @@ def _sum_duplicates(data: Array, indices: Array, *, spinfo: SparseInfo, nse: int
 
 
 def _dot_general(lhs_data: Array, lhs_indices: Array, rhs: Array, *, dimension_numbers: Any, preferred_element_type: Any = None,
-                 lhs_spinfo: SparseInfo) -> Array:
+                 lhs_spinfo: SparseInfo) -> BCOO | Array:
     return products.bcoo_dot_general(BCOO((lhs_data, lhs_indices), shape=lhs_spinfo.shape), rhs,
                                      dimension_numbers=dimension_numbers, preferred_element_type=preferred_element_type)
 
 
 def _rdot_general(lhs: Array, rhs_data: Array, rhs_indices: Array, *, dimension_numbers: Any,
-                  preferred_element_type: Any = None, rhs_spinfo: SparseInfo) -> Array:
+                  preferred_element_type: Any = None, rhs_spinfo: SparseInfo) -> BCOO | Array:
     return products.bcoo_dot_general(lhs, BCOO((rhs_data, rhs_indices), shape=rhs_spinfo.shape),
                                      dimension_numbers=dimension_numbers, preferred_element_type=preferred_element_type)
 
@@ -54,8 +54,8 @@ def _multiply_dense(data: Array, indices: Array, v: Array, *, spinfo: SparseInfo
 
 
 def _reduce_sum(data: Array, indices: Array, *, spinfo: SparseInfo, axes: Sequence[int]) -> tuple:
-    found = functions.bcoo_reduce_sum(BCOO((data, indices), shape=spinfo.shape), axes=axes)
-    return (*found._bufs, found.shape)
+    result = functions.bcoo_reduce_sum(BCOO((data, indices), shape=spinfo.shape), axes=axes)
+    return (*result._bufs, result.shape)
 
 
 def _broadcast_in_dim(data: Array, indices: Array, *, spinfo: SparseInfo, shape: Sequence[int],
@@ -74,7 +74,7 @@ def _rows_and_columns(indices: Array, indptr: Array) -> tuple[Array, Array]:
 
 def _nfold_vmap(fun: Callable, N: int, *, broadcasted: bool = True, in_axes: Any = 0) -> Callable:
     if broadcasted and in_axes == 0:
-        return over_batches(fun, N)
+        return map_batches(fun, N)
     for _ in range(N):
         fun = vmap(fun, in_axes)
     return fun

@@ -1,10 +1,11 @@
-"""Derivatives with respect to the values of sparse arrays: gradients have the layout of what they are of."""
+"""Derivatives with respect to the values of sparse arrays. Gradients have the layout of the arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xlafront.api import derivatives, jacobians
 from xlafront.core import tree
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.wrapping import wraps
@@ -12,7 +13,6 @@ from xlafront.sparse.base import JAXSparse
 from xlafront.sparse.bcoo import BCOO
 from xlafront.sparse.bcsr import BCSR
 from xlafront.sparse.operations import broadcast_to_batch
-from xlafront.transforms.ad import derivatives, jacobians
 
 
 def _is_sparse(x: Any) -> bool:
@@ -20,7 +20,7 @@ def _is_sparse(x: Any) -> bool:
 
 
 def _values(arguments: Any) -> tuple[list[Any], list[Any], Any]:
-    """The arrays with respect to which to differentiate: values of sparse arrays, and dense arrays as they are."""
+    """Return the arrays to differentiate with respect to: values of sparse arrays, and dense arrays themselves."""
     leaves, structure = tree.flatten_tree(arguments, is_leaf=_is_sparse)
     return [x.data if _is_sparse(x) else x for x in leaves], leaves, structure
 
@@ -32,162 +32,181 @@ def _with_values(x: Any, data: Any) -> Any:
     return type(x).tree_unflatten(static, (data, *indices))
 
 
-def _of_values(transform: Callable, fun: Callable, argnums: Any, has_aux: bool, kwargs: dict[str, Any], rebuild: Callable,
-               check: Callable = lambda out: out) -> Callable:
-    """A transformation of a function applied to what it does to values; `rebuild` makes of each derivative one that is
-    sparse."""
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+def _transform_over_values(transform: Callable, fun: Callable, argnums: Any, has_aux: bool, kwargs: dict[str, Any],
+                           rebuild: Callable, check: Callable = lambda out: out) -> Callable:
+    """Apply a transformation to a function of values; `rebuild` turns each derivative into a sparse array."""
+    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @wraps(fun)
     def transformed(*args, **kwds):
         count = len(args)
-        at = tuple(n % count if -count <= n < count else n for n in numbers)
-        if any(not 0 <= n < count for n in at):
-            raise ValueError(f"argnums={argnums} needs more positional arguments than the {count} that were given")
-        values, leaves, structure = _values([args[n] for n in at])
+        indices = tuple(n % count if -count <= n < count else n for n in positions)
+        if any(not 0 <= n < count for n in indices):
+            raise ValueError(f"argnums={argnums} is out of range for {count} positional arguments")
+        values, leaves, structure = _values([args[n] for n in indices])
 
-        def of_values(*data):
+        def function_of_values(*data):
             inner = list(args)
             rebuilt = tree.unflatten(structure, [_with_values(x, d) for x, d in zip(leaves, data)])
-            for n, x in zip(at, rebuilt):
+            for n, x in zip(indices, rebuilt):
                 inner[n] = x
             return check(fun(*inner, **kwds))
 
-        found = transform(of_values, argnums=tuple(range(len(values))), has_aux=has_aux, **kwargs)(*values)
+        results = transform(function_of_values, argnums=tuple(range(len(values))), has_aux=has_aux, **kwargs)(*values)
 
-        def arranged(derivative):
-            parts = tree.unflatten(structure, [rebuild(x, d) for x, d in zip(leaves, derivative)])
-            return parts[0] if isinstance(argnums, int) else tuple(parts)
+        def arrange(derivative):
+            components = tree.unflatten(structure, [rebuild(x, d) for x, d in zip(leaves, derivative)])
+            return components[0] if isinstance(argnums, int) else tuple(components)
 
-        return found, arranged
+        return results, arrange
 
     return transformed
 
 
 @boundary
 def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any) -> Callable:
-    """The value of a function together with its gradient, with respect to arguments that may be sparse.
+    """Compute the value and the gradient of a function of arguments that may be sparse.
 
-    The gradient of a sparse array is one with the same indices: that of its values.
+    The gradient with respect to a sparse array is a sparse array with the same indices.
 
-    - `fun`: the function, which returns a number.
-    - `argnums`: the number of the argument, or several.
-    - `has_aux`: whether `fun` returns a pair, of which the second part is not differentiated.
-    - `kwargs`: more options of `xlafront.value_and_grad`.
+    Args:
+        fun: Function that returns a scalar.
+        argnums: Position or positions of the arguments to differentiate with respect to.
+        has_aux: If True, `fun` returns a pair, the second element of which is not differentiated.
+        kwargs: More options of `xlafront.value_and_grad`.
 
-    >>> value, gradient = sparse.value_and_grad(lambda mat: (mat @ xnp.ones(2)).sum())(sparse.eye(2))
-    >>> gradient
-    BCOO(float32[2, 2], nse=2)
+    Returns:
+        Function that returns the value and the gradient.
+
+    Example:
+        >>> value, gradient = sparse.value_and_grad(lambda mat: (mat @ xnp.ones(2)).sum())(sparse.eye(2))
+        >>> gradient
+        BCOO(float32[2, 2], nse=2)
     """
-    transformed = _of_values(derivatives.value_and_grad, fun, argnums, has_aux, kwargs, _with_values)
+    transformed = _transform_over_values(derivatives.value_and_grad, fun, argnums, has_aux, kwargs, _with_values)
 
     @wraps(fun)
     def with_gradient(*args, **kwds):
-        (value, gradient), arranged = transformed(*args, **kwds)
-        return value, arranged(gradient)
+        (value, gradient), arrange = transformed(*args, **kwds)
+        return value, arrange(gradient)
 
     return with_gradient
 
 
 @boundary
 def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any) -> Callable:
-    """The gradient of a function, with respect to arguments that may be sparse.
+    """Compute the gradient of a function of arguments that may be sparse.
 
-    The gradient of a sparse array is one with the same indices: that of its values.
+    The gradient with respect to a sparse array is a sparse array with the same indices.
 
-    - `fun`: the function, which returns a number.
-    - `argnums`: the number of the argument, or several.
-    - `has_aux`: whether `fun` returns a pair, of which the second part is not differentiated.
-    - `kwargs`: more options of `xlafront.grad`.
+    Args:
+        fun: Function that returns a scalar.
+        argnums: Position or positions of the arguments to differentiate with respect to.
+        has_aux: If True, `fun` returns a pair, the second element of which is not differentiated.
+        kwargs: More options of `xlafront.grad`.
 
-    >>> sparse.grad(lambda mat: (mat @ xnp.arange(2.)).sum())(sparse.eye(2)).data.tolist()
-    [0.0, 1.0]
+    Returns:
+        Function that returns the gradient.
+
+    Example:
+        >>> sparse.grad(lambda mat: (mat @ xnp.arange(2.)).sum())(sparse.eye(2)).data.tolist()
+        [0.0, 1.0]
     """
-    both = value_and_grad(fun, argnums, has_aux, **kwargs)
+    transformed = value_and_grad(fun, argnums, has_aux, **kwargs)
 
     @wraps(fun)
     def gradient(*args, **kwds):
-        value, found = both(*args, **kwds)
-        return (found, value[1]) if has_aux else found
+        value, result = transformed(*args, **kwds)
+        return (result, value[1]) if has_aux else result
 
     return gradient
 
 
-def _rows(x: Any, derivative: Any) -> Any:
-    """Derivatives of the elements of results, each of them with the layout of `x`: the dimensions of a result are batches."""
+def _rebuild_jacobian(x: Any, derivative: Any) -> Any:
+    """Rebuild derivatives of results with the layout of `x`. The dimensions of a result become batch dimensions."""
     if not _is_sparse(x):
         return derivative
 
-    def one(block):
+    def rebuild(block):
         extra = block.ndim - x.data.ndim
         outer = block.shape[:extra]
         if not isinstance(x, (BCOO, BCSR)):
-            raise NotImplementedError(f"the derivative of an array with respect to a {type(x).__name__} matrix has batches: "
-                                      "make it a BCOO array")
+            raise NotImplementedError(f"the derivative of an array with respect to a {type(x).__name__} matrix needs batch "
+                                      "dimensions: convert the matrix to a BCOO array")
         _, *indices = x._bufs
         return type(x)((block, *[broadcast_to_batch(i, outer) for i in indices]), shape=(*outer, *x.shape),
                        indices_sorted=x.indices_sorted, unique_indices=x.unique_indices)
 
-    return tree.map(one, derivative)
+    return tree.map(rebuild, derivative)
 
 
 def _jacobian(transform: Callable, fun: Callable, argnums: Any, has_aux: bool, kwargs: dict[str, Any]) -> Callable:
     def check(out):
         leaves, _ = tree.flatten_tree(out, is_leaf=_is_sparse)
         if any(map(_is_sparse, leaves)):
-            raise AssertionError("a sparse jacobian is of a function whose results are dense: use todense() on others")
+            raise AssertionError("a sparse jacobian needs a function with dense results: use todense() on sparse ones")
         return out
 
     @wraps(fun)
     def jacobian_of(*args, **kwds):
-        # A derivative is a tree of results, of tuples with an entry for each array of values.
-        transformed = _of_values(transform, fun, argnums, has_aux, kwargs, _rows, check)
-        found, arranged = transformed(*args, **kwds)
-        derivative, aux = found if has_aux else (found, None)
-        whole = _regrouped(derivative, arranged)
-        return (whole, aux) if has_aux else whole
+        # A derivative is a pytree of results, whose leaves are tuples with an entry for each array of values.
+        transformed = _transform_over_values(transform, fun, argnums, has_aux, kwargs, _rebuild_jacobian, check)
+        results, arrange = transformed(*args, **kwds)
+        derivative, aux = results if has_aux else (results, None)
+        jacobian = _rebuild_tree(derivative, arrange)
+        return (jacobian, aux) if has_aux else jacobian
 
     return jacobian_of
 
 
-def _regrouped(derivative: Any, arranged: Callable) -> Any:
+def _rebuild_tree(derivative: Any, arrange: Callable) -> Any:
     is_entry = type(derivative) is tuple and all(not isinstance(x, (tuple, list, dict)) for x in derivative)
     if is_entry:
-        return arranged(derivative)
-    return tree.map(arranged, derivative, is_leaf=lambda x: type(x) is tuple and not any(
+        return arrange(derivative)
+    return tree.map(arrange, derivative, is_leaf=lambda x: type(x) is tuple and not any(
         isinstance(y, (tuple, list, dict)) for y in x))
 
 
 @boundary
 def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any) -> Callable:
-    """The derivative of a function by forward mode, with respect to arguments that may be sparse.
+    """Compute the Jacobian of a function by forward mode, with respect to arguments that may be sparse.
 
-    That of an array with respect to a sparse one is sparse, with the dimensions of the result as batches before.
+    The Jacobian with respect to a sparse array is sparse, with the dimensions of the result as leading batch dimensions.
 
-    - `fun`: the function, which returns dense arrays.
-    - `argnums`: the number of the argument, or several.
-    - `has_aux`: whether `fun` returns a pair, of which the second part is not differentiated.
-    - `kwargs`: more options of `xlafront.jacfwd`.
+    Args:
+        fun: Function that returns dense arrays.
+        argnums: Position or positions of the arguments to differentiate with respect to.
+        has_aux: If True, `fun` returns a pair, the second element of which is not differentiated.
+        kwargs: More options of `xlafront.jacfwd`.
 
-    >>> sparse.jacfwd(lambda mat: mat @ xnp.arange(2.))(sparse.eye(2))
-    BCOO(float32[2, 2, 2], nse=2, n_batch=1)
+    Returns:
+        Function that returns the Jacobian.
+
+    Example:
+        >>> sparse.jacfwd(lambda mat: mat @ xnp.arange(2.))(sparse.eye(2))
+        BCOO(float32[2, 2, 2], nse=2, n_batch=1)
     """
     return _jacobian(jacobians.jacfwd, fun, argnums, has_aux, kwargs)
 
 
 @boundary
 def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any) -> Callable:
-    """The derivative of a function by reverse mode, with respect to arguments that may be sparse.
+    """Compute the Jacobian of a function by reverse mode, with respect to arguments that may be sparse.
 
-    That of an array with respect to a sparse one is sparse, with the dimensions of the result as batches before.
+    The Jacobian with respect to a sparse array is sparse, with the dimensions of the result as leading batch dimensions.
 
-    - `fun`: the function, which returns dense arrays.
-    - `argnums`: the number of the argument, or several.
-    - `has_aux`: whether `fun` returns a pair, of which the second part is not differentiated.
-    - `kwargs`: more options of `xlafront.jacrev`.
+    Args:
+        fun: Function that returns dense arrays.
+        argnums: Position or positions of the arguments to differentiate with respect to.
+        has_aux: If True, `fun` returns a pair, the second element of which is not differentiated.
+        kwargs: More options of `xlafront.jacrev`.
 
-    >>> sparse.jacrev(lambda mat: mat @ xnp.arange(2.))(sparse.eye(2))
-    BCOO(float32[2, 2, 2], nse=2, n_batch=1)
+    Returns:
+        Function that returns the Jacobian.
+
+    Example:
+        >>> sparse.jacrev(lambda mat: mat @ xnp.arange(2.))(sparse.eye(2))
+        BCOO(float32[2, 2, 2], nse=2, n_batch=1)
     """
     return _jacobian(jacobians.jacrev, fun, argnums, has_aux, kwargs)
 

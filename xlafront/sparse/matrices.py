@@ -1,4 +1,4 @@
-"""Matrices by coordinates (COO) and by compressed rows or columns (CSR, CSC), and functions of them."""
+"""COO, CSR and CSC matrices, and functions of them."""
 
 from __future__ import annotations
 
@@ -10,56 +10,59 @@ import numpy as np
 from xlafront import lax, numpy as xnp
 from xlafront.core import tree
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.sparse import places
+from xlafront.sparse import positions
 from xlafront.sparse.base import JAXSparse, shape_of
-from xlafront.sparse.bcoo import known_number, stored_elements
+from xlafront.sparse.bcoo import require_concrete, stored_elements
 from xlafront.sparse.bcsr import row_starts, rows_of
-from xlafront.sparse.operations import fromdense_jvp, operation
+from xlafront.sparse.operations import fromdense_jvp, linear_primitive
 
 
 class COOInfo(NamedTuple):
-    """What is known of a COO matrix besides its arrays."""
+    """Static information about a COO matrix."""
 
     shape: tuple[int, ...]
     rows_sorted: bool = False
     cols_sorted: bool = False
 
 
-# The operations: COO matrices by rows and columns, the others by making rows of `indptr`.
+# Primitives. Those of CSR and CSC matrices expand `indptr` to rows and call the functions of COO matrices.
 
 
 def _todense(data, row, col, shape):
-    return places.add_at(shape, xnp.stack([row, col], -1), data)
+    return positions.add_at(shape, xnp.stack([row, col], -1), data)
 
 
-def _product(data, row, col, other, shape, transpose, rows_outside="drop"):
-    """The matrix, or its transpose, times a vector or matrix."""
+def _product(data, row, col, other, shape, transpose, scatter_mode="drop"):
+    """Multiply the matrix, or its transpose, by a vector or matrix."""
     if transpose:
         row, col, shape = col, row, shape[::-1]
     if other.shape[0] != shape[1]:
         raise AssertionError(f"a matrix of shape {tuple(shape)} cannot be multiplied with an array of shape {other.shape}")
     dtype = xnp.promote_types(data.dtype, other.dtype)
-    # Of what lies outside only the numbers are made zero, not whole rows.
-    read = places.take_at(other.astype(dtype), col[:, None], "clip")
-    inside = places.in_bounds(col[:, None], shape[1:])
-    if rows_outside == "clip":
-        inside &= places.in_bounds(row[:, None], shape[:1])
-    data = places.zero_unless(inside, data.astype(dtype))
-    values = data.reshape(data.shape + (1,) * (read.ndim - 1)) * read
-    return places.add_at((shape[0], *other.shape[1:]), row[:, None], values, rows_outside)
+    # Out-of-bounds elements get value zero, which is cheaper than zeroing the rows that they read.
+    rows_read = positions.take_at(other.astype(dtype), col[:, None], "clip")
+    is_valid = positions.in_bounds(col[:, None], shape[1:])
+    if scatter_mode == "clip":
+        is_valid &= positions.in_bounds(row[:, None], shape[:1])
+    data = positions.zero_unless(is_valid, data.astype(dtype))
+    values = data.reshape(data.shape + (1,) * (rows_read.ndim - 1)) * rows_read
+    return positions.add_at((shape[0], *other.shape[1:]), row[:, None], values, scatter_mode)
 
 
-def _product_of_values(data, row, col, other, shape, transpose):
-    """As a function of values: its transpose makes numbers zero, and not rows of the cotangent that it reads."""
+def _linear_product(data, row, col, other, shape, transpose):
+    """Compute `_product` as a function of the values only.
+
+    Its transpose zeroes values, not rows of the cotangent that it reads.
+    """
     return _product(data, row, col, other, shape, transpose, "clip")
 
 
 def _coordinates(mat, nse, index_dtype):
     if mat.ndim != 2:
-        raise AssertionError(f"a sparse matrix is made of a dense one, got an array of shape {mat.shape}")
+        raise AssertionError(f"a sparse matrix is made from a dense matrix, got an array of shape {mat.shape}")
     row, col = xnp.nonzero(mat, size=nse, fill_value=mat.shape)
     row, col = row.astype(index_dtype), col.astype(index_dtype)
-    return places.take_at(mat, xnp.stack([row, col], -1)), row, col
+    return positions.take_at(mat, xnp.stack([row, col], -1)), row, col
 
 
 def _compressed(mat, nse, index_dtype):
@@ -68,58 +71,61 @@ def _compressed(mat, nse, index_dtype):
 
 
 def _extract(row, col, mat):
-    return places.take_at(mat, xnp.stack([row, col], -1))
+    return positions.take_at(mat, xnp.stack([row, col], -1))
 
 
-def _of_rows(function):
-    """An operation on rows and columns as one on columns and `indptr`."""
-    def on_compressed(data, indices, indptr, *others, **params):
-        return function(data, rows_of(indptr, len(indices)).astype(indices.dtype), indices, *others, **params)
+def _expand_rows(function):
+    """Turn a function of rows and columns into one of columns and `indptr`."""
+    def on_compressed(data, indices, indptr, *operands, **params):
+        return function(data, rows_of(indptr, len(indices)).astype(indices.dtype), indices, *operands, **params)
 
     return on_compressed
 
 
-def _of_info(function):
-    """An operation with a shape as one with what is known of a COO matrix."""
+def _with_spinfo(function):
+    """Turn a function with parameter `shape` into one with parameter `spinfo`."""
     return lambda *arrays, spinfo, transpose: function(*arrays, shape=spinfo.shape, transpose=transpose)
 
 
-def _of_values(function):
-    """What is transposed in place of a product when the derivative in the values is wanted."""
-    return lambda wanted, avals, **params: function if wanted == 0 else None
+def _transpose_in_values(function):
+    """Return the `to_transpose` rule that uses this function for the derivative with respect to the values."""
+    return lambda index, avals, **params: function if index == 0 else None
 
 
-coo_todense_p = operation("coo_todense", lambda data, row, col, *, spinfo: _todense(data, row, col, spinfo.shape), (0,))
-coo_matvec_p, coo_matmat_p = (operation(name, _of_info(_product), (0, 3), to_transpose=_of_values(_of_info(_product_of_values)))
-                              for name in ("coo_matvec", "coo_matmat"))
-coo_extract_p = operation("coo_extract", _extract, (2,))
-coo_fromdense_p = operation(
+coo_todense_p = linear_primitive("coo_todense", lambda data, row, col, *, spinfo: _todense(data, row, col, spinfo.shape), (0,))
+coo_matvec_p, coo_matmat_p = (
+    linear_primitive(name, _with_spinfo(_product), (0, 3), to_transpose=_transpose_in_values(_with_spinfo(_linear_product)))
+    for name in ("coo_matvec", "coo_matmat"))
+coo_extract_p = linear_primitive("coo_extract", _extract, (2,))
+coo_fromdense_p = linear_primitive(
     "coo_fromdense", lambda mat, *, nse, index_dtype: _coordinates(mat, nse, index_dtype), (), multiple_results=True,
     jvp=fromdense_jvp(lambda mat, **params: coo_fromdense_p.bind(mat, **params),
-                      lambda parts, mat: coo_extract_p.bind(parts[1], parts[2], mat)))
-csr_todense_p = operation("csr_todense", _of_rows(lambda data, row, col, *, shape: _todense(data, row, col, shape)), (0,))
-csr_matvec_p, csr_matmat_p = (operation(name, _of_rows(_product), (0, 3), to_transpose=_of_values(_of_rows(_product_of_values)))
-                              for name in ("csr_matvec", "csr_matmat"))
-csr_fromdense_p = operation(
+                      lambda components, mat: coo_extract_p.bind(components[1], components[2], mat)))
+csr_todense_p = linear_primitive(
+    "csr_todense", _expand_rows(lambda data, row, col, *, shape: _todense(data, row, col, shape)), (0,))
+csr_matvec_p, csr_matmat_p = (
+    linear_primitive(name, _expand_rows(_product), (0, 3), to_transpose=_transpose_in_values(_expand_rows(_linear_product)))
+    for name in ("csr_matvec", "csr_matmat"))
+csr_fromdense_p = linear_primitive(
     "csr_fromdense", lambda mat, *, nse, index_dtype: _compressed(mat, nse, index_dtype), (), multiple_results=True,
-    jvp=fromdense_jvp(lambda mat, **params: csr_fromdense_p.bind(mat, **params), lambda parts, mat: coo_extract_p.bind(
-        rows_of(parts[2], len(parts[1])).astype(parts[1].dtype), parts[1], mat)))
+    jvp=fromdense_jvp(lambda mat, **params: csr_fromdense_p.bind(mat, **params), lambda components, mat: coo_extract_p.bind(
+        rows_of(components[2], len(components[1])).astype(components[1].dtype), components[1], mat)))
 
 
 class _Matrix(JAXSparse):
-    """What the formats of matrices share: a product with dense vectors and matrices from the right."""
+    """Base class of matrix formats: products with dense vectors and matrices on the right."""
 
     def _times(self, other: Array) -> Array:
         raise NotImplementedError
 
     def __matmul__(self, other: ArrayLike) -> Array:
         if isinstance(other, JAXSparse):
-            raise NotImplementedError(f"the product of two sparse matrices, of {type(self).__name__} and "
+            raise NotImplementedError(f"the product of two sparse matrices is not implemented for {type(self).__name__} and "
                                       f"{type(other).__name__}: use BCOO arrays")
         other = xnp.asarray(other)
         if other.ndim not in (1, 2):
-            raise NotImplementedError(f"a {type(self).__name__} matrix times an array of shape {other.shape}: it can be "
-                                      "multiplied with vectors and matrices")
+            raise NotImplementedError(f"a {type(self).__name__} matrix can be multiplied by vectors and matrices only, got an "
+                                      f"array of shape {other.shape}")
         return self._times(other)
 
     def _check_axes(self, axes: Sequence[int] | None) -> None:
@@ -128,7 +134,7 @@ class _Matrix(JAXSparse):
 
 
 def _nse_of(mat: Array, nse: int | None, name: str) -> int:
-    return int(nse) if nse is not None else known_number(stored_elements(mat), name)
+    return int(nse) if nse is not None else require_concrete(stored_elements(mat), name)
 
 
 def _diagonal(N: int, M: int, k: int, dtype: Any, index_dtype: Any) -> tuple[Array, Array, Array]:
@@ -138,15 +144,18 @@ def _diagonal(N: int, M: int, k: int, dtype: Any, index_dtype: Any) -> tuple[Arr
 
 
 class COO(_Matrix):
-    """Sparse matrices by coordinates; BCOO arrays have more operations.
+    """Sparse matrix in coordinate format. BCOO arrays support more operations.
 
-    - `args`: `(data, row, col)`.
-    - `shape`: of the matrix.
-    - `rows_sorted`, `cols_sorted`: whether elements are in order of rows, or of columns.
+    Args:
+        args: `(data, row, col)`.
+        shape: Shape of the matrix.
+        rows_sorted: True if the elements are sorted by row.
+        cols_sorted: True if the elements are sorted by column.
 
-    >>> mat = sparse.COO.fromdense(xnp.array([[0., 1.], [2., 0.]]))
-    >>> mat.row.tolist(), (mat @ xnp.ones(2)).tolist()
-    ([0, 1], [1.0, 2.0])
+    Example:
+        >>> mat = sparse.COO.fromdense(xnp.array([[0., 1.], [2., 0.]]))
+        >>> mat.row.tolist(), (mat @ xnp.ones(2)).tolist()
+        ([0, 1], [1.0, 2.0])
     """
 
     data: Array
@@ -165,12 +174,12 @@ class COO(_Matrix):
     _bufs = property(lambda self: (self.data, self.row, self.col))
 
     def tree_flatten(self) -> tuple[tuple[Array, Array, Array], dict[str, Any]]:
-        """Its arrays, and what is static."""
+        """Return the component arrays and the static data."""
         return self._bufs, self._info._asdict()
 
     @classmethod
     def tree_unflatten(cls, aux_data: dict[str, Any], children: Sequence[Any]) -> Self:
-        """The matrix of these parts, which are not checked."""
+        """Return the matrix of these components, without checks."""
         if aux_data.keys() != {"shape", "rows_sorted", "cols_sorted"}:
             raise ValueError(f"COO has static data shape, rows_sorted and cols_sorted, got {sorted(aux_data)}")
         data, row, col = children
@@ -179,14 +188,14 @@ class COO(_Matrix):
 
     @classmethod
     def fromdense(cls, mat: ArrayLike, *, nse: int | None = None, index_dtype: DTypeLike = np.int32) -> COO:
-        """The matrix of a dense one; see `coo_fromdense`."""
+        """Convert a dense matrix; see `coo_fromdense`."""
         mat = xnp.asarray(mat)
-        parts = coo_fromdense_p.bind(mat, nse=_nse_of(mat, nse, "coo_fromdense"), index_dtype=np.dtype(index_dtype))
-        return cls(parts, shape=mat.shape, rows_sorted=True)
+        components = coo_fromdense_p.bind(mat, nse=_nse_of(mat, nse, "coo_fromdense"), index_dtype=np.dtype(index_dtype))
+        return cls(components, shape=mat.shape, rows_sorted=True)
 
     @classmethod
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: DTypeLike | None = None) -> COO:
-        """The matrix of one of SciPy's."""
+        """Convert a SciPy sparse matrix."""
         mat = mat.tocoo()
         row, col = (x if index_dtype is None else x.astype(index_dtype) for x in (mat.row, mat.col))
         return cls((mat.data, row, col), shape=mat.shape)
@@ -209,11 +218,11 @@ class COO(_Matrix):
         return COO((self.data[order], row, col), shape=self.shape, rows_sorted=True)
 
     def todense(self) -> Array:
-        """The dense matrix that it stands for."""
+        """Return the equivalent dense matrix."""
         return coo_todense(self)
 
     def transpose(self, axes: Sequence[int] | None = None) -> COO:
-        """The transposed matrix, which has the same arrays."""
+        """Return the transposed matrix, which shares the component arrays."""
         self._check_axes(axes)
         return COO((self.data, self.col, self.row), shape=self.shape[::-1], rows_sorted=self._cols_sorted,
                    cols_sorted=self._rows_sorted)
@@ -223,7 +232,7 @@ class COO(_Matrix):
 
 
 class _Compressed(_Matrix):
-    """Matrices of which one dimension is compressed: the other's `indices`, and where each row or column begins."""
+    """Base class of compressed formats: `indices` along one dimension, and the start of each row or column in `indptr`."""
 
     data: Array
     indices: Array
@@ -240,16 +249,16 @@ class _Compressed(_Matrix):
 
     @classmethod
     def _stored_shape(cls, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of the matrix whose rows are compressed."""
+        """Return the shape of the matrix whose rows are compressed."""
         return tuple(shape)[::-1] if cls._by_column else tuple(shape)
 
     def tree_flatten(self) -> tuple[tuple[Array, Array, Array], dict[str, Any]]:
-        """Its arrays, and what is static."""
+        """Return the component arrays and the static data."""
         return self._bufs, {"shape": self.shape}
 
     @classmethod
     def tree_unflatten(cls, aux_data: dict[str, Any], children: Sequence[Any]) -> Self:
-        """The matrix of these parts, which are not checked."""
+        """Return the matrix of these components, without checks."""
         if aux_data.keys() != {"shape"}:
             raise ValueError(f"{cls.__name__} has shape as static data, got {sorted(aux_data)}")
         data, indices, indptr = children
@@ -257,15 +266,15 @@ class _Compressed(_Matrix):
 
     @classmethod
     def fromdense(cls, mat: ArrayLike, *, nse: int | None = None, index_dtype: DTypeLike = np.int32) -> Self:
-        """The matrix of a dense one."""
+        """Convert a dense matrix."""
         mat = xnp.asarray(mat)
-        parts = csr_fromdense_p.bind(mat.T if cls._by_column else mat, nse=_nse_of(mat, nse, f"{cls.__name__}.fromdense"),
+        components = csr_fromdense_p.bind(mat.T if cls._by_column else mat, nse=_nse_of(mat, nse, f"{cls.__name__}.fromdense"),
                                      index_dtype=np.dtype(index_dtype))
-        return cls(parts, shape=mat.shape)
+        return cls(components, shape=mat.shape)
 
     @classmethod
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: DTypeLike | None = None) -> Self:
-        """The matrix of one of SciPy's."""
+        """Convert a SciPy sparse matrix."""
         mat = mat.tocsc() if cls._by_column else mat.tocsr()
         indices, indptr = (x if index_dtype is None else x.astype(index_dtype) for x in (mat.indices, mat.indptr))
         return cls((mat.data, indices, indptr), shape=mat.shape)
@@ -284,9 +293,9 @@ class _Compressed(_Matrix):
         return cls((data, col, row_starts(row, rows, np.dtype(index_dtype))), shape=(N, M))
 
     def todense(self) -> Array:
-        """The dense matrix that it stands for."""
-        found = csr_todense_p.bind(*self._bufs, shape=self._stored_shape(self.shape))
-        return found.T if self._by_column else found
+        """Return the equivalent dense matrix."""
+        dense = csr_todense_p.bind(*self._bufs, shape=self._stored_shape(self.shape))
+        return dense.T if self._by_column else dense
 
     def _times(self, other: Array) -> Array:
         return (csr_matvec_p if other.ndim == 1 else csr_matmat_p).bind(
@@ -294,35 +303,39 @@ class _Compressed(_Matrix):
 
 
 class CSR(_Compressed):
-    """Sparse matrices by compressed rows; BCSR arrays have more operations.
+    """Sparse matrix in compressed sparse row format. BCSR arrays support more operations.
 
-    - `args`: `(data, indices, indptr)`, with the columns of elements, and where rows begin.
-    - `shape`: of the matrix.
+    Args:
+        args: `(data, indices, indptr)`: values, their columns, and the start of each row.
+        shape: Shape of the matrix.
 
-    >>> sparse.CSR.fromdense(xnp.array([[0., 1.], [2., 0.]])).indptr.tolist()
-    [0, 1, 2]
+    Example:
+        >>> sparse.CSR.fromdense(xnp.array([[0., 1.], [2., 0.]])).indptr.tolist()
+        [0, 1, 2]
     """
 
     def transpose(self, axes: Sequence[int] | None = None) -> CSC:
-        """The transposed matrix, which has the same arrays."""
+        """Return the transposed matrix, which shares the component arrays."""
         self._check_axes(axes)
         return CSC(self._bufs, shape=self.shape[::-1])
 
 
 class CSC(_Compressed):
-    """Sparse matrices by compressed columns.
+    """Sparse matrix in compressed sparse column format.
 
-    - `args`: `(data, indices, indptr)`, with the rows of elements, and where columns begin.
-    - `shape`: of the matrix.
+    Args:
+        args: `(data, indices, indptr)`: values, their rows, and the start of each column.
+        shape: Shape of the matrix.
 
-    >>> sparse.CSC.fromdense(xnp.array([[0., 1.], [2., 0.]])).data.tolist()
-    [2.0, 1.0]
+    Example:
+        >>> sparse.CSC.fromdense(xnp.array([[0., 1.], [2., 0.]])).data.tolist()
+        [2.0, 1.0]
     """
 
     _by_column = True
 
     def transpose(self, axes: Sequence[int] | None = None) -> CSR:
-        """The transposed matrix, which has the same arrays."""
+        """Return the transposed matrix, which shares the component arrays."""
         self._check_axes(axes)
         return CSR(self._bufs, shape=self.shape[::-1])
 
@@ -332,92 +345,140 @@ for _class in (COO, CSR, CSC):
 
 
 def coo_todense(mat: COO) -> Array:
-    """The dense matrix that a COO matrix stands for.
+    """Convert a COO matrix to a dense matrix.
 
-    - `mat`: the COO matrix.
+    Args:
+        mat: COO matrix.
 
-    >>> sparse.coo_todense(sparse.eye(2, sparse_format="coo")).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
+    Returns:
+        Dense matrix.
+
+    Example:
+        >>> sparse.coo_todense(sparse.eye(2, sparse_format="coo")).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
     """
     return coo_todense_p.bind(*mat._bufs, spinfo=mat._info)
 
 
 def coo_fromdense(mat: ArrayLike, *, nse: int | None = None, index_dtype: DTypeLike = np.int32) -> COO:
-    """The COO matrix of a dense one.
+    """Convert a dense matrix to a COO matrix.
 
-    - `mat`: the dense matrix.
-    - `nse`: how many elements to store, as many as there are without; needed in transformed functions.
-    - `index_dtype`: the dtype of indices.
+    Args:
+        mat: Dense matrix.
+        nse: Number of elements to store. Default: the number of nonzero elements. Required in transformed functions.
+        index_dtype: dtype of the indices.
 
-    >>> sparse.coo_fromdense(xnp.array([[0., 2.], [3., 0.]])).col.tolist()
-    [1, 0]
+    Returns:
+        COO matrix.
+
+    Example:
+        >>> sparse.coo_fromdense(xnp.array([[0., 2.], [3., 0.]])).col.tolist()
+        [1, 0]
     """
     return COO.fromdense(mat, nse=nse, index_dtype=index_dtype)
 
 
 def coo_matvec(mat: COO, v: ArrayLike, transpose: bool = False) -> Array:
-    """A COO matrix times a vector.
+    """Multiply a COO matrix by a vector.
 
-    - `mat`: the matrix. `v`: the vector. `transpose`: whether to take the transposed matrix.
+    Args:
+        mat: COO matrix.
+        v: Vector.
+        transpose: If True, use the transposed matrix.
 
-    >>> sparse.coo_matvec(sparse.eye(2, sparse_format="coo"), xnp.arange(2.)).tolist()
-    [0.0, 1.0]
+    Returns:
+        Vector.
+
+    Example:
+        >>> sparse.coo_matvec(sparse.eye(2, sparse_format="coo"), xnp.arange(2.)).tolist()
+        [0.0, 1.0]
     """
     return coo_matvec_p.bind(*mat._bufs, xnp.asarray(v), spinfo=mat._info, transpose=bool(transpose))
 
 
 def coo_matmat(mat: COO, B: ArrayLike, *, transpose: bool = False) -> Array:
-    """A COO matrix times a dense matrix.
+    """Multiply a COO matrix by a dense matrix.
 
-    - `mat`: the COO matrix. `B`: the dense one. `transpose`: whether to take the transposed of the first.
+    Args:
+        mat: COO matrix.
+        B: Dense matrix.
+        transpose: If True, use the transpose of `mat`.
 
-    >>> sparse.coo_matmat(sparse.eye(2, sparse_format="coo"), xnp.eye(2)).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
+    Returns:
+        Dense matrix.
+
+    Example:
+        >>> sparse.coo_matmat(sparse.eye(2, sparse_format="coo"), xnp.eye(2)).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
     """
     return coo_matmat_p.bind(*mat._bufs, xnp.asarray(B), spinfo=mat._info, transpose=bool(transpose))
 
 
 def csr_todense(mat: CSR) -> Array:
-    """The dense matrix that a CSR matrix stands for.
+    """Convert a CSR matrix to a dense matrix.
 
-    - `mat`: the CSR matrix.
+    Args:
+        mat: CSR matrix.
 
-    >>> sparse.csr_todense(sparse.eye(2, sparse_format="csr")).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
+    Returns:
+        Dense matrix.
+
+    Example:
+        >>> sparse.csr_todense(sparse.eye(2, sparse_format="csr")).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
     """
     return csr_todense_p.bind(*mat._bufs, shape=mat.shape)
 
 
 def csr_fromdense(mat: ArrayLike, *, nse: int | None = None, index_dtype: DTypeLike = np.int32) -> CSR:
-    """The CSR matrix of a dense one.
+    """Convert a dense matrix to a CSR matrix.
 
-    - `mat`: the dense matrix.
-    - `nse`: how many elements to store, as many as there are without; needed in transformed functions.
-    - `index_dtype`: the dtype of indices.
+    Args:
+        mat: Dense matrix.
+        nse: Number of elements to store. Default: the number of nonzero elements. Required in transformed functions.
+        index_dtype: dtype of the indices.
 
-    >>> sparse.csr_fromdense(xnp.array([[0., 2.], [3., 0.]])).indices.tolist()
-    [1, 0]
+    Returns:
+        CSR matrix.
+
+    Example:
+        >>> sparse.csr_fromdense(xnp.array([[0., 2.], [3., 0.]])).indices.tolist()
+        [1, 0]
     """
     return CSR.fromdense(mat, nse=nse, index_dtype=index_dtype)
 
 
 def csr_matvec(mat: CSR, v: ArrayLike, transpose: bool = False) -> Array:
-    """A CSR matrix times a vector.
+    """Multiply a CSR matrix by a vector.
 
-    - `mat`: the matrix. `v`: the vector. `transpose`: whether to take the transposed matrix.
+    Args:
+        mat: CSR matrix.
+        v: Vector.
+        transpose: If True, use the transposed matrix.
 
-    >>> sparse.csr_matvec(sparse.eye(2, sparse_format="csr"), xnp.arange(2.)).tolist()
-    [0.0, 1.0]
+    Returns:
+        Vector.
+
+    Example:
+        >>> sparse.csr_matvec(sparse.eye(2, sparse_format="csr"), xnp.arange(2.)).tolist()
+        [0.0, 1.0]
     """
     return csr_matvec_p.bind(*mat._bufs, xnp.asarray(v), shape=mat.shape, transpose=bool(transpose))
 
 
 def csr_matmat(mat: CSR, B: ArrayLike, *, transpose: bool = False) -> Array:
-    """A CSR matrix times a dense matrix.
+    """Multiply a CSR matrix by a dense matrix.
 
-    - `mat`: the CSR matrix. `B`: the dense one. `transpose`: whether to take the transposed of the first.
+    Args:
+        mat: CSR matrix.
+        B: Dense matrix.
+        transpose: If True, use the transpose of `mat`.
 
-    >>> sparse.csr_matmat(sparse.eye(2, sparse_format="csr"), xnp.eye(2)).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
+    Returns:
+        Dense matrix.
+
+    Example:
+        >>> sparse.csr_matmat(sparse.eye(2, sparse_format="csr"), xnp.eye(2)).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
     """
     return csr_matmat_p.bind(*mat._bufs, xnp.asarray(B), shape=mat.shape, transpose=bool(transpose))

@@ -1,6 +1,7 @@
-"""All of `xlafront.experimental.sparse`, with the operators of sparse arrays: NumPy's functions, sparsified.
+"""The contents of `xlafront.experimental.sparse`, and the operators of sparse arrays, which are sparsified NumPy functions.
 
-The operators use what is made of all formats, so that the classes have them once all of it is loaded: the face loads this file.
+The operators need the functions of all formats, so the classes get them when everything is loaded: the public module loads this
+file.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xlafront import numpy as xnp
+from xlafront.api import vmappable_types
 from xlafront.core.typing import Array, Axes, DTypeLike
 from xlafront.sparse.base import (
     CuSparseEfficiencyWarning as CuSparseEfficiencyWarning,
@@ -103,13 +105,12 @@ from xlafront.sparse.matrices import (
     csr_todense_p as csr_todense_p,
 )
 from xlafront.sparse.sparsify import SparseTracer as SparseTracer, sparsify as sparsify
-from xlafront.transforms.batching import vmappable_types
 
 
-def _method(name: str, function: Callable, text: str) -> Callable:
+def _method(name: str, function: Callable, doc: str) -> Callable:
     function.__name__ = name
     function.__qualname__ = f"BCOO.{name}"
-    function.__doc__ = text
+    function.__doc__ = doc
     return function
 
 
@@ -120,18 +121,16 @@ def _binary(function: Callable, reflected: bool) -> Callable:
 
 _BINARY = {"add": xnp.add, "sub": xnp.subtract, "mul": xnp.multiply, "truediv": xnp.true_divide}
 _COMPARISONS: dict[str, Callable] = {"eq": xnp.equal, "ne": xnp.not_equal, "lt": xnp.less, "le": xnp.less_equal,
-    "gt": xnp.greater,
-                "ge": xnp.greater_equal}
+                                     "gt": xnp.greater, "ge": xnp.greater_equal}
 _UNARY = {"neg": xnp.negative, "pos": xnp.positive, "abs": xnp.abs}
 
 
-
-def _product(x: Any, y: Any) -> Any:
-    """The product of elements; of two sparse arrays without repeating one that broadcasts."""
+def _multiply(x: Any, y: Any) -> Any:
+    """Multiply elementwise. A sparse operand that broadcasts is not repeated."""
     if not (isinstance(x, BCOO) and isinstance(y, BCOO)):
         sparse, dense = (x, y) if isinstance(x, BCOO) else (y, x)
         if isinstance(dense, Array) and 0 < dense.ndim <= sparse.ndim and all(
-                size in (1, wanted) for size, wanted in zip(dense.shape[::-1], sparse.shape[::-1])):
+                size in (1, sparse_size) for size, sparse_size in zip(dense.shape[::-1], sparse.shape[::-1])):
             return sparse.with_data(bcoo_multiply_dense(sparse, dense))
         return sparsify(xnp.multiply)(x, y)
     rank = max(x.ndim, y.ndim)
@@ -142,14 +141,14 @@ def _product(x: Any, y: Any) -> Any:
 
 for _name, _function in _BINARY.items():
     for _reflected in (False, True):
-        _full = f"__{'r' * _reflected}{_name}__"
-        setattr(BCOO, _full, _method(_full, _binary(_function, _reflected), f"NumPy's {_function.__name__}, of sparse arrays."))
+        _dunder = f"__{'r' * _reflected}{_name}__"
+        setattr(BCOO, _dunder, _method(_dunder, _binary(_function, _reflected), f"Sparsified `numpy.{_function.__name__}`."))
 for _name in ("__mul__", "__rmul__"):
-    setattr(BCOO, _name, _method(_name, lambda self, other: _product(self, other), "NumPy's multiply, of sparse arrays."))
+    setattr(BCOO, _name, _method(_name, lambda self, other: _multiply(self, other), "Sparsified `numpy.multiply`."))
 for _name, _function in _COMPARISONS.items():
-    setattr(BCOO, f"__{_name}__", _method(f"__{_name}__", _binary(_function, False), "Refused: the result is not sparse."))
+    setattr(BCOO, f"__{_name}__", _method(f"__{_name}__", _binary(_function, False), "Raise: the result is not sparse."))
 for _name, _function in _UNARY.items():
-    setattr(BCOO, f"__{_name}__", _method(f"__{_name}__", sparsify(_function), f"NumPy's {_function.__name__}."))
+    setattr(BCOO, f"__{_name}__", _method(f"__{_name}__", sparsify(_function), f"Sparsified `numpy.{_function.__name__}`."))
 BCOO.__hash__ = None  # type: ignore[assignment]
 
 
@@ -157,7 +156,7 @@ def _power(self: BCOO, exponent: Any) -> BCOO:
     return sparsify(lambda x: x ** exponent)(self)
 
 
-def _power_of(self: BCOO, base: Any) -> BCOO:
+def _reflected_power(self: BCOO, base: Any) -> BCOO:
     return sparsify(lambda x: base ** x)(self)
 
 
@@ -172,62 +171,68 @@ def _iter(self: BCOO) -> Iterator[BCOO]:
 
 
 def _sum(self: BCOO, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False) -> Any:
-    """The sum of elements: a sparse array, or a number.
+    """Sum the elements over axes.
 
-    - `axis`: along which dimensions, all without. `dtype`: of the sum. `out`: must be None.
-    - `keepdims`: whether these dimensions stay, with size 1.
+    Args:
+        axis: Axis or axes to sum over. Default: all.
+        dtype: dtype of the sum.
+        out: Must be None.
+        keepdims: If True, keep reduced axes with size 1.
+
+    Returns:
+        Sparse array, or a dense scalar.
     """
-    found = sparsify(lambda x: xnp.sum(x, axis, dtype, out))(self)
+    result = sparsify(lambda x: xnp.sum(x, axis, dtype, out))(self)
     if not keepdims:
-        return found
-    summed = {a % self.ndim for a in (range(self.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,))}
-    shape = [1 if d in summed else n for d, n in enumerate(self.shape)]
-    if not isinstance(found, BCOO):
-        return found.reshape(shape)
-    return bcoo_broadcast_in_dim(found, shape=shape, broadcast_dimensions=[d for d in range(self.ndim) if d not in summed])
+        return result
+    axes = {a % self.ndim for a in (range(self.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,))}
+    shape = [1 if d in axes else n for d, n in enumerate(self.shape)]
+    if not isinstance(result, BCOO):
+        return result.reshape(shape)
+    return bcoo_broadcast_in_dim(result, shape=shape, broadcast_dimensions=[d for d in range(self.ndim) if d not in axes])
 
 
 def _reshape(self: BCOO, *shape: Any) -> BCOO:
-    """The array with another shape and the same elements in row-major order; see `bcoo_reshape`."""
+    """Return the array with another shape; see `bcoo_reshape`."""
     return sparsify(lambda x: x.reshape(*shape))(self)
 
 
 def _update_layout(self: BCOO, *, n_batch: int | None = None, n_dense: int | None = None,
                    on_inefficient: str = "error") -> BCOO:
-    """The array with other numbers of batch and dense dimensions; see `bcoo_update_layout`."""
+    """Return the array with other numbers of batch and dense dimensions; see `bcoo_update_layout`."""
     return bcoo_update_layout(self, n_batch=n_batch, n_dense=n_dense, on_inefficient=on_inefficient)
 
 
-for _name, _member in {"__pow__": _power, "__rpow__": _power_of, "__getitem__": _getitem, "__iter__": _iter, "sum": _sum,
+for _name, _member in {"__pow__": _power, "__rpow__": _reflected_power, "__getitem__": _getitem, "__iter__": _iter, "sum": _sum,
                        "reshape": _reshape, "update_layout": _update_layout}.items():
     setattr(BCOO, _name, _method(_name, _member, _member.__doc__ or ""))
 for _class in (BCOO, BCSR):
     setattr(_class, "__matmul__", _binary(xnp.matmul, False))
     setattr(_class, "__rmatmul__", _binary(xnp.matmul, True))
 setattr(BCSR, "__getitem__", lambda self, index: sparsify(lambda x: x[index])(self))
-# NumPy's arrays leave operators to sparse ones on their other side.
+# NumPy arrays then defer binary operators to sparse arrays.
 setattr(JAXSparse, "__array_ufunc__", None)
 
 
-# Batches: the elements of a sparse array along one of its batch dimensions are sparse arrays of smaller shape.
+# vmap: the elements of a sparse array along one of its batch dimensions are sparse arrays.
 
 
 def _element(x: Any, axis: int) -> Any:
     if not 0 <= axis <= x.n_batch:
-        raise ValueError(f"vmap over axis {axis} of a {type(x).__name__} array of shape {x.shape}, of which only the first "
-                         f"{x.n_batch + 1} dimensions are batches: elements are along batch dimensions only (n_batch). Change "
-                         "the layout with update_layout.")
-    return _reshaped(x, (*x.shape[:axis], *x.shape[axis + 1:]))
+        raise ValueError(f"vmap cannot map over axis {axis} of a {type(x).__name__} array of shape {x.shape}, of which only "
+                         f"the first {x.n_batch + 1} dimensions are batch dimensions (n_batch). Change the layout with "
+                         "update_layout.")
+    return _with_shape(x, (*x.shape[:axis], *x.shape[axis + 1:]))
 
 
 def _batch(x: Any, axis: int, size: int) -> Any:
     if not 0 <= axis < x.n_batch:
-        raise ValueError(f"vmap with out_axes {axis} of a {type(x).__name__} array that has n_batch={x.n_batch} with it: "
-                         "elements are along batch dimensions only")
-    return _reshaped(x, (*x.shape[:axis], size, *x.shape[axis:]))
+        raise ValueError(f"vmap cannot return a {type(x).__name__} array with n_batch={x.n_batch} along out_axes {axis}: "
+                         "it must be a batch dimension")
+    return _with_shape(x, (*x.shape[:axis], size, *x.shape[axis:]))
 
 
-def _reshaped(x: Any, shape: Sequence[int]) -> Any:
+def _with_shape(x: Any, shape: Sequence[int]) -> Any:
     arrays, static = x.tree_flatten()
     return type(x).tree_unflatten(static | {"shape": tuple(shape)}, arrays)
 

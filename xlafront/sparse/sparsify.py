@@ -1,7 +1,8 @@
-"""`sparsify`: functions of dense arrays as functions of sparse ones.
+"""`sparsify`: a transformation of functions of dense arrays to functions of sparse arrays.
 
-The function is traced with dense arrays of the same types, and its program run with the sparse ones: an operation on sparse
-values is what its rule makes of it. With tracers, operations meet their rules while the function runs.
+The function is traced with dense arrays of the same types, and its jaxpr is evaluated with the sparse ones: a primitive on
+sparse
+values is evaluated by its rule. With `use_tracer`, the rules apply while the function runs.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from xlafront.control.cond import switch
+from xlafront.control.layouts import ScanLayout, WhileLayout
 from xlafront.control.scan import scan
-from xlafront.control.while_loop import those_that_go_on, while_loop
+from xlafront.control.while_loop import select_active, while_loop
 from xlafront.core import tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal
@@ -34,8 +36,8 @@ def _aval(x: Any) -> Any:
 
 
 def evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    """Run a program with values of which some are sparse."""
-    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *[_marked(x, anew=False) for x in args])))
+    """Evaluate a jaxpr with arguments of which some are sparse."""
+    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *[_with_origin(x, replace=False) for x in args])))
 
     def read(atom):
         return atom.val if type(atom) is Literal else values[atom]
@@ -48,21 +50,21 @@ def evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[A
 
 
 def apply(primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
-    """What an operation makes of these values; sparse ones come out where they went in, or as their rule says."""
+    """Apply a primitive to values, by its sparse rule if some are sparse."""
     if not any(map(is_sparse, operands)):
         return primitive.bind(*operands, **params)
     if primitive.name in _CONTROL:
         return _CONTROL[primitive.name](operands, **params)
     if isinstance(primitive, ProgramCall):
-        return list(_compiled(params[primitive.parameter])(*operands))
+        return list(_jitted(params[primitive.parameter])(*operands))
     if isinstance(primitive, CustomCall) and primitive.parameter in params:
         return _run(params[primitive.parameter], operands)
     return rule_for(primitive, operands)(primitive, *operands, **params)
 
 
-def _marked(x: Any, anew: bool = True) -> Any:
-    """A sparse argument as a value of its own, so that operations know which values have its indices."""
-    if not isinstance(x, BCOO) or not anew and x.origin is not None:
+def _with_origin(x: Any, replace: bool = True) -> Any:
+    """Mark a sparse argument with an identity, by which operations recognize values with its indices."""
+    if not isinstance(x, BCOO) or not replace and x.origin is not None:
         return x
     x = x.with_data(x.data)
     x.origin = object()
@@ -73,55 +75,53 @@ def _run(closed: ClosedJaxpr, operands: Sequence[Any]) -> list[Any]:
     return evaluate(closed.jaxpr, closed.consts, operands)
 
 
-def _compiled(closed: ClosedJaxpr) -> Callable:
-    """A program of sparse values as a compiled function, kept with it."""
-    return closed.jaxpr.memoised(("sparsify", *map(id, closed.consts)), lambda: jit(lambda *xs: tuple(_run(closed, xs))))
+def _jitted(closed: ClosedJaxpr) -> Callable:
+    """Return a jitted function that evaluates a jaxpr on sparse values. It is cached with the jaxpr."""
+    return closed.memoised("sparsify", lambda: jit(lambda *xs: tuple(_run(closed, xs))))
 
 
 def _cond(operands: Sequence[Any], *, branches: Sequence[ClosedJaxpr], **_: Any) -> list[Any]:
     index, *rest = operands
-    found = [eval_shape(functools.partial(_tuple_of, branch), *rest) for branch in branches]
-    if any(tree.structure(out) != tree.structure(found[0]) for out in found):
+    out_shapes = [eval_shape(functools.partial(_run_to_tuple, branch), *rest) for branch in branches]
+    if any(tree.structure(out) != tree.structure(out_shapes[0]) for out in out_shapes):
         raise TypeError("the branches of a sparsified cond (true_fun, false_fun) need results of the same type structure, got "
-                        f"{' and '.join(map(str, found))}. Where one is sparse and another dense, use sparse.todense(), or "
+                        f"{' and '.join(map(str, out_shapes))}. If some are sparse and others dense, use sparse.todense(), or "
                         "make all sparse.")
-    return list(switch(index, [functools.partial(_tuple_of, branch) for branch in branches], *rest))
+    return list(switch(index, [functools.partial(_run_to_tuple, branch) for branch in branches], *rest))
 
 
-def _tuple_of(closed: ClosedJaxpr, *operands: Any) -> tuple:
+def _run_to_tuple(closed: ClosedJaxpr, *operands: Any) -> tuple:
     return tuple(_run(closed, operands))
 
 
 def _while(operands: Sequence[Any], *, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, cond_nconsts: int, body_nconsts: int
            ) -> list[Any]:
-    cond_consts, rest = operands[:cond_nconsts], operands[cond_nconsts:]
-    body_consts, carry = rest[:body_nconsts], tuple(rest[body_nconsts:])
+    cond_consts, body_consts, carry = WhileLayout(cond_nconsts, body_nconsts).split(operands)
     batch = cond_jaxpr.out_avals[0].shape
 
     def flags(state):
         return _run(cond_jaxpr, (*cond_consts, *state))[0]
 
     def step(state):
-        following = _tuple_of(body_jaxpr, *body_consts, *state)
-        return tuple(those_that_go_on(flags(state), state, following)) if batch else following
+        next_state = _run_to_tuple(body_jaxpr, *body_consts, *state)
+        return tuple(select_active(flags(state), state, next_state)) if batch else next_state
 
-    return list(while_loop(lambda state: flags(state).any() if batch else flags(state), step, carry))
+    return list(while_loop(lambda state: flags(state).any() if batch else flags(state), step, tuple(carry)))
 
 
 def _scan(operands: Sequence[Any], *, jaxpr: ClosedJaxpr, length: int, num_carry: int, num_consts: int, reverse: bool,
-          unroll: Any,
-          **_: Any) -> list[Any]:
-    consts, rest = operands[:num_consts], operands[num_consts:]
-    carry, xs = tuple(rest[:num_carry]), tuple(rest[num_carry:])
+          unroll: Any, **_: Any) -> list[Any]:
+    layout = ScanLayout(num_consts, num_carry)
+    consts, initial, xs = layout.split(operands)
     if any(map(is_sparse, xs)):
-        raise NotImplementedError("sparse rule for scan over the elements of a sparse array is not implemented: make it a "
-                                  "constant of the body, or dense")
+        raise NotImplementedError("sparse rule for scan over the elements of a sparse array is not implemented: close over the "
+                                  "array in the body, or make it dense")
 
     def step(state, x):
-        found = _run(jaxpr, (*consts, *state, *x))
-        return tuple(found[:num_carry]), tuple(found[num_carry:])
+        carry, rows = layout.split_results(_run(jaxpr, (*consts, *state, *x)))
+        return tuple(carry), tuple(rows)
 
-    carry, ys = scan(step, carry, xs, length=length, reverse=reverse, unroll=unroll)
+    carry, ys = scan(step, tuple(initial), tuple(xs), length=length, reverse=reverse, unroll=unroll)
     return [*carry, *ys]
 
 
@@ -132,7 +132,7 @@ _CONTROL: dict[str, Callable] = {"cond": _cond, "while": _while, "scan": _scan}
 
 
 class SparseTrace(Trace):
-    """Runs operations on sparse values by their rules, in the trace beneath."""
+    """Trace that runs primitives on sparse values by their rules, in the parent trace."""
 
     __slots__ = ("alive",)
 
@@ -153,9 +153,11 @@ class SparseTrace(Trace):
 
 
 class SparseTracer(Tracer):
-    """A sparse value in a function that runs under `sparsify` with tracers.
+    """A sparse value in a function that runs under `sparsify` with `use_tracer`.
 
-    - `trace`: of the call of `sparsify`. `spvalue`: the sparse array.
+    Args:
+        trace: Trace of the `sparsify` call.
+        spvalue: Sparse array.
     """
 
     __slots__ = ("spvalue",)
@@ -169,39 +171,43 @@ class SparseTracer(Tracer):
 
 
 class _Flat(NamedTuple):
-    """Arguments of a function, of which those that are arrays or sparse go into its program."""
+    """Flat arguments of a function, of which arrays and sparse arrays are arguments of its jaxpr."""
 
     values: list[Any]
-    places: list[int]
+    positions: list[int]
     leaves: list[Any]
     structure: Any
 
     def arguments(self, values: Sequence[Any]) -> Any:
         leaves = list(self.leaves)
-        for place, value in zip(self.places, values):
-            leaves[place] = value
+        for i, value in zip(self.positions, values):
+            leaves[i] = value
         return tree.unflatten(self.structure, leaves)
 
 
 def _flat(arguments: Any) -> _Flat:
     leaves, structure = tree.flatten_tree(arguments, is_leaf=is_sparse)
-    found = [i for i, x in enumerate(leaves) if is_sparse(x) or tracing.is_arraylike(x)]
-    return _Flat([leaves[i] for i in found], found, leaves, structure)
+    positions = [i for i, x in enumerate(leaves) if is_sparse(x) or tracing.is_arraylike(x)]
+    return _Flat([leaves[i] for i in positions], positions, leaves, structure)
 
 
 @boundary
 def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
-    """A function of dense arrays as one that takes BCOO and BCSR arrays in place of any of them.
+    """Transform a function of dense arrays to accept BCOO and BCSR arrays in place of any of them.
 
-    Operations whose results would not be sparse are errors; `sparse.todense` inside of the function says that one is meant to
-    be dense.
+    Operations whose results would not be sparse raise an error. Use `sparse.todense` inside the function to get a dense array.
 
-    - `f`: the function.
-    - `use_tracer`: run `f` itself with values that stand for sparse arrays, in place of tracing it first.
+    Args:
+        f: Function to transform.
+        use_tracer: If True, run `f` with tracers of sparse arrays instead of tracing it to a jaxpr first.
 
-    >>> mat = sparse.eye(3)
-    >>> sparse.sparsify(lambda x: xnp.sin(x).sum(0))(2 * mat)
-    BCOO(float32[3], nse=3)
+    Returns:
+        Transformed function.
+
+    Example:
+        >>> mat = sparse.eye(3)
+        >>> sparse.sparsify(lambda x: xnp.sin(x).sum(0))(2 * mat)
+        BCOO(float32[3], nse=3)
     """
     @wraps(f)
     def sparsified(*args, **kwargs):
@@ -218,10 +224,10 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
             trace = SparseTrace(tracing.thread.trace)
             try:
                 with current_trace(trace):
-                    found = [trace.unwrap(x) for x in run(*[trace.wrap(_marked(x)) for x in flat.values])]
+                    results = [trace.unwrap(x) for x in run(*[trace.wrap(_with_origin(x)) for x in flat.values])]
             finally:
                 trace.end()
-            return tree.unflatten(out_tree, found)
+            return tree.unflatten(out_tree, results)
 
         def traced(*tracers):
             nonlocal out_tree
@@ -231,8 +237,8 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
             return results
 
         jaxpr, consts = tracing.trace_to_jaxpr(traced, [_aval(x) for x in flat.values])
-        found = evaluate(jaxpr, consts, [_marked(x) for x in flat.values])
-        return tree.unflatten(out_tree, [x if is_sparse(x) else as_array(x) for x in found])
+        results = evaluate(jaxpr, consts, [_with_origin(x) for x in flat.values])
+        return tree.unflatten(out_tree, [x if is_sparse(x) else as_array(x) for x in results])
 
     return sparsified
 

@@ -1,6 +1,6 @@
-"""What operations of dense arrays do to sparse ones: a table from the names of primitives to functions of BCOO and BCSR arrays.
+"""Sparse rules: a table from names of primitives to functions that evaluate them on BCOO and BCSR arrays.
 
-An operation whose result would not be sparse is an error: nothing becomes dense that nobody asked to.
+A primitive whose result would not be sparse raises an error: arrays become dense only on explicit request.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 
 from xlafront import numpy as xnp
-from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array
 from xlafront.sparse import bcoo_functions as functions, bcoo_products as products, bcsr
 from xlafront.sparse.base import JAXSparse
 from xlafront.sparse.bcoo import BCOO
 from xlafront.sparse.bcsr import BCSR
-from xlafront.sparse.places import add_at
+from xlafront.sparse.positions import add_at
+from xlafront.symbolic.dimensions import common_shape
 
 Rule = Callable[..., Any]
 
-# Operations that are zero at zero. The linear ones do to each of equal indices what they do to their sum.
+# Primitives with f(0) = 0. Linear ones need no sum of values with equal indices first.
 LINEAR = frozenset("neg real imag copy convert_element_type reduce_precision conj".split())
 ZERO_PRESERVING = frozenset(
     "abs asin asinh atan atanh cbrt ceil expm1 floor log1p relu round sign sin sinh sqrt square tan tanh".split())
-# Operations that are not, of which the message says so.
+# Primitives with f(0) != 0, for the error message.
 DENSE = frozenset("acos acosh cos cosh digamma eq erfc exp exp2 ge gt is_finite le lgamma log logistic lt ne rsqrt".split())
-DENSE_SAYS = "because it would result in dense output. Where that is what is meant, use sparse.todense()"
+DENSE_MESSAGE = "because it would result in dense output. To get dense output, use sparse.todense()"
 
 
 def is_sparse(x: Any) -> bool:
@@ -56,7 +56,7 @@ def _elementwise(primitive: Any, x: Any, **params: Any) -> Any:
 
 def _integer_pow(primitive: Any, x: Any, *, y: int) -> Any:
     if y <= 0:
-        raise NotImplementedError(f"there is no sparse rule for integer_pow with the exponent {y}, {DENSE_SAYS}")
+        raise NotImplementedError(f"sparse rule for integer_pow with exponent {y} is not implemented, {DENSE_MESSAGE}")
     return _elementwise(primitive, x, y=y)
 
 
@@ -64,7 +64,7 @@ def _integer_pow(primitive: Any, x: Any, *, y: int) -> Any:
 
 
 def _same_indices(x: Any, y: Any) -> bool:
-    """Whether both have the indices of one value that the function was given."""
+    """True if both have the indices of the same argument of the function."""
     return x.origin is not None and x.origin is y.origin
 
 
@@ -76,7 +76,7 @@ def _add(primitive: Any, x: Any, y: Any) -> Any:
         if _same_indices(x, y):
             return x.with_data(primitive.bind(x.data, y.data))
         if (x.n_batch, x.n_dense) != (y.n_batch, y.n_dense):
-            raise NotImplementedError(f"addition of two sparse arrays needs as many batch and dense dimensions: "
+            raise NotImplementedError(f"addition of two sparse arrays needs equal numbers of batch and dense dimensions: "
                                       f"{primitive.name} got n_batch={x.n_batch}, n_dense={x.n_dense} and "
                                       f"n_batch={y.n_batch}, n_dense={y.n_dense}. Use update_layout.")
         other = y.data if primitive.name.startswith("add") else -y.data
@@ -88,7 +88,7 @@ def _add(primitive: Any, x: Any, y: Any) -> Any:
     sparse = x if is_sparse(x) else y
     shape = common_shape(np.shape(dense), sparse.shape)
     if np.shape(dense) != shape:
-        raise NotImplementedError(f"addition of a sparse array to a smaller dense array is not implemented, {DENSE_SAYS}: "
+        raise NotImplementedError(f"addition of a sparse array to a smaller dense array is not implemented, {DENSE_MESSAGE}: "
                                   f"{primitive.name} got shapes {sparse.shape} and {np.shape(dense)}")
     if primitive.name.startswith("sub") and sparse is y:
         sparse = y.with_data(-y.data)
@@ -110,14 +110,14 @@ def _mul(primitive: Any, x: Any, y: Any, **params: Any) -> Any:
 
 def _div(primitive: Any, x: Any, y: Any) -> Any:
     if is_sparse(y):
-        raise NotImplementedError(f"Division by a sparse array is not implemented {DENSE_SAYS}")
+        raise NotImplementedError(f"Division by a sparse array is not implemented {DENSE_MESSAGE}")
     y = xnp.asarray(y)
     if y.ndim == 0:
         return x.with_data(x.data / y)
     return x.with_data(products.bcoo_multiply_dense(x, 1 / y))
 
 
-# What has a function of the same name
+# Primitives that correspond to a function of sparse arrays
 
 
 def _transpose(primitive: Any, x: Any, *, permutation: Sequence[int]) -> Any:
@@ -125,8 +125,8 @@ def _transpose(primitive: Any, x: Any, *, permutation: Sequence[int]) -> Any:
 
 
 def _reduce_sum(primitive: Any, x: Any, *, axes: Sequence[int], **_: Any) -> Any:
-    found = functions.bcoo_reduce_sum(x, axes=axes)
-    return found.todense() if found.ndim == 0 else found
+    result = functions.bcoo_reduce_sum(x, axes=axes)
+    return result.todense() if result.ndim == 0 else result
 
 
 def _concatenate(primitive: Any, *operands: Any, dimension: int) -> Any:
@@ -134,41 +134,43 @@ def _concatenate(primitive: Any, *operands: Any, dimension: int) -> Any:
 
 
 def _stack(primitive: Any, *operands: Any, axis: int) -> Any:
-    def widened(x):
+    def expand(x):
         shape = (*x.shape[:axis], 1, *x.shape[axis:])
         return functions.bcoo_broadcast_in_dim(x, shape=shape, broadcast_dimensions=[
             d + (d >= axis) for d in range(x.ndim)])
 
     if not all(map(is_sparse, operands)):
-        raise ValueError("there is no sparse rule for stack of sparse and dense arrays: make all of them sparse")
-    return functions.bcoo_concatenate([widened(x) for x in operands], dimension=axis)
+        raise ValueError("sparse rule for stack of sparse and dense arrays is not implemented: make all of them sparse")
+    return functions.bcoo_concatenate([expand(x) for x in operands], dimension=axis)
 
 
 def _roll(primitive: Any, x: Any, *, shift: int, dimension: int) -> Any:
     n = x.shape[dimension]
-    cut = (-shift) % n if n else 0
+    boundary = (-shift) % n if n else 0
 
-    def part(start, stop):
+    def slice_between(start, stop):
         starts, limits = [0] * x.ndim, list(x.shape)
         starts[dimension], limits[dimension] = start, stop
         return functions.bcoo_slice(x, start_indices=starts, limit_indices=limits)
 
-    return functions.bcoo_concatenate([part(cut, n), part(0, cut)], dimension=dimension) if cut else x
+    if not boundary:
+        return x
+    return functions.bcoo_concatenate([slice_between(boundary, n), slice_between(0, boundary)], dimension=dimension)
 
 
 def _split(primitive: Any, x: Any, *, sizes: Sequence[int], axis: int) -> Any:
     bounds = np.cumsum([0, *sizes])
-    parts = []
+    slices = []
     for start, stop in zip(bounds[:-1], bounds[1:]):
         starts, limits = [0] * x.ndim, list(x.shape)
         starts[axis], limits[axis] = int(start), int(stop)
-        parts.append(functions.bcoo_slice(x, start_indices=starts, limit_indices=limits))
-    return parts
+        slices.append(functions.bcoo_slice(x, start_indices=starts, limit_indices=limits))
+    return slices
 
 
 def _unstack(primitive: Any, x: Any, *, axis: int) -> Any:
     n = x.shape[axis]
-    return [functions.bcoo_squeeze(part, dimensions=(axis,)) for part in _split(primitive, x, sizes=[1] * n, axis=axis)]
+    return [functions.bcoo_squeeze(sliced, dimensions=(axis,)) for sliced in _split(primitive, x, sizes=[1] * n, axis=axis)]
 
 
 def _dynamic_slice(primitive: Any, x: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
@@ -189,17 +191,17 @@ def _dot_general(primitive: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
 
 def _broadcast_in_dim(primitive: Any, x: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
                       **params: Any) -> BCOO:
-    """Where sparse dimensions become longer, their elements are stored once for each index."""
+    """Broadcast an array. If sparse dimensions are enlarged, their elements are stored once for each index."""
     k = x.n_batch
-    longer = [broadcast_dimensions[k + d] for d in range(x.n_sparse) if x.shape[k + d] != shape[broadcast_dimensions[k + d]]]
-    short = tuple(1 if d in longer else n for d, n in enumerate(shape))
-    x = functions.bcoo_broadcast_in_dim(x, shape=short, broadcast_dimensions=broadcast_dimensions, **params)
-    for d in longer:
+    enlarged = [broadcast_dimensions[k + d] for d in range(x.n_sparse) if x.shape[k + d] != shape[broadcast_dimensions[k + d]]]
+    reduced_shape = tuple(1 if d in enlarged else n for d, n in enumerate(shape))
+    x = functions.bcoo_broadcast_in_dim(x, shape=reduced_shape, broadcast_dimensions=broadcast_dimensions, **params)
+    for d in enlarged:
         x = functions.bcoo_concatenate([x] * shape[d], dimension=d)
     return x
 
 
-def _named(function: Callable) -> Rule:
+def _rule_from(function: Callable) -> Rule:
     return lambda primitive, x, **params: function(x, **params)
 
 
@@ -213,25 +215,25 @@ BCOO_RULES: dict[str, Rule] = {
     "reduce_sum": _reduce_sum, "concatenate": _concatenate, "stack": _stack, "roll": _roll, "split": _split,
     "unstack": _unstack, "dynamic_slice": _dynamic_slice, "gather": _gather, "conv_general_dilated": _conv,
     "dot_general": _dot_general,
-    "broadcast_in_dim": _broadcast_in_dim, "reshape": _named(functions.bcoo_reshape),
-    "slice": _named(functions.bcoo_slice), "squeeze": _named(functions.bcoo_squeeze),
+    "broadcast_in_dim": _broadcast_in_dim, "reshape": _rule_from(functions.bcoo_reshape),
+    "slice": _rule_from(functions.bcoo_slice), "squeeze": _rule_from(functions.bcoo_squeeze),
     "rev": lambda primitive, x, *, dimensions: functions.bcoo_rev(x, dimensions), "todense": _todense,
 }
 BCSR_RULES: dict[str, Rule] = {
     **dict.fromkeys((*LINEAR, *ZERO_PRESERVING), _elementwise), "todense": _todense,
     "dot_general": lambda primitive, lhs, rhs, **params: bcsr.bcsr_dot_general(lhs, rhs, **params),
-    "broadcast_in_dim": _named(bcsr.bcsr_broadcast_in_dim),
+    "broadcast_in_dim": _rule_from(bcsr.bcsr_broadcast_in_dim),
     "reshape": lambda primitive, x, **params: BCSR.from_bcoo(functions.bcoo_reshape(x.to_bcoo(), **params)),
     "concatenate": lambda primitive, *operands, dimension: bcsr.bcsr_concatenate(operands, dimension=dimension),
 }
 
 
 def rule_for(primitive: Any, operands: Sequence[Any]) -> Rule:
-    """What the operation does to these operands, of which some are sparse."""
+    """Return the rule of a primitive for operands of which some are sparse."""
     table = BCSR_RULES if any(isinstance(x, BCSR) for x in operands) else BCOO_RULES
     rule = table.get(primitive.name)
     if rule is None:
-        why = f" {DENSE_SAYS}" if primitive.name in DENSE else ""
-        raise NotImplementedError(f"sparse rule for {primitive.name} is not implemented{why}")
+        reason = f" {DENSE_MESSAGE}" if primitive.name in DENSE else ""
+        raise NotImplementedError(f"sparse rule for {primitive.name} is not implemented{reason}")
     return rule
 

@@ -1,1 +1,1 @@
-"""Special functions that are computed by series, fractions and loops, elementwise. `xlafront.lax` names them."""
+"""Elementwise special functions computed by series, continued fractions and loops; exported by `xlafront.lax`."""

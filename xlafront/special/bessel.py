@@ -7,8 +7,9 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import abs_, add, constant_like, div, gt, mul, sign_, sub, where
 from xlafront.lax.families import elementwise
-from xlafront.special.by_function import computed
 from xlafront.special.chebyshev import clenshaw
+from xlafront.special.traced_primitives import traced_elementwise
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
 
 # Chebyshev coefficients of exp(-x) I0(x) on [0, 8], and of sqrt(x) exp(-x) I0(x) by 8 / x on [0, 1].
@@ -34,38 +35,50 @@ def _i0e(x):
 
 
 def _i1e_derivative(g, y, x):
-    """At 0 it is one half, where the formula has 0 / 0."""
+    """Differentiate `bessel_i1e`; at 0 the derivative is 1/2, where the formula gives 0 / 0."""
     eps = constant_like(x, dtypes.finfo(tracing.aval_of(x).dtype).eps)
-    away = gt(abs_(x), eps)
-    safe = where(away, x, eps)
-    slope = sub(bessel_i0e_p.bind(safe), mul(y, add(sign_(safe), div(constant_like(safe, 1), safe))))
-    return mul(g, where(away, slope, constant_like(x, 0.5)))
+    is_nonzero = gt(abs_(x), eps)
+    safe = where(is_nonzero, x, eps)
+    derivative = sub(bessel_i0e_p.bind(safe), mul(y, add(sign_(safe), div(constant_like(safe, 1), safe))))
+    return mul(g, where(is_nonzero, derivative, constant_like(x, 0.5)))
 
 
 bessel_i1e_p = elementwise("bessel_i1e", "chlo.bessel_i1e", "float", derivatives=(_i1e_derivative,))
-bessel_i0e_p = computed("bessel_i0e", _i0e, (
+bessel_i0e_p = traced_elementwise("bessel_i0e", _i0e, (
     lambda g, y, x: mul(g, sub(bessel_i1e_p.bind(x), mul(sign_(x), y))),))
 
 
 @library
+@accepts(nodes=True)
 def bessel_i0e(x: ArrayLike) -> Array:
-    """The modified Bessel function of the first kind of order 0, times `exp(-abs(x))`, elementwise.
+    """Compute the exponentially scaled modified Bessel function of order 0, `exp(-abs(x)) * I0(x)`, elementwise.
 
-    - `x`: an array of floats.
+    Args:
+        x: Array of floats.
 
-    >>> np.asarray(lax.bessel_i0e(xnp.array([0.0, 1.0]))).round(3)
-    array([1.   , 0.466], dtype=float32)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> np.asarray(lax.bessel_i0e(xnp.array([0.0, 1.0]))).round(3)
+        array([1.   , 0.466], dtype=float32)
     """
     return bessel_i0e_p.bind(x)
 
 
 @library
+@accepts(nodes=True)
 def bessel_i1e(x: ArrayLike) -> Array:
-    """The modified Bessel function of the first kind of order 1, times `exp(-abs(x))`, elementwise.
+    """Compute the exponentially scaled modified Bessel function of order 1, `exp(-abs(x)) * I1(x)`, elementwise.
 
-    - `x`: an array of floats.
+    Args:
+        x: Array of floats.
 
-    >>> np.asarray(lax.bessel_i1e(xnp.array([0.0, 1.0]))).round(3)
-    array([0.   , 0.208], dtype=float32)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> np.asarray(lax.bessel_i1e(xnp.array([0.0, 1.0]))).round(3)
+        array([0.   , 0.208], dtype=float32)
     """
     return bessel_i1e_p.bind(x)

@@ -1,4 +1,4 @@
-"""Sums of Chebyshev polynomials."""
+"""Evaluation of Chebyshev series."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import numpy as np
 
 import xlafront.numpy as xnp
 
-_GROWTH = 6.0  # of coefficients of powers over those of polynomials
+_GROWTH = 6.0  # maximum ratio of monomial to Chebyshev coefficients for which Horner's scheme is accurate
 
 
 def chebyshev(t, coefficients: Sequence[float]):
-    """As `clenshaw`, but where powers of `t` hardly cancel by Horner's scheme, which has fewer steps.
+    """Evaluate a Chebyshev series with Horner's scheme if monomials hardly cancel, otherwise as `clenshaw`, which has more
+    steps.
 
-    Even and odd powers are summed apart: neither sum waits for the other.
+    Even and odd powers are summed separately, so that the two sums run in parallel.
     """
-    kept = coefficients[:_count(t.dtype, coefficients)]
-    powers = np.polynomial.chebyshev.cheb2poly(kept)
-    if np.sum(np.abs(powers)) > _GROWTH * np.max(np.abs(kept)):
+    truncated = coefficients[:_num_significant(t.dtype, coefficients)]
+    powers = np.polynomial.chebyshev.cheb2poly(truncated)
+    if np.sum(np.abs(powers)) > _GROWTH * np.max(np.abs(truncated)):
         return clenshaw(t, coefficients)
     return _horner(t * t, powers[::2]) + t * _horner(t * t, powers[1::2]) if len(powers) > 1 else _horner(t, powers)
 
@@ -30,31 +31,33 @@ def _horner(t, powers):
     return total
 
 
-def chebyshev_in_pieces(t, conditions: Sequence, tables: Sequence[Sequence[float]]):
-    """As `chebyshev`, with the first table whose condition holds, the last where none does: one recurrence for all of them."""
-    count = max(_count(t.dtype, table) for table in tables)
+def piecewise_chebyshev(t, conditions: Sequence, tables: Sequence[Sequence[float]]):
+    """Evaluate the series of the first table whose condition holds (the last table if none does), with one recurrence for
+    all tables."""
+    count = max(_num_significant(t.dtype, table) for table in tables)
     padded = [[*table[:count], *[0.0] * (count - len(table))] for table in tables]
     coefficients = []
     for values in zip(*padded):
-        chosen, *others = [np.asarray(value, t.dtype) for value in reversed(values)]
+        selected, *others = [np.asarray(value, t.dtype) for value in reversed(values)]
         for condition, value in zip(reversed(conditions), others):
-            chosen = xnp.where(condition, value, chosen)
-        coefficients.append(chosen)
+            selected = xnp.where(condition, value, selected)
+        coefficients.append(selected)
     return _recurrence(t, coefficients)
 
 
 def clenshaw(t, coefficients: Sequence[float]):
-    """The sum of Chebyshev polynomials at `t` in [-1, 1], by Clenshaw's recurrence; as many as the type of `t` can tell."""
-    return _recurrence(t, coefficients[:_count(t.dtype, coefficients)])
+    """Evaluate a Chebyshev series at `t` in [-1, 1] by Clenshaw's recurrence, with the coefficients that are significant
+    in the dtype."""
+    return _recurrence(t, coefficients[:_num_significant(t.dtype, coefficients)])
 
 
-def _count(dtype, coefficients) -> int:
-    least = np.finfo(dtype).eps / 64
-    return max(i for i, c in enumerate(coefficients) if abs(c) > least) + 1
+def _num_significant(dtype, coefficients) -> int:
+    threshold = np.finfo(dtype).eps / 64
+    return max(i for i, c in enumerate(coefficients) if abs(c) > threshold) + 1
 
 
 def _recurrence(t, coefficients):
-    b, after = xnp.zeros_like(t), xnp.zeros_like(t)
+    b, next_b = xnp.zeros_like(t), xnp.zeros_like(t)
     for c in coefficients[:0:-1]:
-        b, after = 2 * t * b - after + c, b
-    return t * b - after + coefficients[0]
+        b, next_b = 2 * t * b - next_b + c, b
+    return t * b - next_b + coefficients[0]

@@ -1,8 +1,9 @@
 """The scaled complementary error function, Dawson's integral and the Faddeeva function.
 
-Real functions are Chebyshev series, of which the coefficients were computed from 40 digits of the functions. The Faddeeva
-function `w(z) = exp(-z^2) erfc(-iz)` is an integral by rules with corrections for poles: Al Azah and Chandler-Wilde,
-"Computation of the complex error function using modified trapezoidal rules", SIAM J. Numer. Anal. 59 (2021).
+Real functions are Chebyshev series whose coefficients were computed from 40 digits of the functions. The Faddeeva
+function `w(z) = exp(-z^2) erfc(-iz)` is an integral evaluated by quadrature rules with corrections for poles: Al Azah
+and Chandler-Wilde, "Computation of the complex error function using modified trapezoidal rules", SIAM J. Numer. Anal.
+59 (2021).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.special.chebyshev import chebyshev
 
-# (1 + 2x) erfcx(x) by 1 - 8 / (x + 4); Dawson's integral times (1 + 2 x^2) / x by 2 x^2 / 25 - 1 up to 5, times
-# 2x by 50 / x^2 - 1 beyond.
+# Series of (1 + 2x) erfcx(x) in 1 - 8 / (x + 4); of Dawson's integral times (1 + 2 x^2) / x in 2 x^2 / 25 - 1 for x <= 5, and
+# times 2x in 50 / x^2 - 1 for x > 5.
 _ERFCX = (
     1.1774832005374487, -0.007260796620301901, -0.081265123236185, 0.06009212804122225, -0.02875393558027666,
     0.01059566336347286, -0.003136927294554264, 0.0007456494372536184, -0.0001369696503010054, 1.7183861600300937e-05,
@@ -41,30 +42,30 @@ _DAWSON_FAR = (
     2.7030055800944855e-12, 4.591872803691232e-13, 4.802799321125487e-14, -1.1195315281289649e-14,
     -8.85117397700223e-15, -2.76569233160298e-15, -2.9028411520786993e-16, 1.5545769481732379e-16,
     8.194209358364314e-17, 9.896570523855209e-18, -5.945081121749627e-18, -2.732691471044292e-18)
-_NODES = {np.dtype(np.float32): 5, np.dtype(np.float64): 11}  # of the rule for w, with which its error is below rounding
-_FAR = 200.0  # from where on four terms of its asymptotic series do
+_NODES = {np.dtype(np.float32): 5, np.dtype(np.float64): 11}  # quadrature nodes for w, for an error below rounding
+_FAR = 200.0  # from here on four terms of the asymptotic series suffice
 
 
 def erfcx(x):
-    """`exp(x^2) erfc(x)` of real numbers."""
+    """Compute `exp(x^2) erfc(x)` of real numbers."""
     y = abs(x)
     right = chebyshev(1 - 8 / (y + 4), _ERFCX) / (1 + 2 * y)
-    return xnp.where(x < 0, 2 * _exp_of_square(y) - right, right)
+    return xnp.where(x < 0, 2 * _exp_square(y) - right, right)
 
 
-def _exp_of_square(x):
-    """`exp(x^2)` with an exponent in two parts, of which the larger is exact."""
-    x = xnp.minimum(x, 40)  # where it is infinite in either type
+def _exp_square(x):
+    """Compute `exp(x^2)` with the exponent split in two parts, the larger of which is exact."""
+    x = xnp.minimum(x, 40)  # from here on the result is infinite in both dtypes
     information = np.finfo(x.dtype)
     coarse = lax.reduce_precision(x, information.nexp, information.nmant // 2)
     value, rest = xnp.exp(coarse * coarse), (x - coarse) * (x + coarse)
-    # The rest is at most 0.05 (float32) and 1e-5 (float64): four terms say what its exponential is more than 1.
-    more = rest * (1 + rest * (1 / 2 + rest * (1 / 6 + rest * (1 / 24))))
-    return xnp.where(value == np.inf, value, value + value * more)
+    # The rest is at most 0.05 (float32) or 1e-5 (float64): four terms of the series of expm1 suffice.
+    expm1_rest = rest * (1 + rest * (1 / 2 + rest * (1 / 6 + rest * (1 / 24))))
+    return xnp.where(value == np.inf, value, value + value * expm1_rest)
 
 
 def dawson(x):
-    """`exp(-x^2)` times the integral of `exp(t^2)` from 0 to x, of real numbers."""
+    """Compute `exp(-x^2)` times the integral of `exp(t^2)` from 0 to x, of real numbers."""
     y = abs(x)
     near, far, is_far = xnp.minimum(y, 5), xnp.maximum(y, 5), y > 5
     square = near * near
@@ -74,27 +75,28 @@ def dawson(x):
 
 
 def faddeeva(z):
-    """`exp(-z^2) erfc(-iz)` of complex numbers."""
+    """Compute `exp(-z^2) erfc(-iz)` of complex numbers."""
     real, imag = xnp.real(z), xnp.imag(z)
     x, y = abs(real), abs(imag)
     on_axis = (x == 0) | (y == 0)
     cosine, sine = _cos_sin(xnp.where(on_axis, 0, 2 * x * y))
-    size = 2 * xnp.exp((y - x) * (y + x))
-    gone = size == 0  # wherever the turn ended
-    bell = xnp.where(gone, 0, size * cosine), xnp.where(on_axis | gone, 0, -size * sine)  # 2 exp(-z^2) of x + iy
-    u, v = _upper_right_quarter(x, y, bell)
-    # Below the real axis it is 2 exp(-z^2) less the value across 0.
+    magnitude = 2 * xnp.exp((y - x) * (y + x))
+    underflows = magnitude == 0  # then the angle is irrelevant
+    # 2 exp(-z^2) of x + iy
+    bell = xnp.where(underflows, 0, magnitude * cosine), xnp.where(on_axis | underflows, 0, -magnitude * sine)
+    u, v = _first_quadrant(x, y, bell)
+    # Below the real axis w(z) = 2 exp(-z^2) - w(-z).
     below = imag < 0
     u, v = xnp.where(below, bell[0] - u, u), xnp.where(below, bell[1] - v, v)
     return lax.complex(u, xnp.where((real < 0) ^ below, -v, v))
 
 
-# Taylor's series of both in the square of the angle, up to an eighth of a turn.
+# Taylor series in the square of the angle, up to pi / 4.
 _COSINE = tuple((-1) ** k / math.factorial(2 * k) for k in range(9))
 _SINE = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(9))
 
 
-# A quarter of a turn in parts of which the first two have few digits, so that whole numbers times them are exact.
+# pi / 2 as a sum of parts, the first two with few digits, so that integer multiples of them are exact (Cody-Waite reduction).
 _QUARTER = {
     np.dtype(np.float32): (1.5703125, 0.0004837512969970703, 7.549789954891882e-08),
     np.dtype(np.float64): (1.5707963109016418, 1.5893254712295857e-08, 6.123233995736766e-17),
@@ -102,27 +104,27 @@ _QUARTER = {
 
 
 def _cos_sin(x):
-    """Both functions: XLA's take numbers one by one on a CPU."""
+    """Compute cosine and sine; XLA's own are not vectorized on CPUs."""
     quarters = xnp.round(x * (2 / math.pi))
     for part in _QUARTER[x.dtype]:
         x = x - quarters * part
-    return _of_angle_and_quarters(x, quarters)
+    return _cos_sin_reduced(x, quarters)
 
 
-def _cos_sin_of_turns(t):
-    """Both functions of `2 pi t`."""
+def _cos_sin_2pi(t):
+    """Compute cosine and sine of `2 pi t`."""
     quarters = xnp.round(4 * t)
-    return _of_angle_and_quarters((t - quarters / 4) * (2 * math.pi), quarters)
+    return _cos_sin_reduced((t - quarters / 4) * (2 * math.pi), quarters)
 
 
-def _of_angle_and_quarters(angle, quarters):
+def _cos_sin_reduced(angle, quarters):
     terms = 5 if angle.dtype == np.float32 else 9
     square = angle * angle
     cosine, sine = _horner(square, _COSINE[:terms]), angle * _horner(square, _SINE[:terms])
-    turn = quarters - 4 * xnp.floor(quarters / 4)
-    odd = (turn == 1) | (turn == 3)
-    cosine, sine = xnp.where(odd, sine, cosine), xnp.where(odd, cosine, sine)
-    return xnp.where((turn == 1) | (turn == 2), -cosine, cosine), xnp.where(turn >= 2, -sine, sine)
+    quadrant = quarters - 4 * xnp.floor(quarters / 4)
+    is_odd = (quadrant == 1) | (quadrant == 3)
+    cosine, sine = xnp.where(is_odd, sine, cosine), xnp.where(is_odd, cosine, sine)
+    return xnp.where((quadrant == 1) | (quadrant == 2), -cosine, cosine), xnp.where(quadrant >= 2, -sine, sine)
 
 
 def _horner(x, coefficients):
@@ -132,21 +134,21 @@ def _horner(x, coefficients):
     return total
 
 
-def _upper_right_quarter(x, y, bell):
+def _first_quadrant(x, y, bell):
     far = (x > _FAR) | (y > _FAR)
-    near = _by_rule(xnp.where(far, 1, x), xnp.where(far, 1, y), bell)
+    near = _quadrature(xnp.where(far, 1, x), xnp.where(far, 1, y), bell)
     beyond = _asymptotic(xnp.where(far, x, _FAR), xnp.where(far, y, _FAR))
     return [xnp.where(far, f, n) for f, n in zip(beyond, near)]
 
 
-def _by_rule(x, y, bell):
-    """The rule of midpoints or the trapezoidal one, whichever has its nodes further from x; `bell` is `2 exp(-z^2)`."""
+def _quadrature(x, y, bell):
+    """Apply the midpoint or the trapezoidal rule, whichever has its nodes further from x; `bell` is `2 exp(-z^2)`."""
     last = _NODES[x.dtype]
     h = math.sqrt(math.pi / (last + 1))
-    place = x / h
-    part = place - xnp.floor(place)
-    above = y >= xnp.maximum(x, math.pi / h)  # no pole has been crossed there
-    trapezoidal = (part >= 0.25) & (part <= 0.75) & ~above
+    position = x / h
+    fraction = position - xnp.floor(position)
+    above = y >= xnp.maximum(x, math.pi / h)  # no pole correction is needed there
+    trapezoidal = (fraction >= 0.25) & (fraction <= 0.75) & ~above
     a, b = (x - y) * (x + y), 2 * x * y  # z^2
     p, q = xnp.zeros_like(x), xnp.zeros_like(x)
     for k in range(last + 1):
@@ -157,9 +159,9 @@ def _by_rule(x, y, bell):
         p, q = p + scale * (a - t), q - scale * b
     # 2 i h z / pi times the sum
     u, v = -2 * h / math.pi * (x * q + y * p), 2 * h / math.pi * (x * p - y * q)
-    # The pole's part: 2 exp(-z^2) r / (r +- 1) with r = exp(2 pi i z / h).
+    # The correction for the pole: 2 exp(-z^2) r / (r +- 1) with r = exp(2 pi i z / h).
     r = xnp.exp(-2 * math.pi / h * y)
-    cosine, sine = _cos_sin_of_turns(place)
+    cosine, sine = _cos_sin_2pi(position)
     r, s = r * cosine, r * sine
     sign = xnp.where(trapezoidal, -1, 1).astype(x.dtype)
     size = (r + sign) * (r + sign) + s * s
@@ -173,7 +175,7 @@ def _asymptotic(x, y):
     scale = xnp.maximum(x, y)
     end = scale == np.inf
     s, t = xnp.where(end, 1, x) / xnp.where(end, 1, scale), xnp.where(end, 1, y) / xnp.where(end, 1, scale)
-    size, inverse = s * s + t * t, xnp.where(end, 0, 1 / scale)  # apart: XLA divides once by what it may multiply, an overflow
+    size, inverse = s * s + t * t, xnp.where(end, 0, 1 / scale)  # separate: XLA would merge the divisions, and overflow
     p, q = s / size * inverse, -t / size * inverse  # 1 / z
     a, b = p * p - q * q, 2 * p * q
     u, v = xnp.ones_like(x), xnp.zeros_like(x)

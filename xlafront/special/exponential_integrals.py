@@ -1,6 +1,6 @@
 """Exponential integrals.
 
-Coefficients of Chebyshev series were computed from 40 digits of the functions.
+Chebyshev coefficients were computed from 40 digits of the functions.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import lax
-from xlafront.special.chebyshev import chebyshev, chebyshev_in_pieces
+from xlafront.special.chebyshev import chebyshev, piecewise_chebyshev
 
-# E1(x) + log(x) + gamma by 2x - 1 up to 1; x exp(x) E1(x) by 1 - 8 / (x + 3) beyond.
-# (Ei(x) - log(x / r)) / (x - r) by x / 3 - 1 up to 6, where r is the zero of Ei; x exp(-x) Ei(x) by 1 / x between 6, 16, 40
-# and infinity.
+# Series of E1(x) + log(x) + gamma in 2x - 1 for x <= 1; of x exp(x) E1(x) in 1 - 8 / (x + 3) for x > 1.
+# Series of (Ei(x) - log(x / r)) / (x - r) in x / 3 - 1 for x <= 6, where r is the zero of Ei; of x exp(-x) Ei(x) in 1 / x
+# between 6, 16, 40 and infinity.
 _NEAR = (
     0.42112612200809707, 0.39708785273195646, -0.02277106547144326, 0.0012097775028096784, -5.5182563885653714e-05,
     2.1671613488351387e-06, -7.426313409051455e-08, 2.2509122178774545e-09, -6.107395323643698e-11,
@@ -57,7 +57,7 @@ _EDGES = (1 / 6, 1 / 16, 1 / 40, 0.0)
 
 
 def exponential_integral(x):
-    """E1, the integral of `exp(-t) / t` from x to infinity: NaN for negative numbers."""
+    """Compute E1, the integral of `exp(-t) / t` from x to infinity; NaN for negative numbers."""
     near, far = xnp.minimum(x, 1), xnp.maximum(x, 1)
     inside = xnp.where(near > 0, near, 1)
     small = chebyshev(2 * inside - 1, _NEAR) - np.euler_gamma - xnp.log(inside)
@@ -66,11 +66,11 @@ def exponential_integral(x):
 
 
 def principal_integral(x):
-    """Ei, the principal value of the integral of `exp(t) / t` from minus infinity to x."""
+    """Compute Ei, the principal value of the integral of `exp(t) / t` from minus infinity to x."""
     y = abs(x)
     near, far = xnp.where((y > 0) & (y < 6), y, 1), xnp.maximum(y, 6)
     distance = (near - _ZERO) - _ZERO_REST
-    # log1p where the ratio is close to 1: the value has its zero there.
+    # log1p if the ratio is close to 1, the zero of Ei.
     log = xnp.where(abs(distance) < 0.2, xnp.log1p(distance / _ZERO), xnp.log(near / _ZERO))
     small = log + distance * chebyshev(near / 3 - 1, _EI_NEAR)
     inverse = 1 / far
@@ -78,47 +78,53 @@ def principal_integral(x):
     low = xnp.where(conditions[0], _EDGES[1], xnp.where(conditions[1], _EDGES[2], _EDGES[3])).astype(x.dtype)
     high = xnp.where(conditions[0], _EDGES[0], xnp.where(conditions[1], _EDGES[1], _EDGES[2])).astype(x.dtype)
     t = (2 * inverse - low - high) / (high - low)
-    # In two factors: the product overflows later than exp(x) does.
+    # exp(x) as two factors, because it overflows before the product does.
     half = xnp.exp(far / 2)
-    large = half * inverse * chebyshev_in_pieces(t, conditions, [_EI_6, _EI_16, _EI_40]) * half
+    large = half * inverse * piecewise_chebyshev(t, conditions, [_EI_6, _EI_16, _EI_40]) * half
     positive = xnp.where(y < 6, small, xnp.where(far == np.inf, np.inf, large))
     return xnp.where(x < 0, -exponential_integral(y), xnp.where(x == 0, -np.inf, positive))
 
 
-# Where generalized integrals go from the series to the fraction, and the terms of the two that are needed there.
-_BORDERS = {np.dtype(np.float32): (1.0, 10, 24), np.dtype(np.float64): (2.0, 28, 46)}
+# The border between series and continued fraction of generalized integrals, and the number of terms that each needs there.
+_EXPN_PLANS = {np.dtype(np.float32): (1.0, 16, 24), np.dtype(np.float64): (1.25, 24, 74)}
 
 
 def generalized_integral(n, x):
-    """En, the integral of `exp(-x t) / t^n` from 1 to infinity: NaN for negative x."""
-    border, terms, depth = _BORDERS[x.dtype]
+    """Compute En, the integral of `exp(-x t) / t^n` from 1 to infinity; NaN for negative x."""
+    border, terms, depth = _EXPN_PLANS[x.dtype]
     small = (x > 0) & (x <= border)
     value = xnp.where(small, _series(n, xnp.where(small, x, 1), terms), _fraction(n, xnp.where(x > border, x, 3), depth))
+    # The series of small n lose digits: n = 0 and n = 1 have functions of their own, from which n = 2 follows.
+    first, decay = exponential_integral(xnp.where(x > 0, x, 1)), xnp.exp(-x)
+    value = xnp.where(n == 0, decay / xnp.where(x > 0, x, 1), xnp.where(n == 1, first, value))
+    value = xnp.where((n == 2) & small, decay - x * first, value)
     at_zero = xnp.where(n > 1, 1 / xnp.where(n > 1, n - 1, 1), np.inf)
     value = xnp.where(x == 0, at_zero, xnp.where(x == np.inf, 0, value))
     return xnp.where((x >= 0) & ~xnp.isnan(n), value, np.nan)
 
 
 def _series(n, x, terms):
-    """`gamma(1 - n) x^(n - 1)` less the sum of `(-x)^m / ((m + 1 - n) m!)`. For a positive integer n the gamma function and the
-    term without a value make a logarithm (DLMF 8.19.8)."""
-    whole = (n == xnp.floor(n)) & (n >= 1)
+    """Compute `gamma(1 - n) x^(n - 1)` minus the sum of `(-x)^m / ((m + 1 - n) m!)`.
+
+    For a positive integer n the gamma function and the undefined term combine to a logarithm (DLMF 8.19.8).
+    """
+    is_integer = (n == xnp.floor(n)) & (n >= 1)
     power, total = xnp.ones_like(x), xnp.zeros_like(x)
     for m in range(terms):
-        below = m + 1 - n
-        total = total + xnp.where(below == 0, 0, power / xnp.where(below == 0, 1, below))
+        denominator = m + 1 - n
+        total = total + xnp.where(denominator == 0, 0, power / xnp.where(denominator == 0, 1, denominator))
         power = power * (-x / (m + 1))
-    order = xnp.where(whole, n, 1)
+    order = xnp.where(is_integer, n, 1)
     sign = 1 - 2 * xnp.abs((order - 1) % 2)
     logarithm = sign * xnp.exp((order - 1) * xnp.log(x) - lax.lgamma(order)) * (lax.digamma(order) - xnp.log(x))
-    other = 1 - xnp.where(whole, 0, n)
-    negative = (other < 0) & (xnp.floor(other) % 2 != 0)
-    gamma = xnp.where(negative, -1, 1) * xnp.exp(lax.lgamma(other) - other * xnp.log(x))
-    return xnp.where(whole, logarithm, gamma) - total
+    complement = 1 - xnp.where(is_integer, 0, n)
+    is_negative = (complement < 0) & (xnp.floor(complement) % 2 != 0)
+    gamma = xnp.where(is_negative, -1, 1) * xnp.exp(lax.lgamma(complement) - complement * xnp.log(x))
+    return xnp.where(is_integer, logarithm, gamma) - total
 
 
 def _fraction(n, x, depth):
-    """The even part of Stieltjes' continued fraction (DLMF 8.19.17), from its end."""
+    """Evaluate the even part of Stieltjes' continued fraction (DLMF 8.19.17) backwards."""
     tail = x + n + 2 * depth
     for k in range(depth, 0, -1):
         tail = x + n + 2 * (k - 1) - k * (n + k - 1) / tail

@@ -1,7 +1,7 @@
 """Kummer's and Gauss's hypergeometric functions of real numbers, and their derivatives in the parameters.
 
-Both are sums of `(a)_k ... / (b)_k ... x^k / k!`, brought to where these converge by the transformations of DLMF 13.2(vii) and
-15.8; Kummer's function of large x is its asymptotic series (DLMF 13.7).
+Both are sums of `(a)_k ... / (b)_k ... x^k / k!`, mapped to their region of convergence by the transformations of DLMF
+13.2(vii) and 15.8. Kummer's function of large x is its asymptotic series (DLMF 13.7).
 """
 
 from __future__ import annotations
@@ -12,62 +12,64 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.api.derivatives import jvp
 from xlafront.control.while_loop import while_loop
-from xlafront.transforms.ad.derivatives import jvp
 from xlafront.transforms.calls.custom_jvp import SymbolicZero, custom_jvp
 
-_CHUNK = 8  # terms for a look at whether there are enough
-_LIMIT = 40_000  # of terms
+_CHUNK = 8  # terms between checks for convergence
+_LIMIT = 40_000  # maximum number of terms
 
 
-def _sum(tops, bottoms, x, of=None):
-    """The series, or its derivative in the parameter number `of` among `tops` and `bottoms`."""
+def _sum(tops, bottoms, x, index=None):
+    """Sum the series, or its derivative in the parameter number `index` among `tops` and `bottoms`."""
     eps = np.finfo(x.dtype).eps
 
-    def step(k, term, slope):
-        place = k.astype(x.dtype)
-        top, bottom = x / (place + 1), 1.0
+    def step(k, term, derivative):
+        k_float = k.astype(x.dtype)
+        top, bottom = x / (k_float + 1), 1.0
         for a in tops:
-            top = top * (a + place)
+            top = top * (a + k_float)
         for b in bottoms:
-            bottom = bottom * (b + place)
-        following = xnp.where(top * term == 0, 0, term * (top / bottom))
-        if slope is None:
-            return following, None
-        if of < len(tops):  # without the parameter's own factor, which may be 0
-            rest = x / (place + 1)
+            bottom = bottom * (b + k_float)
+        next_term = xnp.where(top * term == 0, 0, term * (top / bottom))
+        if derivative is None:
+            return next_term, None
+        if index < len(tops):  # without the parameter's own factor, which may be 0
+            others = x / (k_float + 1)
             for i, a in enumerate(tops):
-                rest = rest if i == of else rest * (a + place)
-            return following, (slope * top + term * rest) / bottom
-        return following, xnp.where(top == 0, 0, slope * (top / bottom)) - following / (bottoms[of - len(tops)] + place)
+                others = others if i == index else others * (a + k_float)
+            return next_term, (derivative * top + term * others) / bottom
+        first = xnp.where(top == 0, 0, derivative * (top / bottom))
+        return next_term, first - next_term / (bottoms[index - len(tops)] + k_float)
 
     def body(state):
-        k, term, slope, total, _ = state
+        k, term, derivative, total, _ = state
         for i in range(_CHUNK):
-            term, slope = step(k + i, term, slope)
-            total = total + (term if slope is None else slope)
-        return k + _CHUNK, term, slope, total, xnp.any(abs(term if slope is None else slope) > eps * abs(total))
+            term, derivative = step(k + i, term, derivative)
+            total = total + (term if derivative is None else derivative)
+        return k + _CHUNK, term, derivative, total, xnp.any(abs(term if derivative is None else derivative) > eps * abs(total))
 
     one, zero = xnp.ones_like(x), xnp.zeros_like(x)
-    slope, total = (None, one) if of is None else (zero, zero)
-    state = (np.int32(0), one, slope, total, np.bool_(True))
+    derivative, total = (None, one) if index is None else (zero, zero)
+    state = (np.int32(0), one, derivative, total, np.bool_(True))
     return while_loop(lambda state: state[4] & (state[0] < _LIMIT), body, state)[3]
 
 
-def _rule(function, tops: int):
-    """The derivatives of a series with `tops` parameters above: in these and those below a sum, in x a series of the kind."""
+def _define_derivatives(function, tops: int):
+    """Define the derivatives of a series with `tops` numerator parameters: sums in the parameters, a series of the same
+    kind in x."""
     def rule(primals, tangents):
         *parameters, x = primals
-        above, below = parameters[:tops], parameters[tops:]
+        numerators, denominators = parameters[:tops], parameters[tops:]
         total = xnp.zeros_like(x)
         for i, tangent in enumerate(tangents):
             if isinstance(tangent, SymbolicZero):
                 continue
             if i < len(parameters):
-                slope = _sum(above, below, x, i)
+                derivative = _sum(numerators, denominators, x, i)
             else:
-                slope = function(*[p + 1 for p in parameters], x) * math.prod(above) / math.prod(below)
-            total = total + slope * tangent
+                derivative = function(*[p + 1 for p in parameters], x) * math.prod(numerators) / math.prod(denominators)
+            total = total + derivative * tangent
         return function(*primals), total
 
     function.defjvp(rule, symbolic_zeros=True)
@@ -83,8 +85,8 @@ def _gauss_series(a, b, c, x):
     return _sum((a, b), (c,), x)
 
 
-_rule(_kummer_series, 1)
-_rule(_gauss_series, 2)
+_define_derivatives(_kummer_series, 1)
+_define_derivatives(_gauss_series, 2)
 
 
 def _is_pole(x):
@@ -92,51 +94,52 @@ def _is_pole(x):
 
 
 def _gamma_ratio(above, below):
-    """The product of the gamma functions of `above` over that of `below`; 0 where one of these is infinite."""
-    exponent, odd, none = 0, False, False
+    """Compute the product of the gamma functions of `above` divided by that of `below`; 0 if one of the latter is
+    infinite."""
+    exponent, is_negative, vanishes = 0, False, False
     for sign, numbers in ((1, above), (-1, below)):
         for x in numbers:
             pole = _is_pole(x)
             if sign < 0:
-                none = none | pole
+                vanishes = vanishes | pole
             x = xnp.where(pole, 1, x)
             exponent = exponent + sign * lax.lgamma(x)
-            odd = odd ^ ((x < 0) & (xnp.floor(x) % 2 != 0))
-    return xnp.where(none, 0, xnp.where(odd, -1, 1) * xnp.exp(exponent))
+            is_negative = is_negative ^ ((x < 0) & (xnp.floor(x) % 2 != 0))
+    return xnp.where(vanishes, 0, xnp.where(is_negative, -1, 1) * xnp.exp(exponent))
 
 
 _ASYMPTOTIC_TERMS = 20
-# From where on they do, and how much further for larger parameters.
+# The x from which the asymptotic series suffices, and its increase per unit of the parameters.
 _FAR = {np.dtype(np.float32): (20, 6), np.dtype(np.float64): (50, 10)}
 
 
 def kummer(a, b, x):
-    """`1F1(a; b; x)`."""
+    """Compute `1F1(a; b; x)`."""
     polynomial = _is_pole(a)
-    turned = (x < 0) & ~polynomial
-    top, y = xnp.where(turned, b - a, a), xnp.where(turned, -x, x)
+    is_transformed = (x < 0) & ~polynomial
+    top, y = xnp.where(is_transformed, b - a, a), xnp.where(is_transformed, -x, x)
     large = xnp.maximum(abs(b - top), abs(1 - top))
-    start, more = _FAR[x.dtype]
-    far = ~polynomial & (y > start + more * large) & ~_is_pole(top) & (y < np.inf)
-    near = xnp.where(far | xnp.isinf(y), 1, y)
-    series = _kummer_series(top, b, near) * xnp.where(turned, xnp.exp(-near), 1)
-    z, term = xnp.where(far, y, 100), xnp.ones_like(x)
-    total, p, q = term, xnp.where(far, b - top, 1), xnp.where(far, 1 - top, 1)
+    start, increase = _FAR[x.dtype]
+    is_far = ~polynomial & (y > start + increase * large) & ~_is_pole(top) & (y < np.inf)
+    near = xnp.where(is_far | xnp.isinf(y), 1, y)
+    series = _kummer_series(top, b, near) * xnp.where(is_transformed, xnp.exp(-near), 1)
+    z, term = xnp.where(is_far, y, 100), xnp.ones_like(x)
+    total, p, q = term, xnp.where(is_far, b - top, 1), xnp.where(is_far, 1 - top, 1)
     for k in range(_ASYMPTOTIC_TERMS):
         term = term * (p + k) * (q + k) / ((k + 1) * z)
         total = total + term
-    p, q = xnp.where(far, b, 1), xnp.where(far, top, 1)
-    half = xnp.exp(xnp.where(turned, 0, z / 2))  # twice: the powers may hold back what would overflow
-    beyond = _gamma_ratio((p,), (q,)) * half * z ** (q - p) * total * half
-    value = xnp.where(far, beyond, series)
+    p, q = xnp.where(is_far, b, 1), xnp.where(is_far, top, 1)
+    half = xnp.exp(xnp.where(is_transformed, 0, z / 2))  # applied twice, around the powers, to avoid overflow
+    asymptotic = _gamma_ratio((p,), (q,)) * half * z ** (q - p) * total * half
+    value = xnp.where(is_far, asymptotic, series)
     value = xnp.where(xnp.isinf(x), _limit(a, b, x), value)
-    nowhere = _is_pole(b) & ~(polynomial & (a > b)) & (a != 0) & (a != b)
+    is_pole = _is_pole(b) & ~(polynomial & (a > b)) & (a != 0) & (a != b)
     value = xnp.where((a == b) & ~polynomial, xnp.exp(x), value)
-    return xnp.where(xnp.isnan(x), x, xnp.where(nowhere, np.inf, value))
+    return xnp.where(xnp.isnan(x), x, xnp.where(is_pole, np.inf, value))
 
 
 def _limit(a, b, x):
-    """At the infinities: a polynomial's sign, an exponential's, or a power's."""
+    """Return the limit at infinity: the sign of a polynomial, an exponential or a power."""
     polynomial = _is_pole(a)
     grows = xnp.where(polynomial & (x > 0) & (a % 2 != 0), -np.inf, np.inf)
     left = xnp.where(polynomial, np.inf, xnp.where(a > 0, 0, np.nan))
@@ -148,100 +151,107 @@ def _sign_of_gamma(z):
     return xnp.where((z < 0) & (xnp.floor(z) % 2 != 0), -1, 1).astype(z.dtype)
 
 
-_BORDER = 0.8  # beyond it the series is one of 1 - x
-_BORDER_OF_LARGE, _LARGE = 0.98, 15
+_SWITCH = 0.8  # for larger x the series is in 1 - x
+_SWITCH_LARGE, _LARGE = 0.98, 15
 _FAR_LEFT = -50
 
 
 @custom_jvp
 def gauss(a, b, c, x):
-    """`2F1(a, b; c; x)`; infinite beyond 1, where it has no real value."""
-    nowhere = _is_pole(c) & ~((_is_pole(a) & (a > c)) | (_is_pole(b) & (b > c))) & (a != 0) & (b != 0)
-    terminates, half, a, top, y, rest = _turned(a, b, c, x)
+    """Compute `2F1(a, b; c; x)`; infinite for x > 1, where it has no real value."""
+    is_pole = _is_pole(c) & ~((_is_pole(a) & (a > c)) | (_is_pole(b) & (b > c))) & (a != 0) & (b != 0)
+    terminates, root_factor, a, top, y, one_minus_y = _pfaff_transform(a, b, c, x)
     d = c - a - top
-    # Close to a whole number the terms of the series around 1 cancel; its own is longer, and loses as much as y is close to 1.
-    close = ~_is_whole(d, a, top, c) & (abs(d - xnp.round(d)) < xnp.minimum(0.02, rest)) & (rest > 0.001)
-    # Those of large parameters cancel too, where none of its own do that are all positive.
+    # If d is close to an integer the series at 1 cancels; the direct series is longer and loses accuracy as y approaches 1.
+    close = (~_is_integer_difference(d, a, top, c) & (abs(d - xnp.round(d)) < xnp.minimum(0.02, one_minus_y))
+             & (one_minus_y > 0.001))
+    # The series at 1 also cancels for large parameters, while the direct series of positive parameters does not.
     large = (a > 0) & (top > 0) & (c > 0) & (a + top + c > _LARGE)
-    late = ~terminates & (y > xnp.where(large, _BORDER_OF_LARGE, _BORDER)) & ~close
-    # A finite sum may go to any x; others only where they converge.
-    inside = xnp.where(late | (~terminates & ~(abs(y) <= 1)), 0.5, y)
+    near_one = ~terminates & (y > xnp.where(large, _SWITCH_LARGE, _SWITCH)) & ~close
+    # A finite sum holds for any x, an infinite one only where it converges.
+    inside = xnp.where(near_one | (~terminates & ~(abs(y) <= 1)), 0.5, y)
     series = _gauss_series(a, top, c, inside)
-    below_one = late & (rest > 0)
-    value = xnp.where(below_one, _around_one(a, top, c, xnp.where(below_one, rest, 0.1)), series)
+    below_one = near_one & (one_minus_y > 0)
+    value = xnp.where(below_one, _series_at_one(a, top, c, xnp.where(below_one, one_minus_y, 0.1)), series)
     at_one = xnp.where(d > 0, _gamma_ratio((c, xnp.where(d > 0, d, 1)), (c - a, c - top)),
                        np.inf * _sign_of_gamma(a) * _sign_of_gamma(top) * _sign_of_gamma(c))
-    value = half * xnp.where(late & (rest == 0), at_one, value) * half
-    falls = _falls(terminates, a, top, c, y, x)
-    value = lax.cond(xnp.any(falls), lambda: xnp.where(falls, _by_recurrence(falls, a, top, c, y, x), value), lambda: value)
-    nowhere = (late & (rest < 0)) | nowhere
-    return xnp.where(xnp.isnan(x), x, xnp.where(nowhere, np.inf, value))
+    value = root_factor * xnp.where(near_one & (one_minus_y == 0), at_one, value) * root_factor
+    recur = _needs_recurrence(terminates, a, top, c, y, x)
+    value = lax.cond(xnp.any(recur), lambda: xnp.where(recur, _by_recurrence(recur, a, top, c, y, x), value), lambda: value)
+    is_pole = (near_one & (one_minus_y < 0)) | is_pole
+    return xnp.where(xnp.isnan(x), x, xnp.where(is_pole, np.inf, value))
 
 
-def _turned(a, b, c, x):
-    """Whether the sum ends, and Pfaff's transformation of negative x: the root of its factor, which alone may go beyond what
-    numbers can hold, a, what takes the places of b and x, and how far this is from 1, which it may round to."""
+def _pfaff_transform(a, b, c, x):
+    """Apply Pfaff's transformation to negative x.
+
+    The results are: True where the sum is finite; the square root of the factor, which may itself overflow; a; the replacements
+    of b and x; and 1 minus the latter, which may round to 1.
+    """
     terminates = _is_pole(a) | _is_pole(b)
-    negative = (x < 0) & ~terminates
-    # Terms of one sign, where there is a way to have them.
+    is_negative = (x < 0) & ~terminates
+    # Choose the form whose terms have one sign, if there is one.
     one_sign = (b > 0) & (a <= c) & ((a <= 0) | (b > c))
-    swapped = negative & xnp.where(c > 0, one_sign | ((c < a) & (a < b)), (c < b) & (a < b))
-    swapped = xnp.where(x < _FAR_LEFT, b < a, swapped) & negative  # there the factor grows as the function does
-    a, b = xnp.where(swapped, b, a), xnp.where(swapped, a, b)
-    below = xnp.where(negative, 1 - x, 1)
-    y = xnp.where(negative, xnp.where(x == -np.inf, 1, x / -below), x)
-    top = xnp.where(negative, c - b, b)
-    rest = xnp.where(negative, 1 / below, 1 - x)
-    return terminates | (negative & _is_pole(top)), xnp.where(negative, below ** (-a / 2), 1), a, top, y, rest
+    is_swapped = is_negative & xnp.where(c > 0, one_sign | ((c < a) & (a < b)), (c < b) & (a < b))
+    is_swapped = xnp.where(x < _FAR_LEFT, b < a, is_swapped) & is_negative  # there the factor grows like the function
+    a, b = xnp.where(is_swapped, b, a), xnp.where(is_swapped, a, b)
+    below = xnp.where(is_negative, 1 - x, 1)
+    y = xnp.where(is_negative, xnp.where(x == -np.inf, 1, x / -below), x)
+    top = xnp.where(is_negative, c - b, b)
+    one_minus_y = xnp.where(is_negative, 1 / below, 1 - x)
+    return terminates | (is_negative & _is_pole(top)), xnp.where(is_negative, below ** (-a / 2), 1), a, top, y, one_minus_y
 
 
-def _falls(terminates, a, b, c, y, x):
-    """Where one parameter is so far below 0 that the terms, of alternating signs, would cancel, or the sum or Pfaff's
-    factor beyond what numbers can hold."""
+def _needs_recurrence(terminates, a, b, c, y, x):
+    """True where the recurrence is needed: a parameter is so negative that the alternating terms cancel, or the sum or
+    Pfaff's factor overflows."""
     low, high = xnp.minimum(a, b), xnp.maximum(a, b)
     power = xnp.maximum(abs(high + low - c), xnp.where(x < 0, abs(a), 0))
     large = power * -xnp.log1p(-xnp.clip(y, 0, 0.99)) > math.log(np.finfo(y.dtype).max) / 2
     return ~terminates & ((low < -1) | large) & (high > 0) & (c >= 1) & (y > 0) & (y < 0.99)
 
 
-def _by_recurrence(falls, a, b, c, y, x):
-    """The function of `falls`, with the factor of Pfaff's transformation: a Jacobi function of a degree that need not be whole,
-    from those of the degrees around 0 by their recurrence (DLMF 18.9.2). Powers of `1 - y`, which could overflow, are put
-    together last."""
+def _by_recurrence(where_needed, a, b, c, y, x):
+    """Compute the function where `where_needed` is True, with the factor of Pfaff's transformation.
+
+    It is a Jacobi function of a real degree, computed from those of degrees around 0 by their recurrence (DLMF 18.9.2).
+    Powers of `1 - y`, which could overflow, are combined last.
+    """
     low, high = xnp.minimum(a, b), xnp.maximum(a, b)
-    low, high, c, y = (xnp.where(falls, v, other) for v, other in ((low, -1.5), (high, 1), (c, 1), (y, 0.5)))
+    low, high, c, y = (xnp.where(where_needed, v, other) for v, other in ((low, -1.5), (high, 1), (c, 1), (y, 0.5)))
     beta = high + low - c
     degree = xnp.where(beta < 0, high - c, -low)  # by Euler's transformation beta is not negative
     power = xnp.where(beta < 0, 0, -beta) + xnp.where(x < 0, a, 0)
     beta = abs(beta)
     steps = xnp.maximum(xnp.floor(lax.stop_gradient(degree)), 0)
     start, logarithm = degree - steps, xnp.log1p(-y)
-    before, first = (_scaled_sum(-n, n + c + beta, c, y, beta * logarithm) for n in (start - 1, start))
+    previous, current = (_scaled_sum(-n, n + c + beta, c, y, beta * logarithm) for n in (start - 1, start))
     total = c - 1 + beta
 
     def body(state):
-        k, before, here = state
+        k, previous, here = state
         n = start + k
         m = 2 * n + total
-        after = (m + 1) * ((m + 2) * m * (1 - 2 * y) + (c - 1 - beta) * total) * here - 2 * n * (n + beta) * (m + 2) * before
+        after = (m + 1) * ((m + 2) * m * (1 - 2 * y) + (c - 1 - beta) * total) * here - 2 * n * (n + beta) * (m + 2) * previous
         below = 2 * (n + c) * (n + 1 + total) * m
-        on = k < steps
-        return k + 1, xnp.where(on, here, before), xnp.where(on, after / xnp.where(on & (below != 0), below, 1), here)
+        is_active = k < steps
+        after = after / xnp.where(is_active & (below != 0), below, 1)
+        return k + 1, xnp.where(is_active, here, previous), xnp.where(is_active, after, here)
 
     last = xnp.max(steps)
-    value = while_loop(lambda state: state[0] < last, body, (xnp.zeros_like(last), before, first))[2]
+    value = while_loop(lambda state: state[0] < last, body, (xnp.zeros_like(last), previous, current))[2]
     return value * xnp.exp(power * logarithm)
 
 
 def _scaled_sum(a, b, c, y, shift):
-    """`exp(shift)` times the series, which alone may go beyond the largest number."""
+    """Compute `exp(shift)` times the series, which may overflow by itself."""
     eps, large = np.finfo(y.dtype).eps, 2.0**40
 
     def body(state):
         k, term, total, exponent, _ = state
         for i in range(_CHUNK):
-            place = (k + i).astype(y.dtype)
-            term = term * ((a + place) * (b + place) / ((c + place) * (place + 1)) * y)
+            k_float = (k + i).astype(y.dtype)
+            term = term * ((a + k_float) * (b + k_float) / ((c + k_float) * (k_float + 1)) * y)
             total = total + term
         big = abs(term) > large
         shrink = xnp.where(big, 1 / large, 1)
@@ -254,39 +264,40 @@ def _scaled_sum(a, b, c, y, shift):
     return total * xnp.exp(exponent + shift)
 
 
-def _is_whole(d, a, b, c):
-    """Whether `d = c - a - b` is, but for rounding."""
+def _is_integer_difference(d, a, b, c):
+    """True if `d = c - a - b` is an integer up to rounding."""
     return abs(d - xnp.round(d)) <= 4 * np.finfo(d.dtype).eps * (abs(a) + abs(b) + abs(c))
 
 
-def _around_one(a, b, c, y):
-    """By series of `y = 1 - x` (DLMF 15.8.4), with logarithms where `c - a - b` is a whole number (DLMF 15.8.10)."""
+def _series_at_one(a, b, c, y):
+    """Sum series in `y = 1 - x` (DLMF 15.8.4), with logarithms if `c - a - b` is an integer (DLMF 15.8.10)."""
     d = c - a - b
-    whole = _is_whole(d, a, b, c)
-    d = xnp.where(whole, xnp.round(d), d)
-    e = xnp.where(whole, 0.5, d)
-    first = _gamma_ratio((c, e), (c - a, c - b)) * _gauss_series(a, b, xnp.where(whole, 1, 1 - d), xnp.where(whole, 0.2, y))
-    other = _gauss_series(c - a, c - b, xnp.where(whole, 1, 1 + d), xnp.where(whole, 0.2, y))
-    second = y**e * _gamma_ratio((c, -e), (a, b)) * other
-    # Euler's transformation makes d positive or 0.
-    down = whole & (d < 0)
-    p, q = xnp.where(down, c - a, a), xnp.where(down, c - b, b)
-    logarithmic = xnp.where(down, y**d, 1) * _with_logarithm(p, q, xnp.where(whole, abs(d), 0), y)
-    return xnp.where(whole, logarithmic, first + second)
+    is_integer = _is_integer_difference(d, a, b, c)
+    d = xnp.where(is_integer, xnp.round(d), d)
+    e = xnp.where(is_integer, 0.5, d)
+    first = _gamma_ratio((c, e), (c - a, c - b)) * _gauss_series(
+        a, b, xnp.where(is_integer, 1, 1 - d), xnp.where(is_integer, 0.2, y))
+    second_series = _gauss_series(c - a, c - b, xnp.where(is_integer, 1, 1 + d), xnp.where(is_integer, 0.2, y))
+    second = y**e * _gamma_ratio((c, -e), (a, b)) * second_series
+    # Euler's transformation makes d non-negative.
+    is_negative = is_integer & (d < 0)
+    p, q = xnp.where(is_negative, c - a, a), xnp.where(is_negative, c - b, b)
+    logarithmic = xnp.where(is_negative, y**d, 1) * _logarithmic_case(p, q, xnp.where(is_integer, abs(d), 0), y)
+    return xnp.where(is_integer, logarithmic, first + second)
 
 
-def _with_logarithm(a, b, m, y):
-    """The function of `c = a + b + m` with a whole number m that is not negative."""
-    finite = _finite_part(a, b, m, y)
+def _logarithmic_case(a, b, m, y):
+    """Compute the function of `c = a + b + m` for a non-negative integer m."""
+    finite = _finite_sum(a, b, m, y)
     eps = np.finfo(y.dtype).eps
 
     def body(state):
         k, term, bracket, total, _ = state
         for i in range(_CHUNK):
-            place = (k + i).astype(y.dtype)
+            k_float = (k + i).astype(y.dtype)
             total = total + term * bracket
-            term = term * (a + m + place) * (b + m + place) / ((place + 1) * (place + m + 1)) * y
-            bracket = bracket - 1 / (place + 1) - 1 / (place + m + 1) + 1 / (a + m + place) + 1 / (b + m + place)
+            term = term * (a + m + k_float) * (b + m + k_float) / ((k_float + 1) * (k_float + m + 1)) * y
+            bracket = bracket - 1 / (k_float + 1) - 1 / (k_float + m + 1) + 1 / (a + m + k_float) + 1 / (b + m + k_float)
         return k + _CHUNK, term, bracket, total, xnp.any(abs(term * bracket) > eps * abs(total))
 
     bracket = xnp.log(y) + np.euler_gamma - lax.digamma(m + 1) + lax.digamma(a + m) + lax.digamma(b + m)
@@ -297,14 +308,14 @@ def _with_logarithm(a, b, m, y):
     return finite - sign * _gamma_ratio((a + b + m,), (a, b)) * total
 
 
-def _finite_part(a, b, m, y):
-    """The m terms before the logarithm."""
+def _finite_sum(a, b, m, y):
+    """Sum the m terms before the logarithm."""
     def body(state):
         k, term, total = state
-        place = k.astype(y.dtype)
-        total = xnp.where(place < m, total + term, total)
-        below = (place + 1) * (1 - m + place)
-        return k + 1, term * (a + place) * (b + place) / xnp.where(below == 0, 1, below) * y, total
+        k_float = k.astype(y.dtype)
+        total = xnp.where(k_float < m, total + term, total)
+        denominator = (k_float + 1) * (1 - m + k_float)
+        return k + 1, term * (a + k_float) * (b + k_float) / xnp.where(denominator == 0, 1, denominator) * y, total
 
     last = xnp.max(m, initial=0)
     state = (np.int32(0), xnp.ones_like(y), xnp.zeros_like(y))
@@ -312,12 +323,12 @@ def _finite_part(a, b, m, y):
     return xnp.where(m > 0, _gamma_ratio((xnp.where(m > 0, m, 1), a + b + m), (a + m, b + m)) * total, 0)
 
 
-def _direct(a, b, c, x):
-    """The series itself, for the derivatives in the parameters: they converge wherever it does."""
-    terminates, half, a, top, y, _ = _turned(a, b, c, x)
-    value = half * _gauss_series(a, top, c, xnp.where(terminates | (abs(y) < 1), y, 0.5)) * half
-    falls = _falls(terminates, a, top, c, y, x)
-    return lax.cond(xnp.any(falls), lambda: xnp.where(falls, _by_recurrence(falls, a, top, c, y, x), value), lambda: value)
+def _direct_series(a, b, c, x):
+    """Compute the series directly, for derivatives in the parameters, whose series converge wherever it does."""
+    terminates, root_factor, a, top, y, _ = _pfaff_transform(a, b, c, x)
+    value = root_factor * _gauss_series(a, top, c, xnp.where(terminates | (abs(y) < 1), y, 0.5)) * root_factor
+    recur = _needs_recurrence(terminates, a, top, c, y, x)
+    return lax.cond(xnp.any(recur), lambda: xnp.where(recur, _by_recurrence(recur, a, top, c, y, x), value), lambda: value)
 
 
 def _gauss_rule(primals, tangents):
@@ -328,11 +339,11 @@ def _gauss_rule(primals, tangents):
             continue
         if i == 3:
             a, b, c = parameters
-            slope = gauss(a + 1, b + 1, c + 1, x) * (a * b / c)
+            derivative = gauss(a + 1, b + 1, c + 1, x) * (a * b / c)
         else:
-            of_one = lambda p, i=i: _direct(*[p if j == i else other for j, other in enumerate(parameters)], x)
-            slope = jvp(of_one, (parameters[i],), (xnp.ones_like(parameters[i]),))[1]
-        total = total + slope * tangent
+            function = lambda p, i=i: _direct_series(*[p if j == i else other for j, other in enumerate(parameters)], x)
+            derivative = jvp(function, (parameters[i],), (xnp.ones_like(parameters[i]),))[1]
+        total = total + derivative * tangent
     return gauss(*primals), total
 
 

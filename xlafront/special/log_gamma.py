@@ -1,7 +1,7 @@
 """The logarithm of the gamma function of complex numbers, and its derivative.
 
-To the right, after a few steps of the recurrence, they are Stirling's series; to the left they are reflected. The branch
-follows D. E. G. Hare, "Computing the principal branch of log-gamma", J. Algorithms 25 (1997).
+In the right half plane they are Stirling's series after a few steps of the recurrence; in the left one they are
+reflected. The branch follows D. E. G. Hare, "Computing the principal branch of log-gamma", J. Algorithms 25 (1997).
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront import lax
 
-# From which size on the series is used, the steps to it, and its terms, by the type of the parts.
+# By the dtype of the real part: the size from which the series is used, recurrence steps up to it, and terms of the series.
 _PLANS = {np.dtype(np.float32): (4, 4, 5), np.dtype(np.float64): (8, 8, 12)}
 
 
 def bernoulli_numbers(count: int) -> list[Fraction]:
-    """B0, B2, B4, ...: as many, from tangent numbers (Brent and Harvey, "Fast computation of Bernoulli, tangent and secant
-    numbers", 2013)."""
+    """Return the first `count` of the Bernoulli numbers B0, B2, B4, ..., computed from tangent numbers.
+
+    The algorithm is from Brent and Harvey, "Fast computation of Bernoulli, tangent and secant numbers", 2013.
+    """
     tangent = [math.factorial(k) for k in range(count)]
     for k in range(1, count):
         for j in range(k, count):
@@ -30,36 +32,36 @@ def bernoulli_numbers(count: int) -> list[Fraction]:
 
 
 def log_gamma(z):
-    """The principal branch."""
+    """Compute the principal branch of the logarithm of the gamma function."""
     size, steps, terms = _PLANS[xnp.real(z).dtype]
-    w, near, reflected = _upper(z, size)
+    w, near, reflected = _map_to_quadrant(z, size)
     x, y = xnp.real(w), xnp.imag(w)
-    # The product of w, w + 1, ...: its argument grows, and each time that it passes pi a turn is added.
-    product, turns = w, xnp.zeros_like(x)
+    # The product of w, w + 1, ...: its argument grows; each time that it passes pi, 2 pi is added.
+    product, winding = w, xnp.zeros_like(x)
     for k in range(1, steps):
-        following = product * (w + k)
-        turns = turns + ((xnp.imag(following) < 0) & (xnp.imag(product) >= 0))
-        product = following
+        next_product = product * (w + k)
+        winding = winding + ((xnp.imag(next_product) < 0) & (xnp.imag(product) >= 0))
+        product = next_product
     product = xnp.where(near, product, 1)
-    log = lax.complex(xnp.log(xnp.abs(product)), xnp.angle(product) + 2 * math.pi * xnp.where(near, turns, 0))
+    log = lax.complex(xnp.log(xnp.abs(product)), xnp.angle(product) + 2 * math.pi * xnp.where(near, winding, 0))
     shifted = lax.complex(xnp.where(near, x + steps, x), y)
     inverse = 1 / shifted
     squared, series = inverse * inverse, xnp.zeros_like(z)
     for k, b in reversed(list(enumerate(bernoulli_numbers(terms + 1)[1:], 1))):
         series = series * squared + float(b) / (2 * k * (2 * k - 1))
     value = (shifted - 0.5) * xnp.log(shifted) - shifted + 0.5 * math.log(2 * math.pi) + series * inverse - log
-    sine, _ = _of_pi(z, reflected)
-    turn = 2 * math.pi * xnp.floor(0.5 * xnp.real(z) + 0.25)
-    below = _negative(xnp.imag(z))
-    mirrored = math.log(math.pi) + lax.complex(xnp.zeros_like(x), turn) - xnp.log(sine) - xnp.conj(value)
-    value = xnp.where(reflected, xnp.where(sine == 0, np.nan, mirrored), value)
-    return xnp.where(below, xnp.conj(value), value)
+    sine, _ = _sin_cos_pi(z, reflected)
+    branch_shift = 2 * math.pi * xnp.floor(0.5 * xnp.real(z) + 0.25)
+    is_below = _negative(xnp.imag(z))
+    reflected_value = math.log(math.pi) + lax.complex(xnp.zeros_like(x), branch_shift) - xnp.log(sine) - xnp.conj(value)
+    value = xnp.where(reflected, xnp.where(sine == 0, np.nan, reflected_value), value)
+    return xnp.where(is_below, xnp.conj(value), value)
 
 
 def digamma(z):
-    """The derivative of `log_gamma`."""
+    """Compute the derivative of `log_gamma`."""
     size, steps, terms = _PLANS[xnp.real(z).dtype]
-    w, near, reflected = _upper(z, size)
+    w, near, reflected = _map_to_quadrant(z, size)
     total = sum(1 / (w + k) for k in range(steps))
     shifted = lax.complex(xnp.where(near, xnp.real(w) + steps, xnp.real(w)), xnp.imag(w))
     inverse = 1 / shifted
@@ -67,7 +69,7 @@ def digamma(z):
     for k, b in reversed(list(enumerate(bernoulli_numbers(terms + 1)[1:], 1))):
         series = (series + float(b) / (2 * k)) * squared
     value = xnp.log(shifted) - 0.5 * inverse - series - xnp.where(near, total, 0)
-    sine, cosine = _of_pi(z, reflected)
+    sine, cosine = _sin_cos_pi(z, reflected)
     value = xnp.where(reflected, xnp.conj(value) - math.pi * cosine / sine, value)
     return xnp.where(_negative(xnp.imag(z)), xnp.conj(value), value)
 
@@ -76,20 +78,20 @@ def _negative(y):
     return (y < 0) | ((y == 0) & xnp.signbit(y))
 
 
-def _upper(z, size):
-    """The number whose value is computed, in the upper right of the plane; whether it is near 0; and whether it is 1 - z."""
+def _map_to_quadrant(z, size):
+    """Map z to the first quadrant; also return True where the result is near 0, and True where it is 1 - z."""
     x, y = xnp.real(z), abs(xnp.imag(z))
     reflected = (x < 0.5) & (y < size)
     x = xnp.where(reflected, 1 - x, x)
     return lax.complex(x, y), (x < size) & (y < size), reflected
 
 
-def _of_pi(z, where):
-    """The sine and cosine of `pi z`, with z in the upper half of the plane."""
-    x, y = xnp.where(where, xnp.real(z), 0.25), xnp.where(where, abs(xnp.imag(z)), 0)
+def _sin_cos_pi(z, mask):
+    """Compute sine and cosine of `pi z` for z in the upper half plane, where the mask is True."""
+    x, y = xnp.where(mask, xnp.real(z), 0.25), xnp.where(mask, abs(xnp.imag(z)), 0)
     rest = x - 2 * xnp.round(x / 2)
-    # The sine vanishes at whole numbers, where pi is not exact.
+    # Reduce the argument, so that the sine vanishes exactly at integers.
     sine = xnp.where(abs(rest) > 0.5, xnp.sign(rest) * xnp.sin(math.pi * (1 - abs(rest))), xnp.sin(math.pi * rest))
-    cosine = xnp.sin(math.pi * (0.5 - abs(rest)))  # 0 at halves, on which side of it says which branch this is
+    cosine = xnp.sin(math.pi * (0.5 - abs(rest)))  # exactly 0 at half-integers: its sign selects the branch
     c, s = xnp.cosh(math.pi * y), xnp.sinh(math.pi * y)
     return lax.complex(sine * c, cosine * s), lax.complex(cosine * c, -sine * s)

@@ -1,7 +1,8 @@
-"""Integrals of sines and cosines: Fresnel's, and those of `sin(t) / t` and `cos(t) / t`; and Spence's function.
+"""Fresnel, sine and cosine integrals, and Spence's function.
 
-Near 0 they are Chebyshev series of the function without its first power, far from it those of two auxiliary functions f and g
-that do not oscillate (DLMF 6.2(iii), 7.2(iv)). Coefficients were computed from 40 digits of the functions.
+Near 0 they are Chebyshev series of the function divided by its leading power; far from it those of two auxiliary
+functions f and g that do not oscillate (DLMF 6.2(iii), 7.2(iv)). Coefficients were computed from 40 digits of the
+functions.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.special.chebyshev import chebyshev
 
-# S / x^3 and C / x by x^4 up to 1.75; pi x f and pi^2 x^3 g by 1.75^4 / x^4 beyond.
-# Si / x and (Ci - log(x / r)) / (x^2 - r^2) by x^2 up to 6, where r is the first zero of Ci; x f and x^2 g by 36 / x^2 beyond.
-# The dilogarithm of -w over w, by 2w up to 1/2 on both sides of 0.
+# Series of S / x^3 and C / x in x^4 for x <= 1.75; of pi x f and pi^2 x^3 g in 1.75^4 / x^4 for x > 1.75.
+# Series of Si / x and (Ci - log(x / r)) / (x^2 - r^2) in x^2 for x <= 6, where r is the first zero of Ci; of x f and x^2 g in
+# 36 / x^2 for x > 6.
+# Series of the dilogarithm of -w divided by w, in 2w for abs(w) <= 1/2.
 _S_NEAR = (
     0.2647333100496571, -0.2103718681174676, 0.043326063903101064, -0.004822546600746415, 0.00032933783653436464,
     -1.5136792858910796e-05, 4.996376562288125e-07, -1.2415817042922154e-08, 2.4067073593201477e-10,
@@ -98,7 +100,7 @@ _ZERO, _ZERO_REST = 0.6165054856207163, -4.2099203214331859e-17
 
 
 def fresnel(x):
-    """The integrals of the sine and of the cosine of `pi t^2 / 2` from 0 to x."""
+    """Compute the integrals of the sine and of the cosine of `pi t^2 / 2` from 0 to x."""
     y = abs(x)
     near, far = xnp.minimum(y, _FRESNEL_BORDER), xnp.maximum(y, _FRESNEL_BORDER)
     edge = _FRESNEL_BORDER**4
@@ -108,26 +110,26 @@ def fresnel(x):
     u = 2 * edge * (inverse * inverse) ** 2 - 1
     f = chebyshev(u, _F_FAR) * inverse / math.pi
     g = chebyshev(u, _G_FAR) * inverse**3 / math.pi**2
-    sine, cosine = of_square(far)
+    sine, cosine = fresnel_integrands(far)
     end = far == np.inf
-    beyond = y > _FRESNEL_BORDER
-    s = xnp.where(beyond, 0.5 - xnp.where(end, 0, f * cosine + g * sine), s)
-    c = xnp.where(beyond, 0.5 + xnp.where(end, 0, f * sine - g * cosine), c)
+    is_far = y > _FRESNEL_BORDER
+    s = xnp.where(is_far, 0.5 - xnp.where(end, 0, f * cosine + g * sine), s)
+    c = xnp.where(is_far, 0.5 + xnp.where(end, 0, f * sine - g * cosine), c)
     return xnp.where(x < 0, -s, s), xnp.where(x < 0, -c, c)
 
 
-def of_square(x):
-    """Sine and cosine of `pi x^2 / 2`: the square's whole turns of 4 are taken off before it is rounded."""
-    x = xnp.where(abs(x) < 1e16, x, 0 * x + 2)  # whole turns are all that there is of large numbers
+def fresnel_integrands(x):
+    """Compute sine and cosine of `pi x^2 / 2`, reducing the square modulo 4 before it is rounded."""
+    x = xnp.where(abs(x) < 1e16, x, 0 * x + 2)  # larger floats are multiples of the period
     information = np.finfo(x.dtype)
     coarse = lax.reduce_precision(x, information.nexp, information.nmant // 2)
-    turn = (coarse * coarse) % 4 + (x - coarse) * (x + coarse) % 4
-    angle = math.pi / 2 * xnp.where(turn > 2, turn - 4, turn)
+    remainder = (coarse * coarse) % 4 + (x - coarse) * (x + coarse) % 4
+    angle = math.pi / 2 * xnp.where(remainder > 2, remainder - 4, remainder)
     return xnp.sin(angle), xnp.cos(angle)
 
 
 def sine_and_cosine_integral(x):
-    """Si, from 0, and Ci of the absolute value, which at 0 is minus infinity, as logarithms are."""
+    """Compute Si(x) and Ci(abs(x)); the latter is minus infinity at 0."""
     y = abs(x)
     near, far = xnp.where((y > 0) & (y < _BORDER), y, 1), xnp.maximum(y, _BORDER)
     t = near * near * (2 / _BORDER**2) - 1
@@ -146,17 +148,17 @@ def sine_and_cosine_integral(x):
 
 
 def spence(x):
-    """The integral of `log(t) / (1 - t)` from 1 to x: NaN for negative numbers."""
-    inside = xnp.where(x > 0, x, 1)
-    w = xnp.where(inside > 1.5, 1 / inside - 1, xnp.where(inside < 0.5, -inside, inside - 1))
+    """Compute the integral of `log(t) / (1 - t)` from 1 to x; NaN for negative numbers."""
+    positive = xnp.where(x > 0, x, 1)
+    w = xnp.where(positive > 1.5, 1 / positive - 1, xnp.where(positive < 0.5, -positive, positive - 1))
     w = xnp.clip(w, -0.5, 0.5) if x.dtype == np.float32 else w
-    log = xnp.log(inside)
-    # 1 / x beyond 2 is below 1/2: there it is turned once more.
-    twice = inside > 2
-    w = xnp.where(twice, -1 / inside, w)
-    small = xnp.where(twice, 1 / inside, inside)
+    log = xnp.log(positive)
+    # For x > 2, 1 / x is below 1/2: reflect once more.
+    is_reflected_twice = positive > 2
+    w = xnp.where(is_reflected_twice, -1 / positive, w)
+    small = xnp.where(is_reflected_twice, 1 / positive, positive)
     value = w * chebyshev(2 * w, _DILOGARITHM)
     reflected = math.pi**2 / 6 - xnp.log(small) * xnp.log1p(-xnp.where(small < 0.5, small, 0.5)) - value
-    value = xnp.where((inside < 0.5) | twice, reflected, value)
-    value = xnp.where(inside > 1.5, -0.5 * log * log - value, value)
+    value = xnp.where((positive < 0.5) | is_reflected_twice, reflected, value)
+    value = xnp.where(positive > 1.5, -0.5 * log * log - value, value)
     return xnp.where(x > 0, xnp.where(x == np.inf, -np.inf, value), xnp.where(x == 0, math.pi**2 / 6, np.nan).astype(x.dtype))

@@ -1,4 +1,4 @@
-"""NumPy's window functions, and the Bessel function that one of them is made of."""
+"""NumPy's window functions, and the Bessel function that the Kaiser window needs."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from xlafront.numpy.creation import arange, ones
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.special.bessel import bessel_i0e
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
 
 
-def _window(name: str, M, of: Callable, *rest) -> Array:
-    """`of(n, last)` of the positions `n` up to the `last`; of one position it is 1."""
+def _window(name: str, M, function: Callable, *params) -> Array:
+    """Return `function(size, *params)`, or ones for at most one point, after checking the number of points."""
     size = int(M)
     if size < 0:
         raise TypeError(f"the number of points of xnp.{name} must be nonnegative, got {M}.")
     d = dtypes.default_dtype(float)
-    return ones((size,), d) if size <= 1 else of(size, *rest)
+    return ones((size,), d) if size <= 1 else function(size, *params)
 
 
 def _cosines(size, *weights):
-    turn = arange(size, dtype=dtypes.default_dtype(float)) * (2 * np.pi / (size - 1))
+    angle = arange(size, dtype=dtypes.default_dtype(float)) * (2 * np.pi / (size - 1))
     result = weights[0]
     for k, w in enumerate(weights[1:], 1):
-        result = result + w * PUBLIC["cos"](turn if k == 1 else k * turn)
+        result = result + w * PUBLIC["cos"](angle if k == 1 else k * angle)
     return result
 
 
@@ -44,45 +45,65 @@ def _bartlett(size):
 
 
 def bartlett(M: int) -> Array:  # noqa: N803  (NumPy's name)
-    """The Bartlett window, a triangle.
+    """Compute the Bartlett (triangular) window.
 
-    - `M`: the number of points.
+    Args:
+        M: Number of points.
 
-    >>> xnp.bartlett(3)
-    Array([0., 1., 0.], dtype=float32)
+    Returns:
+        Vector of `M` floats.
+
+    Example:
+        >>> xnp.bartlett(3)
+        Array([0., 1., 0.], dtype=float32)
     """
     return _window("bartlett", M, _bartlett)
 
 
 def blackman(M: int) -> Array:  # noqa: N803
-    """The Blackman window, a sum of two cosines.
+    """Compute the Blackman window, a sum of two cosines.
 
-    - `M`: the number of points.
+    Args:
+        M: Number of points.
 
-    >>> xnp.blackman(3).shape
-    (3,)
+    Returns:
+        Vector of `M` floats.
+
+    Example:
+        >>> xnp.blackman(3).shape
+        (3,)
     """
     return _window("blackman", M, _cosine_window, (0.42, -0.5, 0.08))
 
 
 def hamming(M: int) -> Array:  # noqa: N803
-    """The Hamming window, a raised cosine that ends above 0.
+    """Compute the Hamming window, a raised cosine with nonzero ends.
 
-    - `M`: the number of points.
+    Args:
+        M: Number of points.
 
-    >>> xnp.hamming(3)
-    Array([0.08000001, 1.        , 0.08000001], dtype=float32)
+    Returns:
+        Vector of `M` floats.
+
+    Example:
+        >>> xnp.hamming(3)
+        Array([0.08000001, 1.        , 0.08000001], dtype=float32)
     """
     return _window("hamming", M, _cosine_window, (0.54, -0.46))
 
 
 def hanning(M: int) -> Array:  # noqa: N803
-    """The Hann window, a raised cosine.
+    """Compute the Hann window, a raised cosine.
 
-    - `M`: the number of points.
+    Args:
+        M: Number of points.
 
-    >>> xnp.hanning(3)
-    Array([0., 1., 0.], dtype=float32)
+    Returns:
+        Vector of `M` floats.
+
+    Example:
+        >>> xnp.hanning(3)
+        Array([0., 1., 0.], dtype=float32)
     """
     return _window("hanning", M, _cosine_window, (0.5, -0.5))
 
@@ -96,28 +117,44 @@ def _kaiser(size, beta):
 
 
 def kaiser(M: int, beta: ArrayLike) -> Array:  # noqa: N803
-    """The Kaiser window.
+    """Compute the Kaiser window.
 
-    - `M`: the number of points.
-    - `beta`: how narrow it is, 0 is a rectangle; it may be traced.
+    Args:
+        M: Number of points.
+        beta: Shape parameter, 0 for a rectangle; larger values give narrower windows. It can be traced.
 
-    >>> xnp.kaiser(3, 0.0)
-    Array([1., 1., 1.], dtype=float32)
+    Returns:
+        Vector of `M` floats.
+
+    Example:
+        >>> xnp.kaiser(3, 0.0)
+        Array([1., 1., 1.], dtype=float32)
     """
     check_arraylike("kaiser", beta)
     return _window("kaiser", M, _kaiser, beta)
 
 
 @library
+@accepts(nodes=True)
 def i0(x: ArrayLike) -> Array:
-    """The modified Bessel function of the first kind and order 0, elementwise.
+    """Compute the modified Bessel function of the first kind of order 0, elementwise.
 
-    - `x`: real numbers.
+    Args:
+        x: Real numbers.
 
-    >>> xnp.i0(xnp.array([0.0, 1.0])).round(3)
-    Array([1.   , 1.266], dtype=float32)
+    Returns:
+        Array of the shape of `x`.
+
+    Example:
+        >>> xnp.i0(xnp.array([0.0, 1.0])).round(3)
+        Array([1.   , 1.266], dtype=float32)
     """
     [x] = promote_args_inexact("i0", x)
     if tracing.aval_of(x).dtype.kind == "c":
         raise ValueError(f"unsupported input type of xnp.i0: {tracing.aval_of(x).dtype}. It takes real numbers.")
-    return PUBLIC["exp"](PUBLIC["abs"](x)) * bessel_i0e(x)
+    return PUBLIC["exp"](magnitude(x)) * bessel_i0e(x)
+
+
+def magnitude(x: Array) -> Array:
+    """Return the absolute value, with derivative 0 at 0: for functions that are even or odd and smooth there."""
+    return PUBLIC["sign"](x) * x

@@ -1,4 +1,4 @@
-"""Finding the operation that made a NaN or an infinity: the settings `debug_nans` and `debug_infs`."""
+"""The search for the operation that made a NaN or an infinity: the settings `debug_nans` and `debug_infs`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.base import config
+from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, source
 from xlafront.core.ir import Literal
-from xlafront.runtime import config
-from xlafront.runtime.arrays import ArrayImpl
 
 
 def _bad(x) -> str | None:
-    """"NaN" or "infinity" when an array has one and the setting looks for it."""
+    """Return "NaN" or "infinity" if an array has one and the setting for it is on, else None."""
     if not isinstance(x, (ArrayImpl, np.ndarray, np.generic)) or not dtypes.is_inexact(x.dtype):
         return None
     values = np.asarray(x)
@@ -35,28 +35,28 @@ def _one(kind: str) -> str:
 
 
 class _Thread(threading.local):
-    uncompiled = False  # whether a function is being run again that way
+    uncompiled = False  # a function is being run again, operation by operation
 
 
 _thread = _Thread()
 
 
-def check_new(host: np.ndarray, what: str = "an array was made of a value that has") -> None:
-    """Refuse a NaN (or infinity) in what is to become an array; `what` says where it comes from."""
+def check_new(host: np.ndarray, context: str = "an array was made of a value that has") -> None:
+    """Raise FloatingPointError for a NaN (or infinity) in a new array; `context` says where it comes from."""
     if (kind := _bad(host)) is not None:
-        raise FloatingPointError(f"invalid value ({_SHORT[kind]}) encountered: {what} {_one(kind)}. The settings "
+        raise FloatingPointError(f"invalid value ({_SHORT[kind]}) encountered: {context} {_one(kind)}. The settings "
                                  "debug_nans and debug_infs look for it.")
 
 
 def check_finite(name: str, results: Sequence[Any], closed, leaves: Sequence[Any], uncompiled: Callable | None) -> None:
-    """Raise FloatingPointError if a result has a NaN (or infinity), naming the operation that it first came from.
+    """Raise FloatingPointError if a result has a NaN (or infinity), with the first operation that made one.
 
-    `uncompiled` runs the user's function operation by operation, which may find more: where Python itself divides by zero.
+    `uncompiled` runs the user's function operation by operation, which may find more: a division by zero in Python itself.
     """
     if not any(_bad(x) for x in results):
         return
-    gone = any([isinstance(x, ArrayImpl) and x.is_deleted() for x in leaves])
-    if uncompiled is not None and not gone and not _thread.uncompiled:
+    has_deleted = any([isinstance(x, ArrayImpl) and x.is_deleted() for x in leaves])
+    if uncompiled is not None and not has_deleted and not _thread.uncompiled:
         _thread.uncompiled = True
         try:
             uncompiled()
@@ -64,23 +64,23 @@ def check_finite(name: str, results: Sequence[Any], closed, leaves: Sequence[Any
             _thread.uncompiled = False
     kind, found = next((kind, x) for x in results if (kind := _bad(x)))
     with config.debug_nans(False), config.debug_infs(False):
-        # What is known of a function of the library's was traced for whoever called it first.
+        # The sites in the program of an internal function are those of its first caller.
         where = _first_bad_equation(closed.jaxpr, closed.consts, leaves, kind,
                                     source.current_site() if uncompiled is None else None)
-    spread = isinstance(found, ArrayImpl) and len(found.sharding.device_set) > 1
-    start = "Invalid value ({}) encountered in sharded computation," if spread else "invalid value ({}) encountered"
+    is_sharded = isinstance(found, ArrayImpl) and len(found.sharding.device_set) > 1
+    start = "Invalid value ({}) encountered in sharded computation," if is_sharded else "invalid value ({}) encountered"
     raise FloatingPointError(f"{start.format(_SHORT[kind])}{where}: {name} returned {_one(kind)}. It was found de-optimized, "
                              "operation by operation; the settings debug_nans and debug_infs look for it.")
 
 
 def check_steps(primitive, operands: Sequence[Any], params: dict[str, Any]) -> None:
-    """Raise FloatingPointError for a NaN (or infinity) on the way of an operation that users see run step by step."""
-    wanted = [kind for kind, setting in (("NaN", config.debug_nans), ("infinity", config.debug_infs)) if setting.value]
+    """Raise FloatingPointError for a NaN (or infinity) within an operation that users see as several steps."""
+    kinds = [kind for kind, setting in (("NaN", config.debug_nans), ("infinity", config.debug_infs)) if setting.value]
     with config.debug_nans(False), config.debug_infs(False):
-        for kind in wanted:
+        for kind in kinds:
             try:
-                primitive.steps(lambda inner, *operands, kind=kind: _run(inner.jaxpr, inner.consts, operands, kind, None),
-                                operands, params)
+                primitive.structured.debug_steps(
+                    lambda inner, *operands, kind=kind: _run(inner.jaxpr, inner.consts, operands, kind, None), operands, params)
             except _Found as found:
                 raise FloatingPointError(
                     f"invalid value ({_SHORT[kind]}) encountered{found}. It does not reach a result of {primitive.name}. The "
@@ -88,13 +88,19 @@ def check_steps(primitive, operands: Sequence[Any], params: dict[str, Any]) -> N
 
 
 class _Found(BaseException):
-    """The place of the first operation that made a bad result. No Exception: `steps` may catch what an operation raises."""
+    """Raised with the site of the first operation that made a bad result.
+
+    Not an Exception, since `debug_steps` may catch what operations raise.
+    """
 
 
 def _first_bad_equation(jaxpr, consts, args, kind: str, site: source.Site | None) -> str:
-    """Run the program equation by equation until one makes a bad result; `site` is the place of all."""
+    """Run the program equation by equation until one makes a bad result, and describe it.
+
+    `site`, if given, is reported as the site of every equation.
+    """
     if any(isinstance(x, ArrayImpl) and x.is_deleted() for x in args):
-        return " (its arguments were donated, so that the operation cannot be searched for)"
+        return " (its arguments were donated, so that the operation cannot be found)"
     try:
         _run(jaxpr, consts, args, kind, site)
     except _Found as found:
@@ -118,12 +124,12 @@ def _run(jaxpr, consts, args, kind: str, site: source.Site | None) -> list[Any]:
             found = any(_bad(x) for x in results)
         if found:
             inner = eqn.params.get("jaxpr")
-            if eqn.primitive.calls_program and inner is not None:
+            if eqn.primitive.structured.only_calls_program and inner is not None:
                 _run(inner.jaxpr, inner.consts, operands, kind, site)
-            if eqn.primitive.steps is not None:
-                within = None if len(jaxpr.eqns) == 1 else site  # the user's, who called this one operation
-                eqn.primitive.steps(lambda inner, *operands: _run(inner.jaxpr, inner.consts, operands, kind, within), operands,
-                                    eqn.params)
+            if eqn.primitive.structured.debug_steps is not None:
+                within = None if len(jaxpr.eqns) == 1 else site  # of a single operation, the steps have the user's sites
+                eqn.primitive.structured.debug_steps(
+                    lambda inner, *operands: _run(inner.jaxpr, inner.consts, operands, kind, within), operands, eqn.params)
             raise _Found(f" in {eqn.primitive.shown_as} first, in its result, at {source.describe(site or eqn.site)}")
         values.update(zip(eqn.outvars, results))
     return [value_of(v) for v in jaxpr.outvars]

@@ -1,4 +1,4 @@
-"""Where a program runs, and where its arguments are when it does."""
+"""Placement: the devices that a program runs on, and the shardings of its arguments there."""
 
 from __future__ import annotations
 
@@ -8,37 +8,35 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlafront.core import backends, keys, tracing, tree
+from xlafront.base.jaxlib_compat import ArrayImpl, NamedSharding, Sharding, SingleDeviceSharding
+from xlafront.core import tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal, dce_jaxpr
 from xlafront.core.structs import ShapeDtypeStruct
-from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.jaxlib_compat import NamedSharding, Sharding, SingleDeviceSharding
+from xlafront.runtime import backends, keys
 from xlafront.runtime.sharding import AbstractMesh, Mesh, PartitionSpec, active, in_device_memory, single_device
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging.sharding_arguments import UNSPECIFIED, as_sharding, given_leaves
 
 
 class DeviceAssignment(NamedTuple):
-    """The devices of a program, the sharding of each argument, and whether results are tied to them.
-
-    On one device, `alone` says that results lie there without a mesh, whatever meshes the program knows. `untyped` says that
-    the mesh is that of `in_shardings` alone: types know nothing of it, and the compiler splits results.
-    """
+    """The devices of a program and the sharding of each argument."""
 
     devices: tuple
-    shardings: tuple
-    committed: bool
+    shardings: tuple  # by argument
+    committed: bool  # results are committed to the devices
     mesh: Mesh | None
-    alone: bool = False
-    untyped: bool = False
+    single_device: bool = False  # on one device: results have no mesh, whatever meshes the program uses
+    types_have_mesh: bool = True  # False if the mesh is that of `in_shardings` alone: then the compiler shards results
 
     def replicated(self):
+        """Return the sharding of a value that all devices have."""
         if len(self.devices) == 1:
             return single_device(self.devices[0])
         return NamedSharding(mesh_of(self), PartitionSpec())
 
 
 def mesh_of(assignment: DeviceAssignment) -> Mesh:
+    """Return the mesh of a program; one of a single axis over its devices if it has none."""
     return assignment.mesh or _flat_mesh(assignment.devices)
 
 
@@ -47,71 +45,74 @@ def _flat_mesh(devices: tuple) -> Mesh:
     return Mesh(np.array(devices, dtype=object), ("devices",))
 
 
-def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], traced, options) -> DeviceAssignment:
-    """Decide where a program runs: where its committed arguments are, or where it was told to."""
+def place_arguments(name: str, leaves: Sequence[Any], requested: Sequence[Any], traced, options) -> DeviceAssignment:
+    """Choose the devices of a program: those of its committed arguments, of shardings inside it, or those of `options`.
+
+    `requested` has the sharding that `in_shardings` gives each argument, or UNSPECIFIED.
+    """
     if options.device is not None or options.backend is not None:
-        return _where_told(name, len(leaves), traced, options)
+        return _on_requested_device(name, len(leaves), traced, options)
     mesh = active.concrete()
     if mesh is not None and is_compile_only(mesh.devices.flat[0].client):
         mesh = None
     own = [_committed_sharding(x) for x in leaves]
     arguments = _Arguments(name, leaves, traced, [
         sharding if given is UNSPECIFIED else _checked(name, x, given, traced, i)
-        for i, (x, sharding, given) in enumerate(zip(leaves, own, wanted))])
+        for i, (x, sharding, given) in enumerate(zip(leaves, own, requested))])
     decisive, devices, first = _devices_of_arguments(arguments, mesh, options)
-    typed = _mesh_of_types(arguments, own, mesh, devices)
-    mesh = _mesh_of_arguments(arguments, decisive, typed)
-    untyped = mesh is not None and typed is None and active.abstract_mesh().empty
+    mesh_of_types = _mesh_of_types(arguments, own, mesh, devices)
+    mesh = _mesh_of_arguments(arguments, decisive, mesh_of_types)
+    types_have_mesh = mesh is None or mesh_of_types is not None or not active.abstract_mesh().empty
     for sharding in _program_shardings(traced, options):
         these = tuple(sharding._internal_device_list)
         if devices is None:
             devices = these
         elif these != devices:
-            who = f"another one is on {_ids(devices)}" if first is None else arguments.placed(first)
+            other = f"another one is on {_ids(devices)}" if first is None else arguments.describe(first)
             raise ValueError(
-                f"{name} got incompatible devices: a sharding or shard_map inside of it, or a result, is {in_words(sharding)}, "
-                f"but {who}. All are over the same devices, in the same order. Use one mesh, and move arguments there with "
-                f"device_put(x, NamedSharding(mesh, P(...))).")
+                f"{name} got incompatible devices: a sharding or shard_map inside of it, or a result, is "
+                f"{describe_sharding(sharding)}, but {other}. All must be over the same devices, in the same order. Use one "
+                f"mesh, and move arguments there with device_put(x, NamedSharding(mesh, P(...))).")
         if isinstance(sharding, NamedSharding):
             mesh = mesh or sharding.mesh
     if devices is None:
         return _all_on((backends.default_device(),), len(leaves), False)
     found = arguments.shardings
-    alone = len(devices) == 1 and mesh is not None and not mesh.explicit and isinstance(
+    on_one_device = len(devices) == 1 and mesh is not None and not mesh.explicit and isinstance(
         next((s for s in found if s is not None), None), SingleDeviceSharding)
-    assignment = DeviceAssignment(devices, (), True, mesh, alone, untyped)
+    assignment = DeviceAssignment(devices, (), True, mesh, on_one_device, types_have_mesh)
     rest = assignment.replicated()
     if len(devices) > 1 and any([s is None for s in found]):
-        split = _split_by_bodies(traced.closed.jaxpr, devices)
-        found = [split.get(v) if s is None else s for s, v in zip(found, traced.closed.jaxpr.invars)]
+        by_body = _shard_map_shardings(traced.closed.jaxpr, devices)
+        found = [by_body.get(v) if s is None else s for s, v in zip(found, traced.closed.jaxpr.invars)]
     return assignment._replace(shardings=tuple(rest if s is None else s for s in found))
 
 
 class _Arguments(NamedTuple):
-    """The arguments of a call, with the sharding that each is bound to or was given; None for one that goes anywhere."""
+    """The arguments of a call, with the sharding that each is committed to or was given; None for an uncommitted one."""
 
     name: str
     leaves: Sequence[Any]
     traced: Any
     shardings: Sequence[Any]
 
-    def placed(self, i: int) -> str:
-        """Which argument it is, and where."""
-        return f"argument {self.traced.debug_info.arg_names[i]} {_where(self.leaves[i], self.shardings[i])}"
+    def describe(self, i: int) -> str:
+        """Return the name and the placement of an argument, for messages."""
+        return f"argument {self.traced.debug_info.arg_names[i]} {_describe_array(self.leaves[i], self.shardings[i])}"
 
 
-def _where_told(name: str, count: int, traced, options) -> DeviceAssignment:
-    """The assignment of a program that `jit` was given a device or a backend for."""
+def _on_requested_device(name: str, count: int, traced, options) -> DeviceAssignment:
+    """Return the assignment to the device or backend that `jit` was given."""
     device = options.device or backends.client(options.backend).local_devices()[0]
     for sharding in _program_shardings(traced, options):
         if tuple(sharding._internal_device_list) != (device,):
             raise ValueError(f"{name} has incompatible devices: jit was told to run it on {device}, but a sharding inside "
-                             f"of it, or of a result, is {in_words(sharding)}. Leave device and backend out.")
+                             f"of it, or of a result, is {describe_sharding(sharding)}. Leave device and backend out.")
     return _all_on((device,), count, True)
 
 
 def _committed_sharding(x):
-    """The sharding that an argument is bound to, or that stands in its type."""
+    """Return the sharding that an argument is committed to, or that its type has; None if there is none."""
     words = keys.physical_array(x)
     if isinstance(words, ArrayImpl) and words._committed:
         return words._sharding
@@ -121,7 +122,7 @@ def _committed_sharding(x):
 
 
 def _checked(name: str, x, given, traced, index: int):
-    """What `in_shardings` say of an argument that can be so."""
+    """Return the sharding that `in_shardings` gives an argument; raise if the argument cannot have it."""
     argument = traced.debug_info.arg_names[index]
     _check_given(name, x, given, argument)
     _check_rank(f"{name} got in_shardings for argument {argument}", given, np.shape(x))
@@ -132,9 +133,9 @@ def _checked(name: str, x, given, traced, index: int):
 
 
 def _devices_of_arguments(arguments: _Arguments, mesh: Mesh | None, options) -> tuple[Sequence[Any], tuple | None, int | None]:
-    """The shardings that decide, the devices that they agree on, and the index of the argument that came first.
+    """Return the shardings that determine the devices, these devices, and the index of the first argument on them.
 
-    Devices are those of the mesh in force, if there is one. Of arguments that differ, those that nothing reads may be anywhere.
+    The devices are those of the mesh in context, if there is one. If arguments differ, those that are not read are ignored.
     """
     decisive = arguments.shardings
     devices = None if mesh is None else tuple(mesh._internal_device_list)
@@ -148,17 +149,17 @@ def _devices_of_arguments(arguments: _Arguments, mesh: Mesh | None, options) -> 
         return decisive, agreed, first
     if first is None:
         raise ValueError(
-            f"{arguments.name} got incompatible devices: {arguments.placed(other)}, but the mesh in force, {mesh}, is on "
-            f"{_ids(devices)}. Move it there with device_put(x, P(...)), or leave the mesh out of force.")
+            f"{arguments.name} got incompatible devices: {arguments.describe(other)}, but the mesh in force, {mesh}, is on "
+            f"{_ids(devices)}. Move it there with device_put(x, P(...)), or call the function without the mesh.")
     raise ValueError(
         f"incompatible devices for the jitted computation {arguments.name}, whose arguments are on different devices: "
-        f"{arguments.placed(first)}, {arguments.placed(other)}. The arrays of a call are on the same devices, in the same "
-        "order. Move one of them with device_put(x, sharding).")
+        f"{arguments.describe(first)}, {arguments.describe(other)}. The arrays of a call must be on the same devices, in the "
+        "same order. Move one of them with device_put(x, sharding).")
 
 
 def _agreed_devices(shardings: Sequence[Any], devices: tuple | None) -> tuple[tuple | None, int | None, int | None]:
-    """The devices of shardings, the index of the one that decided them, and that of the first one that is elsewhere."""
-    first = known = None  # `known`: the device list seen last, one object for all arguments of a mesh
+    """Return the devices of shardings, the index of the first that has them, and that of the first with other devices."""
+    first = known = None  # `known`: the last device list, which is one object for all arguments of a mesh
     for i, sharding in enumerate(shardings):
         if sharding is None or sharding._internal_device_list is known:
             continue
@@ -172,8 +173,10 @@ def _agreed_devices(shardings: Sequence[Any], devices: tuple | None) -> tuple[tu
 
 
 def _mesh_of_types(arguments: _Arguments, own: Sequence[Any], mesh: Mesh | None, devices: tuple | None) -> Mesh | None:
-    """The mesh that types are over: the one in force, or that of the arrays that are on the program's devices, which agree
-    where axes are explicit."""
+    """Return the mesh of types: the one in context, or that of the arrays on the program's devices.
+
+    Raise if these differ and have explicit axes.
+    """
     inside = mesh
     for i, sharding in enumerate(own):
         if not isinstance(sharding, NamedSharding) or tuple(sharding._internal_device_list) != devices:
@@ -181,15 +184,15 @@ def _mesh_of_types(arguments: _Arguments, own: Sequence[Any], mesh: Mesh | None,
         mesh = mesh or sharding.mesh
         if mesh is not sharding.mesh and (mesh.explicit or sharding.mesh.explicit) and mesh != sharding.mesh:
             other = f"the context mesh, in force here, is {mesh}" if mesh is inside else f"another argument is over {mesh}"
-            where = _where(arguments.leaves[i], sharding)
+            where = _describe_array(arguments.leaves[i], sharding)
             raise ValueError(
                 f"{arguments.name} got argument {arguments.traced.debug_info.arg_names[i]} {where}, but {other}: they should "
-                f"match. Bring it there with device_put(x, NamedSharding(mesh, P(...))).")
+                f"match. Move it there with device_put(x, NamedSharding(mesh, P(...))).")
     return mesh
 
 
 def _mesh_of_arguments(arguments: _Arguments, shardings: Sequence[Any], mesh: Mesh | None) -> Mesh | None:
-    """The mesh of a program: that of types, or the first that arguments are to be over, whose shardings fit them."""
+    """Return the mesh of a program: that of types, or that of the first argument; raise if a sharding does not fit."""
     for i, sharding in enumerate(shardings):
         if not isinstance(sharding, NamedSharding):
             continue
@@ -203,14 +206,14 @@ def _mesh_of_arguments(arguments: _Arguments, shardings: Sequence[Any], mesh: Me
 
 
 def _sharding_of(x, given):
-    """The sharding that an argument was asked to have, or that stands in its type."""
+    """Return the sharding that was requested for an argument, or that its type has; None if there is none."""
     return given if given is not UNSPECIFIED else x.sharding if isinstance(x, ShapeDtypeStruct) else None
 
 
-def only_abstract(leaves: Sequence[Any], wanted: Sequence[Any]) -> AbstractMesh | None:
-    """The mesh without devices that the arguments of a program are over, where none of them knows devices."""
+def abstract_mesh_of_arguments(leaves: Sequence[Any], requested: Sequence[Any]) -> AbstractMesh | None:
+    """Return the abstract mesh of a program's arguments; None if an argument or the context has devices."""
     found = None
-    for x, given in zip(leaves, wanted):
+    for x, given in zip(leaves, requested):
         sharding = _sharding_of(x, given)
         if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
             found = found or sharding.mesh
@@ -220,7 +223,7 @@ def only_abstract(leaves: Sequence[Any], wanted: Sequence[Any]) -> AbstractMesh 
 
 
 class AbsentDevice:
-    """A device of a mesh that is larger than this machine: modules are written for it, to run elsewhere."""
+    """A device of a mesh that is larger than this machine: modules are lowered for it, to be exported."""
 
     def __init__(self, number: int, like):
         self.id = self.local_hardware_id = number
@@ -239,34 +242,38 @@ class AbsentDevice:
         return f"AbsentDevice({self.id})"
 
 
-def devices_to_write_for(count: int) -> Sequence[Any]:
-    """The devices of this process, where they are so many, else what stands for others."""
+def devices_for_export(count: int) -> Sequence[Any]:
+    """Return the devices of this process if there are `count` of them, else stand-ins."""
     devices = backends.devices()
     return devices if len(devices) >= count else [AbsentDevice(i, devices[0]) for i in range(count)]
 
 
-def over_devices(mesh: AbstractMesh, devices: Sequence[Any], leaves: Sequence[Any], wanted: Sequence[Any]) -> DeviceAssignment:
-    """The assignment of a program about an abstract mesh to devices in its place: the first of these."""
+def assign_abstract_mesh(mesh: AbstractMesh, devices: Sequence[Any], leaves: Sequence[Any], requested: Sequence[Any]
+                 ) -> DeviceAssignment:
+    """Return the assignment of a program over an abstract mesh to the first of these devices."""
     chosen = tuple(devices)[:mesh.size]
     if len(chosen) < mesh.size:
         raise ValueError(f"a program over {mesh} needs {mesh.size} devices, there are {len(chosen)}.")
     concrete = Mesh(np.array(chosen, dtype=object).reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
     rest = NamedSharding(concrete, PartitionSpec())
-    found = [_sharding_of(x, given) for x, given in zip(leaves, wanted)]
-    shardings = tuple([rest if s is None else NamedSharding(concrete, s.spec) for s in found])
+    found = [_sharding_of(x, given) for x, given in zip(leaves, requested)]
+    shardings = tuple([rest if s is None else NamedSharding(concrete, s.spec, memory_kind=s.memory_kind) for s in found])
     return DeviceAssignment(chosen, shardings, True, concrete)
 
 
-def _check_rank(what: str, sharding, shape: tuple) -> None:
+def _check_rank(subject: str, sharding, shape: tuple) -> None:
+    """Raise for a sharding that does not fit a shape; `subject` is the start of the message."""
     try:
         sharding.check_compatible_aval(shape)
     except ValueError as e:
-        raise type(e)(f"{what} that do not fit it: {e}") from None
+        raise type(e)(f"{subject} that do not fit it: {e}") from None
 
 
 def _check_given(name: str, x, given, argument: str) -> None:
-    """An array that is bound to devices must be split as `in_shardings` say; its parts may lie on other devices, and move. What
-    stands for an array is held to the sharding that it names."""
+    """Raise for a committed array that is not sharded as `in_shardings` says, or a type with another sharding.
+
+    The shards may be on other devices: they are transferred.
+    """
     words = keys.physical_array(x)
     if isinstance(words, ArrayImpl):
         own = words._sharding if words._committed else None
@@ -279,12 +286,12 @@ def _check_given(name: str, x, given, argument: str) -> None:
         if hlo[0] == hlo[1]:
             return
     raise ValueError(
-        f"{name} has in_shardings {given} for its argument {argument}, but the array that it got {_where(words, own)}. Move it "
-        "with device_put(x, sharding), or leave in_shardings out.")
+        f"{name} has in_shardings {given} for its argument {argument}, but the array that it got "
+        f"{_describe_array(words, own)}. Move it with device_put(x, sharding), or leave in_shardings out.")
 
 
-def in_words(sharding) -> str:
-    """A sharding in words, with its devices."""
+def describe_sharding(sharding) -> str:
+    """Return the description of a sharding and its devices in a message."""
     memory = f" in {sharding.memory_kind} memory" if not in_device_memory(sharding) else ""
     if isinstance(sharding, NamedSharding):
         devices = f" of {_ids(tuple(sharding._internal_device_list))}" if has_devices(sharding) else ""
@@ -292,25 +299,25 @@ def in_words(sharding) -> str:
     return f"on {_ids(tuple(sharding._internal_device_list))}{memory}"
 
 
-def _where(x, sharding) -> str:
-    return f"(shape {tuple(np.shape(x))}) is {in_words(sharding)}"
+def _describe_array(x, sharding) -> str:
+    return f"(shape {tuple(np.shape(x))}) is {describe_sharding(sharding)}"
 
 
 def check_results(name: str, shardings: Sequence[Any], traced) -> None:
-    """Raise for results that cannot be split as `out_shardings` say, by their place among the results."""
+    """Raise for a result that does not fit its sharding in `out_shardings`."""
     for i, (sharding, aval) in enumerate(zip(shardings, traced.closed.out_avals)):
         if isinstance(sharding, NamedSharding):
             try:
                 sharding.check_compatible_aval(aval.shape)
                 sharding.shard_shape(aval.shape)
             except ValueError as e:
-                paths, _ = tree.flatten_with_path(tree.numbered(traced.out_tree))
+                paths, _ = tree.flatten_with_path(tree.leaf_indices(traced.out_tree))
                 raise type(e)(f"out_shardings of {name} do not fit its result{tree.keystr(paths[i][0])}: {e}") from None
 
 
-def _split_by_bodies(jaxpr, devices: tuple) -> dict:
-    """The shardings in which functions of `shard_map` read the program's arguments."""
-    def look():
+def _shard_map_shardings(jaxpr, devices: tuple) -> dict:
+    """Return the shardings of the program's inputs that are operands of a `shard_map` over these devices, by variable."""
+    def find():
         found: dict = {}
         for eqn in jaxpr.eqns:
             specs, mesh = eqn.params.get("in_specs"), eqn.params.get("mesh")
@@ -319,40 +326,42 @@ def _split_by_bodies(jaxpr, devices: tuple) -> dict:
                     if type(v) is not Literal:
                         found.setdefault(v, NamedSharding(mesh, spec))
             elif isinstance(inner := eqn.params.get("jaxpr"), ClosedJaxpr) and len(inner.jaxpr.invars) == len(eqn.invars):
-                split = _split_by_bodies(inner.jaxpr, devices) if eqn.primitive.calls_program else {}
+                in_call = _shard_map_shardings(inner.jaxpr, devices) if eqn.primitive.structured.only_calls_program else {}
                 for v, own in zip(eqn.invars, inner.jaxpr.invars):
-                    if own in split and type(v) is not Literal:
-                        found.setdefault(v, split[own])
+                    if own in in_call and type(v) is not Literal:
+                        found.setdefault(v, in_call[own])
         return found
 
-    return jaxpr.memoised(("split by bodies", devices), look)
+    return jaxpr.memoised(("shard_map shardings", devices), find)
 
 
 def _program_shardings(traced, options):
+    """Yield the shardings of `out_shardings` and of equations that have devices."""
     for given in given_leaves(options.out_shardings):
-        sharding = as_sharding("out_shardings", given, options.entered)
+        sharding = as_sharding("out_shardings", given, options.allow_mesh_context)
         if sharding is not UNSPECIFIED and has_devices(sharding):
             yield sharding
     yield from inner_shardings(traced.closed.jaxpr)
 
 
 def has_devices(sharding) -> bool:
-    """Whether a sharding says on which devices, or only how."""
+    """True if a sharding has devices, not only a mesh shape."""
     return not (isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh))
 
 
-_ASKS_FOR_NOTHING = {"ctx_mesh", "in_layouts", "out_layouts"}  # the mesh is that in force where a jitted function was called
+# Parameters that request no sharding: `ctx_mesh` is the mesh in context where a jitted function was called.
+_REQUESTS_NOTHING = {"ctx_mesh", "in_layouts", "out_layouts"}
 _NO_SHARDINGS = {int, bool, str, float, tuple, type(None), type(UNSPECIFIED)}
 
 
 def inner_shardings(jaxpr):
-    """The shardings that equations of a program ask for. Inside of a program `device_put` to one device changes nothing."""
+    """Yield the shardings that equations of a program request. Within a program, `device_put` to one device has no effect."""
     for eqn in jaxpr.eqns:
-        binds = eqn.primitive.binds_devices
+        binds = eqn.primitive.mesh.binds_devices
         if binds is not None and not binds(**eqn.params):
             continue
         for name, value in eqn.params.items():
-            if value is None or name in _ASKS_FOR_NOTHING:
+            if value is None or name in _REQUESTS_NOTHING:
                 continue
             for item in value if type(value) is tuple else (value,):
                 if type(item) in _NO_SHARDINGS:
@@ -376,6 +385,6 @@ def _ids(devices) -> str:
 
 
 def unbound_sharding():
-    """Where values go that are bound to no device."""
+    """Return the sharding of uncommitted values: replicated over the mesh in context, or the default device."""
     mesh = active.mesh
     return single_device(backends.default_device()) if mesh is None else NamedSharding(mesh, PartitionSpec())

@@ -5,17 +5,21 @@ from __future__ import annotations
 import itertools
 import pathlib
 import re
+import warnings
 from typing import Any
 
+from xlafront.base import config
 from xlafront.core.ir import Jaxpr
-from xlafront.lowering.written import module_text
-from xlafront.runtime import config
+from xlafront.lowering.module_text import module_text
 
 _numbers = itertools.count()
 
 
 def dump(name: str, jaxpr: Jaxpr, module: Any) -> None:
-    """Write what is about to be compiled, where the settings ask for it; file names count up and have the function's name."""
+    """Write a program that is about to be compiled to files, if the settings say so.
+
+    File names have a running number and the function's name.
+    """
     folder = config.dump_ir_to.value
     if not folder:
         return
@@ -23,9 +27,7 @@ def dump(name: str, jaxpr: Jaxpr, module: Any) -> None:
     path.mkdir(parents=True, exist_ok=True)
     modes = {mode.strip() for mode in config.dump_ir_modes.value.split(",")}
     if unknown := modes - {"", "stablehlo", "jaxpr"}:
-        import warnings  # start-up: for a message
-
-        warnings.warn(f"the setting dump_ir_modes asks for {' and '.join(sorted(unknown))}, which xlafront does not write: it "
+        warnings.warn(f"the setting dump_ir_modes has {' and '.join(sorted(unknown))}, which xlafront does not write: it "
                       "writes 'stablehlo' and 'jaxpr'.", stacklevel=2)
     start = f"{next(_numbers):04d}_jit_" + re.sub(r"[^\w.-]", "_", name)
     if "stablehlo" in modes:

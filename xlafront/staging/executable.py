@@ -1,4 +1,4 @@
-"""A compiled program and how to call it: where arguments go, which are read at all, what the results are."""
+"""`Executable`: a compiled program, with the placement of its arguments and the types of its results."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlafront.runtime import effects as runtime_effects
-from xlafront.runtime.jaxlib_compat import ArrayImpl, batched_block_until_ready, result_handler
-from xlafront.runtime.layouts import Layout, use as layouts_in_use
-from xlafront.staging.moves import put, relayout
+from xlafront.base import config
+from xlafront.base.jaxlib_compat import ArrayImpl, batched_block_until_ready, result_handler
+from xlafront.base.layouts import Layout, use as layouts_in_use
+from xlafront.core import tree
+from xlafront.core.avals import abstract_token
+from xlafront.runtime import effects as runtime_effects, keys
+from xlafront.staging.array_transfers import put, relayout
 
 
 class FastPath(NamedTuple):
-    """What the C++ dispatch needs to repeat a call without Python."""
+    """The data with which C++ repeats a call without Python; the names are those that it reads."""
 
     xla_executable: Any
     out_pytree_def: Any
@@ -28,97 +31,118 @@ class FastPath(NamedTuple):
 
 
 class Executable:
-    """A compiled program and how to call it with the flat list of all its arguments."""
+    """A compiled program, called with the flat list of all its arguments."""
 
-    __slots__ = ("loaded", "in_avals", "in_shardings", "out_avals", "out_shardings", "out_committed", "kept",
-                 "const_args", "handlers", "effects", "own_layouts", "asked_for", "portable", "from_disk",
-                 "callback_failures", "__weakref__")
+    FIELDS = ("loaded", "in_avals", "in_shardings", "out_avals", "out_shardings", "out_committed", "live", "const_args",
+              "handlers", "effects", "own_layouts", "recently_used", "portable", "from_disk", "callback_failures")
+    __slots__ = (*FIELDS, "__weakref__")
 
     def __init__(self, loaded, *, in_avals, in_shardings, out_avals, out_shardings, out_committed: bool,
-                 kept: Sequence[bool], const_args: Sequence[ArrayImpl], effects: frozenset = frozenset(),
+                 live: Sequence[bool], const_args: Sequence[ArrayImpl], effects: frozenset = frozenset(),
                  own_layouts: bool = False, portable: bool = True, from_disk: bool = False,
                  callback_failures: list[Exception] | None = None):
         self.loaded = loaded
         self.in_avals, self.in_shardings = in_avals, in_shardings
         self.out_avals, self.out_shardings, self.out_committed = out_avals, out_shardings, out_committed
-        self.kept = kept
+        self.live = live  # by argument: the program reads it
         self.const_args = list(const_args)
         self.effects = effects
-        self.own_layouts = own_layouts  # whether arguments lie in an order that was asked for
-        self.portable = portable  # whether other processes can run it, as nothing in it is of this one
-        self.from_disk = from_disk  # and cannot be stored again
-        self.callback_failures = callback_failures  # a list to which its callbacks add what they raise, of some programs
-        self.asked_for = True  # since `caches.LiveExecutables` looked last
+        self.own_layouts = own_layouts  # arguments have layouts that were requested
+        self.portable = portable  # other processes can run it: it refers to nothing in this one
+        self.from_disk = from_disk  # loaded from the disk cache, and cannot be stored again
+        self.callback_failures = callback_failures  # the list to which some programs' callbacks append exceptions
+        self.recently_used = True  # since the last sweep of `caches.LiveExecutables`
         self.handlers = [result_handler(aval, sharding, out_committed) for aval, sharding in zip(out_avals, out_shardings)
                          ] if hasattr(loaded, "execute_sharded") else None
 
-    def twin(self, const_args: Sequence[ArrayImpl]) -> Executable:
-        """Another one that runs what this one runs, on other constants, and may stay when this one goes."""
+    def with_constants(self, const_args: Sequence[ArrayImpl]) -> Executable:
+        """Return an executable of the same program with other constants, which may outlive this one."""
         found = object.__new__(Executable)
-        for name in Executable.__slots__[:-1]:
-            setattr(found, name, getattr(self, name))
+        for field in Executable.FIELDS:
+            setattr(found, field, getattr(self, field))
         found.const_args = list(const_args)
         return found
 
+    def run(self, leaves: Sequence[Any], out_avals: Sequence[Any]) -> list[Any]:
+        """Run the program on the leaves of a call; key arrays are passed and returned as their words."""
+        results = self([keys.physical_array(x) for x in leaves])
+        return [keys.wrap(x, aval) for x, aval in zip(results, out_avals)]
+
     def __call__(self, args: Sequence[Any]) -> list[ArrayImpl]:
+        """Run the program on arrays."""
         if self.handlers is None:
-            raise RuntimeError("this program is compiled for devices that are not here, so it cannot be run: look at it with "
+            raise RuntimeError("this program is compiled for devices that are not here, so it cannot be run: inspect it with "
                                "memory_analysis(), cost_analysis(), as_text(), or xlafront.plan.")
         buffers = [*self.const_args]
-        for x, aval, sharding, kept in zip(args, self.in_avals, self.in_shardings, self.kept):
-            if kept:
+        for x, aval, sharding, live in zip(args, self.in_avals, self.in_shardings, self.live):
+            if live:
                 buffers.append(place(x, aval, sharding))
         if layouts_in_use.others:
-            buffers = self.relaid(buffers)
+            buffers = self.with_layouts(buffers)
         if self.effects:
             results = runtime_effects.execute(self.loaded, buffers, self.effects)
         else:
             results = self.loaded.execute_sharded(buffers)
         arrays = results.consume_with_handlers(self.handlers)
-        return arrays if self.callback_failures is None else self._unless_failed(arrays, self.callback_failures)
-
-    @staticmethod
-    def _unless_failed(arrays: list[ArrayImpl], failures: list[Exception]) -> list[ArrayImpl]:
-        """What a run returned, when it has ended and no callback raised anything."""
-        batched_block_until_ready(arrays)
-        if not failures:
-            return arrays
-        raised, failures[:] = failures[:], []
-        runtime_effects.failures[:] = [f for f in runtime_effects.failures if f not in raised]
-        raise raised[0]
+        return arrays if self.callback_failures is None else _unless_failed(arrays, self.callback_failures)
 
     def layouts(self) -> list[Layout]:
-        """The order in memory of each argument that is read, constants first."""
-        return [Layout.from_pjrt_layout(wanted) for wanted in self.loaded.get_parameter_layouts()]
+        """Return the layout of each argument that is read, constants first."""
+        return [Layout.from_pjrt_layout(layout) for layout in self.loaded.get_parameter_layouts()]
 
     def misfits(self, args: Sequence[Any]) -> list[bool]:
-        """Which arguments that are read lie in another order; empty when none does."""
-        kept = [x for x, keep in zip(args, self.kept) if keep]
+        """Return for each argument that is read whether it has another layout; an empty list if none has."""
+        read = [x for x, live in zip(args, self.live) if live]
         found = [type(x) is ArrayImpl and not x.is_deleted() and not layout.fits(Layout.from_pjrt_layout(x._pjrt_layout))
-                 for x, layout in zip(kept, self.layouts()[len(self.const_args):])]
+                 for x, layout in zip(read, self.layouts()[len(self.const_args):])]
         return found if any(found) else []
 
-    def relaid(self, buffers: list[ArrayImpl]) -> list[ArrayImpl]:
-        """The arguments in the order in which the program reads them."""
+    def with_layouts(self, buffers: list[ArrayImpl]) -> list[ArrayImpl]:
+        """Return the arguments in the layouts that the program reads."""
         return [x if layout.fits(Layout.from_pjrt_layout(x._pjrt_layout)) else relayout(x, layout)
                 for x, layout in zip(buffers, self.layouts())]
 
-    def fast_path(self, out_tree) -> FastPath:
-        count = len(self.out_avals)
-        # C++ counts constants among the arguments, and only those that are read among the shardings.
+    def reads_layouts_of(self, leaves: Sequence[Any]) -> bool:
+        """True if all arguments have the layouts that the program reads; call it before the arguments may be deleted."""
+        return not layouts_in_use.others or not (self.own_layouts or self.misfits([keys.physical_array(x) for x in leaves]))
+
+    def fast_path(self, traced: Any, out: Any) -> FastPath | None:
+        """Return the data with which C++ repeats a call that returned `out`; None if Python has work to do in each call."""
+        if (self.effects or self.callback_failures is not None or config.debug_nans.value or config.debug_infs.value
+                or config.debug_key_reuse.value or config.no_execution.value):
+            return None
+        out_avals, out_tree, count = traced.closed.out_avals, traced.out_tree, len(self.out_avals)
+        if any([aval is abstract_token or isinstance(aval.dtype, np.dtype) and not aval.dtype.itemsize
+                for aval in (*traced.closed.in_avals, *out_avals)]):
+            return None
+        if not all([isinstance(aval.dtype, np.dtype) for aval in out_avals]):
+            out_tree = tree.dispatch_registry.flatten(out)[1]
+            if out_tree.num_leaves != count:  # nodes that C++ flattens otherwise than our registry
+                return None
+        # C++ counts constants as arguments, but expects the shardings of arguments that are read only.
         in_shardings = [x._sharding for x in self.const_args]
-        in_shardings += [sharding for sharding, kept in zip(self.in_shardings, self.kept) if kept]
+        in_shardings += [sharding for sharding, live in zip(self.in_shardings, self.live) if live]
         return FastPath(self.loaded, out_tree, in_shardings, list(self.out_shardings),
-                        list(self.out_avals), [self.out_committed] * count, [True] * len(self.const_args) + list(self.kept),
+                        list(self.out_avals), [self.out_committed] * count, [True] * len(self.const_args) + list(self.live),
                         [None] * len(in_shardings), self.const_args)
 
 
+def _unless_failed(arrays: list[ArrayImpl], failures: list[Exception]) -> list[ArrayImpl]:
+    """Return the results of a finished run; raise if one of its callbacks did."""
+    batched_block_until_ready(arrays)
+    if not failures:
+        return arrays
+    raised, failures[:] = failures[:], []
+    runtime_effects.failures[:] = [f for f in runtime_effects.failures if f not in raised]
+    raise raised[0]
+
+
 def place(x, aval, sharding):
-    """An argument where the program wants it."""
+    """Return an argument on the devices and with the sharding of the program."""
     if type(x) is ArrayImpl:
         x._check_if_deleted()
         if x._sharding == sharding:
             return x
-    if not aval.dtype.itemsize:  # programs have booleans in place of float0
+    if not aval.dtype.itemsize:  # programs take booleans in place of float0
         aval, x = aval.update(dtype=np.dtype(np.bool_)), np.zeros(aval.shape, np.bool_)
     return put(x, aval, sharding, True)

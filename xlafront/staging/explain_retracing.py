@@ -1,17 +1,17 @@
-"""Why a function was traced again, in words: the setting `explain_cache_misses`."""
+"""Explanations of why a function is retraced: the setting `explain_cache_misses`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from xlafront.base import config
 from xlafront.core import source, tree
 from xlafront.core.avals import str_short
-from xlafront.runtime import config
 
 
 class Signature(NamedTuple):
-    """What a function is traced for."""
+    """The key of a trace: all that the program of a function depends on."""
 
     statics: tuple
     in_tree: Any
@@ -21,27 +21,27 @@ class Signature(NamedTuple):
     mesh: Any
 
 
-_places: set[str] = set()  # where functions are written that were met while the setting was on
+_seen_locations: set[str] = set()  # source locations of the functions traced while the setting was on
 
 
 def explain_miss(name: str, signature: tuple, past: Collection[tuple], debug_info) -> str:
-    """The nearest signature that was traced before, and what is different now; they are as `Signature`."""
+    """Describe the closest signature that was traced before, and how this one differs; both have the fields of `Signature`."""
     location = debug_info.location
-    place = f"{name} ({location})" if location else name
+    function = f"{name} ({location})" if location else name
     text = f"TRACING CACHE MISS at {source.describe(source.current_site())}: "
     if not past:
-        text += f"{place} is traced for the first time, it was never seen."
-        if location in _places:
-            text += (" But another function on the same line was: is it defined anew again and again, as a lambda in a loop "
-                     "is? Define it once outside, so that what was traced is found.")
-        _places.add(location)
+        text += f"{function} is traced for the first time, it was never seen."
+        if location in _seen_locations:
+            text += (" But another function on the same line was: is it a new function on each iteration, like a lambda in a "
+                     "loop? Define it once outside, so that its trace is found.")
+        _seen_locations.add(location)
         return text
-    _places.add(location)
+    _seen_locations.add(location)
     now = Signature(*signature)
     known = [Signature(*old) for old in reversed(list(past))]
-    same = [old for old in known if old.in_tree == now.in_tree]  # of others not all that differs can be said
+    same = [old for old in known if old.in_tree == now.in_tree]  # only these can be compared argument by argument
     changes = min((_differences(now, old, debug_info) for old in same or known), key=len)
-    return f"{text}{place} is traced again, as all keys seen before differ. From the closest: {'; '.join(changes)}."
+    return f"{text}{function} is traced again, as all keys seen before differ. From the closest: {'; '.join(changes)}."
 
 
 def _differences(new: Signature, old: Signature, debug_info) -> list[str]:
@@ -54,7 +54,7 @@ def _differences(new: Signature, old: Signature, debug_info) -> list[str]:
             found.append(f"static argument {key} is {value.value!r} now, and was {before[key].value!r}")
     found += [f"different input pytree: static argument {key} is left out now" for key in before if key not in now]
     if new.in_tree != old.in_tree:
-        was, given = (tree.numbered(t) for t in (old.in_tree, new.in_tree))
+        was, given = (tree.leaf_indices(t) for t in (old.in_tree, new.in_tree))
         return [*found, f"different input pytree: {tree.first_difference(was, given)}"]
     for i, (a, b) in enumerate(zip(old.in_avals, new.in_avals)):
         if a is not b:

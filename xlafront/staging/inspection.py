@@ -1,28 +1,35 @@
-"""Looking at functions and values without running anything: `make_jaxpr`, `eval_shape`, `typeof`."""
+"""Inspection of functions and values without running them: `make_jaxpr`, `eval_shape`, `typeof`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from xlafront.core import errors, keys, source, tracing, tree
+from xlafront.base.jaxlib_compat import ArrayImpl
+from xlafront.core import errors, source, tracing, tree
 from xlafront.core.traceback_filter import boundary
-from xlafront.runtime.jaxlib_compat import ArrayImpl
-from xlafront.staging import composites, signatures, stages
-from xlafront.staging.jitted import Jitted, Options
+from xlafront.runtime import keys
+from xlafront.staging import mutable_composites, signatures, stages
+from xlafront.staging.jitted import Jitted
+from xlafront.staging.signatures import Options
 
 
 def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (), axis_env: Sequence[tuple[Hashable, int]] | None = None,
                return_shape: bool = False) -> Callable[..., Any]:
-    """A function that returns the program that another is traced to, instead of running it.
+    """Create a function that returns the jaxpr of another one for given arguments.
 
-    - `fun`: the other.
-    - `static_argnums`: positions of arguments that are Python values.
-    - `axis_env`: named axes in scope, as `(name, size)` pairs.
-    - `return_shape`: return `(program, pytree of ShapeDtypeStruct)`.
+    Args:
+        fun: Function to trace.
+        static_argnums: Positions of arguments that are Python values.
+        axis_env: Named axes in scope, as `(name, size)` pairs.
+        return_shape: If True, return `(jaxpr, pytree of ShapeDtypeStruct)`.
 
-    >>> xf.make_jaxpr(lambda x: xnp.sin(x) * 2)(1.0)
-    { lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = mul b 2.0:f32[] in (c,) }
+    Returns:
+        A function with the arguments of `fun` that returns a `ClosedJaxpr`.
+
+    Example:
+        >>> xf.make_jaxpr(lambda x: xnp.sin(x) * 2)(1.0)
+        { lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = mul b 2.0:f32[] in (c,) }
     """
     if not callable(fun):
         raise errors.not_callable("make_jaxpr", fun)
@@ -39,7 +46,7 @@ def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (), axis_env
             tracing.thread.axes = saved
         return (traced.jaxpr, traced.out_info) if return_shape else traced.jaxpr
 
-    signatures.dress(traced_program, fun)
+    signatures.copy_metadata(traced_program, fun)
     if hasattr(fun, "__name__"):
         traced_program.__name__ = traced_program.__qualname__ = f"make_jaxpr({fun.__name__})"
     traced_program.__module__ = __name__.partition(".")[0]
@@ -48,18 +55,24 @@ def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (), axis_env
 
 @boundary
 def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
-    """Shapes and dtypes of what a function returns, without computing it.
+    """Compute the shapes and dtypes of a function's results without running it.
 
-    - `fun`: the function.
-    - `args`, `kwargs`: its arguments, arrays or `ShapeDtypeStruct`s.
+    Args:
+        fun: Function to trace.
+        args, kwargs: Its arguments, arrays or `ShapeDtypeStruct`s.
 
-    >>> xf.eval_shape(xnp.matmul, xf.ShapeDtypeStruct((2, 3), "float32"), xf.ShapeDtypeStruct((3, 4), "float32"))
-    ShapeDtypeStruct(shape=(2, 4), dtype=float32)
+    Returns:
+        A pytree of `ShapeDtypeStruct`s.
+
+    Example:
+        >>> xf.eval_shape(xnp.matmul, xf.ShapeDtypeStruct((2, 3), "float32"), xf.ShapeDtypeStruct((3, 4), "float32"))
+        ShapeDtypeStruct(shape=(2, 4), dtype=float32)
     """
     if not callable(fun):
         raise errors.not_callable("eval_shape", fun)
-    if tracing.composites and composites.among(tree.leaves((args, kwargs))):
-        return stages.trace(Jitted(fun, Options()), args, kwargs).out_info[0]  # (then comes what the arguments hold)
+    if tracing.composites and mutable_composites.among(tree.leaves((args, kwargs))):
+        # The second result are the final components of the arguments.
+        return stages.trace(Jitted(fun, Options()), args, kwargs).out_info[0]
     known = getattr(fun, "eval_shape", None)
     if known is not None and getattr(fun, "__wrapped__", None) is not None:
         return known(*args, **kwargs)
@@ -67,26 +80,36 @@ def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
 
 
 def typeof(x: Any) -> Any:
-    """The type of a value as an operand: shape, dtype, weak type.
+    """Return the type of a value as an operand: shape, dtype, weak type.
 
-    - `x`: an array or a number.
+    Args:
+        x: Array or scalar.
 
-    >>> print(xf.typeof(xnp.ones(3)))
-    float32[3]
+    Returns:
+        The abstract value.
+
+    Example:
+        >>> print(xf.typeof(xnp.ones(3)))
+        float32[3]
     """
     kind = type(x)
-    if kind is ArrayImpl or kind is keys.KeyArray:  # hot: Flax asks of each value
+    if kind is ArrayImpl or kind is keys.KeyArray:  # hot: Flax calls it for each value
         return x.aval
     return tracing.composites[kind](x) if kind in tracing.composites else tracing.aval_of(x)
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:
-    """A function with its operations under a name, for profiles and messages of the compiler.
+    """Put the operations of a function under a name, for profiles and compiler messages.
 
-    - `fun`: the function.
-    - `name`: its own when left out.
+    Args:
+        fun: Function to name.
+        name: Name of the scope. Default: that of the function.
 
-    >>> xf.named_call(lambda x: x + 1, name="increment")(2)
-    3
+    Returns:
+        The function under that name.
+
+    Example:
+        >>> xf.named_call(lambda x: x + 1, name="increment")(2)
+        3
     """
     return source.named_scope(name or signatures.function_name(fun))(fun)

@@ -1,7 +1,7 @@
-"""`library`: the library's own functions, eagerly one compiled kernel each, inlined in programs.
+"""`library`, the decorator of internal functions: one compiled kernel each when called eagerly, inlined in jaxprs.
 
-Under a trace a function is traced by itself, once for each kind of arguments; programs that call it get its operations copied,
-or what transformations made of them, with the place of the call as theirs; a program of many operations is called (`Programs`).
+Under a trace, a function is traced by itself, once for each signature (`TraceCache`). Jaxprs that call it get a copy of its
+equations, or of what transformations made of them, with the site of the call; a large program is called instead.
 """
 
 from __future__ import annotations
@@ -9,83 +9,142 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
-from xlafront.core import backends, dtypes, source, tracing, tree
+from xlafront import checks as _checks  # noqa: F401  (adds its checks of finished traces)
+from xlafront.base import config
+from xlafront.base.meshes import active
+from xlafront.core import dtypes, source, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dtypes import is_integer, python_scalar_dtypes
+from xlafront.core.basic_primitives import inline_call_p
+from xlafront.core.bounded_cache import BoundedCache
+from xlafront.core.dtypes import numpy_scalar_types, python_scalar_dtypes
 from xlafront.core.errors import NotAnArrayError, not_an_array
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, jaxpr_as_fun
-from xlafront.core.memo import Memo
-from xlafront.core.primitive import Primitive
-from xlafront.core.program_call import ProgramCall
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, jaxpr_as_fun, last_reads
+from xlafront.core.primitive import Primitive, Structured
+from xlafront.core.program_key import append_values, scalar_key
 from xlafront.core.tracing import StagedTracer, StagingTrace, Trace, Tracer
-from xlafront.runtime import config
+from xlafront.runtime import backends
 from xlafront.runtime.arrays import ArrayImpl, put_host
-from xlafront.runtime.meshes import active, empty_mesh
 from xlafront.runtime.sharding import single_device
+from xlafront.staging.accepted_arguments import Conversions, parameter_names
 from xlafront.staging.compiling import constants_as_arguments
-from xlafront.staging.jitted import Jitted, Options, jit_p, make_dispatcher
-from xlafront.staging.sharding_arguments import UNSPECIFIED
-from xlafront.staging.signatures import Selection, split_call
+from xlafront.staging.dispatch import make_dispatcher
+from xlafront.staging.jit_primitive import call_params
+from xlafront.staging.jitted import Jitted, jit_p
+from xlafront.staging.signatures import Options, Selection, split_call
+
+_F = TypeVar("_F", bound=Callable)
+
+if TYPE_CHECKING:  # a decorated function keeps its signature
+    @overload
+    def library(fun: _F, *, static: str | Sequence[str] | None = (), name: str | None = None) -> _F: ...
+    @overload
+    def library(*, static: str | Sequence[str] | None = (), name: str | None = None) -> Callable[[_F], _F]: ...
 
 
-def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), name: str | None = None,
-            lists: bool | str | tuple[str, ...] = False, converts: bool | str = False, light: bool = False, nodes: bool = True):
-    """Decorator of the library's own functions: eagerly one compiled kernel, inlined under a trace.
+def library(fun: Callable | None = None, *, static: str | Sequence[str] | None = (), name: str | None = None) -> Any:
+    """Make an internal function one compiled kernel when called eagerly, and inline it under a trace.
 
-    `static` names the parameters that are Python values; `lists` says that users give lists (or arrays) for them, or for which
-    of them; `converts` that objects which only offer `__jax_array__` are taken too, or for which one; `light`, that it
-    does less than looking for its program would; `nodes`, whether nodes of pytrees that offer `__jax_array__` are arrays.
-    Hot: no Python runs when a known signature is repeated.
+    `static`: parameters that are Python values. None if any may be one, because the function checks and converts its arguments
+    in Python before kernels compute: an eager call then just runs it, and only traces have its programs. `accepts` below this
+    decorator converts arguments. Hot: no Python runs when a known signature is repeated.
     """
     if fun is None:
-        return lambda f: library(f, static=static, name=name, lists=lists, converts=converts, light=light, nodes=nodes)
+        return lambda f: library(f, static=static, name=name)
+    if static is None:
+        return _cached_in_traces(fun, name or fun.__name__)
+    return eager_kernel(fun, static=static, name=name, caches_programs=True)
+
+
+def _cached_in_traces(fun: Callable, name: str) -> Callable:
+    traces, thread, eval_trace = TraceCache(fun, name), tracing.thread, tracing.eval_trace
+
+    @functools.wraps(fun)
+    def call(*args, **kwargs):
+        trace = thread.trace
+        if trace is not eval_trace and (type(trace) is StagingTrace or trace.is_transformation):
+            return traces.call(trace, args, kwargs)
+        return fun(*args, **kwargs)
+
+    return call
+
+
+def eager_kernel(fun: Callable, *, static: str | Sequence[str] = (), name: str | None = None,
+                 caches_programs: bool = False) -> Any:
+    """Make a function one compiled kernel when called eagerly; under a trace it runs, or is inlined if it `caches_programs`.
+
+    For functions that only bind a primitive, which costs less than the lookup of a program.
+    """
     names = (static,) if isinstance(static, str) else tuple(static)
-    code = getattr(fun, "__wrapped__", fun).__code__
-    parameters = code.co_varnames[:code.co_argcount]
+    parameters = parameter_names(fun)
     nums = tuple(parameters.index(n) for n in names if n in parameters)
     shown = name or fun.__name__.removeprefix("_").removesuffix("_kernel")
-    static_places = frozenset((*nums, *names))
-    kernel = _of_arrays(fun, static_places) if nodes and not light else fun
-    jitted = Jitted(kernel, Options(Selection(tuple(sorted(nums)), names)), shown, True)
+    jitted = Jitted(fun, Options(Selection(tuple(sorted(nums)), names)), shown, True)
     thread, eval_trace, evaluate = tracing.thread, tracing.eval_trace, jitted.evaluate
-    programs = None if light else Programs(kernel, shown, static_places)
+    traces = TraceCache(fun, shown, frozenset((*nums, *names))) if caches_programs else None
+    conversions: Conversions | None = getattr(fun, "conversions", None)
 
     def cache_miss(*args, **kwargs):
-        if converts:
-            args = tuple([_converted(x) if converts is True or parameters[i] == converts else x for i, x in enumerate(args)])
-            kwargs = {key: _converted(x) if converts in (True, key) else x for key, x in kwargs.items()}
+        if conversions is not None:
+            args, kwargs = conversions.flattened(args, kwargs)
         trace = thread.trace
         try:
             if trace is eval_trace:
                 return evaluate(*args, **kwargs)
-            if trace.composes and _is_of_values(trace, args, kwargs):
+            if trace.is_transformation and _is_untraced(trace, args, kwargs):
                 with tracing.current_trace(eval_trace):
                     return dispatcher(*args, **kwargs), None, False
-            if programs is not None and (type(trace) is StagingTrace or trace.composes):
-                result = programs.call(trace, args, kwargs, jitted)
+            if traces is not None and (type(trace) is StagingTrace or trace.is_transformation):
+                result = traces.call(trace, args, kwargs, jitted)
             else:
-                result = kernel(*args, **kwargs)
+                result = fun(*args, **kwargs)
         except NotAnArrayError as e:
             _name_argument(e, shown, parameters, args, kwargs)
             raise
-        return result if isinstance(result, Tracer) else _as_values(trace, result), None, False
+        return result if isinstance(result, Tracer) else _results_in_trace(trace, result), None, False
 
     dispatcher = make_dispatcher(fun, jitted, cache_miss)
-    if not lists:
-        return dispatcher
-    named = names if lists is True else (lists,) if isinstance(lists, str) else lists
-    return _with_lists(dispatcher, fun, frozenset((*named, *[parameters.index(n) for n in named if n in parameters])))
+    if conversions is not None and conversions.anything:
+        return _or_uncompiled(dispatcher, fun)
+    return dispatcher if conversions is None or not conversions.lists else _with_hashable(dispatcher, fun, conversions)
 
 
-lax_function = functools.partial(library, nodes=False)  # those of `lax` refuse such nodes, as its primitives do
+def _or_uncompiled(dispatcher: Callable, fun: Callable) -> Callable:
+    """Return the dispatcher with calls of the function itself for arguments that it cannot take, and for `out_sharding`."""
+    @functools.wraps(fun)
+    def call(*args, **kwargs):
+        if kwargs.get("out_sharding") is None:
+            try:
+                return dispatcher(*args, **kwargs)
+            except Exception:  # the function itself accepts static values without a hash, and reports errors
+                pass
+        return fun(*args, **kwargs)
+
+    return call
+
+
+def _with_hashable(dispatcher: Callable, fun: Callable, conversions: Conversions) -> Callable:
+    """Return the dispatcher with conversions of static arguments that C++ cannot hash."""
+    @functools.wraps(fun)
+    def call(*args, **kwargs):
+        try:
+            return dispatcher(*args, **kwargs)
+        except ValueError as e:
+            if "static arguments" not in str(e):
+                raise
+        args, kwargs = conversions.hashable(args, kwargs)
+        if conversions.is_traced(args, kwargs):
+            return fun(*args, **kwargs)  # reports the error
+        return dispatcher(*args, **kwargs)
+
+    return call
 
 
 def _name_argument(error: NotAnArrayError, name: str, parameters: tuple, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Say of a list in place of an array what the caller gave: inside of the function its elements are traced."""
+    """Name the caller's argument in the error for a list in place of an array, whose elements are traced in the function."""
     value = error.value
     if isinstance(value, (list, tuple, dict)):
         names = (*parameters, *[f"number {i}" for i in range(len(parameters), len(args))])
@@ -95,35 +154,37 @@ def _name_argument(error: NotAnArrayError, name: str, parameters: tuple, args: t
                 return
 
 
-def _is_of_values(trace: Trace, args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether a call while something is differentiated or mapped has nothing of it: then it is what it would be outside, one
-    kernel, whose numbers may differ from those of its operations one by one. Hot."""
+def _is_untraced(trace: Trace, args: tuple, kwargs: dict[str, Any]) -> bool:
+    """True if no argument is traced although a transformation is active; the call then runs as one kernel, as outside.
+
+    Its results may differ in rounding from those of single operations. Hot.
+    """
     for x in args:
-        if not _is_value(x):
+        if not _is_concrete(x):
             return False
-    if kwargs and not all(map(_is_value, kwargs.values())):
+    if kwargs and not all(map(_is_concrete, kwargs.values())):
         return False
-    while trace.composes:
+    while trace.is_transformation:
         trace = trace.parent
-    return trace is tracing.eval_trace and not tracing.thread.axes and tracing.thread.make_whole is None
+    return trace is tracing.eval_trace and not tracing.thread.axes and tracing.thread.unshard_operands is None
 
 
-def _is_value(x: Any) -> bool:
+def _is_concrete(x: Any) -> bool:
     kind = type(x)
-    return kind is ArrayImpl or x is None or kind in _host_types or isinstance(x, _WORDS) or (
-        kind is tuple or kind is list) and all(map(_is_value, x))
+    return kind is ArrayImpl or x is None or kind in _host_types or isinstance(x, _NAMES) or (
+        kind is tuple or kind is list) and all(map(_is_concrete, x))
 
 
-def _as_values(trace: Trace, result: Any) -> Any:
-    """Results as values of the trace, where the function handed numbers or arrays of NumPy through."""
+def _results_in_trace(trace: Trace, result: Any) -> Any:
+    """Return results as values of the trace, if the function returned scalars or NumPy arrays."""
     if type(result) in (list, tuple) and all([isinstance(x, Tracer) for x in result]):
         return result
     return tree.map(functools.partial(as_value, trace), result)
 
 
 def as_value(trace: Trace, x: Any) -> Any:
-    """A number or an array of NumPy as a value of the trace, other things as they are."""
-    while trace.composes:
+    """Return a scalar or NumPy array as a value of the trace; other objects as they are."""
+    while trace.is_transformation:
         trace = trace.parent
     if type(x) not in _host_types or getattr(x, "dtype", None) == dtypes.float0:
         return x
@@ -134,128 +195,109 @@ def as_value(trace: Trace, x: Any) -> Any:
     return put_host(x, aval, single_device(backends.default_device()), False)
 
 
-def _of_arrays(fun: Callable, static: frozenset) -> Callable:
-    """The function with its arguments that offer `__jax_array__` as arrays, and members of an `IntEnum` as numbers where they
-    are not `static`. Nodes of pytrees are converted within the program: C++ takes them apart, and repeats the program for their
-    leaves. Others are refused, as calls by C++ refuse them."""
-    def operand(place, x):
-        if type(x) in tracing.abstractors:
-            return x
-        x = tracing.node_as_operand(x)
-        return x if place in static else dtypes.plain_number(x)
-
-    @functools.wraps(fun)
-    def call(*args, **kwargs):
-        return fun(*[operand(i, x) for i, x in enumerate(args)], **{name: operand(name, x) for name, x in kwargs.items()})
-
-    return call
-
-
-def _converted(x):
-    """What is no node as an array, before the call: C++ knows no type of it, and asks each time."""
-    return tracing.as_operand(x) if tracing.is_convertible(x) and type(x) not in tree.registered_nodes else x
-
-
 _FEW_OPERATIONS = 4
-_LIGHT = 3  # how often a function of few operations is looked at
-_MANY_OPERATIONS = 14  # transforming so many each time costs more than a call of what was made of them
-_WRITTEN_DOWN = 4  # operations that cost no more to write down than a call that has them inside
+_MOST_LOOKUPS = 3  # eager calls under transformations after which a function of few operations is not traced any more
+_MANY_OPERATIONS = 14  # from here on, transforming the equations costs more than a call of their transformed program
+_INLINED_OPERATIONS = 4  # staging so many equations costs no more than staging a call
 
 
-class Programs:
-    """The programs of a library function, by what its arguments are, for traces that write operations down."""
+class TraceCache:
+    """The programs of an internal function by signature, for traces that stage equations."""
 
-    __slots__ = ("fun", "name", "static", "kept", "light")
+    __slots__ = ("fun", "name", "static", "programs", "lookups")
 
     def __init__(self, fun: Callable, name: str, static: frozenset = frozenset()):
         self.fun, self.name = fun, name
-        self.static = static  # positions and names of the parameters that are Python values
-        self.kept = Memo(128)
-        self.light = 0  # calls on values at hand with few operations; `None` after one with more
+        self.static = static  # positions and names of static parameters
+        self.programs = BoundedCache(128)
+        self.lookups: int | None = 0  # eager calls that had few operations; None after one with more
 
     def call(self, trace: Trace, args: tuple, kwargs: dict[str, Any], jitted: Jitted | None = None) -> Any:
-        """The function in a trace: from its program where there is one for such arguments. Hot."""
+        """Call the function in a trace: copy or call its program if there is one for the signature. Hot."""
         thread = tracing.thread
-        if not thread.axes and thread.make_whole is None and active.mesh is None:
+        if not thread.axes and thread.unshard_operands is None and active.mesh is None:
             base = trace
-            while base.composes:
+            while base.is_transformation:
                 base = base.parent
             if type(base) is StagingTrace:
                 operands: list[Tracer] = []
                 key = None if base.evaluate is not None else self._key(trace if trace is base else None, args, kwargs, operands)
                 try:
-                    found: Any = None if key is None else self.kept.get(key, self)
-                except TypeError:  # a static argument that cannot be hashed
+                    found: Any = None if key is None else self.programs.get(key, self)
+                except TypeError:  # a static argument without a hash
                     found = None
                 if found is self:
-                    closes = trace is base and any([x._trace is not base for x in operands])
-                    found = self.kept.keep(key, self._trace(args, kwargs, operands, closes))
+                    captures = trace is base and any([x._trace is not base for x in operands])
+                    found = self.programs.put(key, self._trace(args, kwargs, operands, captures))
                 if found:
-                    program, alone, operation, params, out_tree = found
+                    program, equation, primitive, params, out_tree = found
                     if trace is base:
-                        results = trace.write_down(program, operands) if alone is None else trace.write_like(
-                            alone, [*program.consts, *operands])
+                        results = trace.inline_jaxpr(program, operands) if equation is None else trace.append_equation_like(
+                            equation, [*program.consts, *operands])
                         return results[0] if out_tree is None else out_tree.unflatten(results)
-                    if operation is not None:
-                        results = trace.process(operation, tuple(operands), params)
-                        if not operation.multiple_results:
+                    if primitive is not None:
+                        results = trace.process(primitive, tuple(operands), params)
+                        if not primitive.multiple_results:
                             results = [results]
                         return results[0] if out_tree is None else out_tree.unflatten(results)
-            elif base is tracing.eval_trace and jitted is not None and self.light != _LIGHT and not config.disable_jit.value:
-                return self._call_at_once(jitted, args, kwargs)
+            elif (base is tracing.eval_trace and jitted is not None and self.lookups != _MOST_LOOKUPS
+                    and not config.disable_jit.value):
+                return self._call_as_one(jitted, args, kwargs)
         return self.fun(*args, **kwargs)
 
-    def _call_at_once(self, jitted: Jitted, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """The function of values that are differentiated or mapped: one call of its program, so that what transformations make
-        of it is compiled as a whole."""
+    def _call_as_one(self, jitted: Jitted, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Call the program under an eager transformation, so that what this makes of it is compiled as one kernel."""
         try:
-            call = split_call(jitted.name, jitted.options.static, args, kwargs)
+            call = split_call(jitted.fun, jitted.name, jitted.options.static, args, kwargs)
             traced = jitted.trace(call)
-        except Exception:  # called as it is, the function says it of the user's arguments
+        except Exception:  # raised again by the call of the function itself, for the user's arguments
             traced = None
         if traced is None:
             return self.fun(*args, **kwargs)
-        if self.light is not None:
+        if self.lookups is not None:
             if _weight(traced.closed.jaxpr.eqns) <= _FEW_OPERATIONS:
-                self.light += 1
+                self.lookups += 1
                 return self.fun(*args, **kwargs)
-            self.light = None
+            self.lookups = None
         if traced.closed.jaxpr.effects or any([isinstance(c, Tracer) for c in traced.closed.consts]):
             return self.fun(*args, **kwargs)
         return jitted.staged(call, traced)
 
     def _key(self, trace: StagingTrace | None, args: tuple, kwargs: dict[str, Any], operands: list[Tracer]) -> tuple | None:
-        """What the program depends on, and the operands, which are appended; None where there are others than traced values and
-        numbers, which stand in programs as such. Where a trace is given they are values of it, or of those around it that
-        its function closes over."""
+        """Return the key of a program and append the operands; None if an argument is neither traced, a scalar nor static.
+
+        With a `trace`, operands must be values of it, or of enclosing traces that its function closes over.
+        """
         static = self.static
         entries: list[Any] = [_settings()]
-        for place, x in (*enumerate(args), *kwargs.items()) if kwargs else enumerate(args):
+        for position, x in (*enumerate(args), *kwargs.items()) if kwargs else enumerate(args):
             kind = type(x)
-            if kwargs and type(place) is str:
-                entries.append(place)
+            if kwargs and type(position) is str:
+                entries.append(position)
             if kind is StagedTracer and trace is not None:
                 aval = x.aval
-                if not aval.plain or place in static or not _is_in(trace, x, entries):
+                if not aval.plain or position in static or x._trace is not trace and not _is_available(trace, x, entries):
                     return None
                 operands.append(x)
                 entries.append(aval)
-            elif place in static or x is None:
+            elif position in static or x is None:
                 if isinstance(x, Tracer):
                     return None
-                entries += kind, x
+                append_values((x,), entries)
             elif not _describe(x, trace, entries, operands):
                 return None
         return tuple(entries)
 
-    def _trace(self, args: tuple, kwargs: dict[str, Any], operands: Sequence[Tracer], closes: bool) -> Any:
-        """Trace the function by itself: its program; its equation, where it has one that takes and gives what the program does;
-        an operation that does what it does, its parameters; and the tree of the results, None for one array. Or nothing, where
-        a copy would not do. `closes`: some operands are of traces around the one that it is written in."""
-        out_tree, whole = None, True
+    def _trace(self, args: tuple, kwargs: dict[str, Any], operands: Sequence[Tracer], captures: bool) -> Any:
+        """Trace the function by itself, to be copied; return () if a copy would not be equivalent.
+
+        The result is the program; an equation that does the same, if any; a primitive that does, and its parameters; and the
+        tree of the results, None for one array. `captures`: some operands are values of enclosing traces.
+        """
+        out_tree, returns_traced = None, True
 
         def flat(*tracers):
-            nonlocal out_tree, whole
+            nonlocal out_tree, returns_traced
             source.thread.site = source.NOWHERE
             rest = iter(tracers)
 
@@ -267,145 +309,107 @@ class Programs:
             given = [x if i in self.static else inner(x) for i, x in enumerate(args)]
             named = {name: x if name in self.static else inner(x) for name, x in kwargs.items()}
             results, out_tree = tree.flatten(self.fun(*given, **named))
-            whole = all([type(x) is StagedTracer for x in results])
+            returns_traced = all([type(x) is StagedTracer for x in results])
             return results
 
         try:
             jaxpr, consts = tracing.trace_to_jaxpr(flat, [x.aval for x in operands], DebugInfo("jit", self.name))
-        except Exception:  # called as it is, the function says it of the user's arguments
+        except Exception:  # raised again by the call of the function itself, for the user's arguments
             return ()
-        # (a result that is no value of the program is known where it is called)
-        if jaxpr.effects or not whole or any([isinstance(c, Tracer) for c in consts]):
+        # A result that is not traced is a constant where the function is called.
+        if jaxpr.effects or not returns_traced or any([isinstance(c, Tracer) for c in consts]):
             return ()
-        if closes and not _reads_all(jaxpr):  # what a program closes over, it needs
+        if captures and not _reads_all(jaxpr):  # the caller must not capture values that it does not read
             return ()
         program = ClosedJaxpr(jaxpr, consts)
-        tree_of_results = None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree
+        result_tree = None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree
         if len(jaxpr.eqns) == 1:
             only = jaxpr.eqns[0]
             if only.invars == jaxpr.invars and only.outvars == jaxpr.outvars:
-                return program, only, only.primitive, only.params, tree_of_results
-            return program, None, None, None, tree_of_results
+                return program, only, only.primitive, only.params, result_tree
+            return program, None, None, None, result_tree
         params = {"jaxpr": program, "name": self.name}
-        if len(jaxpr.eqns) <= _WRITTEN_DOWN:
-            return program, None, inlined_p, params, tree_of_results
-        whole_call = _whole_call(self.name, constants_as_arguments(program)[0])
+        if len(jaxpr.eqns) <= _INLINED_OPERATIONS:
+            return program, None, inline_call_p, params, result_tree
+        call = _cached_call(self.name, constants_as_arguments(program)[0])
         if len(jaxpr.eqns) <= _MANY_OPERATIONS or consts:
-            return program, whole_call, inlined_p, params, tree_of_results
-        return program, whole_call, jit_p, whole_call.params, tree_of_results
+            return program, call, inline_call_p, params, result_tree
+        return program, call, jit_p, call.params, result_tree
 
 
 def _reads_all(jaxpr: Jaxpr) -> bool:
-    read = {v for atoms in (jaxpr.outvars, *[eqn.invars for eqn in jaxpr.eqns]) for v in atoms if not v.is_literal}
-    return read.issuperset(jaxpr.invars)
+    return last_reads(jaxpr).keys() >= set(jaxpr.invars)
 
 
-def _whole_call(name: str, program: ClosedJaxpr) -> JaxprEqn:
-    """A call of a program of the library, which modules have the operations of in its place."""
-    jaxpr = program.jaxpr
-    ins, outs = len(jaxpr.invars), len(jaxpr.outvars)
-    return JaxprEqn(jaxpr.invars, jaxpr.outvars, jit_p, {
-        "jaxpr": program, "name": name, "donated_invars": (False,) * ins, "in_shardings": (UNSPECIFIED,) * ins,
-        "out_shardings": (UNSPECIFIED,) * outs, "in_layouts": (None,) * ins, "out_layouts": (None,) * outs,
-        "ctx_mesh": empty_mesh, "compiler_options_kvs": (), "keep_unused": False, "inline": True})
+def _cached_call(name: str, program: ClosedJaxpr) -> JaxprEqn:
+    """Return the equation of a call that is inlined in modules."""
+    return JaxprEqn(program.jaxpr.invars, program.jaxpr.outvars, jit_p, call_params(program, name, inline=True))
 
 
-_contexts = Memo(64)
+_contexts = BoundedCache(64)
 _last_context: tuple[tuple, object] = ((), object())
 
 
 def _settings() -> object:
-    """What stands in keys for the settings that programs depend on: they are many, and seldom others than a moment ago."""
+    """Return one object for the settings that programs depend on: they are many, and rarely change between two calls."""
     global _last_context
     key, last = config.trace_context_key(), _last_context
     if key != last[0]:
-        _last_context = last = key, _contexts.get(key) or _contexts.keep(key, object())
+        _last_context = last = key, _contexts.get(key) or _contexts.put(key, object())
     return last[1]
 
 
 def _describe(x: Any, trace: StagingTrace | None, entries: list[Any], operands: list[Tracer]) -> bool:
-    """Append what a program depends on of an argument, as `Programs._key` does; whether that can be said."""
+    """Append the part of an argument that programs depend on (see `TraceCache._key`); False if it has no key."""
     kind = type(x)
-    if kind in python_scalar_dtypes:
-        entries += kind, repr(x)  # -0.0 is another number than 0.0, nan the same as nan
-    elif kind in _numbers:
-        entries += kind, x.tobytes()
+    if (scalar := scalar_key(x)) is not None:
+        entries += scalar
     elif kind is list or kind is tuple:
         entries += kind, len(x)
         for item in x:
             if not _describe(item, trace, entries, operands):
                 return False
     elif isinstance(x, Tracer):
-        if not x.aval.plain or trace is not None and (kind is not StagedTracer or not _is_in(trace, x, entries)):
+        if not x.aval.plain or trace is not None and (kind is not StagedTracer or not _is_available(trace, x, entries)):
             return False
         operands.append(x)
         entries.append(x.aval)
-    elif x is None or isinstance(x, _WORDS) or getattr(getattr(x, "_jitted", None), "of_library", False):
+    elif x is None or isinstance(x, _NAMES) or getattr(getattr(x, "_jitted", None), "of_library", False):
         entries += kind, x
     else:
         return False
     return True
 
 
-def _is_in(trace: StagingTrace, x: StagedTracer, entries: list[Any]) -> bool:
-    """Whether a value is of the trace, or of one around it, which the key then says: all such are read by the program."""
-    of = x._trace
-    if of is trace:
+def _is_available(trace: StagingTrace, x: StagedTracer, entries: list[Any]) -> bool:
+    """True if a value is one of the trace or of an enclosing one, which the key then records."""
+    owner = x._trace
+    if owner is trace:
         return True
     entries.append(_OUTER)
-    return type(of) is StagingTrace and of.alive and of.evaluate is None
+    return type(owner) is StagingTrace and owner.alive and owner.evaluate is None
 
 
-_OUTER = "of a trace around"
-_WORDS = (str, type, np.dtype, Enum)  # what functions are told besides numbers
-_numbers = frozenset([d.type for d in dtypes.supported if d.kind in "biufcV"])  # NumPy's scalars
-_host_types = frozenset([*_numbers, *python_scalar_dtypes, np.ndarray])
+_OUTER = "enclosing trace"
+_NAMES = (str, type, np.dtype, Enum)  # options of functions beside scalars
+_host_types = frozenset([*numpy_scalar_types, *python_scalar_dtypes, np.ndarray])
 
 
-def _write_down(trace: StagingTrace, args: tuple, params: dict[str, Any]) -> list[Any] | None:
-    return trace.write_down(params["jaxpr"], args) if type(trace) is StagingTrace else None
+def _stage_inlined(trace: StagingTrace, args: tuple, params: dict[str, Any]) -> list[Any] | None:
+    return trace.inline_jaxpr(params["jaxpr"], args) if type(trace) is StagingTrace else None
 
 
-def _run(*args, jaxpr, name):
-    return jaxpr.jaxpr.memoised(("compiled",), lambda: library(jaxpr_as_fun(jaxpr), name=name))(*args)
+def _evaluate_inlined(*args, jaxpr, name):
+    return jaxpr.memoised(("compiled",), lambda: library(jaxpr_as_fun(jaxpr), name=name))(*args)
 
 
-# A call of a program whose operations programs have in place of the call; transformations make such calls of such calls.
-inlined_p = ProgramCall("inlined", lower=lambda ctx, *operands, jaxpr, name: ctx.inline(jaxpr, operands), impl=_run)
-inlined_p.stage, inlined_p.calls_program = _write_down, True
-
-
-def written_once(fun: Callable | None = None, name: str | None = None, *, static: Sequence[str] = ()):
-    """Decorator of functions of the library that look at their arguments before kernels do the work: in programs they are
-    copied as those of `library`, and do not look again at arguments of the same kinds. With `static`, the parameters that are
-    Python values, the whole is one compiled kernel eagerly; calls that say where results go are made as they are. Hot.
-    """
-    if fun is None:
-        return lambda f: written_once(f, name, static=static)
-    programs, thread, eval_trace = Programs(fun, name or fun.__name__), tracing.thread, tracing.eval_trace
-    compiled: Any = None
-
-    @functools.wraps(fun)
-    def call(*args, **kwargs):
-        nonlocal compiled
-        trace = thread.trace
-        if trace is not eval_trace:
-            if type(trace) is StagingTrace or trace.composes:
-                return programs.call(trace, args, kwargs)
-        elif static and "out_sharding" not in kwargs:
-            if compiled is None:
-                compiled = library(fun, static=static, name=name, light=True)
-            try:
-                return compiled(*args, **kwargs)
-            except Exception:  # called as it is, the function takes static values that cannot be hashed, and says what is wrong
-                pass
-        return fun(*args, **kwargs)
-
-    return call
+inline_call_p.define(
+    lower=lambda ctx, *operands, jaxpr, name: ctx.inline(jaxpr, operands), impl=_evaluate_inlined,
+    stage=_stage_inlined, structured=Structured(only_calls_program=True))
 
 
 def _weight(eqns: Sequence[JaxprEqn]) -> int:
-    """How many operations these are, with those in their programs."""
+    """Return the number of equations, with those of their programs."""
     found = len(eqns)
     for eqn in eqns:
         for value in eqn.params.values():
@@ -415,36 +419,8 @@ def _weight(eqns: Sequence[JaxprEqn]) -> int:
     return found
 
 
-def _with_lists(dispatcher, fun, static):
-    """Takes static arguments that cannot be hashed as what can: lists as tuples, arrays as numbers, also in tuples."""
-    def hashable(x):
-        if isinstance(x, (list, tuple)) or isinstance(x, (np.ndarray, ArrayImpl)) and x.ndim:
-            return tuple(hashable(v) for v in x)
-        if not isinstance(x, (np.ndarray, ArrayImpl)):
-            return x
-        return x.__index__() if is_integer(x.dtype) else x.item()  # what it is no good for, the function says
-
-    def is_traced(x):
-        return isinstance(x, Tracer) or isinstance(x, tuple) and any(map(is_traced, x))
-
-    @functools.wraps(fun)
-    def call(*args, **kwargs):
-        try:
-            return dispatcher(*args, **kwargs)
-        except ValueError as e:
-            if "static arguments" not in str(e):
-                raise
-        args = tuple([hashable(x) if i in static else x for i, x in enumerate(args)])
-        kwargs = {name: hashable(x) if name in static else x for name, x in kwargs.items()}
-        if any([place in static and is_traced(x) for place, x in (*enumerate(args), *kwargs.items())]):
-            return fun(*args, **kwargs)  # which says what is wrong with it
-        return dispatcher(*args, **kwargs)
-
-    return call
-
-
 def _apply_eagerly(primitive: Primitive, args: tuple, params: dict[str, Any]):
-    """Run one primitive: a kernel compiled once for each set of parameters."""
+    """Evaluate one primitive: a kernel compiled once for each set of parameters."""
     try:
         key = tuple(params.items())
         kernel = primitive.eager.get(key)
@@ -453,24 +429,24 @@ def _apply_eagerly(primitive: Primitive, args: tuple, params: dict[str, Any]):
     if kernel is None:
         def apply(*operands):
             for x in operands:
-                tracing.aval_of(x, primitive.name)  # a node with traced arrays in it is no operand
+                tracing.aval_of(x, primitive.name)  # raises for a pytree node with traced arrays
             return primitive.bind(*operands, **params)
 
         apply.__name__ = apply.__qualname__ = primitive.name
-        kernel = library(apply, light=True)
+        kernel = eager_kernel(apply)
         if key is not None:
-            primitive.eager.keep(key, kernel)
+            primitive.eager.put(key, kernel)
     try:
         return kernel(*args)
     except TypeError:
-        if not any([tracing.is_cut(x) for x in args]):
+        if not any([tracing.is_truncated(x) for x in args]):
             raise
         return kernel(*map(exact, args))
 
 
 def exact(x):
-    """A scalar of NumPy as what keeps its bits, where 64-bit types are off and an array of them is at hand all the same."""
-    if not tracing.is_cut(x):
+    """Return a NumPy scalar as an array with all its bits, for a call with 64-bit arrays although 64-bit types are off."""
+    if not tracing.is_truncated(x):
         return x
     return put_host(x, ShapedArray((), x.dtype), single_device(backends.default_device()), False)
 

@@ -1,7 +1,7 @@
-"""Arranging devices in a grid, so that neighbours in it are linked on the hardware.
+"""Grids of devices whose neighbours are linked on the hardware.
 
-The chips of a TPU slice are a torus of three axes. The axes of a mesh are laid along those of the torus, the last one first:
-it is the one over which programs communicate most. Slices of few chips have orders of their own, which are rings.
+The chips of a TPU slice form a torus of three axes. The axes of a mesh are mapped to those of the torus, the last one first, as
+programs communicate most over it. Small slices have special orders, which are rings.
 """
 
 from __future__ import annotations
@@ -13,31 +13,36 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import backends
+from xlafront.runtime import backends
 
 __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
 
 
 def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None = None, *, contiguous_submeshes: bool = False,
                        allow_split_physical_axes: bool = False) -> np.ndarray:
-    """An array of devices for `Mesh`, all of those given, whose axes lie along the links of the hardware.
+    """Arrange devices in an array for `Mesh`, whose axes follow the links of the hardware.
 
-    Devices that are no TPUs stay in their order.
+    Devices other than TPUs stay in their order.
 
-    - `mesh_shape`: the sizes of the axes; later ones get the better links.
-    - `devices`: the devices; all that there are when left out.
-    - `contiguous_submeshes`: each row of the grid, or each block of rows of one host, is a part of the torus without gaps; for
-      the few shapes of which that is known.
-    - `allow_split_physical_axes`: axes of the grid may share one of the hardware.
+    Args:
+        mesh_shape: Sizes of the axes; later axes get the better links.
+        devices: Devices to arrange, all of which are used. Default: all available ones.
+        contiguous_submeshes: If True, each row of the grid, or each block of rows of one host, is a contiguous part of the
+            torus; only for some shapes.
+        allow_split_physical_axes: If True, axes of the grid may share an axis of the hardware.
 
-    >>> create_device_mesh((1, 1), xf.devices()[:1]).shape
-    (1, 1)
+    Returns:
+        NumPy array of devices, of shape `mesh_shape`.
+
+    Example:
+        >>> create_device_mesh((1, 1), xf.devices()[:1]).shape
+        (1, 1)
     """
     shape = tuple(int(n) for n in mesh_shape)
     found = list(backends.devices() if devices is None else devices)
     if math.prod(shape) != len(found):
-        raise ValueError(f"a grid of shape {shape} has {math.prod(shape)} places for {len(found)} devices. Give as many "
-                         f"devices as it has places, devices=devices()[:{math.prod(shape)}], or another shape: the number of "
+        raise ValueError(f"a grid of shape {shape} has {math.prod(shape)} places for {len(found)} devices. Give as "
+                         f"many devices, devices=devices()[:{math.prod(shape)}], or another shape: the number of "
                          f"devices must equal the product of mesh_shape.")
     if not found or getattr(found[0], "platform", None) != "tpu":
         return _grid(found, shape)
@@ -47,12 +52,14 @@ def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None 
     torus = _torus(found)
     if contiguous_submeshes:
         return _in_blocks(torus, shape)
-    return _laid_along(torus, shape, allow_split_physical_axes)
+    return _along_torus(torus, shape, allow_split_physical_axes)
 
 
 def arranged(devices: Sequence[Any], shape: tuple[int, ...]) -> np.ndarray:
-    """As `create_device_mesh` where it can be done without splitting axes of the hardware, else with it; what is no whole
-    torus stays in its order."""
+    """Arrange devices as `create_device_mesh` does, splitting axes of the hardware if needed.
+
+    The devices of an incomplete torus stay in their order.
+    """
     for split in (False, True):
         try:
             return create_device_mesh(shape, devices, allow_split_physical_axes=split)
@@ -69,9 +76,9 @@ def _grid(devices: Sequence[Any], shape: tuple[int, ...]) -> np.ndarray:
     return grid.reshape(shape)
 
 
-_TRAY = (0, 1, 2, 3, 6, 7, 4, 5)  # the cores of 2x2 chips, around
+_TRAY = (0, 1, 2, 3, 6, 7, 4, 5)  # the cores of 2x2 chips, as a ring
 # Rings through rows of chips: by their number, the size of the part of the torus if it matters, and the order.
-_OF_CHIPS = {
+_CHIP_RINGS = {
     4: ((2, 2), (0, 1, 3, 2)),
     8: (None, (0, 1, 2, 3, 7, 6, 5, 4)),
     16: ((4, 4), (0, 1, 2, 3, 7, 6, 5, 9, 10, 11, 15, 14, 13, 12, 8, 4)),
@@ -79,14 +86,14 @@ _OF_CHIPS = {
 
 
 def _rings(devices: Sequence[Any], shape: tuple[int, ...]) -> list | None:
-    """The order of devices in small slices, where it is known; None where the axes of the torus say it."""
+    """Return the devices of a small slice in the order of a ring; None for slices arranged by the axes of the torus."""
     kind, count = devices[0].device_kind, len(devices)
     if kind in ("TPU v2", "TPU v3"):
         return _around_trays(devices) if count == 8 or shape[-1:] == (8,) else list(devices)
     if kind.startswith("TPU7") and count in (8, 16) and _cores(devices) == 2:
         return _around_trays(devices)
-    if kind in ("TPU v5 lite", "TPU v6 lite") and count in _OF_CHIPS and not any(d.coords[2] for d in devices):
-        size, order = _OF_CHIPS[count]
+    if kind in ("TPU v5 lite", "TPU v6 lite") and count in _CHIP_RINGS and not any(d.coords[2] for d in devices):
+        size, order = _CHIP_RINGS[count]
         found = sorted(devices, key=lambda d: d.coords[::-1])
         width, height = (1 + max(d.coords[i] for d in found) - found[0].coords[i] for i in (0, 1))
         if size in (None, (width, height)) and (count < 16 or count in shape):
@@ -103,20 +110,20 @@ def _cores(devices: Sequence[Any]) -> int:
 
 
 def _torus(devices: Sequence[Any]) -> np.ndarray:
-    """The devices at their coordinates; the cores of a chip, where they are devices of their own, along a fourth axis."""
+    """Return the devices by coordinates; if the cores of a chip are separate devices, along a fourth axis."""
     cores, kind = _cores(devices), devices[0].device_kind
     if cores > 1 and not kind.startswith("TPU7"):
         raise ValueError(f"chips of the kind {kind} are arranged as one device each (in megacore mode), but "
                          f"{devices[0]} is one of {cores} cores.")
-    places = [(*d.coords, d.core_on_chip)[:4 if cores > 1 else 3] for d in devices]
-    first = [min(axis) for axis in zip(*places)]
-    size = [1 + max(axis) - low for axis, low in zip(zip(*places), first)]
-    if len(set(places)) != len(places) or len(places) != math.prod(size):
-        raise ValueError(f"the devices do not fill the part of the hardware in which they are, of {_times(size)} chips. "
-                         f"Leave out none between them, or make a Mesh of them in an order of your own.")
+    positions = [(*d.coords, d.core_on_chip)[:4 if cores > 1 else 3] for d in devices]
+    first = [min(axis) for axis in zip(*positions)]
+    size = [1 + max(axis) - low for axis, low in zip(zip(*positions), first)]
+    if len(set(positions)) != len(positions) or len(positions) != math.prod(size):
+        raise ValueError(f"the devices do not fill their part of the hardware, of {_times(size)} chips. "
+                         f"Include those between them, or make a Mesh of them in an order of your own.")
     torus = np.empty(size, dtype=object)
-    for place, device in zip(places, devices):
-        torus[tuple(i - low for i, low in zip(place, first))] = device
+    for position, device in zip(positions, devices):
+        torus[tuple(i - low for i, low in zip(position, first))] = device
     return torus
 
 
@@ -145,65 +152,73 @@ def _in_blocks(torus: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return torus.transpose(axes).reshape(shape)
 
 
-def _laid_along(torus: np.ndarray, shape: tuple[int, ...], split: bool) -> np.ndarray:
-    """The grid whose axes are products of axes of the torus, or with `split` of parts of them: the later the axis, the
-    smaller the steps that it takes there."""
-    left = list(torus.shape)
-    parts: list[tuple[int, ...]] = []
+def _along_torus(torus: np.ndarray, shape: tuple[int, ...], split: bool) -> np.ndarray:
+    """Return the grid whose axes are products of axes of the torus, or with `split` of factors of them.
+
+    The later an axis, the smaller its strides on the torus.
+    """
+    remaining = list(torus.shape)
+    factors: list[tuple[int, ...]] = []
     for axis in reversed(range(len(shape))):
-        chosen = (_part if split else _whole_axes)(shape[axis], left, torus.shape)
+        chosen = (_split_axes if split else _full_axes)(shape[axis], remaining, torus.shape)
         if chosen is None:
             raise NotImplementedError(
-                f"a grid of shape {shape} cannot be laid along a torus of {_times(torus.shape)} chips: there are no axes of "
-                f"product {shape[axis]} for its axis {axis} in {_times(left)}, which is left for it. "
+                f"a grid of shape {shape} cannot be mapped to a torus of {_times(torus.shape)} chips: there are no axes of "
+                f"product {shape[axis]} for its axis {axis} in {_times(remaining)}, which remains for it. "
                 f"{'Use another shape.' if split else 'Pass allow_split_physical_axes=True to share axes.'}")
-        parts.insert(0, chosen)
-        left = [n // k for n, k in zip(left, chosen)]
+        factors.insert(0, chosen)
+        remaining = [n // k for n, k in zip(remaining, chosen)]
     rank, count = torus.ndim, len(shape)
-    pieces = torus.reshape([part[i] for i in range(rank) for part in parts])
+    pieces = torus.reshape([chosen[i] for i in range(rank) for chosen in factors])
     return pieces.transpose([i * count + axis for axis in range(count) for i in range(rank)]).reshape(shape)
 
 
-def _whole_axes(size: int, left: Sequence[int], whole: Sequence[int]) -> tuple[int, ...] | None:
-    """Axes of a torus that have so many devices together, as many of them as possible: a factor for each axis."""
-    for count in reversed(range(1, len(left) + 1)):
-        for axes in itertools.combinations(range(len(left)), count):
-            if all([left[i] == whole[i] for i in axes]) and math.prod(left[i] for i in axes) == size:
-                return tuple(n if i in axes else 1 for i, n in enumerate(left))
-    return (1,) * len(left) if size == 1 else None
+def _full_axes(size: int, remaining: Sequence[int], full: Sequence[int]) -> tuple[int, ...] | None:
+    """Return a factor for each axis of the torus: the axis or 1, with as many axes as possible, whose product is `size`."""
+    for count in reversed(range(1, len(remaining) + 1)):
+        for axes in itertools.combinations(range(len(remaining)), count):
+            if all([remaining[i] == full[i] for i in axes]) and math.prod(remaining[i] for i in axes) == size:
+                return tuple(n if i in axes else 1 for i, n in enumerate(remaining))
+    return (1,) * len(remaining) if size == 1 else None
 
 
-def _part(size: int, left: Sequence[int], whole: Sequence[int]) -> tuple[int, ...] | None:
-    """A factor of each axis, together so many devices: with as many whole axes as possible, which are rings, and long ones."""
+def _split_axes(size: int, remaining: Sequence[int], full: Sequence[int]) -> tuple[int, ...] | None:
+    """Return a factor of each axis of the torus, whose product is `size`: with many and long full axes, which are rings."""
     def worth(factors):
-        rings = [k for k, n in zip(factors, whole) if k == n > 1]
+        rings = [k for k, n in zip(factors, full) if k == n > 1]
         return len(rings), sum(rings), factors
 
-    divisors = [[k for k in range(1, n + 1) if n % k == 0] for n in left]
+    divisors = [[k for k in range(1, n + 1) if n % k == 0] for n in remaining]
     return max((f for f in itertools.product(*divisors) if math.prod(f) == size), key=worth, default=None)
 
 
 def create_hybrid_device_mesh(mesh_shape: Sequence[int], dcn_mesh_shape: Sequence[int], devices: Sequence[Any] | None = None, *,
                               process_is_granule: bool = False, should_sort_granules_by_key: bool = True,
                               allow_split_physical_axes: bool = False) -> np.ndarray:
-    """An array of devices for `Mesh` from several slices, which a slower network joins: axis `i` has
-    `mesh_shape[i] * dcn_mesh_shape[i]` devices, of which those in one slice are neighbours.
+    """Arrange the devices of several slices, which a slower network connects, in an array for `Mesh`.
 
-    - `mesh_shape`: the sizes of the axes within a slice.
-    - `dcn_mesh_shape`: over how many slices each axis goes.
-    - `devices`: the devices; all that there are when left out.
-    - `process_is_granule`: the devices of a process are taken as a slice; otherwise what shares a `slice_index` is one.
-    - `should_sort_granules_by_key`: slices are in the order of their numbers, not in that in which they come.
-    - `allow_split_physical_axes`: as for `create_device_mesh`.
+    Axis `i` has `mesh_shape[i] * dcn_mesh_shape[i]` devices; those of one slice are neighbours.
 
-    >>> create_hybrid_device_mesh((1, 1), (1, 1), xf.devices()[:1], process_is_granule=True).shape
-    (1, 1)
+    Args:
+        mesh_shape: Sizes of the axes within a slice.
+        dcn_mesh_shape: Number of slices along each axis.
+        devices: Devices to arrange. Default: all available ones.
+        process_is_granule: If True, the devices of a process form a slice; otherwise those with the same `slice_index`.
+        should_sort_granules_by_key: If True, slices are sorted by index; otherwise they stay in the order of `devices`.
+        allow_split_physical_axes: As for `create_device_mesh`.
+
+    Returns:
+        NumPy array of devices.
+
+    Example:
+        >>> create_hybrid_device_mesh((1, 1), (1, 1), xf.devices()[:1], process_is_granule=True).shape
+        (1, 1)
     """
     inner, outer = tuple(int(n) for n in mesh_shape), tuple(int(n) for n in dcn_mesh_shape)
     found = list(backends.devices() if devices is None else devices)
     kind = "process_index" if process_is_granule else "slice_index"
     if not all(hasattr(d, kind) for d in found):
-        raise ValueError(f"the device {found[0]} has no slice_index: it is in no slice. Pass process_is_granule=True to take "
+        raise ValueError(f"the device {found[0]} has no slice_index: it is in no slice. Pass process_is_granule=True to use "
                          f"each process as one.")
     granules: dict[int, list] = {}
     for d in found:

@@ -1,4 +1,4 @@
-"""Making a mesh of the devices that there are, and the mesh in force."""
+"""Creation of meshes from the available devices, and the mesh in context."""
 
 from __future__ import annotations
 
@@ -7,25 +7,45 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlafront.core import backends, tracing
-from xlafront.runtime.jaxlib_compat import SingleDeviceSharding
-from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active, empty_mesh
+from xlafront.base.jaxlib_compat import SingleDeviceSharding
+from xlafront.base.meshes import AbstractMesh, AxisType, Mesh, active, empty_mesh
+from xlafront.core import tracing
+from xlafront.runtime import backends
 from xlafront.staging.mesh_utils import arranged
 
 
-def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types: Sequence[AxisType] | None = None, *,
+def _accept_axis_shapes(make: Callable) -> Callable:
+    """Accept the older name of the keyword `axis_sizes`."""
+    @functools.wraps(make)
+    def make_by_either_name(*args: Any, **kwargs: Any) -> Mesh:
+        if "axis_shapes" in kwargs:
+            if "axis_sizes" in kwargs or args:
+                raise TypeError("make_mesh got axis_sizes and also axis_shapes, its older name: give axis_sizes only.")
+            kwargs["axis_sizes"] = kwargs.pop("axis_shapes")
+        return make(*args, **kwargs)
+
+    return make_by_either_name
+
+
+@_accept_axis_shapes
+def make_mesh(axis_sizes: Sequence[int], axis_names: Sequence[str], axis_types: Sequence[AxisType] | None = None, *,
               devices: Sequence | None = None) -> Mesh:
-    """A mesh over the devices, neighbours on the hardware next to each other in the mesh.
+    """Create a mesh of devices in which neighbours are linked on the hardware.
 
-    - `axis_shapes`: the sizes of its axes.
-    - `axis_names`: their names.
-    - `axis_types`: their types, Explicit when left out: the types of arrays say how these are split over them.
-    - `devices`: which ones; the first that there are when left out.
+    Args:
+        axis_sizes: Sizes of the axes. Its older name, `axis_shapes`, is accepted as a keyword.
+        axis_names: Names of the axes.
+        axis_types: Types of the axes. Default: Explicit, so that the types of arrays have shardings over them.
+        devices: Devices to use. Default: the first of the available ones.
 
-    >>> xf.make_mesh((1,), ("data",)).axis_types
-    (Explicit,)
+    Returns:
+        The mesh.
+
+    Example:
+        >>> xf.make_mesh((1,), ("data",)).axis_types
+        (Explicit,)
     """
-    shape = tuple(int(n) for n in axis_shapes)
+    shape = tuple(int(n) for n in axis_sizes)
     names = (axis_names,) if isinstance(axis_names, str) and len(shape) == 1 else tuple(axis_names)
     if any(n < 1 for n in shape):
         raise ValueError(f"the axes of a mesh have at least one device each, got the shape {shape}.")
@@ -42,14 +62,16 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types:
 
 
 class set_mesh:
-    """Put a mesh in force: at once, and with `with` until the block ends.
+    """Set the mesh in context: at once, and as a context manager until the block ends.
 
-    Specs without a mesh then refer to it, and arrays that are bound to no device go to its devices.
+    Specs without a mesh refer to it, and uncommitted arrays are transferred to its devices.
 
-    - `mesh`: the mesh; None: no mesh.
+    Args:
+        mesh: The mesh; None for no mesh.
 
-    >>> with xf.set_mesh(xf.make_mesh((1,), ("data",))):
-    ...     x = xf.device_put(np.ones(4), xf.P("data"))
+    Example:
+        >>> with xf.set_mesh(xf.make_mesh((1,), ("data",))):
+        ...     x = xf.device_put(np.ones(4), xf.P("data"))
     """
 
     def __init__(self, mesh: Mesh | None):
@@ -61,8 +83,7 @@ class set_mesh:
                              "the function; use_abstract_mesh, auto_axes and explicit_axes work inside.")
         if mesh is not None and mesh.manual_axes:
             raise ValueError(f"set_mesh was given {mesh}, which contains manual axes: {mesh.manual_axes}. Give the axes the "
-                             f"type "
-                             f"Auto or Explicit; inside of a shard_map they are Manual.")
+                             f"type Auto or Explicit; inside of a shard_map they are Manual.")
         self.saved = active.mesh, active.abstract
         self.mesh = mesh
         active.mesh, active.abstract = None if mesh is empty_mesh else mesh, None
@@ -75,13 +96,15 @@ class set_mesh:
 
 
 class use_abstract_mesh:
-    """With `with`: specs without a mesh refer to this one, whose devices need not be known. Also a decorator.
+    """Set the abstract mesh in context, to which specs without a mesh refer: a context manager or a decorator.
 
-    - `mesh`: the mesh.
+    Args:
+        mesh: The mesh; its devices need not be known.
 
-    >>> with use_abstract_mesh(AbstractMesh((2,), ("data",))):
-    ...     get_abstract_mesh().axis_names
-    ('data',)
+    Example:
+        >>> with use_abstract_mesh(AbstractMesh((2,), ("data",))):
+        ...     get_abstract_mesh().axis_names
+        ('data',)
     """
 
     def __init__(self, mesh: AbstractMesh):
@@ -95,8 +118,7 @@ class use_abstract_mesh:
         before = active.abstract_mesh()
         if not (before.empty or self.mesh.empty) and before.size != self.mesh.size:
             raise ValueError(f"use_abstract_mesh cannot change the size of the mesh: {before}, in force here, has "
-                             f"{before.size} "
-                             f"device(s), {self.mesh} has {self.mesh.size}. Use a mesh over as many.")
+                             f"{before.size} device(s), {self.mesh} has {self.mesh.size}. Use a mesh over as many.")
         self.saved.append(active.abstract)
         active.abstract = self.mesh
         return self.mesh
@@ -114,33 +136,46 @@ class use_abstract_mesh:
 
 
 def get_mesh() -> Mesh:
-    """The mesh in force, which `set_mesh` put there; an empty one when there is none.
+    """Return the mesh that `set_mesh` put in context; an empty one if there is none.
 
-    >>> get_mesh().empty
-    True
+    Returns:
+        The mesh.
+
+    Example:
+        >>> get_mesh().empty
+        True
     """
     if tracing.is_tracing():
-        raise ValueError("get_mesh has no answer inside of a function that is being traced, which may run on any devices. Use "
-                         "get_abstract_mesh there.")
+        raise ValueError("get_mesh cannot be called inside of a function that is being traced, which may run on any devices. "
+                         "Use get_abstract_mesh there.")
     return active.mesh or empty_mesh
 
 
 def get_abstract_mesh() -> AbstractMesh:
-    """The mesh in force without its devices; an empty one when there is none.
+    """Return the mesh in context without its devices; an empty one if there is none.
 
-    >>> get_abstract_mesh().empty
-    True
+    Returns:
+        The abstract mesh.
+
+    Example:
+        >>> get_abstract_mesh().empty
+        True
     """
     return active.abstract_mesh()
 
 
 def make_single_device_sharding(device: Any, *, memory_kind: str | None = None) -> SingleDeviceSharding:
-    """The sharding of arrays that lie on one device.
+    """Create the sharding of an array on a single device.
 
-    - `device`: the device.
-    - `memory_kind`: in which of its memories; the default one when left out.
+    Args:
+        device: Device of the array.
+        memory_kind: Memory of the device. Default: its default memory.
 
-    >>> xf.sharding.make_single_device_sharding(xf.devices()[0]).num_devices
-    1
+    Returns:
+        The sharding.
+
+    Example:
+        >>> xf.sharding.make_single_device_sharding(xf.devices()[0]).num_devices
+        1
     """
     return SingleDeviceSharding(device, memory_kind=memory_kind)

@@ -1,4 +1,4 @@
-"""The shardings of a compiled program: what its module says of values and arguments, and what its results have."""
+"""The shardings of a module: the attributes of its arguments, values and results, and the shardings of compiled results."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from xlafront import lowering
-from xlafront.core import avals, errors, keys, tracing
+from xlafront.base.jaxlib_compat import GSPMDSharding, HloSharding, NamedSharding, OpSharding
+from xlafront.base.layouts import Layout, MemorySpace
+from xlafront.base.meshes import check_spec
+from xlafront.core import avals, errors, tracing
+from xlafront.runtime import keys
 from xlafront.runtime.guards import to_host
-from xlafront.runtime.jaxlib_compat import GSPMDSharding, HloSharding, NamedSharding, OpSharding
-from xlafront.runtime.layouts import Layout, MemorySpace
-from xlafront.runtime.meshes import check_spec
 from xlafront.runtime.sharding import (
     AbstractMesh,
     Mesh,
@@ -25,6 +26,7 @@ from xlafront.runtime.sharding import (
     in_device_memory,
     named_from_hlo,
     open_sums,
+    refuse_extremes,
     single_device,
 )
 from xlafront.staging.device_assignment import DeviceAssignment, has_devices, mesh_of
@@ -34,7 +36,7 @@ INLINE_BYTES = 256  # constants up to this size are written into the module
 
 
 def inline_constant(value) -> np.ndarray | None:
-    """The value to write into the module, or None when it is better passed as an argument."""
+    """Return the value of a constant that is inlined in the module; None for one that becomes an argument."""
     value = keys.physical_array(value) if type(value) is avals.Token else value
     aval = tracing.aval_of(value)
     if isinstance(value, tracing.Tracer) or aval.size * aval.dtype.itemsize > INLINE_BYTES or not isinstance(
@@ -45,10 +47,10 @@ def inline_constant(value) -> np.ndarray | None:
 
 
 def value_of_constant(value) -> np.ndarray:
-    """The value to write into a module that is handed nothing beside its arguments."""
+    """Return the value of a constant in an exported module, where all constants are inlined."""
     if isinstance(value, tracing.Tracer):
         raise errors.UnexpectedTracerError(
-            f"a program that is to leave the process closes over a traced array (Tracer) of type {value.aval}, which has no "
+            f"a program to export closes over a traced array (Tracer) of type {value.aval}, which has no "
             f"value yet: export the function outside of jit, grad and vmap, or pass the value as an argument.")
     words = keys.physical_array(value)
     with to_host():
@@ -56,10 +58,13 @@ def value_of_constant(value) -> np.ndarray:
 
 
 class ProgramShardings:
-    """The shardings of a whole program, as the module and the executable need them."""
+    """The shardings of a program, for its module and its executable.
 
-    def __init__(self, assignment: DeviceAssignment, out_shardings, kept, hoisted: int, jaxpr):
-        self.assignment, self.asked = assignment, out_shardings
+    `live` marks the arguments that the module takes, after so many hoisted constants.
+    """
+
+    def __init__(self, assignment: DeviceAssignment, out_shardings, live, hoisted: int, jaxpr):
+        self.assignment, self.requested = assignment, out_shardings
         self.out_avals = [keys.physical(aval) for aval in jaxpr.out_avals]
         self.partitioned = len(assignment.devices) > 1
         self.out = tuple([self.on_devices(s) for s in out_shardings])
@@ -67,44 +72,45 @@ class ProgramShardings:
             self.out = tuple([self.explicit_result(aval) if s is UNSPECIFIED else s for s, aval in zip(
                 self.out, jaxpr.out_avals)])
         self.meshes: dict[Any, str] = {}
-        self.symbols: dict[Any, str] = {}  # of the meshes met so far
-        kept_shardings = [s for s, keep in zip(assignment.shardings, kept) if keep]
-        self.arguments = [assignment.replicated()] * hoisted + kept_shardings
-        self.argument_avals = [keys.physical(aval) for aval, keep in zip(jaxpr.in_avals, kept) if keep]
+        self.symbols: dict[Any, str] = {}  # by mesh
+        live_shardings = [s for s, is_live in zip(assignment.shardings, live) if is_live]
+        self.arguments = [assignment.replicated()] * hoisted + live_shardings
+        self.argument_avals = [keys.physical(aval) for aval, is_live in zip(jaxpr.in_avals, live) if is_live]
         self.memories = [_memory_kind(s, aval, given is not UNSPECIFIED) for s, aval, given in zip(
             self.out, jaxpr.out_avals, out_shardings)]
 
     def concrete(self, mesh) -> Mesh:
-        """A mesh with the program's devices, from one that may only have a shape."""
+        """Return a mesh with the program's devices, from one that may be abstract."""
         if isinstance(mesh, Mesh):
             return mesh
         found = self.assignment.mesh
         if found is None or found.shape_tuple != mesh.shape_tuple:
             if mesh.size != len(self.assignment.devices):
-                raise ValueError(f"a value is spread over {mesh} in a program on {len(self.assignment.devices)} device(s). Put "
-                                 f"a mesh of this shape in force with set_mesh(mesh), or give arguments over one.")
+                raise ValueError(f"a value is sharded over {mesh} in a program on {len(self.assignment.devices)} device(s). "
+                                 f"Put a mesh of this shape in force with set_mesh(mesh), or give arguments over one.")
             return Mesh(np.array(self.assignment.devices, dtype=object).reshape(mesh.axis_sizes), mesh.axis_names,
                         mesh.axis_types)
         return found if found.axis_types == mesh.axis_types else found.update(axis_types=mesh.axis_types)
 
     def on_devices(self, sharding):
-        """A sharding that a user gave, over the program's devices if it has none of its own."""
+        """Return a user's sharding, over the program's devices if it has none of its own."""
         if has_devices(sharding):
             return sharding
-        return NamedSharding(self.concrete(sharding.mesh), sharding.spec)
+        return NamedSharding(self.concrete(sharding.mesh), sharding.spec, memory_kind=sharding.memory_kind)
 
     def explicit_result(self, aval):
-        """The sharding of a result whose type says it, else unspecified."""
+        """Return the sharding of a result by its type; UNSPECIFIED if the type has none."""
         if aval.explicit_sharding is not None and (
                 aval.explicit_sharding.mesh.are_all_axes_explicit or aval.explicit_sharding.spec.unreduced):
             return NamedSharding(self.concrete(aval.explicit_sharding.mesh), aval.explicit_sharding.spec)
-        mesh = None if self.assignment.untyped else self.assignment.mesh
+        mesh = self.assignment.mesh if self.assignment.types_have_mesh else None
         if aval.explicit_sharding is None and mesh is not None and mesh.are_all_axes_explicit and isinstance(aval,
                                                                                                              avals.ShapedArray):
             return NamedSharding(mesh, PartitionSpec(*[None] * aval.ndim))
         return UNSPECIFIED
 
     def mesh_symbol(self, mesh: Mesh) -> str:
+        """Return the name of a mesh in the module."""
         found = self.symbols.get(mesh)
         if found is None:
             mesh = self.concrete(mesh)
@@ -114,17 +120,17 @@ class ProgramShardings:
         return found
 
     def symbol_at(self, shape: tuple, positions: Sequence[int]) -> str:
-        """The mesh of this shape, `((name, size), ...)`, over the program's devices at these positions."""
+        """Return the name of the mesh of this shape, `((name, size), ...)`, over the program's devices at these positions."""
         key = (shape, tuple([self.assignment.devices[i].id for i in positions]))
         return self.meshes.setdefault(key, f"mesh_{len(self.meshes)}")
 
     def one_device_symbol(self, index: int) -> str:
-        """The mesh that is one of the program's devices."""
+        """Return the name of the mesh of a single one of the program's devices."""
         key = ((), (self.assignment.devices[index].id,))
         return self.meshes.setdefault(key, f"device_{index}")
 
     def attribute(self, sharding, ndim: int):
-        """The `sdy.sharding` attribute of a value."""
+        """Return the `sdy.sharding` attribute of a value."""
         if isinstance(sharding, SingleDeviceSharding):
             sharding = self.assignment.replicated()
         elif isinstance(sharding, GSPMDSharding):
@@ -132,8 +138,8 @@ class ProgramShardings:
         symbol = self.mesh_symbol(sharding.mesh)
         check_spec(sharding.mesh, sharding.spec, ndim)
         dims = []
-        # Along axes that types do not have the compiler may split values of such a type further, but for summands: it would
-        # take them for sums.
+        # The compiler may shard a value further over axes that are not part of types, except summands, which it would take for
+        # sums.
         free = isinstance(sharding.mesh, AbstractMesh) and not sharding.mesh.are_all_axes_explicit
         more = ["?"] if free and not sharding.spec.unreduced else []
         for p in sharding.spec.padded(ndim)[:ndim]:
@@ -141,17 +147,18 @@ class ProgramShardings:
                 dims.append("{?}")
             else:
                 dims.append("{" + ", ".join([f'"{axis}"' for axis in axes_of(p)] + more) + "}")
+        refuse_extremes(sharding)
         sums = [f'"{axis}"' for axis in sharding.mesh.explicit_axes if axis in sharding.spec.unreduced]
-        if sums and sharding.mesh.manual_axes:  # XLA would end the process
+        if sums and sharding.mesh.manual_axes:  # XLA aborts
             raise NotImplementedError(
                 f"a value in a shard_map over {', '.join(map(repr, sharding.mesh.manual_axes))} is unreduced over "
-                f"{', '.join(sums)}, which that shard_map leaves to types: XLA knows no sums that are still to be made within "
-                f"one. Ask for the sum at once (out_sharding without unreduced) or add the axes to the shard_map's axis_names.")
+                f"{', '.join(sums)}, which that shard_map leaves to types: XLA does not support open sums within "
+                f"one. Request the sum at once (out_sharding without unreduced) or add the axes to the shard_map's axis_names.")
         unreduced = f", unreduced={{{', '.join(sums)}}}" if sums else ""
         return lowering.mlir.attribute(f"#sdy.sharding<@{symbol}, [{', '.join(dims)}]{unreduced}>")
 
-    def constrain_typed(self, ctx, results):
-        """The results of an operation, split as their types say."""
+    def constrain_to_types(self, ctx, results):
+        """Constrain the results of an operation to the shardings of their types."""
         made = []
         for value, v in zip(results, ctx._outvars):
             explicit = v.aval.explicit_sharding
@@ -166,38 +173,40 @@ class ProgramShardings:
             "sdy.sharding_constraint", results=[value.type], operands=[value], loc=lowering.mlir.unknown_location,
             attributes={"sharding": self.attribute(sharding, keys.physical(aval).ndim)}).result
 
-    def constrain_constant(self, value, aval):
-        """Constants come whole; sums that are left open must be of operands that are split as their types say."""
+    def constrain_to_type(self, value, aval):
+        """Constrain a value to the sharding of its type. Operands of open sums must be; a constant is replicated otherwise."""
         sharding = aval.explicit_sharding
         return value if sharding is None or not sharding.mesh.explicit else self._constrained(value, aval, sharding)
 
-    def broadcast_summands(self, value, aval, places: Sequence[int], shape: Sequence[int]):
-        """A value of which the sum is still to be made, spread over a shape in which its dimensions are at `places`.
+    def broadcast_summands(self, value, aval, dims: Sequence[int], shape: Sequence[int]):
+        """Broadcast an unreduced value to a shape in which its dimensions are at `dims`.
 
-        Dimensions of size 1 that become longer go before: XLA takes them away itself, and would make the sum there.
+        Dimensions of size 1 that grow are dropped first: XLA drops them itself, and would reduce the sum there.
         """
-        m, split = lowering.mlir, aval.explicit_sharding
-        kept = [i for i, d in enumerate(places) if aval.shape[i] == shape[d]]
-        if len(kept) < aval.ndim:
-            entries = split.spec.padded(aval.ndim)
-            spec = PartitionSpec(*[entries[i] for i in kept], unreduced=split.spec.unreduced, reduced=split.spec.reduced)
-            fewer = aval.update(shape=tuple([aval.shape[i] for i in kept]), sharding=NamedSharding(split.mesh, spec))
-            value = m.create("stablehlo.reshape", results=[m.type_of(fewer)], operands=[value], loc=m.unknown_location).result
-            value = self.constrain_constant(value, fewer)
+        m, sharding = lowering.mlir, aval.explicit_sharding
+        padded, sums = sharding.spec.padded(aval.ndim), {"unreduced": sharding.spec.unreduced, "reduced": sharding.spec.reduced}
+        same = [i for i, d in enumerate(dims) if aval.shape[i] == shape[d]]
+        if len(same) < aval.ndim:
+            spec = PartitionSpec(*[padded[i] for i in same], **sums)
+            squeezed = aval.update(shape=tuple([aval.shape[i] for i in same]), sharding=NamedSharding(sharding.mesh, spec))
+            value = m.create(
+                "stablehlo.reshape", results=[m.type_of(squeezed)], operands=[value], loc=m.unknown_location).result
+            value = self.constrain_to_type(value, squeezed)
         found = m.create("stablehlo.broadcast_in_dim", results=[m.tensor_type(tuple(shape), aval.dtype)], operands=[value],
-                         attributes={"broadcast_dimensions": m.i64s([places[i] for i in kept])}, loc=m.unknown_location).result
+                         attributes={"broadcast_dimensions": m.i64s([dims[i] for i in same])}, loc=m.unknown_location).result
         entries = [None] * len(shape)
-        for i, d in enumerate(places):
-            entries[d] = split.spec.padded(aval.ndim)[i]
-        spec = PartitionSpec(*entries, unreduced=split.spec.unreduced, reduced=split.spec.reduced)
-        return self.constrain_constant(found, aval.update(shape=tuple(shape), sharding=NamedSharding(split.mesh, spec)))
+        for i, d in enumerate(dims):
+            entries[d] = padded[i]
+        spec = PartitionSpec(*entries, **sums)
+        return self.constrain_to_type(found, aval.update(shape=tuple(shape), sharding=NamedSharding(sharding.mesh, spec)))
 
     def constrain_results(self, results):
-        """Results whose sums are still to be made, where a user asks for them in another sharding."""
+        """Constrain unreduced results to the shardings that users request for them."""
         return [value if aval.explicit_sharding is None or not aval.explicit_sharding.spec.unreduced or s is UNSPECIFIED
                 else self._constrained(value, aval, s) for value, aval, s in zip(results, self.out_avals, self.out)]
 
     def result_attributes(self):
+        """Return the attributes of the module's results: shardings and memories; None if there are none."""
         if not self.partitioned and not any(self.memories):
             return None
         with lowering.mlir.context:
@@ -209,6 +218,7 @@ class ProgramShardings:
             return found
 
     def declare_meshes(self, module_context) -> None:
+        """Add the meshes that were used to the module."""
         mlir = lowering.mlir
         with mlir.context, mlir.unknown_location:
             for (shape, ids), symbol in self.meshes.items():
@@ -223,13 +233,14 @@ class ProgramShardings:
                             ip=mlir.ir.InsertionPoint.at_block_begin(module_context.module.body))
 
     def adjust(self, options) -> None:
+        """Set the compile options that depend on shardings."""
         if self.partitioned:
             build = options.executable_build_options
             build.allow_spmd_sharding_propagation_to_parameters = [False] * len(self.arguments)
             build.allow_spmd_sharding_propagation_to_output = [s is UNSPECIFIED for s in self.out] or [True]
 
     def results(self, executable, out_avals) -> list:
-        """The sharding of each result."""
+        """Return the sharding of each result of the compiled program."""
         found = [_with_sums(s, aval) for s, aval in zip(self._result_shardings(executable, out_avals), out_avals)]
         return [s if kind in (None, s.memory_kind) else s.with_memory_kind(kind) for s, kind in zip(found, self.memories)]
 
@@ -238,7 +249,7 @@ class ProgramShardings:
             return self._on_one_device(out_avals)
         protos = executable.get_output_shardings()
         mesh = mesh_of(self.assignment)
-        written = self._as_written(mesh)
+        by_meaning = self._argument_shardings_by_meaning(mesh)
         results = []
         for i, (given, aval) in enumerate(zip(self.out, out_avals)):
             if given is not UNSPECIFIED:
@@ -250,30 +261,33 @@ class ProgramShardings:
             if named is None:
                 results.append(GSPMDSharding(self.assignment.devices, hlo))
             else:
-                results.append(written.get((aval.ndim, named._to_xla_hlo_sharding(aval.ndim)), named))
+                results.append(by_meaning.get((aval.ndim, named._to_xla_hlo_sharding(aval.ndim)), named))
         return results
 
     def _on_one_device(self, out_avals) -> list:
-        """Over a mesh of one device results have specs as over a larger one: those of arguments of their shape."""
-        mesh, rest = None if self.assignment.alone else self.assignment.mesh, single_device(self.assignment.devices[0])
-        of_shape: dict = {}
+        """Return the shardings of results on one device; with a mesh, the specs are those of arguments of the same shape."""
+        mesh, rest = None if self.assignment.single_device else self.assignment.mesh, single_device(self.assignment.devices[0])
+        by_shape: dict = {}
         if mesh is not None:
             rest = NamedSharding(mesh, PartitionSpec())
             for aval, sharding in self._arguments_over(mesh):
-                of_shape.setdefault(aval.shape, sharding)
-        return [given if isinstance(given, (NamedSharding, SingleDeviceSharding)) else of_shape.get(aval.shape, rest)
+                by_shape.setdefault(aval.shape, sharding)
+        return [given if isinstance(given, (NamedSharding, SingleDeviceSharding)) else by_shape.get(aval.shape, rest)
                 for given, aval in zip(self.out, out_avals)]
 
-    def _as_written(self, mesh) -> dict:
-        """The arguments' shardings, by rank and meaning: a result split as `P("x", None)` says has that, not `P("x")`, for a
-        state that comes back written in another way would be a new signature, and its step be compiled a second time."""
+    def _argument_shardings_by_meaning(self, mesh) -> dict:
+        """Return the arguments' shardings by rank and HLO sharding.
+
+        A result like an argument with `P("x", None)` gets this spec, not the equivalent `P("x")`: another spec of a state that
+        is passed again would be a new signature, and its step would be compiled a second time.
+        """
         found: dict = {}
         for aval, sharding in self._arguments_over(mesh):
             found.setdefault((aval.ndim, sharding._to_xla_hlo_sharding(aval.ndim)), sharding)
         return found
 
     def _arguments_over(self, mesh):
-        """The arguments whose sharding a result may have too, with their types."""
+        """Yield the types and shardings of arguments whose sharding a result may have too."""
         arguments = self.arguments[len(self.arguments) - len(self.argument_avals):]  # without constants
         for aval, sharding in zip(self.argument_avals, arguments):
             if (isinstance(sharding, NamedSharding) and sharding.mesh == mesh and not open_sums(sharding)
@@ -282,7 +296,7 @@ class ProgramShardings:
 
 
 def _with_sums(sharding, aval):
-    """The sharding of a result, with the axes over which its type is reduced; its compiled form does not know of them."""
+    """Return the sharding of a result with the reduced axes of its type, which its compiled form lacks."""
     if not isinstance(sharding, NamedSharding) or not sharding.mesh.explicit:
         return sharding
     reduced = frozenset() if aval.explicit_sharding is None else aval.explicit_sharding.spec.reduced
@@ -290,31 +304,31 @@ def _with_sums(sharding, aval):
 
 
 def evenly(sharding, aval):
-    """The sharding without the entries that do not divide their dimension."""
+    """Return a sharding without the entries that do not divide their dimension."""
     if not isinstance(sharding, NamedSharding):
         return sharding
     sizes = sharding.mesh.shape
-    kept = [None if n % math.prod([sizes[a] for a in axes_of(p)]) else p
+    even = [None if n % math.prod([sizes[a] for a in axes_of(p)]) else p
             for n, p in zip(aval.shape, sharding.spec.partitions)]
-    if kept == list(sharding.spec.partitions[:aval.ndim]):
+    if even == list(sharding.spec.partitions[:aval.ndim]):
         return sharding
-    while kept and kept[-1] is None:
-        kept.pop()
-    return sharding.update(spec=sharding.spec.update(partitions=kept))
+    while even and even[-1] is None:
+        even.pop()
+    return sharding.update(spec=sharding.spec.update(partitions=even))
 
 
-def _memory_kind(sharding, aval, asked: bool) -> str | None:
-    """The memory of a result, where that is not the device's own: as asked for, else as its type says."""
+def _memory_kind(sharding, aval, requested: bool) -> str | None:
+    """Return the memory of a result, as requested or by its type; None for that of the device."""
     kind = None if sharding is UNSPECIFIED else sharding.memory_kind
-    if not asked and kind in (None, "device") and isinstance(aval, avals.ShapedArray) and aval.memory is MemorySpace.Host:
+    if not requested and kind in (None, "device") and isinstance(aval, avals.ShapedArray) and aval.memory is MemorySpace.Host:
         kind = "pinned_host"
     return None if kind == "device" else kind
 
 
-def argument_attributes(jaxpr, kept, donated, hoisted: Sequence[Any], shardings: ProgramShardings, name, traced):
-    """What the module says of each argument: its sharding, and which result may take its memory.
+def argument_attributes(jaxpr, live, donated, hoisted: Sequence[Any], shardings: ProgramShardings, name):
+    """Return the attributes of the module's arguments: shardings, memories and donations; None if there are none.
 
-    `hoisted` are the types of constants that come first.
+    `hoisted` are the types of the constants that come first.
     """
     mlir = lowering.mlir
     with mlir.context:
@@ -326,8 +340,8 @@ def argument_attributes(jaxpr, kept, donated, hoisted: Sequence[Any], shardings:
             if not in_device_memory(sharding):
                 entry["mhlo.memory_kind"] = mlir.string(sharding.memory_kind)
         if any(donated):
-            flags = [d for d, keep in zip(donated, kept) if keep]
-            _mark_donations(attributes[len(hoisted):], jaxpr, flags, shardings, name, traced)
+            flags = [d for d, is_live in zip(donated, live) if is_live]
+            _mark_donations(attributes[len(hoisted):], jaxpr, flags, shardings, name)
         return attributes if any(attributes) else None
 
 
@@ -336,29 +350,29 @@ def _bytes(aval) -> int:
     return words.size * words.dtype.itemsize
 
 
-def _mark_donations(attributes, jaxpr, donated, shardings, name, traced) -> None:
-    """Pair each donated argument with a result of its type; warn of those that fit none."""
+def _mark_donations(attributes, jaxpr, donated, shardings, name) -> None:
+    """Pair each donated argument with a result that can take its memory; warn of arguments without one."""
     mlir = lowering.mlir
     free: dict[tuple, list[int]] = {}
     for i, aval in enumerate(map(keys.physical, jaxpr.out_avals)):
         free.setdefault((aval.shape, aval.dtype), []).append(i)
-    left = []
+    unpaired = []
     for entry, v, flag in zip(attributes, jaxpr.invars, donated):
         aval = keys.physical(v.aval)
         results = free.get((aval.shape, aval.dtype))
         if not flag:
             continue
         if not results:
-            left.append((entry, v.aval))
+            unpaired.append((entry, v.aval))
         elif shardings.partitioned:
             results.pop(0)
             entry["jax.buffer_donor"] = mlir.boolean(True)
         else:
             entry["tf.aliasing_output"] = mlir.i32(results.pop(0))
-    # The memory of what fits no result as it is can be that of one of another shape or dtype with as many bytes.
+    # A result of another shape or dtype can take the memory if it has as many bytes.
     sizes = [_bytes(jaxpr.out_avals[i]) for results in free.values() for i in results]
     unusable = []
-    for entry, aval in left:
+    for entry, aval in unpaired:
         if (size := _bytes(aval)) in sizes:
             sizes.remove(size)
             entry["jax.buffer_donor"] = mlir.boolean(True)
@@ -370,7 +384,7 @@ def _mark_donations(attributes, jaxpr, donated, shardings, name, traced) -> None
 
 
 def layout_attributes(attributes: list[dict] | None, layouts: Sequence[Any]) -> list[dict]:
-    """The attributes of arguments or results of a module, with the layouts that are asked for."""
+    """Add the requested layouts to the attributes of a module's arguments or results."""
     mlir = lowering.mlir
     found = [{} for _ in layouts] if attributes is None else attributes
     with mlir.context:
@@ -381,7 +395,7 @@ def layout_attributes(attributes: list[dict] | None, layouts: Sequence[Any]) -> 
 
 
 def constrain(ctx, values, value_avals, shardings):
-    """Attach shardings asked for inside a program to MLIR values."""
+    """Constrain MLIR values within a program to requested shardings."""
     context = ctx.module_context.sharding_context
     if context is None or not context.partitioned:
         return values

@@ -7,47 +7,51 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from xlafront import lowering
-from xlafront.core import avals, backends, keys, parts, tracing, tree
-from xlafront.core.memo import Memo
-from xlafront.core.structs import ShapeDtypeStruct
-from xlafront.core.traceback_filter import boundary, filter_traceback
-from xlafront.runtime import clients, config
-from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.jaxlib_compat import (
+from xlafront.base import config
+from xlafront.base.jaxlib_compat import (
+    ArrayImpl,
     JaxRuntimeError,
     PjitFunctionCache,
+    delete_handle,
     hlo_computation,
     hlo_cost_analysis,
     hlo_text,
-    let_go,
     pjit,
 )
-from xlafront.runtime.layouts import Format, Layout, use as layouts_in_use
-from xlafront.staging import composites, device_assignment, signatures
-from xlafront.staging.compiling import LoweredModule, run_executable
+from xlafront.base.layouts import Format, Layout, use as layouts_in_use
+from xlafront.core import avals, tracing, tree
+from xlafront.core.bounded_cache import BoundedCache
+from xlafront.core.ir import ClosedJaxpr
+from xlafront.core.structs import ShapeDtypeStruct
+from xlafront.core.traceback_filter import boundary, filter_traceback
+from xlafront.runtime import backends, clients, keys
+from xlafront.staging import device_assignment, signatures
+from xlafront.staging.argument_adapters import StageAdapter, adapter_for_types, adapter_for_values
+from xlafront.staging.array_layouts import check_argument_layouts, with_own_layout
+from xlafront.staging.compiling import LoweredModule
 from xlafront.staging.debug_nans import check_finite
-from xlafront.staging.jitted import leaves_handles, own_copy, shard_arg_fallback
-from xlafront.staging.ref_boundary import boundary_of, stand_ins
+from xlafront.staging.dispatch import must_delete_donated, shard_arg_fallback
+from xlafront.staging.signatures import Selection
 
 
 @runtime_checkable
 class Wrapped(Protocol):
-    """What every jitted function offers: to be called, traced and lowered."""
+    """The interface of every jitted function: it can be called, traced and lowered."""
 
     def __call__(self, *args, **kwargs): ...
 
     def trace(self, *args, **kwargs):
-        """The program for arguments like these, a `Traced`."""
+        """Return the program for arguments like these, a `Traced`."""
 
     def lower(self, *args, **kwargs):
-        """The StableHLO module for arguments like these, a `Lowered`."""
+        """Return the StableHLO module for arguments like these, a `Lowered`."""
 
 
 CompilerOptions = dict[str, str | bool]
 
 
 class ArgInfo:
-    """Type of one argument, and whether it is donated."""
+    """The type of one argument, and whether it is donated."""
 
     __slots__ = ("_aval", "donated")
 
@@ -70,34 +74,25 @@ class ArgInfo:
 
 @boundary
 def trace(jitted, args, kwargs) -> Traced:
-    call = signatures.split_call(jitted.name, jitted.options.static, args, kwargs)
-    if tracing.composites and composites.among(call.leaves):
-        contents = composites.Contents.of(call.leaves)
-        return jitted.on_contents(call, contents).trace(contents.arrays(), *contents.others)
-    call = call._replace(leaves=[_described(x) for x in call.leaves])
+    """Trace a jitted function for arguments like these."""
+    call = signatures.split_call(jitted.fun, jitted.name, jitted.options.static, args, kwargs)
+    if (adapter := adapter_for_values(jitted, call)) is not None:
+        function: Any = adapter.function_of_arrays(call.leaves)
+        return function.trace(*adapter.encode(call.leaves))
+    call = call._replace(leaves=[_as_struct(x) for x in call.leaves])
     return Traced(jitted, call, jitted.trace(call))
 
 
-def _described(x: Any) -> Any:
-    """Where nothing is computed, whatever has a shape and a dtype stands for an array of that type."""
-    if type(x) in tracing.abstractors or not (hasattr(x, "shape") and hasattr(x, "dtype")) or tracing.is_arraylike(x):
+def _as_struct(x: Any) -> Any:
+    """Return a `ShapeDtypeStruct` for an object that has only a shape and a dtype; other values as they are."""
+    if type(x) in tracing.aval_of_type or not (hasattr(x, "shape") and hasattr(x, "dtype")) or tracing.is_arraylike(x):
         return x
     shape = x.shape if isinstance(x.shape, Sequence) else (x.shape,)
     return ShapeDtypeStruct(shape, x.dtype, weak_type=getattr(x, "weak_type", False))
 
 
-def _laid_out(x: Any) -> Any:
-    """An array that was put somewhere in an order of its own, as the type for which a program is lowered."""
-    if type(x) is not ArrayImpl or not x._committed or x.is_deleted():
-        return x
-    layout = Layout.from_pjrt_layout(x._pjrt_layout)
-    if layout.major_to_minor == tuple(range(x.ndim)):
-        return x
-    return ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type, sharding=Format(layout, x.sharding))
-
-
 def _structs(out_tree, types, shardings, lowered: bool = True):
-    """Types of results, with the shardings that are known. (That one is weak is no property of a lowered program.)"""
+    """Return the types of results with the known shardings. Weak types are a property of traced programs only."""
     return out_tree.unflatten([
         a if a is avals.abstract_token or a.is_high else ShapeDtypeStruct(
             a.shape, a.dtype, weak_type=a.weak_type and not lowered, manual_axis_type=a.manual_axis_type if a.vma else None,
@@ -105,9 +100,17 @@ def _structs(out_tree, types, shardings, lowered: bool = True):
         for a, s in zip(types, shardings)])
 
 
+def _grouped(structure, kinds: Sequence[Any], infos: Sequence[Any]) -> Any:
+    """Return infos by leaf, from those of arrays: a composite has a list, that of its components."""
+    rest = iter(infos)
+    return structure.unflatten([[next(rest) for _ in kind.lo_ty()] if kind.is_high else next(rest) for kind in kinds])
+
+
 def _for_platforms(options, platforms: Sequence[str]) -> tuple[Any, tuple[str, ...] | None]:
-    """Options for a platform; the names, where they are several or this process does not have it, and programs are lowered to
-    be read alone."""
+    """Return the options of `jit` for a requested platform, and the platforms of a module that can only be read.
+
+    The latter are None for a single platform that this process has.
+    """
     if isinstance(platforms, str):
         raise TypeError(f"lowering_platforms takes a tuple of names, got a str: use lowering_platforms=({platforms!r},).")
     for platform in platforms:
@@ -126,7 +129,8 @@ def _for_platforms(options, platforms: Sequence[str]) -> tuple[Any, tuple[str, .
         return options, (platform,)
 
 
-recent_modules: Memo = Memo(8)  # what was lowered last: notebooks ask for its text, then for its cost, then for its code
+# The last modules: a notebook requests the text of one, then its cost, then its code.
+recent_modules: BoundedCache = BoundedCache(8)
 
 
 class Traced:
@@ -138,109 +142,181 @@ class Traced:
         self.fun_name = jitted.name
         self.in_tree, self.out_tree = call.in_tree, traced.out_tree
         self.in_avals = call.in_tree.unflatten(traced.in_avals)
-        self._out_shardings = jitted.flat_out_shardings(traced.out_tree)
+        self._out_shardings = jitted.options.flat_out_shardings(traced.out_tree)
+
+    @property
+    def effects(self) -> frozenset:
+        """Side effects of the function, such as those of callbacks."""
+        return self.jaxpr.effects
+
+    def closure_convert(self) -> tuple[list[Any], Callable]:
+        """Return the values that the function closes over, and a function with these as its first argument.
+
+        Returns:
+            List of the constants of the jaxpr, and a function `fun(consts, *args, **kwargs)`, which evaluates the jaxpr.
+
+        Example:
+            >>> weights = xnp.arange(3.0)
+            >>> consts, fun = xf.jit(lambda x: x * weights).trace(2.0).closure_convert()
+            >>> fun([consts[0] + 1], 2.0)
+            Array([2., 4., 6.], dtype=float32)
+        """
+        jaxpr, name, in_tree, out_tree = self.jaxpr.jaxpr, self.fun_name, self.in_tree, self.out_tree
+
+        def fun(consts: Any, *args: Any, **kwargs: Any) -> Any:
+            leaves, structure = tree.flatten((args, kwargs))
+            if structure != in_tree:
+                raise TypeError(f"{name} was traced for arguments of the structure {in_tree}; got {structure}.")
+            return out_tree.unflatten(ClosedJaxpr(jaxpr, tree.leaves(consts))(*leaves))
+
+        return list(self.jaxpr.consts), fun
+
+    def with_consts_as_arg(self) -> tuple[list[Any], Traced]:
+        """Return the values that the function closes over, and the function traced with these as its first argument.
+
+        Returns:
+            List of the constants of the jaxpr, and the traced function.
+
+        Example:
+            >>> weights = xnp.arange(3.0)
+            >>> consts, traced = xf.jit(lambda x: x * weights).trace(2.0).with_consts_as_arg()
+            >>> traced.lower().compile()(consts, 3.0)
+            Array([0., 3., 6.], dtype=float32)
+        """
+        consts, fun = self.closure_convert()
+        options, in_tree = self._jitted.options, self.in_tree
+        args, kwargs = in_tree.unflatten(self._call.leaves)
+        arg_flags, kwarg_flags = in_tree.unflatten(self._donated)
+        donate = Selection(tuple([i for i, flags in enumerate(arg_flags, 1) if any(tree.leaves(flags))]),
+                           tuple([name for name, flags in kwarg_flags.items() if any(tree.leaves(flags))]))
+        in_shardings = options.in_shardings
+        if in_shardings is not device_assignment.UNSPECIFIED:
+            in_shardings = (None, *in_tree.unflatten(options.flat_in_shardings(self.fun_name, in_tree))[0])
+        jitted = type(self._jitted)(fun, options._replace(static=Selection(), donate=donate, in_shardings=in_shardings),
+                                    self.fun_name)
+        return consts, trace(jitted, (consts, *args), kwargs)
+
+    def physicalize(self, ctx: Any) -> Traced:
+        """Return the function itself: key arrays are replaced by their data when it is lowered.
+
+        Args:
+            ctx: Context of the lowering, which is not needed.
+
+        Returns:
+            The traced function.
+
+        Example:
+            >>> traced = xf.jit(lambda x: x).trace(1.0)
+            >>> traced.physicalize(None) is traced
+            True
+        """
+        return self
 
     @property
     def donate_argnums(self) -> tuple[int, ...]:
-        """The numbers of the flat arguments that are donated."""
-        return tuple(i for i, donated in enumerate(self._jitted.donated_flags(self._call)) if donated)
+        """Indices of the flat arguments that are donated."""
+        return tuple(i for i, donated in enumerate(self._donated) if donated)
+
+    @property
+    def _donated(self) -> tuple[bool, ...]:
+        return self._jitted.options.donated_flags(self._call)
 
     @property
     def out_info(self):
-        """The types of the results, with the shardings that were asked for."""
+        """Types of the results, with the shardings that were requested."""
         return _structs(self.out_tree, self.jaxpr.out_avals, self._out_shardings, lowered=False)
 
     @property
     def args_info(self):
-        """The types of the arguments, `(args, kwargs)`, and whether each of them is donated."""
-        flags = self._jitted.donated_flags(self._call)
-        return self.in_tree.unflatten([ArgInfo(a, d) for a, d in zip(self._traced.in_avals, flags)])
+        """Types of the arguments, `(args, kwargs)`, and whether each of them is donated."""
+        return self.in_tree.unflatten([ArgInfo(a, d) for a, d in zip(self._traced.in_avals, self._donated)])
 
     @property
     def out_avals(self):
-        """The types of the results, as transformations see them."""
+        """Types of the results, as transformations see them."""
         return self.out_tree.unflatten(self.jaxpr.out_avals)
 
-    @boundary
-    def boundary_names(self, kept: Sequence[bool]) -> tuple[list[str], list[str]]:
-        """What the arguments that are read are called, and the results."""
+    def boundary_names(self, live: Sequence[bool]) -> tuple[list[str], list[str]]:
+        """Return the names of the arguments that are read (`live`) and of the results."""
         names = self._traced.debug_info.arg_names
-        arguments = [name for name, keep in zip(names, kept) if keep] if len(names) == len(kept) else []  # as with parts
+        # (components of composite arguments have no names)
+        arguments = [name for name, is_live in zip(names, live) if is_live] if len(names) == len(live) else []
         return arguments, tree.result_paths(tree.structure(self.out_info))
 
+    @boundary
     def lower(self, *, lowering_platforms=None, _private_parameters=None) -> Lowered:
-        """The StableHLO module, for the devices that a call would use.
+        """Lower the program to a StableHLO module, for the devices that a call would use.
 
-        With several platforms its first argument says which of them it is (the index of its name), and it is there to be read.
+        A module for several platforms takes the index of the platform as its first argument, and can only be read.
+
+        Args:
+            lowering_platforms: Names of the platforms to lower for. Default: that of the devices.
         """
-        jitted, call, traced = self._jitted, self._call, self._traced
-        if traced.takes_refs:
-            refs = boundary_of(traced, jitted.name)
-            inputs = stand_ins(refs, refs.inputs(call.leaves))
-            of_values, _ = jitted.on_values(refs, call, inputs)
-            return LoweredWithRefs(self, trace(of_values, tuple(inputs), {}).lower(lowering_platforms=lowering_platforms), refs)
-        if traced.is_high:
-            given = tuple(parts.parts_of(traced.in_avals, call.leaves))
-            return LoweredOnParts(self, jitted.on_parts(traced, call).trace(*given).lower(
-                lowering_platforms=lowering_platforms))
-        traced, options, elsewhere = traced.on_arrays, jitted.options, None
+        jitted, call = self._jitted, self._call
+        if (adapter := adapter_for_types(jitted, self._traced, call)) is not None:
+            function: Any = adapter.function_of_arrays(call.leaves)
+            inner = function.trace(*adapter.stand_ins(call.leaves)).lower(lowering_platforms=lowering_platforms)
+            return Lowered(self, inner._lowered, inner=inner, adapter=adapter)
+        traced, options, platforms = self._traced.without_composites, jitted.options, None
         if lowering_platforms:
-            options, elsewhere = _for_platforms(options, lowering_platforms)
-        wanted = jitted.flat_in_shardings(call.in_tree)
-        mesh = device_assignment.only_abstract(call.leaves, wanted)
-        if mesh is not None and lowering_platforms is None:
-            raise ValueError(f"{jitted.name} has shardings over {mesh} alone, which has no devices, so that it is not known "
-                             f"what to "
-                             f"lower it for: pass lowering_platforms, as in "
-                             f"jit(f).trace(...).lower(lowering_platforms=('tpu',)).")
+            options, platforms = _for_platforms(options, lowering_platforms)
+        requested = options.flat_in_shardings(jitted.name, call.in_tree)
+        mesh = device_assignment.abstract_mesh_of_arguments(call.leaves, requested)
         if mesh is not None:
-            return Lowered(self, self._over(mesh, backends.devices(), elsewhere), mesh)
-        assignment = device_assignment.place_arguments(jitted.name, call.leaves, wanted, traced, options)
-        jitted.check_layouts(traced, call)
+            if lowering_platforms is None:
+                raise ValueError(f"{jitted.name} has shardings over {mesh} alone, which has no devices, so that the platform "
+                                 f"to lower it for is not known: pass lowering_platforms, as in "
+                                 f"jit(f).trace(...).lower(lowering_platforms=('tpu',)).")
+            return Lowered(self, self._lower_over(mesh, backends.devices(), platforms), abstract_mesh=mesh)
+        assignment = device_assignment.place_arguments(jitted.name, call.leaves, requested, traced, options)
+        check_argument_layouts(jitted.name, jitted.options, traced, call)
         if layouts_in_use.others:
-            call = call._replace(leaves=[_laid_out(x) for x in call.leaves])
-        donated = jitted.donated_flags(call)
-        key = traced, assignment, donated, elsewhere, layouts_in_use.others
-        laid_out = any([type(x) is ShapeDtypeStruct and x._layout for x in call.leaves])
-        module = None if laid_out else recent_modules.get(key)
+            call = call._replace(leaves=[with_own_layout(x) for x in call.leaves])
+        donated = self._donated
+        key = traced, assignment, donated, platforms, layouts_in_use.others
+        has_layouts = any([type(x) is ShapeDtypeStruct and x._layout for x in call.leaves])
+        module = None if has_layouts else recent_modules.get(key)
         if module is None:
-            module = jitted.lower(traced, call, assignment, donated, elsewhere)
-            if not laid_out:
-                recent_modules.keep(key, module)
+            module = LoweredModule(jitted.job(traced, call, assignment, donated)._replace(lowering_platforms=platforms))
+            if not has_layouts:
+                recent_modules.put(key, module)
         return Lowered(self, module)
 
-    def of_arrays(self) -> tuple[Callable, tuple, dict[str, Any]]:
-        """The function of lists of the arrays that values consist of, in place of these values, and its arguments."""
-        traced, on_parts = self._traced, self._jitted.on_parts(self._traced, self._call)
+    def function_of_components(self) -> tuple[Callable, tuple, dict[str, Any]]:
+        """Return the function of lists of component arrays in place of composite values, and its arguments."""
+        jitted, traced, call = self._jitted, self._traced, self._call
+        function_of_arrays = adapter_for_types(jitted, traced, call).function_of_arrays(call.leaves)  # type: ignore[union-attr]
 
         def fun(*args, **kwargs):
-            found = iter(on_parts(*tree.leaves((args, kwargs))))
-            return traced.out_tree.unflatten([[next(found) for _ in kind.lo_ty()] if kind.is_high else next(found)
-                                              for kind in traced.closed.out_avals])
+            return _grouped(traced.out_tree, traced.closed.out_avals, function_of_arrays(*tree.leaves((args, kwargs))))
 
-        fun.__name__ = self._jitted.name
+        fun.__name__ = jitted.name
         args, kwargs = self.in_tree.unflatten([list(kind.lower_val(x)) if kind.is_high else x
-                                               for kind, x in zip(traced.in_avals, self._call.leaves)])
+                                               for kind, x in zip(traced.in_avals, call.leaves)])
         return fun, args, kwargs
 
-    def lower_to_leave(self, platforms: tuple[str, ...], own_rules=None) -> LoweredModule:
-        """The module for these platforms as one that leaves the process: all that it needs is in it.
+    def lower_for_export(self, platforms: tuple[str, ...], rule_overrides=None) -> LoweredModule:
+        """Lower to a module that other processes can run: it holds all that it needs beside its arguments.
 
-        `own_rules` are lowering rules by primitives, in place of theirs.
+        `rule_overrides` are lowering rules by primitive, in place of those of their records.
         """
-        jitted, call, traced = self._jitted, self._call, self._traced.on_arrays
-        wanted = jitted.flat_in_shardings(call.in_tree)
-        mesh = device_assignment.only_abstract(call.leaves, wanted)
+        jitted, call, traced = self._jitted, self._call, self._traced.without_composites
+        requested = jitted.options.flat_in_shardings(jitted.name, call.in_tree)
+        mesh = device_assignment.abstract_mesh_of_arguments(call.leaves, requested)
         if mesh is not None:
-            return self._over(mesh, device_assignment.devices_to_write_for(mesh.size), platforms, True, own_rules)
-        assignment = device_assignment.place_arguments(jitted.name, call.leaves, wanted, traced, jitted.options)
-        return jitted.lower(traced, call, assignment, jitted.donated_flags(call), platforms, True, own_rules)
+            devices = device_assignment.devices_for_export(mesh.size)
+            return self._lower_over(mesh, devices, platforms, for_export=True, rule_overrides=rule_overrides)
+        assignment = device_assignment.place_arguments(jitted.name, call.leaves, requested, traced, jitted.options)
+        return LoweredModule(jitted.job(traced, call, assignment, self._donated)._replace(
+            lowering_platforms=platforms, for_export=True, rule_overrides=rule_overrides))
 
-    def _over(self, mesh, devices, elsewhere: tuple[str, ...] | None, self_contained: bool = False, own_rules=None):
-        """The module of a program about an abstract mesh, as one for these devices."""
+    def _lower_over(self, mesh, devices, platforms: tuple[str, ...] | None, **export: Any) -> LoweredModule:
+        """Lower a program over an abstract mesh, for these devices."""
         jitted, call = self._jitted, self._call
-        assignment = device_assignment.over_devices(mesh, devices, call.leaves, jitted.flat_in_shardings(call.in_tree))
-        return jitted.lower(self._traced, call, assignment, jitted.donated_flags(call), elsewhere, self_contained, own_rules)
+        requested = jitted.options.flat_in_shardings(jitted.name, call.in_tree)
+        assignment = device_assignment.assign_abstract_mesh(mesh, devices, call.leaves, requested)
+        job = jitted.job(self._traced.without_composites, call, assignment, self._donated)
+        return LoweredModule(job._replace(lowering_platforms=platforms, **export))
 
     def __call__(self, *args, **kwargs):
         return self.lower().compile()(*args, **kwargs)
@@ -249,125 +325,183 @@ class Traced:
 class Lowered:
     """A function lowered to a StableHLO module."""
 
-    def __init__(self, traced: Traced, lowered, abstract_mesh=None):
+    def __init__(self, traced: Traced, lowered: LoweredModule, *, abstract_mesh=None, inner: Lowered | None = None,
+                 adapter: StageAdapter | None = None):
         self._traced, self._lowered = traced, lowered
-        self._abstract_mesh = abstract_mesh  # where it is not known on which devices it is to run
+        self._abstract_mesh = abstract_mesh  # if the devices are not known yet
+        self._inner, self._adapter = inner, adapter  # of references and composites: the function of arrays in place of it
+        self._shows_components = adapter is not None and adapter.shows_components
         self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
 
     @property
     def out_info(self):
-        """The types of the results, with the shardings that were asked for."""
+        """Types of the results, with the shardings that were requested; lists of those of components for composite results."""
+        if self._shows_components:
+            return _grouped(self.out_tree, self._traced._traced.closed.out_avals, self._inner.out_info)
         return _structs(self.out_tree, self._traced.jaxpr.out_avals, self._lowered.shardings.out)
 
-    args_info = property(lambda self: self._traced.args_info, doc=Traced.args_info.__doc__)
-    in_avals = property(lambda self: self._traced.in_avals, doc="The types of the arguments, as transformations see them.")
+    @property
+    def args_info(self):
+        """Types of the arguments, `(args, kwargs)`, and whether each of them is donated; lists for composite arguments."""
+        if self._shows_components:
+            return _grouped(self.in_tree, self._traced._traced.in_avals, self._inner.args_info[0])
+        return self._traced.args_info
+
+    in_avals = property(lambda self: self._traced.in_avals, doc="Types of the arguments, as transformations see them.")
     donate_argnums = property(lambda self: self._traced.donate_argnums, doc=Traced.donate_argnums.__doc__)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The module as text: `dialect` is "stablehlo" (the default) or "hlo"."""
+        """Return the module as text.
+
+        Args:
+            dialect: "stablehlo" (the default) or "hlo".
+            debug_info: If True, include source locations.
+        """
         if dialect in (None, "stablehlo"):
-            return lowering.written.module_text(self._named, debug_info)
+            return lowering.module_text.module_text(self._named, debug_info)
         if dialect == "hlo":
             return hlo_text(self._hlo(), debug_info)
         raise ValueError(f"as_text takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
 
     def compiler_ir(self, dialect: str | None = None):
-        """The module itself, as an MLIR object ("stablehlo") or an XLA computation ("hlo")."""
+        """Return the module itself, as an MLIR object ("stablehlo") or an XLA computation ("hlo")."""
         if dialect in (None, "stablehlo"):
-            return lowering.written.copy_of(self._named)
+            return lowering.module_text.copy_of(self._named)
         if dialect == "hlo":
             return self._hlo()
         raise ValueError(f"compiler_ir takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
 
     @functools.cached_property
     def _named(self):
-        """The module with the names of what it takes and returns, which are not part of what is compiled."""
-        module = lowering.written.clone_of(self._lowered.module_context.module)
-        lowering.written.name_boundary(module, *self._traced.boundary_names(self._lowered.kept))
+        """The module with the names of its arguments and results, which are not compiled."""
+        module = lowering.module_text.clone_of(self._lowered.module_context.module)
+        lowering.module_text.name_boundary(module, *self._traced.boundary_names(self._lowered.live))
         return module
 
     def _hlo(self):
-        return hlo_computation(lowering.written.module_bytecode(self._named))
+        return hlo_computation(lowering.module_text.module_bytecode(self._named))
 
     def cost_analysis(self) -> dict[str, float] | None:
-        """The compiler's estimate before optimisation: flops, bytes accessed, by name; None where it makes none."""
+        """Return the compiler's estimate before optimization (flops, bytes accessed) by name; None if it makes none."""
         try:
-            return hlo_cost_analysis(self._lowered.client, self._hlo())
+            return hlo_cost_analysis(self._lowered.job.client, self._hlo())
         except JaxRuntimeError:
             return None
 
     @boundary
     def compile(self, compiler_options: dict[str, Any] | None = None, device_assignment=None) -> Compiled:
-        """The module compiled for the devices that it was lowered for.
+        """Compile the module for the devices that it was lowered for.
 
-        - `compiler_options`: XLA flags by name, besides those of `jit`.
-        - `device_assignment`: the devices, of a module that was lowered for a mesh without.
+        Args:
+            compiler_options: XLA flags by name, in addition to those of `jit`.
+            device_assignment: Devices, for a module that was lowered for a mesh without devices.
         """
-        mesh = self._abstract_mesh
+        if self._inner is not None:
+            return Compiled(self, inner=self._inner.compile(compiler_options, device_assignment))
+        mesh, module = self._abstract_mesh, self._lowered
         if mesh is not None:
             if device_assignment is None:
                 raise RuntimeError(f"{self._traced.fun_name} was lowered for {mesh}, which has no devices: say on which it is "
-                                   f"to run, "
-                                   f"compile(device_assignment=devices).")
-            module = self._traced._over(mesh, device_assignment, None)
-            return Compiled(self, module.compile(compiler_options), lambda: module.compile(compiler_options, anew=True))
-        if device_assignment is not None and tuple(device_assignment) != self._lowered.assignment.devices:
+                                   f"to run, compile(device_assignment=devices).")
+            module = self._traced._lower_over(mesh, device_assignment, None)
+        elif device_assignment is not None and tuple(device_assignment) != module.assignment.devices:
             raise ValueError("the devices are part of the lowering: give jit shardings over these devices instead.")
-        module = self._lowered
-        if compiler_options or module.layouts is not None or module.elsewhere is not None:
+        job = module.job
+        if mesh is not None or compiler_options or job.layouts is not None or job.lowering_platforms is not None:
             executable = module.compile(compiler_options)
         else:
             traced = self._traced
-            executable = traced._jitted.compiled(
-                traced._traced.on_arrays, traced._call, module.assignment, module.donated, module)
-        return Compiled(self, executable, lambda: module.compile(compiler_options, anew=True))
+            executable = traced._jitted.executable(job.traced, traced._call, job.assignment, job.donated, module)
+        return Compiled(self, executable, lambda: module.compile(compiler_options, bypass_cache=True))
 
 
 class Compiled:
     """A compiled function; calling it never traces or compiles."""
 
-    def __init__(self, lowered: Lowered, executable, compile_anew: Callable):
-        self._lowered, self._executable, self._compile_anew = lowered, executable, compile_anew
-        self._traced = lowered._traced
-        self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
-        self._prepare_calls()
+    _lowered: Lowered | None = None
+    _inner: Compiled | None = None  # the compiled function of arrays in place of this one, with the adapter to it
+    _adapter: StageAdapter | None = None
 
-    def _prepare_calls(self) -> None:
-        self._dispatch = _dispatcher_of(self._traced, self._executable)
-        self._lets_go = bool(self._traced._jitted.options.donate) and leaves_handles(self._executable)
+    def __init__(self, lowered: Lowered, executable=None, compile_uncached: Callable | None = None,
+                 inner: Compiled | None = None):
+        self._lowered, self._inner, self._adapter = lowered, inner, lowered._adapter
+        if inner is None:
+            self._compile_uncached = compile_uncached
+            self._prepare_calls(lowered._traced, executable)
+        else:
+            self._traced, self._executable, self._compile_uncached = lowered._traced, inner._executable, inner._compile_uncached
+            self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
+
+    def _prepare_calls(self, traced, executable) -> None:
+        self._traced, self._executable = traced, executable
+        self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
+        self._dispatch = _dispatcher_of(traced, executable)
+        self._deletes_donated = bool(traced._jitted.options.donate) and must_delete_donated(executable)
+
+    def __call__(self, *args, **kwargs):
+        if self._inner is not None:
+            leaves = self._checked_leaves(args, kwargs)
+            return self._adapter.decode(leaves, self._inner(*self._adapter.encode(leaves)))
+        results = self._dispatch(*args, **kwargs)
+        if self._deletes_donated:
+            delete_handle(tree.leaves((args, kwargs)))
+        return results
+
+    def call(self, *args, **kwargs):
+        """Call the compiled function, as `compiled(*args, **kwargs)` does."""
+        return self(*args, **kwargs)
+
+    def _checked_leaves(self, args, kwargs) -> list:
+        """Return the leaves of a call with references or composites; raise if their types differ from the compiled ones."""
+        leaves, in_tree = tree.flatten_tree((args, kwargs))
+        types, checks_type = self._traced._traced.in_avals, self._adapter.checks_type
+        if in_tree != self.in_tree or any([checks_type(t) and tracing.aval_of(x) != t for x, t in zip(leaves, types)]):
+            given = in_tree.unflatten(list(map(tracing.aval_of, leaves)))
+            raise TypeError(f"{self._traced.fun_name} was compiled for other arguments: {types}, and was called with {given}.")
+        return leaves
 
     @property
     def out_info(self):
-        """The types of the results, with their shardings and layouts."""
+        """Types of the results, with their shardings and layouts; lists of those of components for composite results."""
+        if self._shows_components:
+            return self._lowered.out_info
         return _structs(self.out_tree, self._traced.jaxpr.out_avals, self._out_formats())
 
-    args_info = property(lambda self: self._traced.args_info, doc=Traced.args_info.__doc__)
+    @property
+    def args_info(self):
+        """Types of the arguments, `(args, kwargs)`, and whether each of them is donated; lists for composite arguments."""
+        return self._lowered.args_info if self._shows_components else self._traced.args_info
+
+    @property
+    def _shows_components(self) -> bool:
+        return self._adapter is not None and self._adapter.shows_components
+
     donate_argnums = property(lambda self: self._traced.donate_argnums, doc=Traced.donate_argnums.__doc__)
-    in_avals = property(lambda self: self._traced.in_avals, doc="The types of the arguments, as transformations see them.")
+    in_avals = property(lambda self: self._traced.in_avals, doc="Types of the arguments, as transformations see them.")
     out_avals = property(lambda self: self._traced.out_avals, doc=Traced.out_avals.__doc__)
 
     @property
     def input_shardings(self):
-        """The sharding of each argument, by position and by name; None for those that are not read."""
+        """Sharding of each argument, by position and by name; None for those that are not read."""
         executable = self._executable
-        return self.in_tree.unflatten([s if keep else None for s, keep in zip(executable.in_shardings, executable.kept)])
+        return self.in_tree.unflatten([s if live else None for s, live in zip(executable.in_shardings, executable.live)])
 
     @property
     def output_shardings(self):
-        """The sharding of each result."""
+        """Sharding of each result."""
         return self.out_tree.unflatten(self._executable.out_shardings)
 
     @property
     def input_formats(self):
-        """The layout and the sharding of each argument, by position and by name; None for those that are not read."""
+        """Layout and sharding of each argument, by position and by name; None for those that are not read."""
         executable = self._executable
         layouts = iter(executable.layouts()[len(executable.const_args):])
-        return self.in_tree.unflatten([Format(next(layouts), s) if keep else None for s, keep in zip(
-            executable.in_shardings, executable.kept)])
+        return self.in_tree.unflatten([Format(next(layouts), s) if live else None for s, live in zip(
+            executable.in_shardings, executable.live)])
 
     @property
     def output_formats(self):
-        """The layout and the sharding of each result."""
+        """Layout and sharding of each result."""
         return self.out_tree.unflatten(self._out_formats())
 
     def _out_formats(self) -> list[Format]:
@@ -375,119 +509,32 @@ class Compiled:
         return [Format(layout, s) for layout, s in zip(layouts, self._executable.out_shardings)]
 
     def as_text(self) -> str:
-        """The optimised program, as the compiler left it."""
+        """Return the optimized program as text."""
         return "\n\n".join(module.to_string() for module in self._executable.loaded.hlo_modules())
 
     def cost_analysis(self) -> dict[str, float] | None:
-        """The compiler's estimate: flops, bytes accessed, by name; None where it makes none, as for GPUs that are not here."""
+        """Return the compiler's estimate (flops, bytes accessed) by name; None if it makes none, as for absent GPUs."""
         try:
             return self._executable.loaded.cost_analysis()
         except JaxRuntimeError:
             return None
 
     def memory_analysis(self):
-        """Bytes of arguments, results, temporaries and code."""
+        """Return the bytes of arguments, results, temporaries and code."""
         return self._executable.loaded.get_compiled_memory_stats()
 
-    def _code(self) -> bytes:
-        """What other processes on this machine can load."""
-        executable = self._compile_anew() if self._executable.from_disk else self._executable
-        return executable.loaded.serialize()
-
     def runtime_executable(self):
-        """The executable as jaxlib has it."""
+        """Return jaxlib's executable."""
         return self._executable.loaded
 
-    def call(self, *args, **kwargs):
-        """As calling it."""
-        return self(*args, **kwargs)
-
-    def __call__(self, *args, **kwargs):
-        results = self._dispatch(*args, **kwargs)
-        if self._lets_go:
-            let_go(tree.leaves((args, kwargs)))
-        return results
+    def _code(self) -> bytes:
+        """Return the serialized executable, which other processes on this machine can load."""
+        executable = self._compile_uncached() if self._executable.from_disk else self._executable
+        return executable.loaded.serialize()
 
 
-class LoweredWithRefs(Lowered):
-    """A function that takes references, lowered as one of what they hold."""
-
-    def __init__(self, traced: Traced, of_values: Lowered, boundary):
-        super().__init__(traced, of_values._lowered)
-        self._of_values, self._boundary = of_values, boundary
-
-    def compile(self, compiler_options: dict[str, Any] | None = None, device_assignment=None) -> CompiledWithRefs:
-        return CompiledWithRefs(self, self._of_values.compile(compiler_options, device_assignment))
-
-
-class CompiledOverPlain(Compiled):
-    """A compiled function that hands its calls to the compiled function of plain arrays that it consists of."""
-
-    def __init__(self, lowered: LoweredWithRefs | LoweredOnParts, plain: Compiled):
-        self._lowered, self._executable, self._traced = lowered, plain._executable, lowered._traced
-        self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
-        self._plain = plain
-
-    def _leaves(self, args, kwargs, asked_for: Callable[[Any], bool]) -> list:
-        """The leaves of a call. Those of the types that are asked for are compared here, the others by the plain function."""
-        leaves, in_tree = tree.flatten_tree((args, kwargs))
-        types = self._traced._traced.in_avals
-        if in_tree != self.in_tree or any([asked_for(t) and tracing.aval_of(x) != t for x, t in zip(leaves, types)]):
-            given = in_tree.unflatten(list(map(tracing.aval_of, leaves)))
-            raise TypeError(f"{self._traced.fun_name} was compiled for other arguments: {types}, and was called with {given}.")
-        return leaves
-
-
-class CompiledWithRefs(CompiledOverPlain):
-    """A compiled function that takes references."""
-
-    def __call__(self, *args, **kwargs):
-        boundary = self._lowered._boundary
-        inputs = boundary.inputs(self._leaves(args, kwargs, lambda kind: True))
-        return boundary.finish(inputs, self._plain(*boundary.values(inputs, own_copy)))
-
-
-class LoweredOnParts(Lowered):
-    """A function with arguments or results that consist of others (`core.parts`), lowered as one of what they consist of."""
-
-    def __init__(self, traced: Traced, of_parts: Lowered):
-        super().__init__(traced, of_parts._lowered)
-        self._of_parts = of_parts
-
-    @property
-    def out_info(self):
-        """The types of the results; a list of those of its parts for one that consists of others."""
-        return _grouped(self.out_tree, self._traced._traced.closed.out_avals, self._of_parts.out_info)
-
-    @property
-    def args_info(self):
-        """The types of the arguments; a list of those of its parts for one that consists of others."""
-        return _grouped(self.in_tree, self._traced._traced.in_avals, self._of_parts.args_info[0])
-
-    def compile(self, compiler_options: dict[str, Any] | None = None, device_assignment=None) -> CompiledOnParts:
-        return CompiledOnParts(self, self._of_parts.compile(compiler_options, device_assignment))
-
-
-class CompiledOnParts(CompiledOverPlain):
-    """A compiled function with arguments or results that consist of others."""
-
-    out_info = property(lambda self: self._lowered.out_info)
-    args_info = property(lambda self: self._lowered.args_info)
-
-    def __call__(self, *args, **kwargs):
-        leaves, traced = self._leaves(args, kwargs, lambda kind: kind.is_high), self._traced._traced
-        results = self._plain(*parts.parts_of(traced.in_avals, leaves))
-        return traced.out_tree.unflatten(parts.put_together(traced.closed.out_avals, results))
-
-
-def _grouped(structure, kinds: Sequence[Any], of_parts: Sequence[Any]) -> Any:
-    """What is said of each part, by the values that consist of them."""
-    rest = iter(of_parts)
-    return structure.unflatten([[next(rest) for _ in kind.lo_ty()] if kind.is_high else next(rest) for kind in kinds])
-
-
-def _dispatcher_of(stage, executable) -> Callable:
-    """The C++ function that repeats calls of an executable; it knows nothing of the `Compiled` that holds it."""
+def _dispatcher_of(stage: Traced, executable) -> Callable:
+    """Return the C++ function that repeats calls of an executable. It does not refer to the `Compiled` that holds it."""
     jitted, traced = stage._jitted, stage._traced
     in_tree, name, static = stage.in_tree, stage.fun_name, jitted.options.static
 
@@ -499,12 +546,12 @@ def _dispatcher_of(stage, executable) -> Callable:
             leaves, given = tree.flatten_tree((args, kwargs))
             call = signatures.Call((), leaves, given)
             _check_call(name, traced, in_tree, call, executable, static)
-            in_order = jitted.in_order(executable, call)
-            results = run_executable(executable, leaves, traced.closed.out_avals)
-            if config.debug_nans.value or config.debug_infs.value:  # C++ asks again in each context of settings
+            has_layouts = executable.reads_layouts_of(leaves)
+            results = executable.run(leaves, traced.closed.out_avals)
+            if config.debug_nans.value or config.debug_infs.value:  # C++ calls this once for each context of settings
                 check_finite(name, results, traced.closed, leaves, lambda: None)
             out = traced.out_tree.unflatten(results)
-            return out, jitted.fast_path(executable, traced, out) if in_order else None, False
+            return out, executable.fast_path(traced, out) if has_layouts else None, False
         except Exception as e:
             filter_traceback(e)
             raise
@@ -513,8 +560,9 @@ def _dispatcher_of(stage, executable) -> Callable:
 
 
 def _check_call(name: str, traced, in_tree, call, executable, static) -> None:
+    """Raise for arguments that the executable was not compiled for."""
     if call.in_tree != in_tree:
-        ours = tree.numbered(in_tree)
+        ours = tree.leaf_indices(in_tree)
         theirs = call.in_tree.unflatten(call.leaves)
         remedy = " Static arguments are compiled in: leave them out." if static else ""
         raise TypeError(f"{name} was compiled for other arguments, their input pytrees do not match: "
@@ -525,13 +573,14 @@ def _check_call(name: str, traced, in_tree, call, executable, static) -> None:
             raise TypeError(f"argument types differ: {name} was compiled for {aval} as argument "
                             f"{traced.debug_info.arg_names[i]}, and was called with {got}. Call the jitted function, or "
                             "compile for this type.")
-        words, wanted = keys.physical_array(x), executable.in_shardings[i]
-        if executable.kept[i] and isinstance(words, ArrayImpl) and words._committed and words._sharding != wanted and not (
-                words._sharding.is_equivalent_to(wanted, words.ndim)):
+        words, expected = keys.physical_array(x), executable.in_shardings[i]
+        if executable.live[i] and isinstance(words, ArrayImpl) and words._committed and words._sharding != expected and not (
+                words._sharding.is_equivalent_to(expected, words.ndim)):
             raise ValueError(
-                f"{name} was compiled for its argument {traced.debug_info.arg_names[i]} {device_assignment.in_words(wanted)}, "
-                f"and the array that it got (shape {words.shape}) is {device_assignment.in_words(words._sharding)}. Move it "
-                f"with device_put to what compiled.input_shardings says, or call the jitted function.")
+                f"{name} was compiled for its argument {traced.debug_info.arg_names[i]} "
+                f"{device_assignment.describe_sharding(expected)}, and the array that it got (shape {words.shape}) is "
+                f"{device_assignment.describe_sharding(words._sharding)}. Move it with device_put to what "
+                f"compiled.input_shardings says, or call the jitted function.")
     if layouts_in_use.others:
         _check_layouts(name, traced, call, executable)
 
@@ -539,8 +588,8 @@ def _check_call(name: str, traced, in_tree, call, executable, static) -> None:
 def _check_layouts(name: str, traced, call, executable) -> None:
     words = [keys.physical_array(x) for x in call.leaves]
     misfits = iter(executable.misfits(words))
-    for x, keep, of in zip(words, executable.kept, traced.debug_info.arg_names):
-        if keep and next(misfits, False) and x._committed:
-            raise ValueError(f"{name} was compiled for an argument {of} of another layout than that of the array that it got, "
-                             f"{Layout.from_pjrt_layout(x._pjrt_layout)}: they disagree. Bring it with device_put to what "
-                             f"compiled.input_formats says, or call the jitted function.")
+    for x, live, argument in zip(words, executable.live, traced.debug_info.arg_names):
+        if live and next(misfits, False) and x._committed:
+            raise ValueError(f"{name} was compiled for an argument {argument} of another layout than that of the array that it "
+                             f"got, {Layout.from_pjrt_layout(x._pjrt_layout)}: they disagree. Transfer it with device_put to "
+                             f"what compiled.input_formats says, or call the jitted function.")

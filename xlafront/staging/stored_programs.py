@@ -1,7 +1,8 @@
-"""Compiled programs as bytes, for other processes on this machine.
+"""Serialization of compiled programs, for other processes on this machine.
 
-What is stored is code for these devices, made by this version of the compiler, with what calls need to know. Loading may run
-it: it is for files of one's own. What is damaged or made for another machine is refused before anything else of it is read.
+A serialized program is code for these devices, made by this version of the compiler, with the types and shardings that calls
+need. Loading may run it: load your own files only. Files that are damaged or made for another machine are refused before
+the rest of them is read.
 """
 
 from __future__ import annotations
@@ -13,23 +14,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlafront.core import backends, tree
+from xlafront.base.jaxlib_compat import Client, Device, JaxRuntimeError, jaxlib_version_text
+from xlafront.core import tree
 from xlafront.core.avals import ShapedArray
+from xlafront.runtime import backends
 from xlafront.runtime.clients import clients
 from xlafront.runtime.compile_options import compile_options
 from xlafront.runtime.disk_cache import fingerprint, pack_record, unpack_record
 from xlafront.runtime.foreign_functions import with_remedy
-from xlafront.runtime.jaxlib_compat import Client, Device, JaxRuntimeError, jaxlib_version_text
 from xlafront.runtime.sharding import device_list
+from xlafront.staging.array_transfers import put
 from xlafront.staging.executable import Executable
-from xlafront.staging.jitted import Jitted
-from xlafront.staging.moves import put
-from xlafront.staging.stages import ArgInfo, Compiled, CompiledWithRefs
+from xlafront.staging.reference_arguments import ReferenceAdapter
+from xlafront.staging.stages import ArgInfo, Compiled
 
 _FORMAT = b"XLAFEXE1"
 
 
-# What calls of a loaded program ask of it, in the words of a `Traced` and its parts.
+# The attributes of a `Traced` that calls of a compiled function read.
 
 
 class _Types(NamedTuple):
@@ -49,20 +51,17 @@ class _Call(NamedTuple):
 
 
 class _Options(NamedTuple):
-    static: bool  # whether arguments are compiled in
+    static: bool  # some arguments are compiled in
     donate: bool
 
 
-class _Function:
-    def __init__(self, fun: Callable, options: _Options):
-        self.fun, self.options = fun, options
-
-    in_order = staticmethod(Jitted.in_order)
-    fast_path = staticmethod(Jitted.fast_path)
+class _Function(NamedTuple):
+    fun: Callable
+    options: _Options
 
 
 class StoredProgram:
-    """What is known of a program that was compiled elsewhere, beside the executable."""
+    """The metadata of a program that another process compiled, in the form of a `Traced`."""
 
     def __init__(self, name: str, in_tree, out_tree, types: _Types, arg_names: Sequence[str], donated: Sequence[bool],
                  static: bool):
@@ -71,7 +70,7 @@ class StoredProgram:
         self._jitted = _Function(self._without_code, _Options(static, any(donated)))
 
     def _without_code(self, *args, **kwargs):
-        raise TypeError(f"{self.fun_name} was compiled in another process: of it there is no function to trace.")
+        raise TypeError(f"{self.fun_name} was compiled in another process, so that there is no function to trace.")
 
     donate_argnums = property(lambda self: tuple([i for i, donated in enumerate(self.donated) if donated]))
     in_avals = property(lambda self: self.in_tree.unflatten(self.jaxpr.in_avals))
@@ -80,18 +79,17 @@ class StoredProgram:
 
 
 class LoadedCompiled(Compiled):
-    """A compiled function that another process has compiled."""
+    """A compiled function that another process compiled."""
 
     def __init__(self, program: StoredProgram, executable: Executable, code: bytes):
-        self._traced, self._executable, self._stored = program, executable, code
-        self.in_tree, self.out_tree = program.in_tree, program.out_tree
-        self._prepare_calls()
+        self._stored = code
+        self._prepare_calls(program, executable)
 
     def _code(self) -> bytes:
         return self._stored
 
 
-# The bytes. Devices are their numbers, types their parts.
+# The bytes. Devices are stored as their ids, types as their fields.
 
 
 class _Pickler(pickle.Pickler):
@@ -123,22 +121,27 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _made_for(client, devices: Sequence[Any]) -> dict[str, Any]:
-    """What another process must have alike, by the words that say so."""
+    """Return the properties that must be the same in the process that loads a program, by their names in messages."""
     return {"the jaxlib version": jaxlib_version_text, "the platform": client.platform,
             "the version of the platform": client.platform_version, "the kind of device": devices[0].device_kind,
             "the number of devices": len(devices), "the CPU and its features": fingerprint(client)}
 
 
 def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
-    """A compiled program as bytes, with the trees of its arguments and results; `deserialize_and_load` takes all three.
+    """Serialize a compiled program, for `deserialize_and_load` in a process on this machine.
 
-    They are for processes on this machine, with the same versions and devices. Programs that call Python are refused.
+    The process must have the same versions and devices. Programs that call Python cannot be serialized.
 
-    - `compiled`: what `jit(f).lower(...).compile()` gives.
+    Args:
+        compiled: Result of `jit(f).lower(...).compile()`.
 
-    >>> stored, in_tree, out_tree = serialize(xf.jit(lambda x: x + 1).lower(1.0).compile())
-    >>> deserialize_and_load(stored, in_tree, out_tree, execution_devices=xf.devices()[:1])(2.0)
-    Array(3., dtype=float32, weak_type=True)
+    Returns:
+        Bytes, and the pytree structures of the arguments and of the results.
+
+    Example:
+        >>> stored, in_tree, out_tree = serialize(xf.jit(lambda x: x + 1).lower(1.0).compile())
+        >>> deserialize_and_load(stored, in_tree, out_tree, execution_devices=xf.devices()[:1])(2.0)
+        Array(3., dtype=float32, weak_type=True)
     """
     if not isinstance(compiled, Compiled):
         raise TypeError(f"serialize takes a compiled program, jit(f).lower(...).compile(), got {type(compiled).__name__}.")
@@ -149,8 +152,8 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
     if not executable.portable:
         raise ValueError(f"{name} cannot be serialized: it calls Python functions of this process (pure_callback, io_callback, "
                          f"debug.print, custom_partitioning). Serialize the program without them.")
-    if isinstance(compiled, CompiledWithRefs):
-        raise ValueError(f"{name} takes references, and cannot be serialized: give it arrays and return what it writes.")
+    if isinstance(compiled._adapter, ReferenceAdapter):
+        raise ValueError(f"{name} takes references, and cannot be serialized: pass arrays and return the updated ones.")
     loaded = executable.loaded
     devices = list(loaded.local_devices())
     client = devices[0].client
@@ -160,7 +163,7 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
         "donated": [info.donated for info in tree.leaves(program.args_info)], "static": bool(program._jitted.options.static),
         "executable": compiled._code(), "in_avals": executable.in_avals, "in_shardings": list(executable.in_shardings),
         "out_avals": executable.out_avals, "out_shardings": list(executable.out_shardings),
-        "out_committed": executable.out_committed, "kept": list(executable.kept), "own_layouts": executable.own_layouts,
+        "out_committed": executable.out_committed, "kept": list(executable.live), "own_layouts": executable.own_layouts,
         "effects": executable.effects, "const_args": [(np.asarray(x), x.sharding) for x in executable.const_args],
     }
     body = io.BytesIO()
@@ -173,57 +176,63 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
 
 def deserialize_and_load(serialized: bytes, in_tree: Any, out_tree: Any, backend: Any = None,
                          execution_devices: Sequence[Any] | None = None) -> LoadedCompiled:
-    """The compiled program that `serialize` made bytes of, maybe in another process on this machine. Loading runs code.
+    """Load a compiled program that `serialize` returned, here or in another process on this machine.
 
-    - `serialized`, `in_tree`, `out_tree`: what `serialize` returned.
-    - `backend`: the platform, or its client; the default is the platform that it was compiled for.
-    - `execution_devices`: the devices to run on, as many as it was compiled for; the default are those of the same numbers.
+    Loading runs code: load only bytes that you trust.
 
-    >>> stored = serialize(xf.jit(lambda x: x + 1).lower(1.0).compile())
-    >>> deserialize_and_load(*stored).in_tree.num_leaves
-    1
+    Args:
+        serialized, in_tree, out_tree: Results of `serialize`.
+        backend: Name of a platform, or its client. Default: the platform that the program was compiled for.
+        execution_devices: Devices to run on, as many as the program was compiled for. Default: those with the same ids.
+
+    Returns:
+        The compiled function.
+
+    Example:
+        >>> stored = serialize(xf.jit(lambda x: x + 1).lower(1.0).compile())
+        >>> deserialize_and_load(*stored).in_tree.num_leaves
+        1
     """
     try:
         content = unpack_record(_FORMAT, serialized)
     except ValueError as e:
-        raise ValueError(f"this is no compiled program that can be loaded: {e}. Serialize it again.") from None
+        raise ValueError(f"these bytes are no compiled program that can be loaded: {e}. Serialize it again.") from None
     end = 8 + int.from_bytes(content[:8], "little")
     head = pickle.loads(content[8:end])
-    made_for, numbers = head["made for"], head["devices"]
+    made_for, ids = head["made for"], head["devices"]
     client = backend if isinstance(backend, Client) else backends.client(backend or made_for["the platform"])
     here = {d.id: d for d in client.devices()}
     if execution_devices is None:
-        lacking = [number for number in numbers if number not in here]
-        if lacking:
-            raise ValueError(f"this program was compiled for {len(numbers)} devices with the numbers {numbers}, and here are "
-                             f"{len(here)}: {sorted(here)}. Start with as many, or say which with execution_devices.")
-        execution_devices = [here[number] for number in numbers]
-    if len(execution_devices) != len(numbers):
-        raise ValueError(f"this program was compiled for {len(numbers)} devices, execution_devices are "
+        if any([i not in here for i in ids]):
+            raise ValueError(f"this program was compiled for {len(ids)} devices with the numbers {ids}, and here are "
+                             f"{len(here)}: {sorted(here)}. Start with as many, or pass execution_devices.")
+        execution_devices = [here[i] for i in ids]
+    if len(execution_devices) != len(ids):
+        raise ValueError(f"this program was compiled for {len(ids)} devices, execution_devices are "
                          f"{len(execution_devices)}.")
     ours = _made_for(client, execution_devices)
-    differing = [f"{what} is {made_for.get(what)!s:.200} there and {ours[what]!s:.200} here" for what in ours
-                 if made_for.get(what) != ours[what]]
+    differing = [f"{name} is {made_for.get(name)!s:.200} there and {ours[name]!s:.200} here" for name in ours
+                 if made_for.get(name) != ours[name]]
     if differing:
         raise ValueError(f"this program was compiled for something else and cannot run here: {'; '.join(differing)}. Compile "
                          f"it here.")
     clients.refuse_forked()
-    found = _Unpickler(io.BytesIO(content[end:]), client, dict(zip(numbers, execution_devices))).load()
+    found = _Unpickler(io.BytesIO(content[end:]), client, dict(zip(ids, execution_devices))).load()
     types = _Types(*found["types"])
-    for what, structure, avals in (("in_tree", in_tree, types.in_avals), ("out_tree", out_tree, types.out_avals)):
+    for name, structure, avals in (("in_tree", in_tree, types.in_avals), ("out_tree", out_tree, types.out_avals)):
         if structure.num_leaves != len(avals):
-            raise ValueError(f"{found['name']} was serialized with an {what} of {len(avals)} arrays, this one has "
+            raise ValueError(f"{found['name']} was serialized with an {name} of {len(avals)} arrays, this one has "
                              f"{structure.num_leaves}: {structure}.")
-    moved = [d.id for d in execution_devices] != numbers
-    options = compile_options(len(execution_devices), tuple(execution_devices), {}) if moved else None
+    on_other_devices = [d.id for d in execution_devices] != ids
+    options = compile_options(len(execution_devices), tuple(execution_devices), {}) if on_other_devices else None
     try:
         loaded = client.deserialize_executable(found["executable"], device_list(tuple(execution_devices)), options)
     except JaxRuntimeError as e:
         raise with_remedy(e) from None
     executable = Executable(
         loaded, **{name: found[name] for name in ("in_avals", "in_shardings", "out_avals", "out_shardings", "out_committed",
-                                                  "kept", "effects", "own_layouts")},
-        const_args=[put(value, ShapedArray(value.shape, value.dtype), sharding, True)
+                                                  "effects", "own_layouts")},
+        live=found["kept"], const_args=[put(value, ShapedArray(value.shape, value.dtype), sharding, True)
                     for value, sharding in found["const_args"]])
     program = StoredProgram(found["name"], in_tree, out_tree, types, found["arg_names"], found["donated"], found["static"])
     return LoadedCompiled(program, executable, found["executable"])

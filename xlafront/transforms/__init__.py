@@ -1,1 +1,1 @@
-"""Functions from functions to functions, on what programs do: differentiation, batching, rules of users."""
+"""Transformations of functions and jaxprs: differentiation, batching, and calls with custom rules."""

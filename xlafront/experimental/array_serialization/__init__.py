@@ -1,5 +1,5 @@
-"""Arrays written to storage and read from it, with `tensorstore`."""
+"""Serialization of arrays to storage, with `tensorstore`."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {}, "serialization")
+__getattr__, __dir__, __all__ = attach(__name__, {}, "serialization")

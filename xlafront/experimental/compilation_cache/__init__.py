@@ -1,5 +1,5 @@
-"""The compiled programs that are kept on disk."""
+"""The persistent cache of compiled executables."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {}, "compilation_cache")
+__getattr__, __dir__, __all__ = attach(__name__, {}, "compilation_cache")

@@ -1,5 +1,5 @@
-"""Where compiled programs are kept."""
+"""The location of the persistent compilation cache."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.core.backends": "reset_cache set_cache_dir"})
+__getattr__, __dir__, __all__ = attach(__name__, {"xlafront.runtime.backends": "reset_cache set_cache_dir"})

@@ -1,5 +1,4 @@
 # Written by `python -m tests.stubs`.
-import typing as _typing
+from xlafront.runtime.backends import reset_cache as reset_cache
+from xlafront.runtime.backends import set_cache_dir as set_cache_dir
 
-def reset_cache() -> None: ...
-def set_cache_dir(path: _typing.Any) -> None: ...

@@ -1,8 +1,8 @@
-"""Kernels: functions of references to blocks of arrays, run once for each point of a grid."""
+"""Kernels: functions of references to blocks of arrays, which run once for each point of a grid."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.lax.ref_indexing": "Slice ds dslice",
     "xlafront.pallas.call": "pallas_call pallas_call_p",
     "xlafront.pallas.cost": "estimate_cost",
@@ -16,4 +16,4 @@ _PLACES = {
         ANY BlockDim BlockSpec Blocked BoundedSlice Buffered CompilerParams CostEstimate DeviceIdType Element GridSpec HOST
         Indirect MemoryRef MemorySpace RevisitMode Squeezed no_block_spec squeezed""",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "mosaic_gpu tpu triton")
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS, "mosaic_gpu tpu triton")

@@ -1,6 +1,6 @@
-"""What writes kernels for Hopper GPUs and later. It has no names yet."""
+"""Functions for Pallas kernels on Hopper GPUs and later. The module has no names yet."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES: dict[str, str] = {}
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+_EXPORTS: dict[str, str] = {}
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

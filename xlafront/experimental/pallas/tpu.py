@@ -1,12 +1,12 @@
-"""What kernels for TPUs are written with."""
+"""Functions and types for Pallas kernels on TPUs."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.pallas.semaphores": "SemaphoreType async_copy make_async_copy sync_copy",
     "xlafront.pallas.tpu": """
         ARBITRARY CMEM CORE_PARALLEL CompilerParams CoreType GridDimensionSemantics HBM MemorySpace PARALLEL
         PrefetchScalarGridSpec SEMAPHORE SMEM SUBCORE_PARALLEL SideEffectType Tiling VMEM VMEM_SHARED einshape is_tpu_device
         load roll store trace_value""",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,10 +1,10 @@
-"""What kernels for GPUs are written with, by Triton's words."""
+"""Functions for Pallas kernels on GPUs, with Triton's operations."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.pallas.triton": """
         CompilerParams approx_tanh atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor
         debug_barrier dot elementwise_inline_asm load max_contiguous store""",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,8 +1,8 @@
-"""Sparse arrays, functions of them, and functions of dense arrays made functions of sparse ones."""
+"""Sparse arrays, functions of them, and `sparsify`, which makes functions of dense arrays take sparse ones."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.sparse.operators": """
         BCOO BCSR COO CSC CSR CuSparseEfficiencyWarning JAXSparse SparseEfficiencyError SparseEfficiencyWarning SparseTracer
         bcoo_broadcast_in_dim bcoo_concatenate bcoo_conv_general_dilated bcoo_dot_general bcoo_dot_general_p
@@ -16,4 +16,4 @@ _PLACES = {
         empty eye grad jacfwd jacobian jacrev random_bcoo sparsify todense todense_p value_and_grad
     """,
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "ad api bcoo bcsr coo csr linalg random transform util")
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS, "ad api bcoo bcsr coo csr linalg random transform util")

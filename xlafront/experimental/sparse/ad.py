@@ -1,6 +1,6 @@
-"""Derivatives in sparse arrays."""
+"""Derivatives with respect to the stored elements of sparse arrays."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {"xlafront.sparse.derivatives": "grad jacfwd jacobian jacrev value_and_grad"}
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+_EXPORTS = {"xlafront.sparse.derivatives": "grad jacfwd jacobian jacrev value_and_grad"}
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,6 +1,6 @@
-"""What works on any format."""
+"""Classes and functions that are independent of the sparse format."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {"xlafront.sparse.operators": "BCOO BCSR COO CSC CSR JAXSparse empty eye todense todense_p"}
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+_EXPORTS = {"xlafront.sparse.operators": "BCOO BCSR COO CSC CSR JAXSparse empty eye todense todense_p"}
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,8 +1,8 @@
-"""BCOO arrays, and operations on what they consist of."""
+"""BCOO arrays, and operations on their buffers."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.sparse.operators": """
         bcoo_broadcast_in_dim bcoo_concatenate bcoo_conv_general_dilated bcoo_dot_general bcoo_dot_general_p
         bcoo_dot_general_sampled bcoo_dot_general_sampled_p bcoo_dynamic_slice bcoo_extract bcoo_extract_p bcoo_fromdense
@@ -21,4 +21,4 @@ _PLACES = {
         _bcoo_multiply_dense _bcoo_reduce_sum _bcoo_broadcast_in_dim _validate_bcoo _validate_bcoo_indices
     """,
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,25 +1,20 @@
 # Written by `python -m tests.stubs`.
 from xlafront.sparse.bcsr import BCSR as BCSR
-from xlafront.sparse.bcsr import BCSR as _BCSR
 from xlafront.sparse.bcsr import BCSRProperties as BCSRProperties
-from xlafront.sparse.bcsr import BCSRProperties as _BCSRProperties
-from xlafront.sparse.bcsr import DimensionNumbers as _DimensionNumbers
-from xlafront.typing import ArrayLike as _ArrayLike
-from xlafront.typing import DTypeLike as _DTypeLike
-import builtins as _builtins
+from xlafront.sparse.bcsr import bcsr_broadcast_in_dim as bcsr_broadcast_in_dim
+from xlafront.sparse.bcsr import bcsr_concatenate as bcsr_concatenate
+from xlafront.sparse.bcsr import bcsr_dot_general as bcsr_dot_general
+from xlafront.sparse.bcsr import bcsr_extract as bcsr_extract
+from xlafront.sparse.bcsr import bcsr_fromdense as bcsr_fromdense
+from xlafront.sparse.bcsr import bcsr_sum_duplicates as bcsr_sum_duplicates
+from xlafront.sparse.bcsr import bcsr_todense as bcsr_todense
+from xlafront.sparse.bcsr import layout_of as _source__validate_bcsr
+from xlafront.sparse.buffers import _coordinates as _source__bcsr_to_bcoo
 import typing as _typing
-import xlafront as _xlafront
 
-def _bcsr_to_bcoo(indices: _xlafront.Array, indptr: _xlafront.Array, *, shape: _typing.Sequence[_builtins.int]) -> _xlafront.Array: ...
-def _validate_bcsr(data: _typing.Any, indices: _typing.Any, indptr: _typing.Any, shape: _typing.Sequence[_builtins.int]) -> _BCSRProperties: ...
-def bcsr_broadcast_in_dim(mat: _BCSR, *, shape: _typing.Sequence[_builtins.int], broadcast_dimensions: _typing.Sequence[_builtins.int], sharding: _typing.Any = ...) -> _BCSR: ...
-def bcsr_concatenate(operands: _typing.Sequence[_BCSR], *, dimension: _builtins.int) -> _BCSR: ...
-def bcsr_dot_general(lhs: _BCSR | _xlafront.Array, rhs: _xlafront.Array, *, dimension_numbers: _DimensionNumbers, precision: _typing.Any = ..., preferred_element_type: _DTypeLike | None = ..., out_sharding: _typing.Any = ...) -> _xlafront.Array: ...
+_bcsr_to_bcoo = _source__bcsr_to_bcoo
+_validate_bcsr = _source__validate_bcsr
 bcsr_dot_general_p: _typing.Any
-def bcsr_extract(indices: _ArrayLike, indptr: _ArrayLike, mat: _ArrayLike) -> _xlafront.Array: ...
 bcsr_extract_p: _typing.Any
-def bcsr_fromdense(mat: _ArrayLike, *, nse: _builtins.int | None = ..., n_batch: _builtins.int = ..., n_dense: _builtins.int = ..., index_dtype: _DTypeLike = ...) -> _BCSR: ...
 bcsr_fromdense_p: _typing.Any
-def bcsr_sum_duplicates(mat: _BCSR, nse: _builtins.int | None = ...) -> _BCSR: ...
-def bcsr_todense(mat: _BCSR) -> _xlafront.Array: ...
 bcsr_todense_p: _typing.Any

@@ -1,8 +1,8 @@
 """COO matrices."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.sparse.operators": """
         coo_fromdense coo_fromdense_p coo_matmat coo_matmat_p coo_matvec coo_matvec_p coo_todense coo_todense_p COO
     """,
@@ -10,4 +10,4 @@ _PLACES = {
         COOInfo
     """,
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,5 +1,5 @@
 """Linear algebra with sparse matrices."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.sparse.linear_algebra": "lobpcg_standard spsolve spsolve_p"})
+__getattr__, __dir__, __all__ = attach(__name__, {"xlafront.sparse.linear_algebra": "lobpcg_standard spsolve spsolve_p"})

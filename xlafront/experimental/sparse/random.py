@@ -1,6 +1,6 @@
 """Random sparse arrays."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {"xlafront.sparse.creation": "random_bcoo"}
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+_EXPORTS = {"xlafront.sparse.creation": "random_bcoo"}
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -1,14 +1,11 @@
 # Written by `python -m tests.stubs`.
 from xlafront.sparse.environments import SparsifyEnv as SparsifyEnv
-from xlafront.sparse.environments import SparsifyEnv as _SparsifyEnv
 from xlafront.sparse.environments import SparsifyValue as SparsifyValue
+from xlafront.sparse.environments import arrays_to_spvalues as arrays_to_spvalues
+from xlafront.sparse.environments import sparsify_raw as sparsify_raw
+from xlafront.sparse.environments import spvalues_to_arrays as spvalues_to_arrays
+from xlafront.sparse.environments import spvalues_to_avals as spvalues_to_avals
 from xlafront.sparse.sparsify import SparseTrace as SparseTrace
 from xlafront.sparse.sparsify import SparseTracer as SparseTracer
-import builtins as _builtins
-import typing as _typing
+from xlafront.sparse.sparsify import sparsify as sparsify
 
-def arrays_to_spvalues(spenv: _SparsifyEnv, args: _typing.Any) -> _typing.Any: ...
-def sparsify(f: _typing.Callable, use_tracer: _builtins.bool = ...) -> _typing.Callable: ...
-def sparsify_raw(f: _typing.Callable) -> _typing.Callable: ...
-def spvalues_to_arrays(spenv: _SparsifyEnv, spvalues: _typing.Any) -> _typing.Any: ...
-def spvalues_to_avals(spenv: _SparsifyEnv, spvalues: _typing.Any) -> _typing.Any: ...

@@ -1,8 +1,8 @@
-"""What all formats share."""
+"""Classes and helper functions common to all sparse formats."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-_PLACES = {
+_EXPORTS = {
     "xlafront.sparse.base": """
         CuSparseEfficiencyWarning SparseEfficiencyError SparseEfficiencyWarning SparseInfo
     """,
@@ -10,4 +10,4 @@ _PLACES = {
         _count_stored_elements _csr_to_coo nfold_vmap
     """,
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -3,10 +3,10 @@ from xlafront.sparse.base import CuSparseEfficiencyWarning as CuSparseEfficiency
 from xlafront.sparse.base import SparseEfficiencyError as SparseEfficiencyError
 from xlafront.sparse.base import SparseEfficiencyWarning as SparseEfficiencyWarning
 from xlafront.sparse.base import SparseInfo as SparseInfo
-import builtins as _builtins
-import typing as _typing
-import xlafront as _xlafront
+from xlafront.sparse.bcoo import stored_elements as _source__count_stored_elements
+from xlafront.sparse.buffers import _nfold_vmap as _source_nfold_vmap
+from xlafront.sparse.buffers import _rows_and_columns as _source__csr_to_coo
 
-def _count_stored_elements(mat: _xlafront.Array, n_batch: _builtins.int = ..., n_dense: _builtins.int = ...) -> _xlafront.Array: ...
-def _csr_to_coo(indices: _xlafront.Array, indptr: _xlafront.Array) -> _builtins.tuple[_xlafront.Array, _xlafront.Array]: ...
-def nfold_vmap(fun: _typing.Callable, N: _builtins.int, *, broadcasted: _builtins.bool = ..., in_axes: _typing.Any = ...) -> _typing.Callable: ...
+_count_stored_elements = _source__count_stored_elements
+_csr_to_coo = _source__csr_to_coo
+nfold_vmap = _source_nfold_vmap

@@ -1,9 +1,9 @@
-"""Programs, primitives and traces, for libraries that define operations or interpret programs of their own.
+"""Jaxprs, primitives and traces, for libraries that define primitives or interpret jaxprs.
 
 >>> from xlafront.extend import core
 >>> multiply_add_p = core.Primitive("multiply_add")
 
-`core.primitives` has the primitives of the library by name.
+`core.primitives` has the built-in primitives by name.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.base.missing_names import missing
 from xlafront.core import dtypes, errors, ir, source, tracing
 from xlafront.core.avals import (
     AbstractToken as AbstractToken,
@@ -38,11 +39,16 @@ from xlafront.core.ir import (
     no_effects as no_effects,
 )
 from xlafront.core.ir_check import check_jaxpr as check_jaxpr
-from xlafront.core.primitive import Primitive as Primitive
 from xlafront.core.tracing import Trace, Tracer, current_trace
-from xlafront.extend.core.call import CallPrimitive as CallPrimitive, call_impl as call_impl
+from xlafront.extend.core.call import (
+    CallPrimitive as CallPrimitive,
+    call_impl as call_impl,
+    create_call_primitive as create_call_primitive,
+    eval_jaxpr_transpose as eval_jaxpr_transpose,
+    register_call_primitive_rules as register_call_primitive_rules,
+)
+from xlafront.extend.core.primitive import Primitive as Primitive
 from xlafront.extend.core.tokens import Token as Token
-from xlafront.runtime.missing_names import missing
 from xlafront.transforms.ad.linearize import LinearTrace
 from xlafront.transforms.batching.vmap import BatchTrace
 
@@ -51,7 +57,7 @@ array_types: set[type] = {np.ndarray, *(d.type for d in dtypes.supported)}
 
 
 class DebugInfo(ir.DebugInfo):
-    """What a program was traced from, as extensions describe it."""
+    """The debug information of a jaxpr, in the form that extensions use."""
 
     __slots__ = ()
 
@@ -61,14 +67,15 @@ class DebugInfo(ir.DebugInfo):
         super().__init__(traced_for, name, location or None, arg_names, result_paths)
 
 
-# Programs
+# Jaxprs
 
 
 def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr, *args) -> Callable[..., list[Any]]:
-    """The program as a function of its flat arguments; `args` are the first of them.
+    """Return a jaxpr as a function of its flat arguments; `args` are the first of them.
 
-    >>> jaxpr_as_fun(xf.make_jaxpr(lambda x: 2 * x)(1.0))(3.0)
-    [Array(6., dtype=float32, weak_type=True)]
+    Example:
+        >>> jaxpr_as_fun(xf.make_jaxpr(lambda x: 2 * x)(1.0))(3.0)
+        [Array(6., dtype=float32, weak_type=True)]
     """
     run = ir.jaxpr_as_fun(closed_jaxpr)
     if not args:
@@ -77,19 +84,21 @@ def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr, *args) -> Callable[..., list[Any]]:
 
 
 def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
-    """The programs among an equation's parameters.
+    """Yield the jaxprs among the parameters of an equation.
 
-    >>> list(jaxprs_in_params({"axis": 0}))
-    []
+    Example:
+        >>> list(jaxprs_in_params({"axis": 0}))
+        []
     """
     return ir.subprograms(params)
 
 
 def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
-    """The programs that the equations of a program contain.
+    """Yield the jaxprs in the equations of a jaxpr.
 
-    >>> list(subjaxprs(xf.make_jaxpr(lambda x: 2 * x)(1.0).jaxpr))
-    []
+    Example:
+        >>> list(subjaxprs(xf.make_jaxpr(lambda x: 2 * x)(1.0).jaxpr))
+        []
     """
     for eqn in jaxpr.eqns:
         yield from ir.subprograms(eqn.params)
@@ -97,28 +106,31 @@ def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
 
 def new_jaxpr_eqn(invars: Sequence[Any], outvars: Sequence[Var], primitive: Primitive, params: dict[str, Any],
                   effects: Set[Effect], source_info: Any = None, ctx: Any = None) -> JaxprEqn:
-    """An equation; `source_info` is that of another one, or None for the caller's line.
+    """Return a new equation; `source_info` is that of another equation, or None for the caller's line.
 
-    >>> x, y = Var(xf.typeof(1.0)), Var(xf.typeof(1.0))
-    >>> equation = new_jaxpr_eqn([x], [y], xf.lax.neg_p, {}, set())
+    Example:
+        >>> x, y = Var(xf.typeof(1.0)), Var(xf.typeof(1.0))
+        >>> equation = new_jaxpr_eqn([x], [y], xf.lax.neg_p, {}, set())
     """
     site = getattr(source_info, "site", None) or source.current_site()
     return JaxprEqn(list(invars), list(outvars), primitive, params, frozenset(effects), site)
 
 
 def gensym(suffix: str = "") -> Callable[[Any], Var]:
-    """A maker of new variables of given types.
+    """Return a function that creates a variable of a given type.
 
-    >>> variable = gensym()(xf.typeof(1.0))
+    Example:
+        >>> variable = gensym()(xf.typeof(1.0))
     """
     return Var
 
 
 def mapped_aval(size: int, axis: int | None, aval):
-    """The type of one element, of `size` along `axis`; with None the type as it is.
+    """Return the type of one element of a batch of `size` elements along `axis`; with None, the type itself.
 
-    >>> mapped_aval(3, 0, xf.core.ShapedArray((3, 4), "float32")).shape
-    (4,)
+    Example:
+        >>> mapped_aval(3, 0, xf.core.ShapedArray((3, 4), "float32")).shape
+        (4,)
     """
     if axis is None or not isinstance(aval, ShapedArray):
         return aval
@@ -128,10 +140,11 @@ def mapped_aval(size: int, axis: int | None, aval):
 
 
 def unmapped_aval(size: int, axis: int | None, aval, explicit_mesh_axis: Any = None):
-    """The type of `size` elements along a new dimension at `axis`.
+    """Return the type of a batch of `size` elements along a new dimension at `axis`.
 
-    >>> unmapped_aval(3, 0, xf.core.ShapedArray((4,), "float32")).shape
-    (3, 4)
+    Example:
+        >>> unmapped_aval(3, 0, xf.core.ShapedArray((4,), "float32")).shape
+        (3, 4)
     """
     if axis is None or not isinstance(aval, ShapedArray):
         return aval
@@ -139,10 +152,11 @@ def unmapped_aval(size: int, axis: int | None, aval, explicit_mesh_axis: Any = N
 
 
 def primal_dtype_to_tangent_dtype(primal_dtype):
-    """The dtype of tangents of arrays of a dtype: its own for floats, `float0` where nothing can change by a little.
+    """Return the tangent dtype of a dtype: the dtype itself for floats, `float0` for dtypes without derivatives.
 
-    >>> primal_dtype_to_tangent_dtype(xnp.dtype("float32"))
-    dtype('float32')
+    Example:
+        >>> primal_dtype_to_tangent_dtype(xnp.dtype("float32"))
+        dtype('float32')
     """
     return dtypes.tangent_dtype(dtypes.dtype(primal_dtype))
 
@@ -151,10 +165,11 @@ def primal_dtype_to_tangent_dtype(primal_dtype):
 
 
 def valid_jaxtype(x: Any) -> bool:
-    """Is this an array or a number, so that it can be an operand?
+    """Return True for arrays and numbers, which can be operands.
 
-    >>> valid_jaxtype(1.0), valid_jaxtype("a")
-    (True, False)
+    Example:
+        >>> valid_jaxtype(1.0), valid_jaxtype("a")
+        (True, False)
     """
     if isinstance(x, np.ndarray) and x.dtype.kind not in "biufcV":
         return False
@@ -162,16 +177,17 @@ def valid_jaxtype(x: Any) -> bool:
 
 
 def concrete_or_error(force: Callable | None, val: Any, context: str = ""):
-    """The value as `force` (such as `int`) makes it, or an error, with `context`, where it is not known while tracing.
+    """Return a concrete value, converted by `force` (such as `int`); raise an error with `context` for a tracer without value.
 
-    >>> concrete_or_error(int, xnp.int32(3))
-    3
+    Example:
+        >>> concrete_or_error(int, xnp.int32(3))
+        3
     """
     if isinstance(val, Tracer):
-        known = val._concrete()
-        if known is None:
+        value = val._concrete()
+        if value is None:
             raise errors.ConcretizationTypeError(val, context)
-        val = known
+        val = value
     return val if force is None else force(val)
 
 
@@ -179,7 +195,7 @@ def concrete_or_error(force: Callable | None, val: Any, context: str = ""):
 
 
 class TraceTag:
-    """Marks the traces of one transformation."""
+    """A tag for the traces of one transformation."""
 
     __slots__ = ()
 
@@ -191,10 +207,11 @@ class TraceTag:
 
 
 class set_current_trace(current_trace):
-    """Make a trace the current one for the length of a `with` block.
+    """Make a trace the current one inside a `with` block.
 
-    >>> with take_current_trace() as trace, set_current_trace(trace):
-    ...     y = xnp.sin(1.0)
+    Example:
+        >>> with take_current_trace() as trace, set_current_trace(trace):
+        ...     y = xnp.sin(1.0)
     """
 
     __slots__ = ("check_leaks",)
@@ -205,10 +222,11 @@ class set_current_trace(current_trace):
 
 
 class take_current_trace(current_trace):
-    """The current trace, set aside for the length of a `with` block: operations inside run at once.
+    """Return the current trace, and evaluate operations eagerly inside a `with` block.
 
-    >>> with take_current_trace() as trace:
-    ...     y = xnp.sin(1.0)
+    Example:
+        >>> with take_current_trace() as trace:
+        ...     y = xnp.sin(1.0)
     """
 
     __slots__ = ()
@@ -222,9 +240,10 @@ class take_current_trace(current_trace):
 
 
 def find_top_trace(_: Any = None) -> Trace:
-    """The trace that the next operation will go to.
+    """Return the current trace, which processes the next operation.
 
-    >>> trace = find_top_trace([1.0])
+    Example:
+        >>> trace = find_top_trace([1.0])
     """
     return tracing.thread.trace
 
@@ -237,43 +256,47 @@ def _traces() -> Iterator[Trace]:
 
 
 def unsafe_am_i_under_a_jit_DO_NOT_USE() -> bool:
-    """Is the caller being traced into a program?
+    """Return True if the caller is being traced to a jaxpr.
 
-    >>> unsafe_am_i_under_a_jit_DO_NOT_USE()
-    False
+    Example:
+        >>> unsafe_am_i_under_a_jit_DO_NOT_USE()
+        False
     """
     return any(isinstance(t, tracing.StagingTrace) and not isinstance(t, LinearTrace) for t in _traces())
 
 
 def unsafe_am_i_under_a_vmap_DO_NOT_USE() -> bool:
-    """Is the caller being mapped?
+    """Return True if the caller is inside of `vmap`.
 
-    >>> unsafe_am_i_under_a_vmap_DO_NOT_USE()
-    False
+    Example:
+        >>> unsafe_am_i_under_a_vmap_DO_NOT_USE()
+        False
     """
     return any(isinstance(t, BatchTrace) for t in _traces())
 
 
 def unsafe_get_axis_names_DO_NOT_USE() -> list[Any]:
-    """The names of the mapped axes that the caller is inside of.
+    """Return the names of the mapped axes around the caller.
 
-    >>> unsafe_get_axis_names_DO_NOT_USE()
-    []
+    Example:
+        >>> unsafe_get_axis_names_DO_NOT_USE()
+        []
     """
     return [name for name, _ in tracing.thread.axes]
 
 
 def nonempty_axis_env_DO_NOT_USE() -> bool:
-    """Is the caller inside of a named mapped axis?
+    """Return True if the caller is inside of a named mapped axis.
 
-    >>> nonempty_axis_env_DO_NOT_USE()
-    False
+    Example:
+        >>> nonempty_axis_env_DO_NOT_USE()
+        False
     """
     return bool(tracing.thread.axes)
 
 
 class OpaqueTraceState:
-    """Equal to another exactly when both were taken in the same trace."""
+    """The identity of a trace: two states are equal if they were taken in the same trace."""
 
     __slots__ = ("_trace", "_convention")
 
@@ -289,10 +312,11 @@ class OpaqueTraceState:
 
 
 def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
-    """A token for the trace that the caller is in, to find out later whether it is still the same.
+    """Return the identity of the current trace, to check later if it is still the current one.
 
-    >>> get_opaque_trace_state() == get_opaque_trace_state()
-    True
+    Example:
+        >>> get_opaque_trace_state() == get_opaque_trace_state()
+        True
     """
     return OpaqueTraceState(tracing.thread.trace, convention)
 

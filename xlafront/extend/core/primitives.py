@@ -1,6 +1,6 @@
-"""The primitives of the library by name, for interpreters of programs: `primitives.sin_p`, `primitives.jit_p`.
+"""The built-in primitives by name, for interpreters of jaxprs: `primitives.sin_p`, `primitives.jit_p`.
 
-Names are looked up where they live when they are first asked for.
+Names are looked up in the defining modules on first use.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from importlib import import_module
 from xlafront import lax
 from xlafront.core.primitive import Primitive, known_primitives
 
-# Where primitives live that are not in `xlafront.lax`, and those whose name there is another.
-_PLACES = {
+# Primitives that are not in `xlafront.lax`, or have another name there.
+_EXPORTS = {
     "add_jaxvals_p": ("xlafront.lax.elementwise", "add_any_p"),
     "call_p": ("xlafront.extend.core.call", "call_p"),
     "closed_call_p": ("xlafront.extend.core.call", "closed_call_p"),
@@ -21,41 +21,41 @@ _PLACES = {
     "eig_p": ("xlafront.linalg.spectra", "eig_p"),
     "eigh_p": ("xlafront.linalg.spectra", "eigh_p"),
     "get_p": ("xlafront.lax.refs", "get_p"),
-    "hessenberg_p": ("xlafront.linalg.forms", "hessenberg_p"),
-    "jit_p": ("xlafront.staging.jit", "jit_p"),
-    "name_p": ("xlafront.transforms.ad.checkpoint", "name_p"),
+    "hessenberg_p": ("xlafront.linalg.condensed_forms", "hessenberg_p"),
+    "jit_p": ("xlafront.staging.jitted", "jit_p"),
+    "name_p": ("xlafront.transforms.calls.checkpoint", "name_p"),
     "random_bits_p": ("xlafront.random.primitives", "random_bits_p"),
     "random_fold_in_p": ("xlafront.random.primitives", "random_fold_in_p"),
     "random_gamma_p": ("xlafront.random.gammas", "random_gamma_p"),
     "random_seed_p": ("xlafront.random.primitives", "random_seed_p"),
     "random_split_p": ("xlafront.random.primitives", "random_split_p"),
-    "random_wrap_p": ("xlafront.lax.keys", "wrap_p"),
-    "random_unwrap_p": ("xlafront.lax.keys", "unwrap_p"),
-    "remat_p": ("xlafront.transforms.ad.checkpoint", "remat_p"),
-    "schur_p": ("xlafront.linalg.forms", "schur_p"),
+    "random_wrap_p": ("xlafront.lax.key_arrays", "wrap_p"),
+    "random_unwrap_p": ("xlafront.lax.key_arrays", "unwrap_p"),
+    "remat_p": ("xlafront.transforms.calls.checkpoint", "remat_p"),
+    "schur_p": ("xlafront.linalg.condensed_forms", "schur_p"),
     "svd_p": ("xlafront.linalg.spectra", "svd_p"),
     "swap_p": ("xlafront.lax.refs", "swap_p"),
     "threefry2x32_p": ("xlafront.random.threefry", "threefry2x32_p"),
     "triangular_solve_p": ("xlafront.linalg.factorizations", "triangular_solve_p"),
-    "tridiagonal_p": ("xlafront.linalg.forms", "tridiagonal_p"),
+    "tridiagonal_p": ("xlafront.linalg.condensed_forms", "tridiagonal_p"),
 }
-_PLACES |= {name: ("xlafront.lax.linalg", name) for name in (
+_EXPORTS |= {name: ("xlafront.lax.linalg", name) for name in (
     "cholesky_p", "householder_product_p", "lu_p", "qr_p", "tridiagonal_solve_p")}
 
 
 def __getattr__(name: str) -> Primitive:
     if name.startswith("_"):
         raise AttributeError(name)
-    module, attribute = _PLACES.get(name, ("xlafront.lax", name))
+    module, attribute = _EXPORTS.get(name, ("xlafront.lax", name))
     found = getattr(import_module(module), attribute, None)
     if not isinstance(found, Primitive):
-        named = [p for p in known_primitives if f"{p.name}_p" == name]
-        if len(named) != 1:
+        same_name = [p for p in known_primitives if f"{p.name}_p" == name]
+        if len(same_name) != 1:
             raise AttributeError(f"xlafront.extend.core.primitives has no {name!r}")
-        [found] = named
+        [found] = same_name
     globals()[name] = found
     return found
 
 
 def __dir__():
-    return sorted({*_PLACES, *(n for n in dir(lax) if n.endswith("_p"))})
+    return sorted({*_EXPORTS, *(n for n in dir(lax) if n.endswith("_p"))})

@@ -1,4 +1,4 @@
-"""Concrete tokens: what puts effects in their order outside of programs."""
+"""Concrete tokens, which order effects outside of jaxprs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Token:
-    """A token that exists: an array of no elements that is ready once what it stands for has happened."""
+    """A concrete token: an array without elements that is ready once an effect has happened."""
 
     __slots__ = ("_buf",)
 
@@ -14,5 +14,5 @@ class Token:
         self._buf = buf
 
     def block_until_ready(self) -> None:
-        """Wait for what the token stands for."""
+        """Wait until the effect has happened."""
         self._buf.block_until_ready()

@@ -1,12 +1,12 @@
-"""MLIR for extensions: `ir`, `dialects`, `passmanager`, and modules in forms that other versions can read."""
+"""MLIR for extensions: `ir`, `dialects`, `passmanager`, and conversions of StableHLO modules between versions and formats."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-from xlafront.runtime.jaxlib_compat import _jax
-from xlafront.runtime.missing_names import missing
+from xlafront.base.jaxlib_compat import _jax
+from xlafront.base.missing_names import missing
 
 _SUBMODULES = frozenset(("dialects", "ir", "passmanager"))
 
@@ -18,10 +18,11 @@ def __getattr__(name: str):
 
 
 def serialize_portable_artifact(mlir_module: Any, target: str, use_mixed_serialization: bool = False) -> bytes:
-    """A StableHLO module, as a module, text or bytecode, in the form that StableHLO of version `target` can read.
+    """Serialize a StableHLO module (module, text or bytecode) for StableHLO version `target`.
 
-    >>> text = xf.jit(lambda x: x * 2).lower(1.0).as_text()
-    >>> artifact = serialize_portable_artifact(text, "1.0.0")
+    Example:
+        >>> text = xf.jit(lambda x: x * 2).lower(1.0).as_text()
+        >>> artifact = serialize_portable_artifact(text, "1.0.0")
     """
     from xlafront.lowering import artifacts  # start-up: the bindings take 15-25 ms
 
@@ -29,10 +30,11 @@ def serialize_portable_artifact(mlir_module: Any, target: str, use_mixed_seriali
 
 
 def deserialize_portable_artifact(mlir_module: bytes, context: Any = None):
-    """The module of a portable artifact.
+    """Return the module of a portable artifact.
 
-    >>> text = xf.jit(lambda x: x * 2).lower(1.0).as_text()
-    >>> module = deserialize_portable_artifact(serialize_portable_artifact(text, "1.0.0"))
+    Example:
+        >>> text = xf.jit(lambda x: x * 2).lower(1.0).as_text()
+        >>> module = deserialize_portable_artifact(serialize_portable_artifact(text, "1.0.0"))
     """
     from xlafront.lowering import artifacts  # start-up: the bindings take 15-25 ms
 
@@ -40,20 +42,22 @@ def deserialize_portable_artifact(mlir_module: bytes, context: Any = None):
 
 
 def hlo_to_stablehlo(computation: bytes) -> bytes:
-    """The StableHLO module, as bytecode, of a serialised HLO module.
+    """Convert a serialized HLO module to a StableHLO module, as bytecode.
 
-    >>> hlo = xf.jit(lambda x: x * 2).lower(1.0).compiler_ir("hlo")
-    >>> bytecode = hlo_to_stablehlo(hlo.as_serialized_hlo_module_proto())
+    Example:
+        >>> hlo = xf.jit(lambda x: x * 2).lower(1.0).compiler_ir("hlo")
+        >>> bytecode = hlo_to_stablehlo(hlo.as_serialized_hlo_module_proto())
     """
     return _jax.mlir.hlo_to_stablehlo(computation)
 
 
 def refine_polymorphic_shapes(mlir_module: bytes, enable_shape_assertions: bool = True, validate_static_shapes: bool = True,
                               enable_shardy: bool = False) -> bytes:
-    """A module with dynamic shapes refined from the static ones of its `main`.
+    """Refine the dynamic shapes of a module, given the static ones of its `main`.
 
-    >>> module = xf.jit(lambda x: x * 2).lower(1.0).compiler_ir("stablehlo")
-    >>> bytecode = refine_polymorphic_shapes(xf.interpreters.mlir.module_to_bytecode(module))
+    Example:
+        >>> module = xf.jit(lambda x: x * 2).lower(1.0).compiler_ir("stablehlo")
+        >>> bytecode = refine_polymorphic_shapes(xf.interpreters.mlir.module_to_bytecode(module))
     """
     return _jax.mlir.refine_polymorphic_shapes(
         mlir_module, enable_shape_assertions=enable_shape_assertions, validate_static_shapes=validate_static_shapes,

@@ -1,4 +1,4 @@
-"""`jaxlib.mlir.ir`, under a name that stays."""
+"""`jaxlib.mlir.ir`, under a stable name."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`jaxlib.mlir.passmanager`, under a name that stays."""
+"""`jaxlib.mlir.passmanager`, under a stable name."""
 
 import sys
 

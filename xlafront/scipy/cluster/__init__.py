@@ -1,5 +1,5 @@
-"""SciPy's functions for groups of points."""
+"""Clustering."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {}, "vq")
+__getattr__, __dir__, __all__ = attach(__name__, {}, "vq")

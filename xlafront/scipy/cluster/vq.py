@@ -1,5 +1,5 @@
-"""Points by the nearest of a few."""
+"""Vector quantization."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.scipy.quantization": "vq"})
+__getattr__, __dir__, __all__ = attach(__name__, {"xlafront.scipy.quantization": "vq"})

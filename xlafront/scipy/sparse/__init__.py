@@ -1,5 +1,5 @@
-"""SciPy's algorithms for matrices of which mostly products with vectors are known."""
+"""Sparse linear algebra; see `xlafront.experimental.sparse` for sparse arrays."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {}, "linalg")
+__getattr__, __dir__, __all__ = attach(__name__, {}, "linalg")

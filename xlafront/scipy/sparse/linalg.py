@@ -1,5 +1,5 @@
-"""Linear systems, solved by products with the matrix."""
+"""Iterative solvers of linear systems, given products with the matrix."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.solvers.krylov": "bicgstab cg gmres"})
+__getattr__, __dir__, __all__ = attach(__name__, {"xlafront.solvers.krylov": "bicgstab cg gmres"})

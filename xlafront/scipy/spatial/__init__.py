@@ -1,5 +1,5 @@
-"""SciPy's functions for points in space."""
+"""Spatial algorithms."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {}, "transform")
+__getattr__, __dir__, __all__ = attach(__name__, {}, "transform")

@@ -1,5 +1,5 @@
-"""Rotations in three dimensions."""
+"""Rotations in three dimensions and their interpolation."""
 
-from xlafront.faces import lazy
+from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.scipy.rotations": "Rotation Slerp"})
+__getattr__, __dir__, __all__ = attach(__name__, {"xlafront.scipy.rotations": "Rotation Slerp"})

@@ -1,6 +1,8 @@
 # Written by `python -m tests.stubs`.
 from xlafront.scipy.kernel_density import gaussian_kde as gaussian_kde
-from xlafront.scipy.samples import ModeResult as _ModeResult
+from xlafront.scipy.samples import mode as mode
+from xlafront.scipy.samples import rankdata as rankdata
+from xlafront.scipy.samples import sem as sem
 from xlafront.scipy.stats import bernoulli as bernoulli
 from xlafront.scipy.stats import beta as beta
 from xlafront.scipy.stats import betabinom as betabinom
@@ -27,10 +29,4 @@ from xlafront.scipy.stats import truncnorm as truncnorm
 from xlafront.scipy.stats import uniform as uniform
 from xlafront.scipy.stats import vonmises as vonmises
 from xlafront.scipy.stats import wrapcauchy as wrapcauchy
-from xlafront.typing import ArrayLike as _ArrayLike
-import builtins as _builtins
-import xlafront as _xlafront
 
-def mode(a: _ArrayLike, axis: _builtins.int | None = ..., nan_policy: _builtins.str = ..., keepdims: _builtins.bool = ...) -> _ModeResult: ...
-def rankdata(a: _ArrayLike, method: _builtins.str = ..., *, axis: _builtins.int | None = ..., nan_policy: _builtins.str = ...) -> _xlafront.Array: ...
-def sem(a: _ArrayLike, axis: _builtins.int | None = ..., ddof: _builtins.int = ..., nan_policy: _builtins.str = ..., *, keepdims: _builtins.bool = ...) -> _xlafront.Array: ...

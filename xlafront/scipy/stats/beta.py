@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.scipy.distribution_methods import distribution_method, exponentiate, first_is_strong
 from xlafront.scipy.elementary_functions import xlog1py, xlogy
 from xlafront.scipy.gamma_functions import betaln
-from xlafront.scipy.members import exponential, member, of_first
 
-_beta = member("beta", of_first, a="the first shape", b="the second shape")
+_beta = distribution_method("beta", first_is_strong, a="First shape parameter", b="Second shape parameter")
 
 
 @_beta
@@ -26,8 +26,9 @@ def logpdf(x, a, b, loc=0, scale=1):
     return xnp.where(invalid, xnp.nan, xnp.where(outside, -xnp.inf, value))
 
 
-def _share(a, b, y):
-    """The share below `y`; where there is no density without the slope of the integral, which may be infinite."""
+def _lower_tail(a, b, y):
+    """Return the probability below `y`; its derivative is 0 outside the support, where that of the integral may be
+    infinite."""
     outside = (y <= 0) | (y >= 1)
     p = lax.betainc(a, b, xnp.where(outside, 0.5, y))
     return xnp.where(outside & ~xnp.isnan(p), y >= 1, p)
@@ -35,22 +36,22 @@ def _share(a, b, y):
 
 @_beta
 def cdf(x, a, b, loc=0, scale=1):
-    return _share(a, b, (x - loc) / scale)
+    return _lower_tail(a, b, (x - loc) / scale)
 
 
 @_beta
 def logcdf(x, a, b, loc=0, scale=1):
-    return xnp.log(_share(a, b, (x - loc) / scale))
+    return xnp.log(_lower_tail(a, b, (x - loc) / scale))
 
 
 @_beta
 def sf(x, a, b, loc=0, scale=1):
-    return _share(b, a, 1 - (x - loc) / scale)
+    return _lower_tail(b, a, 1 - (x - loc) / scale)
 
 
 @_beta
 def logsf(x, a, b, loc=0, scale=1):
-    return xnp.log(_share(b, a, 1 - (x - loc) / scale))
+    return xnp.log(_lower_tail(b, a, 1 - (x - loc) / scale))
 
 
-pdf = exponential(logpdf, "pdf")
+pdf = exponentiate(logpdf, "pdf")

@@ -10,26 +10,29 @@ from __future__ import annotations
 import math
 
 import xlafront.numpy as xnp
-from xlafront.scipy.members import exponential, member, of_first
+from xlafront.scipy.distribution_methods import distribution_method, exponentiate, first_is_strong
 
-_cauchy = member("Cauchy", of_first)
-
-
-def _by_angle(y):
-    """The share above `y`, by one arc tangent, as exact far out as near 0; far to the left what 1 exceeds it by, negative."""
-    far = abs(y) > 1
-    angle = xnp.arctan(xnp.where(far, 1 / xnp.where(far, y, 1), y)) / math.pi
-    return far & (y < 0), xnp.where(far, angle, 0.5 - angle)
+_cauchy = distribution_method("Cauchy", first_is_strong)
 
 
-def _share(y):
-    left, share = _by_angle(y)
-    return xnp.where(left, 1 + share, share)
+def _upper_tail(y):
+    """Return the probability above `y` by one arc tangent, as accurate in the tail as near 0.
+
+    Where the first result is True (`y < -1`) the second is this probability minus 1.
+    """
+    is_far = abs(y) > 1
+    angle = xnp.arctan(xnp.where(is_far, 1 / xnp.where(is_far, y, 1), y)) / math.pi
+    return is_far & (y < 0), xnp.where(is_far, angle, 0.5 - angle)
 
 
-def _log_share(y):
-    left, share = _by_angle(y)
-    return xnp.where(left, xnp.log1p(xnp.where(left, share, 0)), xnp.log(xnp.where(left, 1, share)))
+def _probability_above(y):
+    left, tail = _upper_tail(y)
+    return xnp.where(left, 1 + tail, tail)
+
+
+def _log_probability_above(y):
+    left, tail = _upper_tail(y)
+    return xnp.where(left, xnp.log1p(xnp.where(left, tail, 0)), xnp.log(xnp.where(left, 1, tail)))
 
 
 @_cauchy
@@ -40,40 +43,40 @@ def logpdf(x, loc=0, scale=1):
 
 @_cauchy
 def cdf(x, loc=0, scale=1):
-    return _share(-(x - loc) / scale)
+    return _probability_above(-(x - loc) / scale)
 
 
 @_cauchy
 def logcdf(x, loc=0, scale=1):
-    return _log_share(-(x - loc) / scale)
+    return _log_probability_above(-(x - loc) / scale)
 
 
 @_cauchy
 def sf(x, loc=0, scale=1):
-    return _share((x - loc) / scale)
+    return _probability_above((x - loc) / scale)
 
 
 @_cauchy
 def logsf(x, loc=0, scale=1):
-    return _log_share((x - loc) / scale)
+    return _log_probability_above((x - loc) / scale)
 
 
-def _value(q):
-    """The value below which lies the share `q`: from the nearer end where that is closer than the middle."""
+def _quantile(q):
+    """Return the value below which the probability is `q`, computed from the nearer tail if `q` is outside [0.25, 0.75]."""
     left, right = q < 0.25, q > 0.75
-    slope = xnp.tan(math.pi * xnp.where(left, q, xnp.where(right, 1 - q, q - 0.5)))
-    far = 1 / xnp.where(left | right, slope, 1)
-    return xnp.where(left, -far, xnp.where(right, far, slope))
+    tangent = xnp.tan(math.pi * xnp.where(left, q, xnp.where(right, 1 - q, q - 0.5)))
+    far = 1 / xnp.where(left | right, tangent, 1)
+    return xnp.where(left, -far, xnp.where(right, far, tangent))
 
 
 @_cauchy
 def ppf(q, loc=0, scale=1):
-    return loc + scale * _value(q)
+    return loc + scale * _quantile(q)
 
 
 @_cauchy
 def isf(q, loc=0, scale=1):
-    return loc - scale * _value(q)
+    return loc - scale * _quantile(q)
 
 
-pdf = exponential(logpdf, "pdf")
+pdf = exponentiate(logpdf, "pdf")

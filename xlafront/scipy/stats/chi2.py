@@ -1,4 +1,4 @@
-"""The chi-squared distribution: a gamma distribution of half the degrees of freedom and twice the scale.
+"""The chi-squared distribution: the gamma distribution with shape `df / 2` and scale 2.
 
 >>> from xlafront.scipy.stats import chi2
 >>> chi2.cdf(0.0, 2.0)
@@ -7,10 +7,10 @@ Array(0., dtype=float32, weak_type=True)
 
 from __future__ import annotations
 
-from xlafront.scipy.members import exponential, member, of_first
+from xlafront.scipy.distribution_methods import distribution_method, exponentiate, first_is_strong
 from xlafront.scipy.stats import gamma
 
-_chi2 = member("chi-squared", of_first, df="degrees of freedom")
+_chi2 = distribution_method("chi-squared", first_is_strong, df="Degrees of freedom")
 
 
 @_chi2
@@ -38,4 +38,4 @@ def logsf(x, df, loc=0, scale=1):
     return gamma.logsf(x, 0.5 * df, loc, 2 * scale)
 
 
-pdf = exponential(logpdf, "pdf")
+pdf = exponentiate(logpdf, "pdf")

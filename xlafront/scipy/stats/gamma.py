@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.scipy.distribution_methods import distribution_method, exponentiate, first_is_strong, never
 from xlafront.scipy.elementary_functions import xlogy
-from xlafront.scipy.members import exponential, member, never, of_first
 
-_gamma, _gamma_above = (member("gamma", strong, a="the shape") for strong in (of_first, never))
+_gamma, _gamma_sf = (distribution_method("gamma", is_strong, a="Shape parameter") for is_strong in (first_is_strong, never))
 
 
-def _between(lower, a, x, loc, scale):
-    """A part of the integral, whose slope is 0 where there is nothing; NaN of NaN and of shapes that are none."""
+def _tail(lower, a, x, loc, scale):
+    """Return the lower or upper tail probability; its derivative is 0 outside the support. NaN if `x` is NaN or `a` is not
+    positive."""
     y = (x - loc) / scale
     integral, outside = lax.igamma if lower else lax.igammac, (y <= 0) | (y == xnp.inf)
     value = xnp.where(outside, (y > 0) == lower, integral(a, xnp.where(outside, 1, y)))
     return xnp.where(xnp.isnan(y) | (a <= 0), xnp.nan, value)
 
 
-def _log_between(lower, a, x, loc, scale):
-    """Its logarithm, whose slope is 0 where there is nothing."""
-    share = _between(lower, a, x, loc, scale)
-    none = share == 0
-    return xnp.where(none, -xnp.inf, xnp.log(xnp.where(none, 1, share)))
+def _log_tail(lower, a, x, loc, scale):
+    """Return the log of a tail probability; its derivative is 0 where the probability is 0."""
+    tail = _tail(lower, a, x, loc, scale)
+    is_zero = tail == 0
+    return xnp.where(is_zero, -xnp.inf, xnp.log(xnp.where(is_zero, 1, tail)))
 
 
 @_gamma
@@ -40,22 +41,22 @@ def logpdf(x, a, loc=0, scale=1):
 
 @_gamma
 def cdf(x, a, loc=0, scale=1):
-    return _between(True, a, x, loc, scale)
+    return _tail(True, a, x, loc, scale)
 
 
 @_gamma
 def logcdf(x, a, loc=0, scale=1):
-    return _log_between(True, a, x, loc, scale)
+    return _log_tail(True, a, x, loc, scale)
 
 
-@_gamma_above
+@_gamma_sf
 def sf(x, a, loc=0, scale=1):
-    return _between(False, a, x, loc, scale)
+    return _tail(False, a, x, loc, scale)
 
 
-@_gamma_above
+@_gamma_sf
 def logsf(x, a, loc=0, scale=1):
-    return _log_between(False, a, x, loc, scale)
+    return _log_tail(False, a, x, loc, scale)
 
 
-pdf = exponential(logpdf, "pdf")
+pdf = exponentiate(logpdf, "pdf")

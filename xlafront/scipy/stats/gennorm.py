@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import xlafront.numpy as xnp
 from xlafront import lax
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.distribution_methods import distribution_method, exponentiate
 
-_gennorm = member("generalized normal", beta="the exponent")
+_gennorm = distribution_method("generalized normal", beta="Shape parameter, the exponent")
 
 
 @_gennorm
@@ -21,8 +21,8 @@ def logpdf(x, beta):
 
 @_gennorm
 def cdf(x, beta):
-    share = 0.5 * (1 + xnp.sign(x) * lax.igamma(1 / beta, xnp.abs(x) ** beta))
-    return xnp.where(beta <= 0, xnp.nan, share)
+    probability = 0.5 * (1 + xnp.sign(x) * lax.igamma(1 / beta, xnp.abs(x) ** beta))
+    return xnp.where(beta <= 0, xnp.nan, probability)
 
 
-pdf = exponential(logpdf, "pdf")
+pdf = exponentiate(logpdf, "pdf")

@@ -1,6 +1,16 @@
 # Written by `python -m tests.stubs`.
-from xlafront.typing import ArrayLike as _ArrayLike
-import xlafront as _xlafront
+from xlafront.core.typing import Array as _Array
+from xlafront.core.typing import ArrayLike as _ArrayLike
 
-def logpmf(k: _ArrayLike, p: _ArrayLike, loc: _ArrayLike = ...) -> _xlafront.Array: ...
-def pmf(k: _ArrayLike, p: _ArrayLike, loc: _ArrayLike = ...) -> _xlafront.Array: ...
+def logpmf(k: _ArrayLike, p: _ArrayLike, loc: _ArrayLike = 0) -> _Array: ...
+def pmf(k: _ArrayLike, p: _ArrayLike, loc: _ArrayLike = 0) -> _Array:
+    """Compute the probability mass of the geometric distribution.
+
+    Args:
+        k: Integer-valued points at which to evaluate.
+        p: Probability of success.
+        loc: Location parameter, the shift of the variable.
+
+    Returns:
+        Array of the broadcast shape of the arguments.
+    """

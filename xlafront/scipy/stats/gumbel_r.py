@@ -1,4 +1,4 @@
-"""The right Gumbel distribution.
+"""The right-skewed Gumbel distribution.
 
 >>> from xlafront.scipy.stats import gumbel_r
 >>> gumbel_r.logcdf(0.0)
@@ -10,41 +10,41 @@ from __future__ import annotations
 import numpy as np
 
 import xlafront.numpy as xnp
-from xlafront.scipy.elementary_functions import log_of_rest
-from xlafront.scipy.members import exponential, member, of_first, ordered
+from xlafront.scipy.distribution_methods import distribution_method, exponentiate, first_is_strong, require_real
+from xlafront.scipy.elementary_functions import log1mexp
 
-_gumbel = member("right Gumbel", refuse=ordered)
+_gumbel = distribution_method("right-skewed Gumbel", check=require_real)
 
 
-def _standard(x, loc, scale):
+def _standardize(x, loc, scale):
     return (x - loc) / xnp.where(scale > 0, scale, xnp.nan)
 
 
 @_gumbel
 def logpdf(x, loc=0, scale=1):
-    y = _standard(x, loc, scale)
+    y = _standardize(x, loc, scale)
     return xnp.where(y == -np.inf, -np.inf, -y - xnp.exp(-y) - xnp.log(scale))
 
 
 @_gumbel
 def logcdf(x, loc=0, scale=1):
-    return -xnp.exp(-_standard(x, loc, scale))
+    return -xnp.exp(-_standardize(x, loc, scale))
 
 
-@member("right Gumbel", of_first, ordered)
+@distribution_method("right-skewed Gumbel", first_is_strong, require_real)
 def sf(x, loc=0, scale=1):
-    return -xnp.expm1(-xnp.exp(-_standard(x, loc, scale)))
+    return -xnp.expm1(-xnp.exp(-_standardize(x, loc, scale)))
 
 
 @_gumbel
 def logsf(x, loc=0, scale=1):
-    return log_of_rest(-xnp.exp(-_standard(x, loc, scale)))
+    return log1mexp(-xnp.exp(-_standardize(x, loc, scale)))
 
 
-@member("right Gumbel", refuse=ordered, p="probabilities")
+@distribution_method("right-skewed Gumbel", check=require_real, p="Probabilities, between 0 and 1")
 def ppf(p, loc=0, scale=1):
     return loc - scale * xnp.log(-xnp.log(p))
 
 
-pdf = exponential(logpdf, "pdf")
-cdf = exponential(logcdf, "cdf")
+pdf = exponentiate(logpdf, "pdf")
+cdf = exponentiate(logcdf, "cdf")

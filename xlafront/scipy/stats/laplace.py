@@ -8,9 +8,9 @@ Array(0.5, dtype=float32, weak_type=True)
 from __future__ import annotations
 
 import xlafront.numpy as xnp
-from xlafront.scipy.members import exponential, member, of_first, ordered
+from xlafront.scipy.distribution_methods import distribution_method, exponentiate, first_is_strong, require_real
 
-_laplace = member("Laplace", of_first, ordered)
+_laplace = distribution_method("Laplace", first_is_strong, require_real)
 
 
 @_laplace
@@ -25,4 +25,4 @@ def cdf(x, loc=0, scale=1):
     return xnp.where(y < 0, tail, 1 - tail)
 
 
-pdf = exponential(logpdf, "pdf")
+pdf = exponentiate(logpdf, "pdf")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.scipy.distribution_methods import distribution_method, exponentiate, first_is_strong
 from xlafront.scipy.elementary_functions import logit
-from xlafront.scipy.members import exponential, member, of_first
 
-_logistic = member("logistic")
+_logistic = distribution_method("logistic")
 
 
-@member("logistic", any)
+@distribution_method("logistic", any)
 def logpdf(x, loc=0, scale=1):
     y = xnp.abs((x - loc) / scale)
     return -y - 2 * xnp.log1p(xnp.exp(-y)) - xnp.log(scale)
@@ -31,14 +31,14 @@ def sf(x, loc=0, scale=1):
     return lax.logistic((loc - x) / scale)
 
 
-@member("logistic", of_first, x="probabilities")
+@distribution_method("logistic", first_is_strong, x="Probabilities, between 0 and 1")
 def ppf(x, loc=0, scale=1):
     return loc + scale * logit(x)
 
 
-@member("logistic", of_first, x="probabilities")
+@distribution_method("logistic", first_is_strong, x="Probabilities, between 0 and 1")
 def isf(x, loc=0, scale=1):
     return loc - scale * logit(x)
 
 
-pdf = exponential(logpdf, "pdf")
+pdf = exponentiate(logpdf, "pdf")

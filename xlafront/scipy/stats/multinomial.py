@@ -13,26 +13,32 @@ from xlafront import lax
 from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.promotion import promote_dtypes_inexact, promotes_freely
+from xlafront.scipy.distribution_methods import exponentiate
 from xlafront.scipy.elementary_functions import xlogy
-from xlafront.scipy.members import exponential
+from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
 
 
 @library
+@accepts(nodes=True)
 @promotes_freely
 def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
-    """The logarithm of the probability of a value, of the multinomial distribution.
+    """Compute the log of the probability mass of the multinomial distribution.
 
-    - `x`: how often each outcome comes, along the last dimension.
-    - `n`: the number of trials; the probability is 0 where it is not the sum of `x`.
-    - `p`: the probability of each outcome.
+    Args:
+        x: Counts of each outcome, along the last axis.
+        n: Number of trials. The probability is 0 where the counts do not sum to it.
+        p: Probability of each outcome.
+
+    Returns:
+        Array with the shape of `x` without its last axis.
     """
-    given = [dtypes.operand_type(v)[0] for v in (x, n)]
-    if not all(map(dtypes.is_integer, given)):
-        raise ValueError(f"multinomial takes integers as x and n, got dtypes {', '.join(map(str, given))}.")
+    arg_dtypes = [dtypes.operand_type(v)[0] for v in (x, n)]
+    if not all(map(dtypes.is_integer, arg_dtypes)):
+        raise ValueError(f"multinomial takes integers as x and n, got dtypes {', '.join(map(str, arg_dtypes))}.")
     x, n, p = map(xnp.asarray, promote_dtypes_inexact(x, n, p))
     value = lax.lgamma(n + 1) + xnp.sum(xlogy(x, p) - lax.lgamma(x + 1), axis=-1)
     return xnp.where(xnp.sum(x, axis=-1) == n, value, -xnp.inf)
 
 
-pmf = exponential(logpmf, "pmf")
+pmf = exponentiate(logpmf, "pmf")

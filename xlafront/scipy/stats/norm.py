@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 
 import xlafront.numpy as xnp
-from xlafront.scipy.members import exponential, member, nothing, of_first, of_floats
+from xlafront.scipy.distribution_methods import accept_all, distribution_method, exponentiate, first_is_strong, require_float
 from xlafront.scipy.normal_functions import log_ndtr, ndtr, ndtri
 
-_normal, _quantile = (member("normal", of_first, refuse) for refuse in (nothing, of_floats))
+_normal, _quantile = (distribution_method("normal", first_is_strong, check) for check in (accept_all, require_float))
 
 
 @_normal
 def logpdf(x, loc=0, scale=1):
-    # Few operations for each x, also in derivatives, of which sums over x are: samplers spend their time here.
+    # Few operations per element, also in the derivatives and their sums over x: MCMC samplers spend their time here.
     return xnp.square(x - loc) * (-0.5 / xnp.square(scale)) - (xnp.log(xnp.abs(scale)) + 0.5 * math.log(2 * math.pi))
 
 
@@ -52,4 +52,4 @@ def isf(q, loc=0, scale=1):
     return loc - ndtri(q) * scale
 
 
-pdf = exponential(logpdf, "pdf")
+pdf = exponentiate(logpdf, "pdf")

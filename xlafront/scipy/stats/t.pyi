@@ -1,6 +1,17 @@
 # Written by `python -m tests.stubs`.
-from xlafront.typing import ArrayLike as _ArrayLike
-import xlafront as _xlafront
+from xlafront.core.typing import Array as _Array
+from xlafront.core.typing import ArrayLike as _ArrayLike
 
-def logpdf(x: _ArrayLike, df: _ArrayLike, loc: _ArrayLike = ..., scale: _ArrayLike = ...) -> _xlafront.Array: ...
-def pdf(x: _ArrayLike, df: _ArrayLike, loc: _ArrayLike = ..., scale: _ArrayLike = ...) -> _xlafront.Array: ...
+def logpdf(x: _ArrayLike, df: _ArrayLike, loc: _ArrayLike = 0, scale: _ArrayLike = 1) -> _Array: ...
+def pdf(x: _ArrayLike, df: _ArrayLike, loc: _ArrayLike = 0, scale: _ArrayLike = 1) -> _Array:
+    """Compute the probability density of the Student's t distribution.
+
+    Args:
+        x: Points at which to evaluate.
+        df: Degrees of freedom.
+        loc: Location parameter, the shift of the variable.
+        scale: Scale parameter, the factor of the variable.
+
+    Returns:
+        Array of the broadcast shape of the arguments.
+    """

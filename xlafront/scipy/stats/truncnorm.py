@@ -11,49 +11,53 @@ import math
 
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.scipy.distribution_methods import distribution_method, exponentiate
 from xlafront.scipy.integral_functions import erfcx
-from xlafront.scipy.members import exponential, member
 
-_truncated = member("truncated normal", a="the lower bound, before location and scale", b="the upper bound, before them")
+_truncated = distribution_method("truncated normal", a="Lower bound of the standardized variable",
+                                 b="Upper bound of the standardized variable")
 
 
 def _tail(x):
-    """The normal probability beyond `x` over `exp(-x * x / 2)`."""
+    """Return the normal probability above `x` divided by `exp(-x * x / 2)`."""
     return 0.5 * erfcx(x * math.sqrt(0.5))
 
 
 def _mass(a, b):
-    """The normal probability between two numbers: one of them, n, or 0, and the logarithm of what `exp(-n * n / 2)` is
-    multiplied with. Far out the squares, which alone would take all digits, are left to differences."""
-    left, about_0 = b <= -1, (a < 1) & (b > -1) & (a < b)
-    near = xnp.where(about_0, 1, xnp.where(left, -b, a))
-    far = xnp.where(about_0, 2, xnp.where(left, -a, b))
-    endless = far == xnp.inf
-    far = xnp.where(endless, near + 1, far)
-    rest = xnp.where(endless, 0, xnp.exp(-0.5 * (far - near) * (far + near)) * _tail(far))
-    below, above = (lax.erf(xnp.where(about_0, x, s) * math.sqrt(0.5)) for x, s in ((a, -1), (b, 1)))
-    return xnp.where(about_0, 0, near), xnp.log(xnp.where(about_0, 0.5 * (above - below), _tail(near) - rest))
+    """Return the normal probability between two bounds as `(n, log(p / exp(-n * n / 2)))`.
+
+    `n` is one of the bounds, or 0. Quotients of masses far from 0 need differences of such squares, which would lose
+    all digits if they were computed one by one.
+    """
+    left, contains_0 = b <= -1, (a < 1) & (b > -1) & (a < b)
+    near = xnp.where(contains_0, 1, xnp.where(left, -b, a))
+    far = xnp.where(contains_0, 2, xnp.where(left, -a, b))
+    is_unbounded = far == xnp.inf
+    far = xnp.where(is_unbounded, near + 1, far)
+    far_tail = xnp.where(is_unbounded, 0, xnp.exp(-0.5 * (far - near) * (far + near)) * _tail(far))
+    below, above = (lax.erf(xnp.where(contains_0, x, s) * math.sqrt(0.5)) for x, s in ((a, -1), (b, 1)))
+    return xnp.where(contains_0, 0, near), xnp.log(xnp.where(contains_0, 0.5 * (above - below), _tail(near) - far_tail))
 
 
-def _log_quotient(part, whole):
-    """Of two masses."""
-    (n, log), (m, other) = part, whole
-    return log - other - 0.5 * (n - m) * (n + m)
+def _log_quotient(part, total):
+    """Return the log of the quotient of two masses."""
+    (near_part, log_part), (near_total, log_total) = part, total
+    return log_part - log_total - 0.5 * (near_part - near_total) * (near_part + near_total)
 
 
-def _middle(a, b):
-    """A number between two of which either may be infinite: where slopes are finite."""
+def _midpoint(a, b):
+    """Return a point between two bounds, either of which may be infinite, where derivatives are finite."""
     low = xnp.where(a == -xnp.inf, xnp.where(b == xnp.inf, -1, b - 2), a)
     return 0.5 * (low + xnp.where(b == xnp.inf, low + 2, b))
 
 
-def _of_share(share, rest):
-    """The logarithm of a share, from that of the rest where there is little of it."""
-    most = share > -0.1
-    return xnp.where(most, xnp.log1p(-xnp.exp(xnp.where(most, rest, -1))), share)
+def _log_from_complement(log_p, log_complement):
+    """Return the log of a probability, computed from that of the complement if the probability is near 1."""
+    is_near_1 = log_p > -0.1
+    return xnp.where(is_near_1, xnp.log1p(-xnp.exp(xnp.where(is_near_1, log_complement, -1))), log_p)
 
 
-def _when_in_order(a, b, value):
+def _nan_unless_ordered(a, b, value):
     return xnp.where(a >= b, xnp.nan, value)
 
 
@@ -61,27 +65,27 @@ def _when_in_order(a, b, value):
 def logpdf(x, a, b, loc=0, scale=1):
     y = (x - loc) / scale
     value = _log_quotient((xnp.abs(y), -0.5 * math.log(2 * math.pi) - xnp.log(xnp.abs(scale))), _mass(a, b))
-    return _when_in_order(a, b, xnp.where((y < a) | (y > b), -xnp.inf, value))
+    return _nan_unless_ordered(a, b, xnp.where((y < a) | (y > b), -xnp.inf, value))
 
 
 @_truncated
 def logcdf(x, a, b, loc=0, scale=1):
     y = (x - loc) / scale
     below, inside = y <= a, (y > a) & (y < b)
-    whole, y = _mass(a, b), xnp.where(inside, y, _middle(a, b))
-    value = _of_share(_log_quotient(_mass(a, y), whole), _log_quotient(_mass(y, b), whole))
-    return _when_in_order(a, b, xnp.where(below, -xnp.inf, xnp.where(inside, value, 0)))
+    total, y = _mass(a, b), xnp.where(inside, y, _midpoint(a, b))
+    value = _log_from_complement(_log_quotient(_mass(a, y), total), _log_quotient(_mass(y, b), total))
+    return _nan_unless_ordered(a, b, xnp.where(below, -xnp.inf, xnp.where(inside, value, 0)))
 
 
 @_truncated
 def logsf(x, a, b, loc=0, scale=1):
     y = (x - loc) / scale
     above, inside = y >= b, (y > a) & (y < b)
-    whole, y = _mass(a, b), xnp.where(inside, y, _middle(a, b))
-    value = _of_share(_log_quotient(_mass(y, b), whole), _log_quotient(_mass(a, y), whole))
-    return _when_in_order(a, b, xnp.where(above, -xnp.inf, xnp.where(inside, value, 0)))
+    total, y = _mass(a, b), xnp.where(inside, y, _midpoint(a, b))
+    value = _log_from_complement(_log_quotient(_mass(y, b), total), _log_quotient(_mass(a, y), total))
+    return _nan_unless_ordered(a, b, xnp.where(above, -xnp.inf, xnp.where(inside, value, 0)))
 
 
-pdf = exponential(logpdf, "pdf")
-cdf = exponential(logcdf, "cdf")
-sf = exponential(logsf, "sf")
+pdf = exponentiate(logpdf, "pdf")
+cdf = exponentiate(logcdf, "cdf")
+sf = exponentiate(logsf, "sf")

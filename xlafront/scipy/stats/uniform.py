@@ -8,9 +8,9 @@ Array(0.25, dtype=float32)
 from __future__ import annotations
 
 import xlafront.numpy as xnp
-from xlafront.scipy.members import always, exponential, member, ordered
+from xlafront.scipy.distribution_methods import always, distribution_method, exponentiate, require_real
 
-_uniform = member("uniform", refuse=ordered)
+_uniform = distribution_method("uniform", check=require_real)
 
 
 @_uniform
@@ -18,14 +18,14 @@ def logpdf(x, loc=0, scale=1):
     return xnp.where((x < loc) | (x > loc + scale), -xnp.inf, -xnp.log(scale))
 
 
-@member("uniform", always, ordered)
+@distribution_method("uniform", always, require_real)
 def cdf(x, loc=0, scale=1):
     return xnp.where(x < loc, 0, xnp.where(x > loc + scale, 1, (x - loc) / scale))
 
 
-@member("uniform")
+@distribution_method("uniform")
 def ppf(q, loc=0, scale=1):
     return xnp.where((q < 0) | (q > 1), xnp.nan, loc + q * scale)
 
 
-pdf = exponential(logpdf, "pdf")
+pdf = exponentiate(logpdf, "pdf")

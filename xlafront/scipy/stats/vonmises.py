@@ -11,13 +11,14 @@ import math
 
 import xlafront.numpy as xnp
 from xlafront import lax
-from xlafront.scipy.members import exponential, member
+from xlafront.scipy.distribution_methods import distribution_method, exponentiate
 
 
-@member("von Mises", kappa="the concentration")
+@distribution_method("von Mises", kappa="Concentration, not negative")
 def logpdf(x, kappa):
-    above = xnp.where(kappa == 0, kappa + float(xnp.finfo(kappa.dtype).tiny), kappa)  # at 0 the scaled function has a kink
-    return xnp.where(kappa < 0, xnp.nan, kappa * (xnp.cos(x) - 1) - xnp.log(2 * math.pi * lax.bessel_i0e(above)))
+    # The exponentially scaled Bessel function is not differentiable at 0.
+    nonzero = xnp.where(kappa == 0, kappa + float(xnp.finfo(kappa.dtype).tiny), kappa)
+    return xnp.where(kappa < 0, xnp.nan, kappa * (xnp.cos(x) - 1) - xnp.log(2 * math.pi * lax.bessel_i0e(nonzero)))
 
 
-pdf = exponential(logpdf, "pdf")
+pdf = exponentiate(logpdf, "pdf")

@@ -1,16 +1,17 @@
-"""Linearisation: a function at a point as its value and a program that is linear in tangents.
+"""Linearization: a function at given primals as its results and a jaxpr that is linear in tangents.
 
-Dual values go through the function as in forward mode, but derivative rules run in a `LinearTrace`, which writes down what
-involves tangents and hands all else to the trace beneath: one pass gives both. `linearize_program` splits a program so.
+The function runs on dual values as in forward mode, but JVP rules run in a `LinearTrace`, which stages the operations on
+tangents and passes all others to its parent. One pass gives both halves. `linearize_program` is the same for a jaxpr.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xlafront.core import dtypes, source, tracing
+from xlafront.core.basic_primitives import broadcast_in_dim_p, inline_call_p, pvary_p
 from xlafront.core.ir import (
     ClosedJaxpr,
     DebugInfo,
@@ -21,38 +22,39 @@ from xlafront.core.ir import (
     dce_jaxpr,
     dependent_outputs,
     eval_jaxpr,
-    jaxpr_as_fun,
     no_effects,
     unknown_origin,
 )
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.refs import AbstractRef
+from xlafront.core.tangents import instantiate_where
 from xlafront.core.tracing import StagedTracer, StagingTrace, current_trace
 from xlafront.core.zeros import Zero
-from xlafront.lax.all_reductions import pvary_p
-from xlafront.lax.shapes import broadcast_in_dim_p
-from xlafront.lax.zeros import keep_zeros
-from xlafront.staging.library import inlined_p
 from xlafront.transforms.ad.jvp import JVPTrace
+
+if TYPE_CHECKING:
+    from xlafront.core.primitive import Primitive
+    from xlafront.core.typing import Atom, Aval, Marks, Params
 
 
 class LinearTrace(StagingTrace):
-    """Writes down operations on tangents; others happen in the trace beneath. The rules of derivatives run in it."""
+    """The trace of JVP rules: stages operations on tangents and passes other operations to its parent."""
 
     __slots__ = ()
-    writes_values = False
+    stages_equations = False  # of values that are not traced: they are passed to the parent
 
-    def process(self, primitive, args, params):
+    def process(self, primitive: Primitive, args: tuple, params: Params) -> Any:
+        """Apply an operation of a JVP rule."""
         for x in args:
             if type(x) is StagedTracer and x._trace is self:
-                if primitive.dce is not None:
+                if primitive.structured.dce is not None:
                     return self.split(primitive, args, params)
                 return StagingTrace.process(self, primitive, args, params)
         with current_trace(self.parent):
             return self.parent.process(primitive, args, params)
 
-    def make_varying(self, atoms, axes):
-        """As for any program, but values from outside are made so outside: in this one only tangents are computed."""
+    def make_varying(self, atoms: Sequence[Any], axes: Any) -> Any:
+        """Return operands that vary over these axes. Values from outside are cast there: this jaxpr only has tangents."""
         outside = dict(self.constants.values())
         made = []
         for v in atoms:
@@ -63,8 +65,8 @@ class LinearTrace(StagingTrace):
             made.append(v)
         return StagingTrace.make_varying(self, made, axes)
 
-    def split(self, primitive, args, params):
-        """An operation that contains a program may give values and tangents: the values are computed now."""
+    def split(self, primitive: Primitive, args: tuple, params: Params) -> Any:
+        """Apply an operation that contains a jaxpr: the results that do not depend on tangents are computed in the parent."""
         tangents = [type(x) is StagedTracer and x._trace is self for x in args]
         if not all(tangents):
             in_avals = tuple([tracing.aval_of(x) for x in args])
@@ -84,70 +86,89 @@ class LinearTrace(StagingTrace):
         return StagingTrace.process(self, primitive, args, params)
 
 
-def known_and_linear(eqn: JaxprEqn, linear: Sequence[bool], dependent: Sequence[bool]
+def known_and_linear(eqn: JaxprEqn, linear: Marks, dependent: Marks
                      ) -> tuple[JaxprEqn | None, JaxprEqn | None] | None:
-    """An equation as one for the results that do not depend on linear operands and one for those that do.
+    """Split an equation into one for the results that do not depend on linear operands and one for the results that do.
 
-    None where what is computed for the former cannot be told from the rest.
+    Returns:
+        The two equations, each None if it has no results; or None if they cannot be separated.
     """
-    known = eqn.primitive.dce([not d for d in dependent], eqn)
-    moving = {v for v, lin in zip(eqn.invars, linear) if lin}
-    if known is not None and any(v in moving for v in known.invars):
+    known = eqn.primitive.structured.dce([not d for d in dependent], eqn)
+    linear_vars = {v for v, lin in zip(eqn.invars, linear) if lin}
+    if known is not None and any(v in linear_vars for v in known.invars):
         return None
-    rest = eqn.primitive.dce(list(dependent), eqn) if any(dependent) else None
-    if rest is not None:  # a loop goes on to carry what its linear part reads
+    rest = eqn.primitive.structured.dce(list(dependent), eqn) if any(dependent) else None
+    if rest is not None:  # a loop still carries the values that its linear part reads
         results = {v for v, d in zip(eqn.outvars, dependent) if d}
         rest = rest.replace(outvars=[v if v in results else Var(v.aval) for v in rest.outvars])
     return known, rest
 
 
-class LinearProgram:
-    """The derivative of a function at a point: a program in the tangents, with values from the point as constants.
+class LinearMap:
+    """The derivative of a function at given primals: a jaxpr on tangents, whose constants are residuals.
 
-    Of the inputs and results only those with a tangent take part: `inputs[i]` and `outputs[i]` say which. The tangent of a
-    reference, whose type is among `in_avals`, is that of the value that it holds at first.
+    Args:
+        jaxpr: Maps the tangents of the active inputs to those of the active outputs.
+        consts: Residuals, the values of its constants.
+        inputs: True for each input of the function that has a tangent.
+        outputs: True for each output that has one.
+        in_avals: Tangent types of the inputs; the type of the reference for references, whose tangent is that of the initial
+            value.
+        out_avals: Tangent types of the outputs.
     """
 
     __slots__ = ("jaxpr", "consts", "inputs", "outputs", "in_avals", "out_avals")
 
-    def __init__(self, jaxpr: Jaxpr, consts: list, inputs: list[bool], outputs: list[bool], in_avals, out_avals):
+    def __init__(self, jaxpr: Jaxpr, consts: list[Any], inputs: list[bool], outputs: list[bool], in_avals: Sequence[Aval],
+                 out_avals: Sequence[Aval]) -> None:
         self.jaxpr, self.consts = jaxpr, consts
         self.inputs, self.outputs = inputs, outputs
         self.in_avals, self.out_avals = in_avals, out_avals
 
-    def at(self, consts: list) -> LinearProgram:
-        """The program with other values."""
-        return LinearProgram(self.jaxpr, consts, self.inputs, self.outputs, self.in_avals, self.out_avals)
+    def with_residuals(self, consts: list) -> LinearMap:
+        """Return the same jaxpr with other residuals."""
+        return LinearMap(self.jaxpr, consts, self.inputs, self.outputs, self.in_avals, self.out_avals)
 
     def apply(self, tangents: Sequence[Any]) -> list[Any]:
-        """Push tangents forward."""
+        """Map tangents of the inputs to tangents of the outputs (push them forward)."""
         active = [t for t, used in zip(tangents, self.inputs) if used]
         results = iter(eval_jaxpr(self.jaxpr, self.consts, *active))
         return [next(results) if used else Zero(aval) for used, aval in zip(self.outputs, self.out_avals)]
 
 
 class LinearizeTrace(JVPTrace):
-    """Computes values and writes down tangents."""
+    """Computes primals and stages operations on tangents."""
 
     __slots__ = ()
 
     stages_tangents = True
-    kind_of_rules = LinearTrace
+    rule_trace_type = LinearTrace
 
-    def derivative(self, primitive, primals, tangents, params):
-        if primitive.linearize is not None:
-            return primitive.linearize(primals, tangents, **params)
+    def derivative(self, primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], params: Params
+                   ) -> tuple[Any, Any]:
+        if primitive.structured.linearize is not None:
+            return primitive.structured.linearize(primals, tangents, **params)
         if primitive.jvp is None and isinstance(primitive, ProgramCall):
             return linearize_of_call(primitive, primals, tangents, **params)
         return JVPTrace.derivative(self, primitive, primals, tangents, params)
 
 
-def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool],
-                   kept: Sequence[bool] = (), origin: DebugInfo = unknown_origin) -> tuple[list[Any], LinearProgram]:
-    """Results of `fun`, which is of this origin, and its derivative in the inputs marked active; `kept` as for
-    `linearize_program`."""
+def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Marks,
+                   instantiate: Sequence[bool] = (), debug_info: DebugInfo = unknown_origin) -> tuple[list[Any], LinearMap]:
+    """Run a function and linearize it at the primals.
+
+    Args:
+        fun: The function, of flat sequences.
+        primals: Its arguments.
+        active: True for each argument in which it is differentiated.
+        instantiate: True for each result whose tangent is returned even if it is zero.
+        debug_info: Names of the function, for messages.
+
+    Returns:
+        The results and the derivative.
+    """
     parent = tracing.thread.trace
-    linear = LinearTrace(parent, origin)
+    linear = LinearTrace(parent, debug_info)
     trace = LinearizeTrace(parent, linear)
     types = [tracing.aval_of(x) for x in primals]
     tangent_avals = [aval.to_tangent_aval() for aval in types]
@@ -157,100 +178,117 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
         with current_trace(trace):
             results = fun(*duals)
             pairs = [trace.unwrap(x) for x in results]
-        if kept:
-            pairs = list(zip([p for p, _ in pairs], keep_zeros([t for _, t in pairs], kept)))
+        if instantiate:
+            pairs = list(zip([p for p, _ in pairs], instantiate_where([t for _, t in pairs], instantiate)))
         outputs = [type(t) is not Zero for _, t in pairs]
         jaxpr, consts = linear.finish([t for _, t in pairs if type(t) is not Zero])
-        if scope := source.current_scope.get():  # which is that of where the derivative is used, then
+        if scope := source.current_scope.get():  # the derivative gets the scope in which it is used
             jaxpr.eqns[:] = [eqn.replace(site=source.outside(scope, eqn.site)) for eqn in jaxpr.eqns]
     finally:
         linear.alive = False
         trace.end()
     out_avals = [tracing.aval_of(p).to_tangent_aval() for p, _ in pairs]
     in_avals = [a if type(a) is AbstractRef else t for a, t in zip(types, tangent_avals)]
-    return [p for p, _ in pairs], LinearProgram(jaxpr, consts, used, outputs, in_avals, out_avals)
+    return [p for p, _ in pairs], LinearMap(jaxpr, consts, used, outputs, in_avals, out_avals)
 
 
-LinearizeTrace.of_inlined = staticmethod(lambda primals, tangents, /, **params: linearize_of_call(
-    inlined_p, primals, tangents, **params))
+LinearizeTrace.inline_call_rule = staticmethod(
+    lambda primals, tangents, /, **params: linearize_of_call(inline_call_p, primals, tangents, **params))
 
 
-class LinearizedProgram:
-    """A program split in two: `forward` gives results and residuals, `linear` takes residuals and tangents.
+class LinearizedJaxpr:
+    """A linearized jaxpr in two halves.
 
-    `known[i]` is the number of the input that residual `i` is, or None where `forward` computes it.
+    Attributes:
+        forward: Maps the inputs to the results and the computed residuals.
+        linear: Maps all residuals and the tangents of the active inputs to the tangents of the active outputs.
+        outputs: True for each result that has a tangent.
+        forwarded_inputs: For each residual the position of the input that it is, None if `forward` computes it.
+        num_computed: Number of residuals that `forward` computes.
     """
 
-    __slots__ = ("forward", "linear", "outputs", "known", "residuals")
+    __slots__ = ("forward", "linear", "outputs", "forwarded_inputs", "num_computed")
 
-    def __init__(self, forward, linear, outputs, known, residuals):
-        self.forward, self.linear, self.outputs, self.known, self.residuals = forward, linear, outputs, known, residuals
+    forward: ClosedJaxpr
+    linear: ClosedJaxpr
+    outputs: list[bool]
+    forwarded_inputs: list[int | None]
+    num_computed: int
 
 
-def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], kept: tuple[bool, ...] = ()) -> LinearizedProgram:
-    """The two halves of a program; of the results marked in `kept` there are tangents even when they are zero."""
-    def make():
-        split = LinearizedProgram(None, None, None, [], 0)
-        origin = closed.jaxpr.debug_info.with_unknown_names()
+def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], instantiate: tuple[bool, ...] = ()) -> LinearizedJaxpr:
+    """Linearize a jaxpr. The result is cached with it.
 
-        def run(*args):
-            results, program = linearize_flat(jaxpr_as_fun(closed), args, active, kept, origin)
-            positions = {tracing.identity(x): i for i, x in enumerate(args)}
-            split.known = [positions.get(tracing.identity(c)) for c in program.consts]
-            computed = [c for c, k in zip(program.consts, split.known) if k is None]
-            split.residuals, split.outputs = len(computed), program.outputs
+    Args:
+        closed: The jaxpr.
+        active: True for each input that has a tangent.
+        instantiate: True for each result that has a tangent even if it is zero.
+    """
+    def make() -> LinearizedJaxpr:
+        split = LinearizedJaxpr()
+        debug_info = closed.jaxpr.debug_info.with_unknown_names()
+
+        def run(*args: StagedTracer) -> list[Any]:
+            results, program = linearize_flat(closed, args, active, instantiate, debug_info)
+            positions = {tracing.value_id(x): i for i, x in enumerate(args)}
+            split.forwarded_inputs = [positions.get(tracing.value_id(c)) for c in program.consts]
+            computed = [c for c, k in zip(program.consts, split.forwarded_inputs) if k is None]
+            split.num_computed, split.outputs = len(computed), program.outputs
             jaxpr = program.jaxpr
             split.linear = ClosedJaxpr(jaxpr.with_constants_as_inputs(), [])
             return [*results, *computed]
 
-        split.forward = tracing.trace_to_closed_jaxpr(run, closed.in_avals, origin)
-        _keep_less(split)
+        split.forward = tracing.trace_to_closed_jaxpr(run, closed.in_avals, debug_info)
+        _prune_residuals(split)
         return split
 
-    return closed.jaxpr.memoised(("linearize", active, kept), make)
+    return closed.memoised(("linearize", active, instantiate), make)
 
 
-def _keep_less(split: LinearizedProgram) -> None:
-    """Leave out residuals that the linear half does not read, and in place of values that are spread out keep what they are
-    spread out from: a loop collects them, and who asks for a derivative at a point holds them."""
-    forward, linear, count = split.forward.jaxpr, split.linear.jaxpr, len(split.known)
-    results = forward.outvars[:len(forward.outvars) - split.residuals]
+def _prune_residuals(split: LinearizedJaxpr) -> None:
+    """Drop residuals that the linear half does not read, and save the operands of broadcasts in place of their results.
+
+    Residuals take memory: loops stack them over iterations, and a linearized function holds them as long as it lives.
+    """
+    forward, linear, count = split.forward.jaxpr, split.linear.jaxpr, len(split.forwarded_inputs)
+    results = forward.outvars[:len(forward.outvars) - split.num_computed]
     computed = iter(forward.outvars[len(results):])
-    kept = [next(computed) if k is None else forward.invars[k] for k in split.known]
-    spread = {eqn.outvars[0]: eqn for eqn in forward.eqns if eqn.primitive is broadcast_in_dim_p}
+    residuals = [next(computed) if k is None else forward.invars[k] for k in split.forwarded_inputs]
+    broadcasts = {eqn.outvars[0]: eqn for eqn in forward.eqns if eqn.primitive is broadcast_in_dim_p}
     pruned, read = dce_jaxpr(linear, [True] * len(linear.outvars), [False] * count + [True] * (len(linear.invars) - count))
-    used = [(v, name) for v, name, r in zip(kept, linear.invars, read) if r]
-    again = [(spread[v], name) for v, name in used if not v.is_literal and v in spread]
-    if all(read) and not again:
+    used = [(v, var) for v, var, r in zip(residuals, linear.invars, read) if r]
+    recomputed = [(broadcasts[v], var) for v, var in used if not v.is_literal and v in broadcasts]
+    if all(read) and not recomputed:
         return
-    left = {v: name for v, name in used if v.is_literal or v not in spread}  # what is kept, and its name in the linear half
-    before = []
-    for eqn, name in again:
+    saved = {v: var for v, var in used if v.is_literal or v not in broadcasts}  # residual -> its variable in the linear half
+    broadcast_eqns = []
+    for eqn, var in recomputed:
         [x] = eqn.invars
-        before.append(eqn.replace(invars=[x if x.is_literal else left.setdefault(x, Var(x.aval))], outvars=[name]))
-    number = {v: i for i, v in enumerate(forward.invars)}
-    split.known = [None if v.is_literal else number.get(v) for v in left]
-    made = [v for v, k in zip(left, split.known) if k is None]
-    split.residuals = len(made)
-    split.forward, _ = dce_closed(split.forward.replace(jaxpr=forward.replace(outvars=[*results, *made])),
-                                  [True] * (len(results) + len(made)), True)
+        broadcast_eqns.append(eqn.replace(invars=[x if x.is_literal else saved.setdefault(x, Var(x.aval))], outvars=[var]))
+    position: dict[Atom, int] = {v: i for i, v in enumerate(forward.invars)}
+    split.forwarded_inputs = [None if v.is_literal else position.get(v) for v in saved]
+    outvars = [*results, *[v for v, k in zip(saved, split.forwarded_inputs) if k is None]]
+    split.num_computed = len(outvars) - len(results)
+    split.forward, _ = dce_closed(split.forward.replace(jaxpr=forward.replace(outvars=outvars)), [True] * len(outvars), True)
     split.linear = ClosedJaxpr(pruned.replace(
-        invars=[*left.values(), *linear.invars[count:]], eqns=[*before, *pruned.eqns]), [])
+        invars=[*saved.values(), *linear.invars[count:]], eqns=[*broadcast_eqns, *pruned.eqns]), [])
 
 
-def linearize_of_call(call: ProgramCall, primals: Sequence[Any], tangents: Sequence[Any], /, **params) -> tuple[list, list]:
-    """The rule of all operations that call a program: a call of each half."""
+def linearize_of_call(call: ProgramCall, primals: Sequence[Any], tangents: Sequence[Any], /, **params: Any
+                      ) -> tuple[list, list]:
+    """Return results and tangents of a call of a jaxpr: a call of each half of the linearized jaxpr."""
     closed, count = params[call.parameter], len(primals)
     active = tuple([type(t) is not Zero for t in tangents])
-    moving = [i for i, a in enumerate(active) if a]
+    tangent_positions = [i for i, a in enumerate(active) if a]
     split = linearize_program(closed, active)
     outs = range(count, count + len(closed.out_avals))
-    found = call.call_of_values(params, split.forward, primals, range(count), [*outs, *[None] * split.residuals],
-                                [k for k in split.known if k is not None])
+    found = call.call_primal(params, split.forward, primals, range(count), [*outs, *[None] * split.num_computed],
+                                [k for k in split.forwarded_inputs if k is not None])
     results, computed = found[:len(outs)], iter(found[len(outs):])
-    moved: Any = iter(())
+    out_tangents: Any = iter(())
     if any(split.outputs):
-        residuals = [next(computed) if k is None else primals[k] for k in split.known]
-        moved = iter(call.call(params, split.linear, [*residuals, *[tangents[i] for i in moving]], [
-            *[None] * len(residuals), *moving], [o for o, used in zip(outs, split.outputs) if used]))
-    return results, [next(moved) if used else Zero(a.to_tangent_aval()) for used, a in zip(split.outputs, closed.out_avals)]
+        residuals = [next(computed) if k is None else primals[k] for k in split.forwarded_inputs]
+        out_tangents = iter(call.call(params, split.linear, [*residuals, *[tangents[i] for i in tangent_positions]], [
+            *[None] * len(residuals), *tangent_positions], [o for o, used in zip(outs, split.outputs) if used]))
+    return results, [next(out_tangents) if used else Zero(a.to_tangent_aval())
+                     for used, a in zip(split.outputs, closed.out_avals)]

@@ -1,1 +1,3 @@
-"""Calls of functions with rules of the user's, and programs as functions."""
+"""Calls with user-defined rules, annotated calls, and the functions on jaxprs that they share with control flow."""
+
+from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The dialects of MLIR that jaxlib has builders for: `from xlafront.extend.mlir.dialects import stablehlo`."""
+"""The MLIR dialects with builders in jaxlib: `from xlafront.extend.mlir.dialects import stablehlo`."""
 
 from importlib import import_module
 

@@ -1,0 +1,30 @@
+"""NaN and half-integers, compared with SciPy."""
+
+import numpy as np
+import scipy.ndimage
+import scipy.special
+import scipy.stats
+
+import xlafront.numpy as xnp
+from xlafront.scipy import ndimage, special, stats
+
+
+def test_xlogy_of_zero_and_nan():
+    x, y = np.array([0, 0, 1, 0, 2.0]), np.array([np.nan, 0, np.nan, -3, 3])
+    np.testing.assert_allclose(special.xlogy(x, y), scipy.special.xlogy(x, y), rtol=1e-6)
+    np.testing.assert_allclose(special.xlog1py(x, y), scipy.special.xlog1py(x, y), rtol=1e-6)
+
+
+def test_mode_counts_nan_as_one_value():
+    for x in (np.array([np.nan, np.nan, 1]), np.array([1.0, 2, 2, np.nan])):
+        values, counts = np.unique(x, return_counts=True)  # SciPy gives NaN for any NaN by its policy
+        found = stats.mode(x)
+        np.testing.assert_array_equal(found.mode, values[counts.argmax()])
+        assert found.count == counts.max()
+
+
+def test_nearest_elements_of_halves():
+    """Half-integers below the array are outside of it."""
+    coordinates = np.array([-0.5, -0.6, -1.5, 5.5])
+    found = ndimage.map_coordinates(xnp.arange(1.0, 6), [coordinates], order=0, mode="constant", cval=9)
+    np.testing.assert_array_equal(found, scipy.ndimage.map_coordinates(np.arange(1.0, 6), [coordinates], order=0, cval=9))

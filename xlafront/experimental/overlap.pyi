@@ -1,0 +1,3 @@
+# Written by `python -m tests.stubs`.
+from xlafront.transforms.calls.program_order import program_order as program_order
+

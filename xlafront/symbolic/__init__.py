@@ -1,0 +1,1 @@
+"""Symbolic sizes: expressions over dimension variables, their bounds, and their solution from shapes."""
