@@ -58,3 +58,12 @@ def test_polyval_of_stacked_polynomials(rng):
         np.testing.assert_allclose(xnp.polyval(p, x, unroll=unroll), expected, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(xf.vmap(lambda q: xnp.polyval(q, x, unroll=unroll), 1)(p)[0], np.polyval(p[:, 0], x),
                                    rtol=1e-4, atol=1e-4)
+
+
+def test_derivative_in_a_scalar_of_polynomials_in_a_row(rng):
+    p, t = rng.standard_normal((4, 3)).astype(np.float32), np.float32(0.7)
+    slopes = [np.polyval(np.polyder(p[:, k]), t) for k in range(3)]
+    close = lambda found, expected: np.testing.assert_allclose(found, expected, rtol=1e-5)  # noqa: E731
+    close(xf.jacfwd(lambda t: xnp.polyval(p, t))(t), slopes)
+    close(xf.grad(lambda t: xnp.polyval(p, t).sum())(t), sum(slopes))
+    close(xf.jacrev(lambda x: lax.polynomial(x, list(p[::-1, None])))(t[None, None]).ravel(), slopes)

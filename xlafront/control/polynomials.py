@@ -56,7 +56,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Tangent], *, unroll: int | N
     shape, total = np.shape(result), None
     if type(x_tangent) is not Zero:
         slopes = [mul(constant_like(c, k), c) for k, c in enumerate(coefficients[1:], 1)]
-        total = broadcast_to(mul(x_tangent, _polynomial(x, slopes, np.shape(x), unroll)), shape)
+        total = mul(x_tangent, _polynomial(x, slopes, shape, unroll))
     while others and type(others[-1]) is Zero:
         others.pop()
     if others:
