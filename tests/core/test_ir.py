@@ -100,6 +100,35 @@ def test_evaluation():
         core.eval_jaxpr(closed.jaxpr, closed.consts, 1.0, 2.0)
 
 
+def test_values_of_constants():
+    """As in JAX since 0.11: one class, whose instances hold the values of their constants."""
+    table = xnp.arange(3.0)
+    closed = xf.make_jaxpr(lambda x: x * table)(1.0)
+    assert xf.extend.core.ClosedJaxpr is xf.extend.core.Jaxpr is type(closed) and closed.jaxpr is closed
+    assert closed.consts is closed.literals and closed.num_consts == 1 and closed.all_invars == closed.constvars + closed.invars
+    doubled = closed.with_consts([2 * table])
+    assert doubled.structure is closed.structure and closed.structure.consts == []
+    for jaxpr, values in ((closed, [0, 2, 4]), (doubled, [0, 4, 8]), (xf.extend.core.ClosedJaxpr(closed, [-table]), [0, -2, -4]),
+                          (closed.replace(consts=[table + 1]), [2, 4, 6]), (closed.replace(eqns=list(closed.eqns)), [0, 2, 4]),
+                          (closed.map_jaxpr(lambda inner: inner.replace(eqns=list(inner.eqns))), [0, 2, 4])):
+        assert jaxpr(2.0)[0].tolist() == values and xf.core.eval_jaxpr(jaxpr, jaxpr.consts, 2.0)[0].tolist() == values
+    assert closed.replace(constvars=[], invars=closed.all_invars)(table, 3.0)[0].tolist() == [0, 3, 6]
+    with pytest.raises(ValueError, match="has 1 constants, 2 values"):
+        closed.with_consts([table, table])
+
+
+def test_derivatives_of_one_structure_with_two_values():
+    """What is cached with the equations does not mix up the constants."""
+    table = xnp.arange(3.0)
+    closed = xf.make_jaxpr(lambda x: xf.numpy.sin(x) * table)(1.0)
+    for jaxpr, values in ((closed, table), (closed.with_consts([2 * table]), 2 * table), (closed, table)):
+        f = xf.core.jaxpr_as_fun(jaxpr)
+        np.testing.assert_allclose(xf.jacrev(lambda x: f(x)[0])(0.0), values)
+        np.testing.assert_allclose(xf.vmap(lambda x: f(x)[0])(np.float32([np.pi / 2, 0])), [values, 0 * values], atol=1e-6)
+        branch = lambda x: f(x)[0] + 0  # noqa: E731
+        np.testing.assert_allclose(xf.lax.cond(True, branch, lambda x: x * xnp.ones(3), xnp.float32(np.pi / 2)), values)
+
+
 def test_dead_code():
     closed = program(lambda x, y: (xnp.sin(x), xnp.cos(y) * 2), 1.0, 2.0)
     pruned, used = dce_jaxpr(closed.jaxpr, [True, False])

@@ -22,14 +22,13 @@ def run(closed, *args):
 
 
 def test_closing():
-    closed = pe.close_jaxpr(BODY.jaxpr)
-    assert closed.jaxpr is BODY.jaxpr and pe.close_jaxpr(BODY.jaxpr) is closed and pe.close_jaxpr(BODY) is BODY
+    assert pe.close_jaxpr(BODY) is BODY and pe.close_jaxpr(WITH_CONSTANT) is WITH_CONSTANT
     converted = pe.convert_constvars_jaxpr(WITH_CONSTANT)
     for open_jaxpr in (pe.convert_constvars_jaxpr(WITH_CONSTANT.jaxpr), converted.jaxpr):
         assert not open_jaxpr.constvars and [v.aval.shape for v in open_jaxpr.invars] == [(3,), ()]
     np.testing.assert_array_equal(run(converted, TABLE, 2.0)[0], 2 * TABLE)
     with pytest.raises(ValueError, match="without constants"):
-        pe.close_jaxpr(WITH_CONSTANT.jaxpr)
+        pe.close_jaxpr(WITH_CONSTANT.with_consts([]))
 
 
 def test_inputs_and_outputs():

@@ -12,15 +12,15 @@ import numpy as np
 
 from xlafront.checks.key_use import SPENT, overlap, together, use_of_program
 from xlafront.core.errors import KeyReuseError
-from xlafront.core.ir import ClosedJaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.runtime.keys import KeyArray
 
 
-def check(name: str, closed: ClosedJaxpr, arguments: Sequence[Any], names: Sequence[str]) -> None:
+def check(name: str, closed: Jaxpr, arguments: Sequence[Any], names: Sequence[str]) -> None:
     """Raise if running a jaxpr would consume keys that are consumed already."""
-    use = use_of_program(closed.jaxpr)
+    use = use_of_program(closed.structure)
     operands = (*arguments, *closed.consts)
-    caller = name if [eqn.primitive.name for eqn in closed.jaxpr.eqns] == [name] else "jit-compiled function"
+    caller = name if [eqn.primitive.name for eqn in closed.eqns] == [name] else "jit-compiled function"
     spent: list[tuple[KeyArray, Any]] = []
     for i, part in use.spends:
         keys = operands[i]
@@ -34,9 +34,9 @@ def check(name: str, closed: ClosedJaxpr, arguments: Sequence[Any], names: Seque
             spent.append((keys, part))
 
 
-def note(closed: ClosedJaxpr, arguments: Sequence[Any], results: Sequence[Any]) -> None:
+def note(closed: Jaxpr, arguments: Sequence[Any], results: Sequence[Any]) -> None:
     """Mark the keys of arguments and results that a jaxpr has consumed."""
-    use = use_of_program(closed.jaxpr)
+    use = use_of_program(closed.structure)
     operands = (*arguments, *closed.consts)
     for i, part in use.spends:
         if isinstance(operands[i], KeyArray):

@@ -98,8 +98,9 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.private_functions": "batch_subtrace is_vmappable make_iota to_elt",
     }),
     "jax._src.interpreters.partial_eval": ("Oryx", {
-        "xlafront.interpreters.partial_eval": "PartialVal trace_to_jaxpr_dynamic trace_to_jaxpr_nounits",
-        "xlafront.compat.private_functions": "abstract_eval_fun close_jaxpr convert_constvars_jaxpr separate_consts",
+        "xlafront.interpreters.partial_eval": """PartialVal close_jaxpr convert_constvars_jaxpr trace_to_jaxpr_dynamic
+            trace_to_jaxpr_nounits""",
+        "xlafront.compat.private_functions": "abstract_eval_fun separate_consts",
     }),
     "jax._src.interpreters.pxla": ("Flax", {"xlafront.compat.private_functions": "global_result_handlers"}),
     "jax._src.lax": ("programs that import from it", {}),

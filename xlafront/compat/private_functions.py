@@ -14,7 +14,7 @@ from xlafront.api.vmappable_types import element, is_mapped_type as is_vmappable
 from xlafront.base.jaxlib_compat import NamedSharding, result_handler
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.avals import AbstractValue, ShapedArray
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, Var
+from xlafront.core.ir import DebugInfo, Jaxpr, Var
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.creation import iota
 from xlafront.lax.elementwise import as_array, as_type
@@ -28,19 +28,9 @@ from xlafront.transforms.calls.linear_util import transformation_with_aux2
 global_result_handlers = {ShapedArray: result_handler}
 
 
-def close_jaxpr(jaxpr: Jaxpr) -> ClosedJaxpr:
-    """Return a jaxpr without constants as a `ClosedJaxpr`."""
-    return ClosedJaxpr(jaxpr, ())
-
-
-def convert_constvars_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
-    """Return the jaxpr with its constants as first arguments."""
-    return jaxpr.with_constants_as_inputs()
-
-
-def separate_consts(jaxpr: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+def separate_consts(jaxpr: Jaxpr) -> tuple[Jaxpr, list[Any]]:
     """Return the jaxpr with its constants as first arguments, and the values of the constants."""
-    return close_jaxpr(convert_constvars_jaxpr(jaxpr.jaxpr)), jaxpr.consts
+    return jaxpr.with_constants_as_inputs(), jaxpr.consts
 
 
 def canonicalize_axis(axis: int, num_dims: int) -> int:
@@ -59,8 +49,8 @@ def abstract_eval_fun(fun: Callable, *avals: AbstractValue, debug_info: DebugInf
     return jaxpr.out_avals
 
 
-def _merge_common_consts(jaxprs: Sequence[ClosedJaxpr], all_consts: Sequence[Sequence[Any]]
-                         ) -> tuple[list[ClosedJaxpr], list[Any]]:
+def _merge_common_consts(jaxprs: Sequence[Jaxpr], all_consts: Sequence[Sequence[Any]]
+                         ) -> tuple[list[Jaxpr], list[Any]]:
     """Merge the constants of jaxprs: return jaxprs that take the constants of all of them first, each constant once."""
     consts = list({id(x): x for own in all_consts for x in own}.values())
     positions = {id(x): i for i, x in enumerate(consts)}
@@ -68,9 +58,9 @@ def _merge_common_consts(jaxprs: Sequence[ClosedJaxpr], all_consts: Sequence[Seq
     merged = []
     for closed, own in zip(jaxprs, all_consts):
         first = [Var(a) for a in avals]
-        for v, x in zip(closed.jaxpr.invars, own):
+        for v, x in zip(closed.invars, own):
             first[positions[id(x)]] = v
-        merged.append(ClosedJaxpr(closed.jaxpr.replace(invars=[*first, *closed.jaxpr.invars[len(own):]]), closed.consts))
+        merged.append(closed.replace(invars=[*first, *closed.invars[len(own):]]))
     return merged, consts
 
 

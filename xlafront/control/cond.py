@@ -16,7 +16,6 @@ from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import broadcast_in_dim_p, convert_element_type_p, place_axis
 from xlafront.core.ir import (
-    ClosedJaxpr,
     Jaxpr,
     JaxprEqn,
     Literal,
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
 # parameter `branches_platforms` lists the platforms of each branch.
 
 
-def _lower(ctx: Any, index: Any, *operands: Any, branches: Sequence[ClosedJaxpr], **_: Any) -> list[Any]:
+def _lower(ctx: Any, index: Any, *operands: Any, branches: Sequence[Jaxpr], **_: Any) -> list[Any]:
     static_index = lowering.mlir.constant_value(index)
     if static_index is not None:  # chosen by platform: other platforms' branches may not lower on this one
         return ctx.inline(branches[min(max(int(static_index), 0), len(branches) - 1)], operands)
@@ -75,24 +74,24 @@ def _lower(ctx: Any, index: Any, *operands: Any, branches: Sequence[ClosedJaxpr]
                     lowering.module.ordered_effects(*branches))
 
 
-def _types(index: Aval, *avals: Aval, branches: Sequence[ClosedJaxpr], **_: Any) -> list[Aval]:
+def _types(index: Aval, *avals: Aval, branches: Sequence[Jaxpr], **_: Any) -> list[Aval]:
     if not any([a.vma for a in avals]):
         return branches[0].out_avals
     return [found[0].update(vma=frozenset().union(*[a.vma for a in found])) for found in zip(*[b.out_avals for b in branches])]
 
 
-def _bind(index: Any, operands: Sequence[Any], branches: Sequence[ClosedJaxpr], platforms: Params) -> list[Any]:
+def _bind(index: Any, operands: Sequence[Any], branches: Sequence[Jaxpr], platforms: Params) -> list[Any]:
     branches, refs = references_as_inputs(branches, 0)
     return cond_p.bind(index, *refs, *operands, branches=branches, **platforms)
 
 
-def _active_in_any(branches: Sequence[ClosedJaxpr], active: Marks) -> tuple[bool, ...]:
+def _active_in_any(branches: Sequence[Jaxpr], active: Marks) -> tuple[bool, ...]:
     """Return which results have a tangent in some branch."""
-    flags = [active_results(b.jaxpr, active) for b in branches]
+    flags = [active_results(b.structure, active) for b in branches]
     return tuple(map(any, zip(*flags)))
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Tangent], *, branches: tuple[ClosedJaxpr, ...], **platforms: Any
+def _jvp(primals: Sequence[Any], tangents: Sequence[Tangent], *, branches: tuple[Jaxpr, ...], **platforms: Any
          ) -> tuple[list[Any], list[Tangent]]:
     index, *operands = primals
     active = tuple(type(t) is not Zero for t in tangents[1:])
@@ -125,7 +124,7 @@ def _shared_layout(values: Sequence[Sequence[Aval]]) -> tuple[list[Aval], list[l
     return layout, slots
 
 
-def _return_in_layout(branch: ClosedJaxpr, count: int, slots: Sequence[int], layout: Sequence[Aval]) -> ClosedJaxpr:
+def _return_in_layout(branch: Jaxpr, count: int, slots: Sequence[int], layout: Sequence[Aval]) -> Jaxpr:
     """Return the branch whose results after the first `count` fill their slots of the layout; the other slots are zeros."""
     def padded(*args: Any) -> list[Any]:
         results = branch(*args)
@@ -138,18 +137,18 @@ def _return_in_layout(branch: ClosedJaxpr, count: int, slots: Sequence[int], lay
     return with_weak_types(padded_program, [*branch.out_avals[:count], *layout])
 
 
-def _take_from_layout(branch: ClosedJaxpr, own: Sequence[Var], rest: Sequence[Var], slots: Sequence[int],
-                      layout: Sequence[Aval]) -> ClosedJaxpr:
+def _take_from_layout(branch: Jaxpr, own: Sequence[Var], rest: Sequence[Var], slots: Sequence[int],
+                      layout: Sequence[Aval]) -> Jaxpr:
     """Return the branch that takes the values of all slots of the layout, then `rest`; `own` are the inputs in its slots."""
     inputs_by_slot = dict(zip(slots, own))
     invars = [inputs_by_slot.get(i) or Var(a) for i, a in enumerate(layout)]
-    return ClosedJaxpr(branch.jaxpr.replace(invars=[*invars, *rest]), branch.consts)
+    return branch.replace(invars=[*invars, *rest])
 
 
 class _LinearizedBranches:
     """The branches of a `cond` split for linearization, with one layout of residuals for all."""
 
-    def __init__(self, branches: tuple[ClosedJaxpr, ...], active: tuple[bool, ...]) -> None:
+    def __init__(self, branches: tuple[Jaxpr, ...], active: tuple[bool, ...]) -> None:
         self.nonzero = _active_in_any(branches, active)
         splits = [linearize_program(b, active, self.nonzero) for b in branches]
         count = len(branches[0].out_avals)
@@ -161,9 +160,9 @@ class _LinearizedBranches:
                             for split, branch_slots in zip(splits, slots))
 
     def _linear(self, linearized: LinearizedJaxpr, branch_slots: Sequence[int], layout: Sequence[Aval],
-                in_avals: Sequence[Aval]) -> ClosedJaxpr:
+                in_avals: Sequence[Aval]) -> Jaxpr:
         """Return the linear branch `(computed residuals, operand residuals, tangents) -> tangents`."""
-        invars = linearized.linear.jaxpr.invars
+        invars = linearized.linear.invars
         residual_vars = list(zip(invars, linearized.forwarded_inputs))
         operands = {k: Var(in_avals[k]) for k in self.operand_residuals} | {k: v for v, k in residual_vars if k is not None}
         return _take_from_layout(linearized.linear, [v for v, k in residual_vars if k is None],
@@ -171,12 +170,12 @@ class _LinearizedBranches:
                                  branch_slots, layout)
 
 
-def _linearize(primals: Sequence[Any], tangents: Sequence[Tangent], *, branches: tuple[ClosedJaxpr, ...],
+def _linearize(primals: Sequence[Any], tangents: Sequence[Tangent], *, branches: tuple[Jaxpr, ...],
                **platforms: Any) -> tuple[list[Any], list[Tangent]]:
     index, *operands = primals
     active = tuple(type(t) is not Zero for t in tangents[1:])
-    split = branches[0].jaxpr.memoised_with([b.jaxpr for b in branches[1:]], ("linearized branches", active),
-                                            lambda: _LinearizedBranches(branches, active))
+    split = branches[0].memoised_with(branches[1:], ("linearized branches", active),
+                                      lambda: _LinearizedBranches(branches, active))
     outputs = _bind(index, operands, split.forward, platforms)
     count = len(split.nonzero)
     results, residuals = outputs[:count], outputs[count:]
@@ -189,7 +188,7 @@ def _linearize(primals: Sequence[Any], tangents: Sequence[Tangent], *, branches:
                      for k, a in zip(split.nonzero, branches[0].out_avals)]
 
 
-def _transpose(cts: Sequence[Tangent], index: Any, *operands: Any, branches: tuple[ClosedJaxpr, ...], **platforms: Any
+def _transpose(cts: Sequence[Tangent], index: Any, *operands: Any, branches: tuple[Jaxpr, ...], **platforms: Any
                ) -> list[Any]:
     linear = tuple(is_undefined(x) for x in operands)
     has_ct = tuple(type(ct) is not Zero for ct in cts)
@@ -217,11 +216,11 @@ class CondSum(NamedTuple):
     branches: list[Any]
 
 
-def _with_logs_of_all(branches: Sequence[ClosedJaxpr], num_cts: int) -> tuple[ClosedJaxpr, ...]:
+def _with_logs_of_all(branches: Sequence[Jaxpr], num_cts: int) -> tuple[Jaxpr, ...]:
     """Return transposed branches that return the logs of all branches, zeros for those of others."""
     log_avals = [b.out_avals[num_cts:] for b in branches]
 
-    def with_zeros(position: int, branch: ClosedJaxpr) -> ClosedJaxpr:
+    def with_zeros(position: int, branch: Jaxpr) -> Jaxpr:
         def run(*args: Any) -> list[Any]:
             found = branch(*args)
             return [*found[:num_cts], *[x for i, avals in enumerate(log_avals) for x in (
@@ -232,7 +231,7 @@ def _with_logs_of_all(branches: Sequence[ClosedJaxpr], num_cts: int) -> tuple[Cl
     return tuple([with_zeros(i, b) for i, b in enumerate(branches)])
 
 
-def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, branches: tuple[ClosedJaxpr, ...], **platforms: Any
+def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, branches: tuple[Jaxpr, ...], **platforms: Any
            ) -> tuple[list[Any], list[int | None]]:
     select = ELEMENTWISE["select_n"]
     size = trace.size
@@ -283,16 +282,16 @@ def _dce(used: list[bool], eqn: JaxprEqn) -> JaxprEqn | None:
                        | {"branches": pruned})
 
 
-def _depends(operands: Marks, *, branches: Sequence[ClosedJaxpr], **_: Any) -> list[bool]:
+def _depends(operands: Marks, *, branches: Sequence[Jaxpr], **_: Any) -> list[bool]:
     """Return which results depend on the marked operands; all depend on the branch index."""
-    return [operands[0] or any(flags) for flags in zip(*[dependent_results(b.jaxpr, operands[1:]) for b in branches])]
+    return [operands[0] or any(flags) for flags in zip(*[dependent_results(b.structure, operands[1:]) for b in branches])]
 
 
 def _key_use(eqn: JaxprEqn, use_of_program: Callable) -> tuple[list[tuple[int, Any]], list[Any]]:
     """Merge the key uses of the branches: a key spent by any branch counts as spent."""
     from xlafront.checks.key_use import together  # start-up: only with the setting
 
-    uses = [use_of_program(b.jaxpr) for b in eqn.params["branches"]]
+    uses = [use_of_program(b.structure) for b in eqn.params["branches"]]
     spent: dict[int, Any] = {}  # only one branch runs: the same key may be spent in each of them
     for spends, _ in uses:
         for i, part in spends:
@@ -313,8 +312,8 @@ def _split(eqn: JaxprEqn, policy: Any) -> tuple[JaxprEqn, JaxprEqn, list[Var]] |
     count = len(eqn.outvars)
     layout, slots = _shared_layout([split.first.out_avals[count:] for split in splits])
     first = tuple(_return_in_layout(split.first, count, branch_slots, layout) for split, branch_slots in zip(splits, slots))
-    recompute = tuple(_take_from_layout(split.recompute, split.recompute.jaxpr.invars[:split.num_saved],
-                                        split.recompute.jaxpr.invars[split.num_saved:], branch_slots, layout)
+    recompute = tuple(_take_from_layout(split.recompute, split.recompute.invars[:split.num_saved],
+                                        split.recompute.invars[split.num_saved:], branch_slots, layout)
                       for split, branch_slots in zip(splits, slots))
     saved = [Var(a) for a in layout]
     return (eqn.replace(outvars=[*eqn.outvars, *saved], params=eqn.params | {"branches": first}),
@@ -329,7 +328,7 @@ def _steps(run: Callable, operands: Sequence[Any], params: Params) -> None:
 cond_p = Primitive(
     "cond", multiple_results=True, abstract=_types, lower=_lower, jvp=_jvp, transpose=_transpose,
     effects=lambda *_, branches, **__: frozenset().union(*[effects_by_operand(b, 1) for b in branches]),
-    impl=lambda *args, **params: evaluate(cond_p, args, params, params["branches"][0].jaxpr), batch_with_axis=_batch,
+    impl=lambda *args, **params: evaluate(cond_p, args, params, params["branches"][0]), batch_with_axis=_batch,
     structured=Structured(
         linearize=_linearize, dce=_dce, partial_eval=_split, discharge=discharge_cond, depends=_depends,
         active_outputs=lambda operands, *, branches, **_: _active_in_any(branches, operands[1:]), debug_steps=_steps),
@@ -471,21 +470,21 @@ def _bind_branches(name: str, index: Any, functions: Sequence[Callable], branch_
         branches = tuple([jaxpr.memoised(("results", computed),
                                                lambda jaxpr=jaxpr: reorder(jaxpr, None, computed))
                           for jaxpr in jaxprs])
-        must_bind = computed or any([keeps_alive(jaxpr.jaxpr.effects) for jaxpr in jaxprs])
+        must_bind = computed or any([keeps_alive(jaxpr.effects) for jaxpr in jaxprs])
         computed_results = iter(cond_p.bind(index, *operands, branches=branches, **platforms) if must_bind else ())
         return trees[0].unflatten([next(computed_results) if i is None else as_array(operands[i]) for i in forwarded])
     return trees[0].unflatten(cond_p.bind(index, *operands, branches=tuple(jaxprs), **platforms))
 
 
-def _forwarded_operands(jaxprs: Sequence[ClosedJaxpr]) -> list[int | None]:
+def _forwarded_operands(jaxprs: Sequence[Jaxpr]) -> list[int | None]:
     """Return for each result the index of the operand that all branches forward to it, or None."""
-    positions = [{v: i for i, v in enumerate(jaxpr.jaxpr.invars)} for jaxpr in jaxprs]
-    forwarded = [[None if type(v) is Literal else position.get(v) for v in jaxpr.jaxpr.outvars]
+    positions = [{v: i for i, v in enumerate(jaxpr.invars)} for jaxpr in jaxprs]
+    forwarded = [[None if type(v) is Literal else position.get(v) for v in jaxpr.outvars]
                  for jaxpr, position in zip(jaxprs, positions)]
     return [operands[0] if operands.count(operands[0]) == len(operands) else None for operands in zip(*forwarded)]
 
 
-def join_branches(context: str, jaxprs: Sequence[ClosedJaxpr], trees: Sequence[Any], functions: Sequence[Callable],
+def join_branches(context: str, jaxprs: Sequence[Jaxpr], trees: Sequence[Any], functions: Sequence[Callable],
                   names: Sequence[str]) -> list[Aval]:
     """Check that the result types agree and return them; weak types are those of the first branch."""
     first = jaxprs[0].out_avals
@@ -509,7 +508,7 @@ def _described(name: str, f: Callable) -> str:
     return f"{name} ({signatures.function_name(f)}{f' at {where}' if where else ''})"
 
 
-def merge_constants(jaxprs: Sequence[ClosedJaxpr], consts: Sequence[list]) -> tuple[list[ClosedJaxpr], list]:
+def merge_constants(jaxprs: Sequence[Jaxpr], consts: Sequence[list]) -> tuple[list[Jaxpr], list]:
     """Return jaxprs that all take the union of the closed-over values as leading operands, and those values."""
     merged = {tracing.value_id(c): c for values in consts for c in values}
     if not merged:
@@ -519,16 +518,14 @@ def merge_constants(jaxprs: Sequence[ClosedJaxpr], consts: Sequence[list]) -> tu
     extended = []
     for jaxpr, values in zip(jaxprs, consts):
         positions = tuple(order[tracing.value_id(c)] for c in values)
-        inner = jaxpr.jaxpr
 
-        def make(inner: Jaxpr = inner, jaxpr: ClosedJaxpr = jaxpr, positions: tuple[int, ...] = positions,
-                 values: list[Any] = values) -> ClosedJaxpr:
+        def make(jaxpr: Jaxpr = jaxpr, positions: tuple[int, ...] = positions, values: list[Any] = values) -> Jaxpr:
             leading = [Var(a) for a in avals]
-            for i, v in zip(positions, inner.invars):
+            for i, v in zip(positions, jaxpr.invars):
                 leading[i] = v
-            return ClosedJaxpr(inner.replace(invars=[*leading, *inner.invars[len(values):]]), jaxpr.consts)
+            return jaxpr.replace(invars=[*leading, *jaxpr.invars[len(values):]])
 
-        extended.append(inner.memoised(("branch constants", positions, tuple(avals)), make))
+        extended.append(jaxpr.memoised(("branch constants", positions, tuple(avals)), make))
     return extended, list(merged.values())
 
 

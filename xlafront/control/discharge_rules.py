@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xlafront.control.layouts import ScanLayout, WhileLayout
 from xlafront.core import tracing
 from xlafront.core.discharge import discharge_program
-from xlafront.core.ir import ClosedJaxpr, Var
+from xlafront.core.ir import Jaxpr, Var
 from xlafront.core.primitive import Primitive
 from xlafront.transforms.calls.programs import reorder, split_in_three, with_weak_types
 
@@ -49,20 +49,20 @@ def discharge_while(primitive: Primitive, refs: Sequence[Any], operands: Sequenc
     values_by_ref = {r: x for r, x in zip(refs, operands) if r is not None}
     cond_consts, body_consts, carry = layout.split(operands)
 
-    def take_values(jaxpr: ClosedJaxpr, refs_used: list) -> ClosedJaxpr:
+    def take_values(jaxpr: Jaxpr, refs_used: list) -> Jaxpr:
         """Return the jaxpr that takes the values of all Refs between its constants and the carry."""
-        invars = jaxpr.jaxpr.invars
+        invars = jaxpr.invars
         own_vars = {r: v for r, v in zip(refs_used, invars) if r is not None}
         ref_vars = [own_vars.get(r) or Var(aval) for r, aval in zip(distinct, value_avals)]
-        return ClosedJaxpr(jaxpr.jaxpr.replace(invars=[
-            *[v for r, v in zip(refs_used, invars) if r is None], *ref_vars, *invars[len(refs_used):]]), jaxpr.consts)
+        return jaxpr.replace(invars=[
+            *[v for r, v in zip(refs_used, invars) if r is None], *ref_vars, *invars[len(refs_used):]])
 
-    def return_values(jaxpr: ClosedJaxpr, refs_used: list, written_by_body: list[int], count: int) -> ClosedJaxpr:
+    def return_values(jaxpr: Jaxpr, refs_used: list, written_by_body: list[int], count: int) -> Jaxpr:
         """Return the jaxpr that returns the values of all Refs after its `count` own results."""
         new_values = dict(zip([refs_used[i] for i in written_by_body], jaxpr.outvars[count:]))
-        ref_inputs = jaxpr.jaxpr.invars[refs_used.count(None):]
-        return ClosedJaxpr(jaxpr.jaxpr.replace(outvars=[
-            *jaxpr.outvars[:count], *[new_values.get(r, v) for r, v in zip(distinct, ref_inputs)]]), jaxpr.consts)
+        ref_inputs = jaxpr.invars[refs_used.count(None):]
+        return jaxpr.replace(outvars=[
+            *jaxpr.outvars[:count], *[new_values.get(r, v) for r, v in zip(distinct, ref_inputs)]])
 
     value_avals = [_value_aval(r, cond_refs, params["cond_jaxpr"], body_refs, params["body_jaxpr"]) for r in distinct]
     count, initial_values = len(carry), [values_by_ref[r] for r in distinct]
@@ -84,7 +84,7 @@ def discharge_while(primitive: Primitive, refs: Sequence[Any], operands: Sequenc
     return results[len(distinct):], {i: final_values[r] for i, r in written_refs.items()}
 
 
-def _loop_with_effectful_condition(primitive: Primitive, condition: ClosedJaxpr, body: ClosedJaxpr, cond_consts: Sequence[Any],
+def _loop_with_effectful_condition(primitive: Primitive, condition: Jaxpr, body: Jaxpr, cond_consts: Sequence[Any],
                                    body_consts: Sequence[Any], ref_values: Sequence[Any], carry: Sequence[Any]) -> list[Any]:
     """Bind a loop whose condition writes to Refs: evaluate it before the first step and at the end of each step.
 
@@ -111,7 +111,7 @@ def _loop_with_effectful_condition(primitive: Primitive, condition: ClosedJaxpr,
     return results[1:]
 
 
-def _value_aval(ref: Var, cond_refs: list, cond_jaxpr: ClosedJaxpr, body_refs: list, body_jaxpr: ClosedJaxpr) -> Aval:
+def _value_aval(ref: Var, cond_refs: list, cond_jaxpr: Jaxpr, body_refs: list, body_jaxpr: Jaxpr) -> Aval:
     refs, jaxpr = (cond_refs, cond_jaxpr) if ref in cond_refs else (body_refs, body_jaxpr)
     return jaxpr.in_avals[refs.index(ref)].inner_aval
 
@@ -124,11 +124,10 @@ def discharge_cond(primitive: Primitive, refs: Sequence[Any], operands: Sequence
     count = len(params["branches"][0].out_avals)
     changed = sorted({i for _, written in discharged for i in written})
 
-    def return_values(branch: ClosedJaxpr, written: list[int]) -> ClosedJaxpr:
+    def return_values(branch: Jaxpr, written: list[int]) -> Jaxpr:
         new_values = dict(zip(written, branch.outvars[count:]))
-        jaxpr = branch.jaxpr
-        return ClosedJaxpr(jaxpr.replace(outvars=[
-            *jaxpr.outvars[:count], *[new_values.get(i, jaxpr.invars[i]) for i in changed]]), branch.consts)
+        return branch.replace(outvars=[
+            *branch.outvars[:count], *[new_values.get(i, branch.invars[i]) for i in changed]])
 
     branches = tuple([return_values(b, written) for b, written in discharged])
     results = primitive.bind(*operands, **params | {"branches": branches})

@@ -12,7 +12,7 @@ from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import reshard_p
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, subprograms
+from xlafront.core.ir import Jaxpr, JaxprEqn, subprograms
 from xlafront.core.primitive import Cost, MeshRules, Primitive, Traits
 from xlafront.core.typing import ShardingLike
 from xlafront.lax import elementwise, reductions, shapes, sharding_rules, slicing
@@ -32,7 +32,7 @@ def _reduce_abstract(*avals: Aval, dimensions: tuple[int, ...], **_: Any) -> lis
                         x.weak_type and start.weak_type) for x, start in zip(avals[:count], avals[count:])]
 
 
-def _reduce_lower(ctx: Any, *operands: Any, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], computation: Callable
+def _reduce_lower(ctx: Any, *operands: Any, jaxpr: Jaxpr, dimensions: tuple[int, ...], computation: Callable
                   ) -> list[Any]:
     scalars = [((), a.dtype) for a in ctx.avals_in[len(operands) // 2:]]
     return list(ctx.with_region(
@@ -40,7 +40,7 @@ def _reduce_lower(ctx: Any, *operands: Any, jaxpr: ClosedJaxpr, dimensions: tupl
         types=list(ctx.avals_out), dimensions=lowering.mlir.i64s(dimensions)))
 
 
-def _fold(*operands: Any, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], **_: Any) -> list[Any]:
+def _fold(*operands: Any, jaxpr: Jaxpr, dimensions: tuple[int, ...], **_: Any) -> list[Any]:
     """Reduce by combining neighbouring pairs with other primitives until one element is left, and combining it with the
     start value. Start values may have dimensions: the leading ones of the result."""
     count = len(operands) // 2
@@ -58,7 +58,7 @@ def _fold(*operands: Any, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], **_: 
     return apply_elementwise(jaxpr, starts, [shapes.reshape(x, result) for x in rows]) if n else starts
 
 
-def apply_elementwise(function: ClosedJaxpr, xs: Sequence[Any], ys: Sequence[Any]) -> list[Any]:
+def apply_elementwise(function: Jaxpr, xs: Sequence[Any], ys: Sequence[Any]) -> list[Any]:
     """Apply a jaxpr of scalars elementwise."""
     shape = np.shape(xs[0])
     size = math.prod(shape)
@@ -103,9 +103,9 @@ def _is_identity(name: str | None, start: Any) -> bool:
     return d.kind not in _DTYPES_WITHOUT_IDENTITY.get(name, "") and bool(start == reductions.IDENTITIES[name](d))
 
 
-def monoid_reduction(function: ClosedJaxpr) -> str | None:
+def monoid_reduction(function: Jaxpr) -> str | None:
     """Return the name of the reduction that a traced function of two scalars is equivalent to, or None."""
-    jaxpr = function.jaxpr
+    jaxpr = function.structure
     if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2 or list(jaxpr.outvars) != jaxpr.eqns[0].outvars:
         return None
     eqn = jaxpr.eqns[0]
@@ -114,14 +114,14 @@ def monoid_reduction(function: ClosedJaxpr) -> str | None:
     return _MONOIDS.get(name) if same else None
 
 
-def lowers_to_reduction(function: ClosedJaxpr) -> bool:
+def lowers_to_reduction(function: Jaxpr) -> bool:
     """True if XLA can take a function as the body of its reduction: one of elementwise operations only.
 
     Loops and kernel calls in the body crash XLA's CPU compiler, traced constants cannot be captured, and keys are not scalars.
     Such
     reductions are folded with other primitives.
     """
-    return (not any(isinstance(c, tracing.Tracer) for c in function.consts) and _is_elementwise(function.jaxpr)
+    return (not any(isinstance(c, tracing.Tracer) for c in function.consts) and _is_elementwise(function.structure)
             and not any(dtypes.is_extended(aval.dtype) for aval in function.in_avals))
 
 
@@ -205,7 +205,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
         if not isinstance(starts[0], tracing.Tracer) and starts[0] == reductions.IDENTITIES[name](tracing.aval_of(total).dtype):
             aval, start = tracing.aval_of(total), tracing.aval_of(starts[0])
             return out_tree.unflatten([elementwise.as_type(total, aval.dtype, aval.weak_type and start.weak_type)])
-        combine_p = elementwise.PRIMITIVES[body_jaxpr.jaxpr.eqns[0].primitive.name]
+        combine_p = elementwise.PRIMITIVES[body_jaxpr.eqns[0].primitive.name]
         return out_tree.unflatten([combine_p.bind(total, starts[0])])
     if lowers_to_reduction(body_jaxpr):
         results = reduce_p.bind(*leaves, *starts, computation=computation, jaxpr=body_jaxpr, dimensions=dims)

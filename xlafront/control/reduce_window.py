@@ -11,7 +11,7 @@ import numpy as np
 from xlafront.control.reduce import apply_elementwise, lowers_to_reduction, monoid_reduction
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.ir import ClosedJaxpr, Jaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.core.primitive import MeshRules, Primitive, Traits
 from xlafront.lax import elementwise, shapes, sharding_rules, slicing, windows
 from xlafront.lax.reductions import highest, lowest
@@ -31,7 +31,7 @@ def _abstract(*avals: Aval, jaxpr: Jaxpr, consts: tuple, **params: Any) -> list[
 
 def _lower(ctx: Any, *operands: Any, jaxpr: Jaxpr, consts: tuple, **params: Any) -> list[Any]:
     scalars = [((), a.dtype) for a in ctx.avals_in[len(operands) // 2:]]
-    function = ClosedJaxpr(jaxpr, consts)
+    function = jaxpr.with_consts(consts)
     return list(windows.reduce_windows(ctx, operands, [*scalars, *scalars],
                                        lambda inner, *xs: inner.inline(function, list(xs)), list(ctx.avals_out), params))
 
@@ -48,7 +48,7 @@ def _fold(*operands: Any, jaxpr: Jaxpr, consts: tuple, **params: Any) -> list[An
     accumulated = [shapes.broadcast_in_dim(s, result, ()) for s in operands[count:]]
     if 0 in result:
         return accumulated
-    function = ClosedJaxpr(jaxpr, consts)
+    function = jaxpr.with_consts(consts)
     for offset in itertools.product(*map(range, w.window_dimensions)):
         corner = tuple(i * d for i, d in zip(offset, w.window_dilation))
         limits = tuple(c + (n - 1) * s + 1 for c, n, s in zip(corner, result, w.window_strides))
@@ -93,7 +93,7 @@ _REDUCTIONS = {"reduce_sum": (windows.reduce_window_sum_p, lambda d: 0), "reduce
                "reduce_min": (windows.reduce_window_min_p, highest)}
 
 
-def _reduction_primitive(function: ClosedJaxpr, start: Any, dtype: np.dtype) -> Primitive | None:
+def _reduction_primitive(function: Jaxpr, start: Any, dtype: np.dtype) -> Primitive | None:
     primitive, identity = _REDUCTIONS.get(monoid_reduction(function), (None, None))
     if primitive is None or isinstance(start, tracing.Tracer) or not isinstance(dtype, np.dtype):
         return None
@@ -157,11 +157,11 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable, window_d
             return treedef.unflatten([primitive.bind(leaves[0], **window)])
     _check_types(caller, avals, start_avals, body_jaxpr)
     reduce_windows = reduce_window_p.bind if lowers_to_reduction(body_jaxpr) else _fold
-    results = reduce_windows(*leaves, *starts, jaxpr=body_jaxpr.jaxpr, consts=tuple(body_jaxpr.consts), **window)
+    results = reduce_windows(*leaves, *starts, jaxpr=body_jaxpr.structure, consts=tuple(body_jaxpr.consts), **window)
     return treedef.unflatten(results)
 
 
-def _traced(computation: Callable, treedef: Any, scalars: list[ShapedArray]) -> ClosedJaxpr:
+def _traced(computation: Callable, treedef: Any, scalars: list[ShapedArray]) -> Jaxpr:
     def combine(*xs: Any) -> list[Any]:
         half = len(xs) // 2
         results, structure = tree.flatten(computation(treedef.unflatten(xs[:half]), treedef.unflatten(xs[half:])))
@@ -174,7 +174,7 @@ def _traced(computation: Callable, treedef: Any, scalars: list[ShapedArray]) -> 
         "reduce_window comp", computation, tree.structure((tree.leaf_indices(treedef),) * 2), lambda: treedef))
 
 
-def _check_types(caller: str, avals: Sequence[Aval], starts: Sequence[Aval], body_jaxpr: ClosedJaxpr) -> None:
+def _check_types(caller: str, avals: Sequence[Aval], starts: Sequence[Aval], body_jaxpr: Jaxpr) -> None:
     for a, s, r in zip(avals, starts, body_jaxpr.out_avals):
         if a.dtype != s.dtype:
             raise TypeError(

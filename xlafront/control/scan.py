@@ -20,7 +20,6 @@ from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import entry_of, with_dimension, without_dimension
 from xlafront.core.basic_primitives import convert_element_type_p, place_axis
 from xlafront.core.ir import (
-    ClosedJaxpr,
     Jaxpr,
     JaxprEqn,
     Literal,
@@ -70,12 +69,12 @@ if TYPE_CHECKING:
 # The primitive. Its operands are those of a `ScanLayout`. The body returns the new carry and one row of each stacked output.
 
 
-def scan_types(*avals: Aval, jaxpr: ClosedJaxpr, length: Any, num_consts: int, num_carry: int, **_: Any) -> list[Aval]:
+def scan_types(*avals: Aval, jaxpr: Jaxpr, length: Any, num_consts: int, num_carry: int, **_: Any) -> list[Aval]:
     carry, rows = ScanLayout(num_consts, num_carry).split_results(jaxpr.out_avals)
     return [*carry, *[with_dimension(a, 0, length) for a in rows]]
 
 
-def bind_scan(jaxpr: ClosedJaxpr, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any], **options: Any
+def bind_scan(jaxpr: Jaxpr, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any], **options: Any
               ) -> tuple[list, list]:
     """Bind `scan_p`; return the final carry and the stacked outputs. The options are `length`, `reverse` and `unroll`."""
     (jaxpr,), refs = references_as_inputs((jaxpr,), len(consts))
@@ -86,11 +85,11 @@ def bind_scan(jaxpr: ClosedJaxpr, consts: Sequence[Any], carry: Sequence[Any], x
 # Lowering
 
 
-def _lower(ctx: Any, *operands: Any, jaxpr: ClosedJaxpr, length: Any, num_consts: int, num_carry: int, reverse: bool,
+def _lower(ctx: Any, *operands: Any, jaxpr: Jaxpr, length: Any, num_consts: int, num_carry: int, reverse: bool,
            unroll: int) -> list[Any]:
     layout = ScanLayout(num_consts, num_carry)
     consts, carry, xs = layout.split(operands)
-    body = jaxpr.jaxpr
+    body = jaxpr.structure
     _, avals = layout.split_results(jaxpr.out_avals)
     _, _, row_avals = layout.split(body.in_avals)
     _, _, xs_avals = layout.split(ctx.avals_in)
@@ -182,7 +181,7 @@ def _write_row(ctx: Any, y: Any, row: Any, stacked: Aval, aval: Aval, index: Any
 # Differentiation
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Tangent], *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
+def _jvp(primals: Sequence[Any], tangents: Sequence[Tangent], *, jaxpr: Jaxpr, num_consts: int, num_carry: int,
          **options: Any) -> tuple[list[Any], list[Tangent]]:
     layout = ScanLayout(num_consts, num_carry)
     active = _active_operands(jaxpr, tangents, layout)
@@ -203,35 +202,35 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Tangent], *, jaxpr: ClosedJa
                      for i, (nz, x) in enumerate(zip(nonzero, results))]
 
 
-def _instantiated(jaxpr: ClosedJaxpr, active: Marks, layout: ScanLayout) -> tuple[bool, ...]:
+def _instantiated(jaxpr: Jaxpr, active: Marks, layout: ScanLayout) -> tuple[bool, ...]:
     """Return marks for the results: a carry that is active on entry has a tangent on return, even if it is zero."""
     return (*layout.carry_of(active), *(False,) * (len(jaxpr.out_avals) - layout.num_carry))
 
 
-def _match_carry_weak_types(body: ClosedJaxpr, num_consts: int, carry: Sequence[Aval]) -> ClosedJaxpr:
+def _match_carry_weak_types(body: Jaxpr, num_consts: int, carry: Sequence[Aval]) -> Jaxpr:
     """Return the body with each carry at most as weakly typed on return as on entry: the loop's results are no weaker."""
     carry_avals = [a.update(weak_type=a.weak_type and b.weak_type)
                    for a, b in zip(ScanLayout(num_consts, len(carry)).carry_of(body.in_avals), carry)]
     return with_weak_types(body, [*carry_avals, *[None] * (len(body.out_avals) - len(carry))])
 
 
-def _active_operands(jaxpr: ClosedJaxpr, tangents: Sequence[Tangent], layout: ScanLayout) -> tuple[bool, ...]:
+def _active_operands(jaxpr: Jaxpr, tangents: Sequence[Tangent], layout: ScanLayout) -> tuple[bool, ...]:
     """Return which operands have tangents, including carries that get one in some step."""
     return tuple(_propagate(active_results, [type(t) is not Zero for t in tangents], jaxpr, layout))
 
 
-def _propagate(results_of: Callable[[Jaxpr, Marks], list[bool]], operands: Marks, jaxpr: ClosedJaxpr, layout: ScanLayout
+def _propagate(results_of: Callable[[Jaxpr, Marks], list[bool]], operands: Marks, jaxpr: Jaxpr, layout: ScanLayout
                ) -> list[bool]:
     """Mark the operands and the carries that become marked in some step; `results_of` propagates marks through the body."""
     consts, carry, xs = layout.split(operands)
-    carry = fixpoint(carry, lambda flags: layout.split_results(results_of(jaxpr.jaxpr, [*consts, *flags, *xs]))[0])
+    carry = fixpoint(carry, lambda flags: layout.split_results(results_of(jaxpr.structure, [*consts, *flags, *xs]))[0])
     return [*consts, *carry, *xs]
 
 
 class _LinearizedBody:
     """A loop body split for linearization: loop-invariant residuals, forward body and linear body; see `_linearize`."""
 
-    def __init__(self, jaxpr: ClosedJaxpr, active: tuple[bool, ...], layout: ScanLayout) -> None:
+    def __init__(self, jaxpr: Jaxpr, active: tuple[bool, ...], layout: ScanLayout) -> None:
         instantiated = _instantiated(jaxpr, active, layout)
         linearized = linearize_program(jaxpr, active, instantiated)
         self.outputs = linearized.outputs
@@ -254,10 +253,9 @@ class _LinearizedBody:
             sources.append((kind, index))
         self.num_hoisted = sum(hoisted)
         self.num_stepped = linearized.num_computed - self.num_hoisted
-        inner = forward.jaxpr
         # The carry at the start of each step is stacked if the linear body reads it.
-        self.forward = forward.replace(jaxpr=inner.replace(
-            outvars=[*inner.outvars, *[inner.invars[self.num_passed + i] for i in carried]]))
+        self.forward = forward.replace(
+            outvars=[*forward.outvars, *[forward.invars[self.num_passed + i] for i in carried]])
         self.fixed = [s for s in sources if s[0] in ("before", "const")]
         self.stacked = [s for s in sources if s[0] not in ("before", "const")]
         position = itertools.count(len(sources))
@@ -269,7 +267,7 @@ class _LinearizedBody:
                                               selected(jaxpr.out_avals, instantiated))
 
 
-def _linearize(primals: Sequence[Any], tangents: Sequence[Tangent], *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
+def _linearize(primals: Sequence[Any], tangents: Sequence[Tangent], *, jaxpr: Jaxpr, num_consts: int, num_carry: int,
                **options: Any) -> tuple[list[Any], list[Tangent]]:
     """Run one loop that computes the values and stacks the residuals, and a second one that is linear in the tangents."""
     layout = ScanLayout(num_consts, num_carry)
@@ -294,21 +292,21 @@ def _linearize(primals: Sequence[Any], tangents: Sequence[Tangent], *, jaxpr: Cl
                      for nonzero, x in zip(body.outputs, results)]
 
 
-def _active_outputs(operands: Marks, *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **_: Any) -> list[bool]:
+def _active_outputs(operands: Marks, *, jaxpr: Jaxpr, num_consts: int, num_carry: int, **_: Any) -> list[bool]:
     layout = ScanLayout(num_consts, num_carry)
     active = _propagate(active_results, operands, jaxpr, layout)
-    return [*layout.carry_of(active), *layout.split_results(active_results(jaxpr.jaxpr, active))[1]]
+    return [*layout.carry_of(active), *layout.split_results(active_results(jaxpr.structure, active))[1]]
 
 
-def _depends(operands: Marks, *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **_: Any) -> list[bool]:
+def _depends(operands: Marks, *, jaxpr: Jaxpr, num_consts: int, num_carry: int, **_: Any) -> list[bool]:
     layout = ScanLayout(num_consts, num_carry)
     dependent = _propagate(dependent_results, operands, jaxpr, layout)
-    carry, ys = layout.split_results(dependent_results(jaxpr.jaxpr, dependent))
+    carry, ys = layout.split_results(dependent_results(jaxpr.structure, dependent))
     # With zero steps, the initial carry is the result.
     return [*[a or b for a, b in zip(carry, layout.carry_of(dependent))], *ys]
 
 
-def _transpose(cts: Sequence[Tangent], *operands: Any, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, reverse: bool,
+def _transpose(cts: Sequence[Tangent], *operands: Any, jaxpr: Jaxpr, num_consts: int, num_carry: int, reverse: bool,
                **options: Any) -> list[Any]:
     """Bind the reversed loop: it carries the cotangents of the carry and accumulates those of the constants."""
     layout = ScanLayout(num_consts, num_carry)
@@ -342,10 +340,9 @@ def _transpose(cts: Sequence[Tangent], *operands: Any, jaxpr: ClosedJaxpr, num_c
     return [*results, *[next(xs_cts) if lin else None for lin in linear_xs]]
 
 
-def _match_carry_strength(jaxpr: ClosedJaxpr, layout: ScanLayout) -> ClosedJaxpr:
+def _match_carry_strength(jaxpr: Jaxpr, layout: ScanLayout) -> Jaxpr:
     """Return the body whose carry inputs are strongly typed where the outputs are; their cotangents then have one type."""
-    inner = jaxpr.jaxpr
-    strong = {v: Var(v.aval.update(weak_type=False)) for v, out in zip(layout.carry_of(inner.invars), inner.outvars)
+    strong = {v: Var(v.aval.update(weak_type=False)) for v, out in zip(layout.carry_of(jaxpr.invars), jaxpr.outvars)
               if v.aval.weak_type and not out.aval.weak_type}
     if not strong:
         return jaxpr
@@ -353,26 +350,25 @@ def _match_carry_strength(jaxpr: ClosedJaxpr, layout: ScanLayout) -> ClosedJaxpr
     def renamed(atoms: Sequence[Atom]) -> list[Atom]:
         return [v if type(v) is Literal else strong.get(v, v) for v in atoms]
 
-    return ClosedJaxpr(inner.replace(invars=renamed(inner.invars), outvars=renamed(inner.outvars), eqns=[
-        eqn.replace(invars=renamed(eqn.invars)) for eqn in inner.eqns]), jaxpr.consts)
+    return jaxpr.replace(invars=renamed(jaxpr.invars), outvars=renamed(jaxpr.outvars), eqns=[
+        eqn.replace(invars=renamed(eqn.invars)) for eqn in jaxpr.eqns])
 
 
 class _BackwardBody:
     """The loop bodies that transpose a linear scan: `walk` computes the nonlinear carry, `body` the cotangents."""
 
-    def __init__(self, jaxpr: ClosedJaxpr, linear: Marks, has_ct: Marks, layout: ScanLayout, weak: Marks) -> None:
+    def __init__(self, jaxpr: Jaxpr, linear: Marks, has_ct: Marks, layout: ScanLayout, weak: Marks) -> None:
         jaxpr = _match_carry_strength(jaxpr, layout)
-        inner = jaxpr.jaxpr
         lin_consts, lin_carry, lin_xs = layout.split(linear)
         const_avals, carry_avals, row_avals = layout.split(jaxpr.in_avals)
         nonlinear_carry = [i for i, lin in enumerate(lin_carry) if not lin]
         self.walk = None
         if nonlinear_carry:
             nonlinear = [i for i, lin in enumerate(linear) if not lin]
-            carry_vars = layout.carry_of(inner.invars)
-            walk_jaxpr = inner.replace(outvars=[*[inner.outvars[i] for i in nonlinear_carry],
+            carry_vars = layout.carry_of(jaxpr.invars)
+            walk_jaxpr = jaxpr.replace(outvars=[*[jaxpr.outvars[i] for i in nonlinear_carry],
                                                 *[carry_vars[i] for i in nonlinear_carry]])
-            walk_jaxpr, _ = dce_closed(ClosedJaxpr(walk_jaxpr, jaxpr.consts), [True] * (2 * len(nonlinear_carry)), True)
+            walk_jaxpr, _ = dce_closed(walk_jaxpr, [True] * (2 * len(nonlinear_carry)), True)
             self.walk = reorder(walk_jaxpr, nonlinear)
         outputs = selected(range(len(jaxpr.out_avals)), [*lin_carry, *has_ct])
         backward, _, self.logs = transpose_program(reorder(jaxpr, None, outputs), tuple(linear), (True,) * len(outputs), True)
@@ -397,12 +393,12 @@ class _BackwardBody:
 # Batching and dead code
 
 
-def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
+def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, jaxpr: Jaxpr, num_consts: int, num_carry: int,
            **options: Any) -> tuple[list[Any], list[int | None]]:
     layout, size = ScanLayout(num_consts, num_carry), trace.size
     consts, carry, xs = layout.split([d is not None for d in dims])
 
-    def batched_body(carry: Marks) -> tuple[ClosedJaxpr, list]:
+    def batched_body(carry: Marks) -> tuple[Jaxpr, list]:
         marks = [*consts, *carry, *xs]
         return batch_program(jaxpr, tuple([0 if b else None for b in marks]), trace, _instantiated(jaxpr, marks, layout))
 
@@ -432,7 +428,7 @@ def _dce(used: list[bool], eqn: JaxprEqn) -> JaxprEqn | None:
 
 def _key_use(eqn: JaxprEqn, use_of_program: Callable) -> tuple[list[tuple[int, Any]], list[Any]]:
     """Check that each key of the carry used in a step is replaced by a new one. Rows are read once each."""
-    body, layout = eqn.params["jaxpr"].jaxpr, ScanLayout.of(eqn.params)
+    body, layout = eqn.params["jaxpr"].structure, ScanLayout.of(eqn.params)
     spends, results = use_of_program(body)
     spent = []
     for position, part in spends:
@@ -472,7 +468,7 @@ def _steps(run: Callable, operands: Sequence[Any], params: Params) -> None:
 scan_p = Primitive(
     "scan", multiple_results=True, abstract=scan_types, lower=_lower, jvp=_jvp, transpose=_transpose,
     effects=lambda *_, jaxpr, **params: effects_by_operand(jaxpr),
-    impl=lambda *args, **params: evaluate(scan_p, args, params, params["jaxpr"].jaxpr), batch_with_axis=_batch,
+    impl=lambda *args, **params: evaluate(scan_p, args, params, params["jaxpr"]), batch_with_axis=_batch,
     structured=Structured(
         linearize=_linearize, dce=_dce, partial_eval=_split, discharge=discharge_scan, depends=_depends,
         active_outputs=_active_outputs, debug_steps=_steps),
@@ -550,8 +546,8 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
                                *[next(stacked) if i is None else as_array(x_leaves[i]) for i in row_avals]])
 
 
-def _split_forwarded(body: ClosedJaxpr, layout: ScanLayout
-                     ) -> tuple[ClosedJaxpr, list[bool], list[int | None]] | None:
+def _split_forwarded(body: Jaxpr, layout: ScanLayout
+                     ) -> tuple[Jaxpr, list[bool], list[int | None]] | None:
     """Return the body in which unchanged carries are constants and forwarded rows are not stacked.
 
     The result is `(body, changes, rows)`: `changes` flags the carries that the body changes, and `rows` has for each stacked
@@ -615,7 +611,7 @@ def _carry_tree(name: str, out_tree: Any) -> Any:
 
 
 def trace_carry(f: Callable, in_tree: Any, carry: list[Any], others: Sequence[Aval], carry_tree_of: Callable[[Any], Any],
-                init: Any, init_tree: Any, context: str, role: str) -> tuple[ClosedJaxpr, list[Any], Any, list[Any]]:
+                init: Any, init_tree: Any, context: str, role: str) -> tuple[Jaxpr, list[Any], Any, list[Any]]:
     """Trace a loop body whose first results must have the types of its first arguments, the carry.
 
     Weakly typed initial values (Python scalars) are converted to the dtype that the body returns.

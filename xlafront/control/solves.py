@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xlafront.core import errors, tracing, tree
 from xlafront.core.basic_primitives import place_axis
-from xlafront.core.ir import ClosedJaxpr, DebugInfo
+from xlafront.core.ir import DebugInfo, Jaxpr
 from xlafront.core.primitive import Cost, Primitive, Traits
 from xlafront.core.tangents import add_tangents, convert_cotangents, instantiate
 from xlafront.core.traceback_filter import boundary
@@ -107,7 +107,7 @@ def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, const_leng
     _, b_dims = split_operands(dims, const_lengths)
     consts_dims, _ = split_operands([None if d is None else 0 for d in dims], const_lengths)
 
-    def batched_jaxpr(field: str, flags: Marks) -> tuple[ClosedJaxpr, list]:
+    def batched_jaxpr(field: str, flags: Marks) -> tuple[Jaxpr, list]:
         jaxpr = getattr(jaxprs, field)
         in_dims = (*getattr(consts_dims, field), *[0 if f else None for f in flags])
         aux_flags = (False,) * (len(jaxpr.out_avals) - len(flags))
@@ -132,7 +132,7 @@ def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, const_leng
 linear_solve_p = Primitive(
     "custom_linear_solve", multiple_results=True, abstract=lambda *_, jaxprs, **params: jaxprs.solve.out_avals, lower=_lower,
     jvp=_jvp, transpose=_transpose, effects=lambda *_, jaxprs, **params: jaxprs.solve.effects,
-    impl=lambda *args, **params: evaluate(linear_solve_p, args, params, params["jaxprs"].solve.jaxpr), batch_with_axis=_batch,
+    impl=lambda *args, **params: evaluate(linear_solve_p, args, params, params["jaxprs"].solve), batch_with_axis=_batch,
     traits=Traits(memoise=False, cost=Cost.HEAVY))
 
 
@@ -170,7 +170,7 @@ def custom_linear_solve(matvec: Callable, b: Any, solve: Callable, transpose_sol
     _check_shapes(f"matvec of {caller}", "b", b_tree, avals, matvec_jaxpr.out_avals)
     _check_like(f"matvec of {caller}", "b", b_tree, avals, out_tree, matvec_jaxpr.out_avals)
 
-    def solver(function: Callable, apply: Callable, role: str) -> tuple[ClosedJaxpr, list[Any], Any]:
+    def solver(function: Callable, apply: Callable, role: str) -> tuple[Jaxpr, list[Any], Any]:
         # Solvers are retraced for each call: they close over `matvec`.
         jaxpr, consts, returned_tree = trace_function(functools.partial(function, apply), in_tree, avals, f"{caller} {role}")
         solution_tree, solution_avals = _solution_type(f"{role} of {caller}", returned_tree, jaxpr.out_avals, has_aux)
@@ -195,7 +195,7 @@ def custom_linear_solve(matvec: Callable, b: Any, solve: Callable, transpose_sol
     return result_tree.unflatten(_bind(consts, values, LinearSolve(matvec_jaxpr, vecmat_jaxpr, solve_jaxpr, transpose_jaxpr)))
 
 
-def _transpose_matvec(matvec: ClosedJaxpr, num_consts: int, avals: Sequence[Aval]) -> ClosedJaxpr:
+def _transpose_matvec(matvec: Jaxpr, num_consts: int, avals: Sequence[Aval]) -> Jaxpr:
     linear = (*(False,) * num_consts, *(True,) * len(avals))
     try:
         return transpose_program(matvec, linear, (True,) * len(avals), True)[0]

@@ -17,7 +17,7 @@ from xlafront.control.layouts import WhileLayout, interleaved, selected
 from xlafront.control.scan import scan, trace_carry
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.basic_primitives import broadcast_in_dim_p, place_axis
-from xlafront.core.ir import ClosedJaxpr, JaxprEqn, Var, dce_closed, effects_by_operand
+from xlafront.core.ir import Jaxpr, JaxprEqn, Var, dce_closed, effects_by_operand
 from xlafront.core.primitive import Cost, Primitive, Structured, Traits
 from xlafront.core.tangents import instantiate
 from xlafront.core.traceback_filter import boundary
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 # the leading ones of all carried values.
 
 
-def _bind(cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, cond_consts: Sequence[Any], body_consts: Sequence[Any],
+def _bind(cond_jaxpr: Jaxpr, body_jaxpr: Jaxpr, cond_consts: Sequence[Any], body_consts: Sequence[Any],
           carry: Sequence[Any]) -> list[Any]:
     (cond_jaxpr,), cond_refs = references_as_inputs((cond_jaxpr,), len(cond_consts))
     (body_jaxpr,), body_refs = references_as_inputs((body_jaxpr,), len(body_consts))
@@ -61,14 +61,14 @@ def _bind(cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, cond_consts: Sequenc
                         body_jaxpr=body_jaxpr, **layout._asdict())
 
 
-def _lower(ctx: Any, *operands: Any, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, cond_nconsts: int, body_nconsts: int
+def _lower(ctx: Any, *operands: Any, cond_jaxpr: Jaxpr, body_jaxpr: Jaxpr, cond_nconsts: int, body_nconsts: int
            ) -> list[Any]:
     cond_consts, body_consts, carry = WhileLayout(cond_nconsts, body_nconsts).split(operands)
     effects = lowering.module.ordered_effects(cond_jaxpr, body_jaxpr)
     batch, carries_flags = bool(cond_jaxpr.out_avals[0].shape), lowering.module.ordered_effects(cond_jaxpr)
     any_active, selection = _batch_jaxprs(cond_jaxpr, body_jaxpr) if batch else (None, None)
 
-    def typed(inner: Any, jaxpr: ClosedJaxpr, values: Sequence[Any]) -> list[Any]:
+    def typed(inner: Any, jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
         return [inner.constrain_to_type(x, aval) for x, aval in zip(values, jaxpr.in_avals)]
 
     def condition(inner: Any, *state: Any) -> Any:
@@ -94,9 +94,9 @@ def _lower(ctx: Any, *operands: Any, cond_jaxpr: ClosedJaxpr, body_jaxpr: Closed
     return ctx.loop([condition(ctx, *carry), *carry], is_active, advance_and_test, effects)[1:]
 
 
-def _batch_jaxprs(condition: ClosedJaxpr, body: ClosedJaxpr) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+def _batch_jaxprs(condition: Jaxpr, body: Jaxpr) -> tuple[Jaxpr, Jaxpr]:
     """Return the jaxprs `any(flags)` and `select(flags, old carry, new carry)` of a batch of loops."""
-    def make() -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    def make() -> tuple[Jaxpr, Jaxpr]:
         [flags_aval], carry = condition.out_avals, body.out_avals
         axes, debug_info = tuple(range(len(flags_aval.shape))), body.debug_info.with_unknown_names()
         return (tracing.trace_to_closed_jaxpr(
@@ -105,7 +105,7 @@ def _batch_jaxprs(condition: ClosedJaxpr, body: ClosedJaxpr) -> tuple[ClosedJaxp
                     lambda active, *values: select_active(active, values[:len(carry)], values[len(carry):]),
                     [flags_aval, *carry, *carry], debug_info))
 
-    return body.jaxpr.memoised_with([condition.jaxpr], ("jaxprs of a batch",), make)
+    return body.memoised_with([condition], ("jaxprs of a batch",), make)
 
 
 def select_active(active: Any, carry: Sequence[Any], new_carry: Sequence[Any]) -> list[Any]:
@@ -115,13 +115,13 @@ def select_active(active: Any, carry: Sequence[Any], new_carry: Sequence[Any]) -
         active, shape=np.shape(new), broadcast_dimensions=dims, sharding=None), old, new) for old, new in zip(carry, new_carry)]
 
 
-def _active(body_jaxpr: ClosedJaxpr, active: Marks, layout: WhileLayout) -> tuple[list[bool], list[bool]]:
+def _active(body_jaxpr: Jaxpr, active: Marks, layout: WhileLayout) -> tuple[list[bool], list[bool]]:
     """Return which body constants have tangents, and which carries get one in some step."""
     _, consts, carry = layout.split(active)
-    return consts, fixpoint(carry, lambda flags: active_results(body_jaxpr.jaxpr, [*consts, *flags]))
+    return consts, fixpoint(carry, lambda flags: active_results(body_jaxpr.structure, [*consts, *flags]))
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Tangent], *, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr,
+def _jvp(primals: Sequence[Any], tangents: Sequence[Tangent], *, cond_jaxpr: Jaxpr, body_jaxpr: Jaxpr,
          cond_nconsts: int, body_nconsts: int) -> tuple[list[Any], list[Tangent]]:
     layout = WhileLayout(cond_nconsts, body_nconsts)
     active_consts, active_carry = _active(body_jaxpr, [type(t) is not Zero for t in tangents], layout)
@@ -130,7 +130,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Tangent], *, cond_jaxpr: Clo
     active, count = (*active_consts, *active_carry), len(carry)
     jvp_jaxpr, _ = jvp_program(body_jaxpr, active, tuple(active_carry))
 
-    def make() -> ClosedJaxpr:  # `jvp_jaxpr` takes (primals, tangents); each group gets its tangents next to it
+    def make() -> Jaxpr:  # `jvp_jaxpr` takes (primals, tangents); each group gets its tangents next to it
         tangent_inputs = dict(zip(selected(range(len(active)), active), itertools.count(len(active))))
         groups = interleaved(layout.split_body(range(len(active))), tangent_inputs)
         return reorder(jvp_jaxpr, [i for group in groups for i in group])
@@ -165,7 +165,7 @@ def _transpose(cts: Sequence[Tangent], *operands: Any, **params: Any) -> NoRetur
         "differentiate in forward mode (jvp, jacfwd), or define the derivative with custom_vjp.")
 
 
-def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr,
+def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, cond_jaxpr: Jaxpr, body_jaxpr: Jaxpr,
            cond_nconsts: int, body_nconsts: int) -> tuple[list[Any], list[int | None]]:
     layout = WhileLayout(cond_nconsts, body_nconsts)
     flag_dims = len(cond_jaxpr.out_avals[0].shape)
@@ -174,7 +174,7 @@ def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, cond_jaxpr
     def in_dims(consts: Marks, carry: Marks, flag_position: int) -> tuple[int | None, ...]:
         return tuple([0 if b else None for b in consts] + [flag_position if b else None for b in carry])
 
-    def batched_condition(carry: Marks, flag_position: int, batched: tuple[bool, ...] = ()) -> tuple[ClosedJaxpr, list]:
+    def batched_condition(carry: Marks, flag_position: int, batched: tuple[bool, ...] = ()) -> tuple[Jaxpr, list]:
         return batch_program(cond_jaxpr, in_dims(cond_consts, carry, flag_position), trace, batched)
 
     def grow(carry: Marks) -> list[bool]:
@@ -213,7 +213,7 @@ def _dce(used: list[bool], eqn: JaxprEqn) -> JaxprEqn:
 
 
 def _key_use(eqn: JaxprEqn, use_of_program: Callable) -> tuple[list[tuple[int, Any]], list[Any]]:
-    condition, body = eqn.params["cond_jaxpr"].jaxpr, eqn.params["body_jaxpr"].jaxpr
+    condition, body = eqn.params["cond_jaxpr"].structure, eqn.params["body_jaxpr"].structure
     layout = WhileLayout.of(eqn.params)
     spends, results = use_of_program(body)
     # Keys by their index in the carry; those of constants are negative.
@@ -239,11 +239,11 @@ def _key_use(eqn: JaxprEqn, use_of_program: Callable) -> tuple[list[tuple[int, A
 def _impl(*args: Any, **params: Any) -> list[Any]:
     positions = {id(x): i for i, x in reversed(list(enumerate(args)))}
     if len(positions) == len(args) or not effects_by_operand(params["body_jaxpr"]) | effects_by_operand(params["cond_jaxpr"]):
-        return evaluate(while_p, args, params, params["body_jaxpr"].jaxpr)
+        return evaluate(while_p, args, params, params["body_jaxpr"])
     # The condition and the body use the same Ref, which a jaxpr takes only once.
     distinct = sorted(positions.values())
     order = tuple([distinct.index(positions[id(x)]) for x in args])
-    jitted = params["body_jaxpr"].jaxpr.memoised_with([params["cond_jaxpr"].jaxpr], ("once", order), lambda: Jitted(
+    jitted = params["body_jaxpr"].memoised_with([params["cond_jaxpr"]], ("once", order), lambda: Jitted(
         lambda *xs: while_p.bind(*[xs[i] for i in order], **params), Options(), "while", True))
     return jitted.evaluate(*[args[i] for i in distinct])[0]
 
@@ -325,27 +325,27 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
     return out_tree.unflatten(_bind_without_invariants(condition, body_jaxpr, cond_consts, consts, carry))
 
 
-def _bind_without_invariants(condition: ClosedJaxpr, body: ClosedJaxpr, cond_consts: Sequence[Any], body_consts: Sequence[Any],
+def _bind_without_invariants(condition: Jaxpr, body: Jaxpr, cond_consts: Sequence[Any], body_consts: Sequence[Any],
                              carry: Sequence[Any]) -> list[Any]:
     """Run a loop that takes the values that its body returns unchanged as constants; return the results of the whole carry."""
     layout = WhileLayout(len(cond_consts), len(body_consts))
-    _, in_carry = layout.split_body(body.jaxpr.invars)
-    varies = [v is not w for v, w in zip(in_carry, body.jaxpr.outvars)]
+    _, in_carry = layout.split_body(body.invars)
+    varies = [v is not w for v, w in zip(in_carry, body.outvars)]
     if all(varies):
         return _bind(condition, body, cond_consts, body_consts, carry)
     invariant, varying = ([i for i, v in enumerate(varies) if v is chosen] for chosen in (False, True))
 
-    def invariants_first(jaxpr: ClosedJaxpr, num_consts: int) -> ClosedJaxpr:
+    def invariants_first(jaxpr: Jaxpr, num_consts: int) -> Jaxpr:
         return reorder(jaxpr, [*range(num_consts), *[num_consts + i for i in (*invariant, *varying)]])
 
-    reduced_condition, reduced_body = body.jaxpr.memoised_with([condition.jaxpr], ("without invariants", *layout), lambda: (
+    reduced_condition, reduced_body = body.memoised_with([condition], ("without invariants", *layout), lambda: (
         invariants_first(condition, layout.cond_nconsts),
         reorder(invariants_first(body, layout.body_nconsts), None, varying)))
     constants = [carry[i] for i in invariant]
     results = iter(_bind(reduced_condition, reduced_body, [*cond_consts, *constants], [*body_consts, *constants],
                          [carry[i] for i in varying]))
-    read = {v for eqn in condition.jaxpr.eqns for v in eqn.invars if not v.is_literal}
-    _, tested = layout.split_condition(condition.jaxpr.invars)
+    read = {v for eqn in condition.eqns for v in eqn.invars if not v.is_literal}
+    _, tested = layout.split_condition(condition.invars)
     return [next(results) if v else as_array(x) if variable in read else x
             for x, v, variable in zip(as_results(carry), varies, tested)]
 

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from xlafront.core import tracing
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, subprograms
+from xlafront.core.ir import Jaxpr, subprograms
 
 if TYPE_CHECKING:
     from xlafront.core.primitive import Primitive
@@ -56,12 +56,13 @@ def assemble(kinds: Sequence[Any], components: Sequence[Any]) -> list[Any]:
     return [kind.raise_val(*[next(rest) for _ in kind.lo_ty()]) if kind.is_high else next(rest) for kind in kinds]
 
 
-def program_on_components(closed: ClosedJaxpr) -> ClosedJaxpr:
+def program_on_components(closed: Jaxpr) -> Jaxpr:
     """Return a jaxpr on the components of the operands that returns the components of the results."""
     def run(*components: tracing.StagedTracer) -> list[Any]:
         return components_of(closed.out_avals, closed(*assemble(closed.in_avals, components)))
 
-    return ClosedJaxpr(*tracing.trace_to_jaxpr(run, component_types(closed.in_avals), kind=CompositeTrace))
+    jaxpr, consts = tracing.trace_to_jaxpr(run, component_types(closed.in_avals), kind=CompositeTrace)
+    return jaxpr.with_consts(consts)
 
 
 class CompositeTrace(tracing.StagingTrace):
@@ -91,9 +92,9 @@ def _component_params(params: dict[str, Any], kinds: Sequence[Any], outs: Sequen
     """Return the parameters to replace: jaxprs, and those with an entry for each operand or result."""
     changed: dict[str, Any] = {}
     for name, value in params.items():
-        if isinstance(value, ClosedJaxpr):
+        if isinstance(value, Jaxpr):
             changed[name] = program_on_components(value)
-        elif isinstance(value, (tuple, list)) and value and isinstance(value[0], ClosedJaxpr):
+        elif isinstance(value, (tuple, list)) and value and isinstance(value[0], Jaxpr):
             changed[name] = tuple(map(program_on_components, value))
     counts, first = [len(kind.lo_ty()) if kind.is_high else 1 for kind in kinds], 0
     for name in ("num_consts", "num_carry", "cond_nconsts", "body_nconsts"):

@@ -10,7 +10,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from xlafront.core.effects import effects_on, effects_outside, keeps_alive, no_effects
-from xlafront.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, subprograms
+from xlafront.core.jaxpr import Jaxpr, JaxprEqn, subprograms
 
 if TYPE_CHECKING:
     from xlafront.core.primitive import Primitive
@@ -103,19 +103,19 @@ def _live_part(eqn: JaxprEqn, needed: set[Any]) -> JaxprEqn | None:
     return live.replace(effects=effects_on(effects, live.invars))
 
 
-def dce_closed(closed: ClosedJaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
-               ) -> tuple[ClosedJaxpr, list[bool]]:
+def dce_closed(closed: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
+               ) -> tuple[Jaxpr, list[bool]]:
     """Apply `dce_jaxpr` to a closed jaxpr; the result is cached with it."""
     instantiate_key = instantiate if isinstance(instantiate, bool) else tuple(instantiate)
 
     def make() -> tuple[Jaxpr, list[bool]]:
-        jaxpr, used_inputs = dce_jaxpr(closed.jaxpr, used_outputs, instantiate)
-        unchanged = len(jaxpr.eqns) == len(closed.jaxpr.eqns) and all(used_outputs) and all(used_inputs) and all(
-            x is y for x, y in zip(jaxpr.eqns, closed.jaxpr.eqns))
-        return closed.jaxpr if unchanged else jaxpr, used_inputs
+        jaxpr, used_inputs = dce_jaxpr(closed.structure, used_outputs, instantiate)
+        unchanged = len(jaxpr.eqns) == len(closed.eqns) and all(used_outputs) and all(used_inputs) and all(
+            x is y for x, y in zip(jaxpr.eqns, closed.eqns))
+        return closed.structure if unchanged else jaxpr, used_inputs
 
-    jaxpr, used_inputs = closed.jaxpr.memoised(("dce", tuple(used_outputs), instantiate_key), make)
-    return ClosedJaxpr(jaxpr, closed.consts), used_inputs
+    jaxpr, used_inputs = closed.structure.memoised(("dce", tuple(used_outputs), instantiate_key), make)
+    return jaxpr.with_consts(closed.consts), used_inputs
 
 
 def dependent_results(jaxpr: Jaxpr, inputs: Sequence[bool]) -> list[bool]:
@@ -133,4 +133,4 @@ def dependent_outputs(primitive: Primitive, operands: Sequence[bool], params: di
     if primitive.structured.depends is not None:
         return primitive.structured.depends(operands, **params)
     program = params.get("jaxpr") or params.get("call_jaxpr") if primitive.structured.dce is not None else None
-    return None if program is None else dependent_results(getattr(program, "jaxpr", program), operands)
+    return None if program is None else dependent_results(program.structure, operands)

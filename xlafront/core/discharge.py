@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from xlafront.core import source, tracing
 from xlafront.core.ir import (
-    ClosedJaxpr,
     Jaxpr,
     JaxprEqn,
     Literal,
@@ -41,8 +40,8 @@ def takes_refs(jaxpr: Jaxpr) -> bool:
     return any([type(v.aval) is AbstractRef for v in (*jaxpr.constvars, *jaxpr.invars)])
 
 
-def discharge_program(closed: ClosedJaxpr, refs: Sequence[bool] | None = None, keep_rules: bool = False
-                      ) -> tuple[ClosedJaxpr, list[int]]:
+def discharge_program(closed: Jaxpr, refs: Sequence[bool] | None = None, keep_rules: bool = False
+                      ) -> tuple[Jaxpr, list[int]]:
     """Return a jaxpr on arrays instead of references, and the indices of the inputs that it writes to.
 
     The final values of these inputs are its last results, in that order.
@@ -52,12 +51,12 @@ def discharge_program(closed: ClosedJaxpr, refs: Sequence[bool] | None = None, k
         refs: True for each input that is a reference to discharge. Default: all references.
         keep_rules: If True, calls of functions with custom rules stay such calls, for transformations that use the rules.
     """
-    jaxpr = closed.jaxpr
+    jaxpr = closed.structure
     marked = tuple([type(v.aval) is AbstractRef for v in jaxpr.invars] if refs is None else refs)
     if not any(marked) and internal_refs not in jaxpr.effects:
         return closed, []
     made, written, consts = jaxpr.memoised(("discharged", marked, keep_rules), lambda: _discharge(jaxpr, marked, keep_rules))
-    return ClosedJaxpr(made, [*closed.consts, *consts]), written
+    return made.with_consts([*closed.consts, *consts]), written
 
 
 def _discharge(jaxpr: Jaxpr, marked: Sequence[bool], keep_rules: bool) -> tuple[Jaxpr, list[int], list]:

@@ -85,7 +85,7 @@ def effects_by_operand(jaxpr: Any, first: int = 0) -> frozenset:
     """Return the effects of a jaxpr as those of an equation whose operands, from position `first` on, are its inputs."""
     effects = jaxpr.effects
     if effects:
-        position = {v: first + i for i, v in enumerate(getattr(jaxpr, "jaxpr", jaxpr).invars)}
+        position = {v: first + i for i, v in enumerate(jaxpr.invars)}
         effects = frozenset([type(e)(position[e.ref]) if isinstance(e, RefEffect) else e for e in effects
                              if not isinstance(e, RefEffect) or e.ref in position])
     return effects

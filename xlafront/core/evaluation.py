@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xlafront.core import source
 
 if TYPE_CHECKING:
-    from xlafront.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Var
+    from xlafront.core.jaxpr import Atom, Jaxpr, Var
 
 
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True) -> list[Any]:
@@ -25,7 +25,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source
 
     Example:
         >>> closed = make_jaxpr(lambda x: x * 2)(3.0)
-        >>> eval_jaxpr(closed.jaxpr, closed.consts, 4.0)
+        >>> eval_jaxpr(closed, closed.consts, 4.0)
     """
     if len(args) != len(jaxpr.invars):
         raise TypeError(f"the jaxpr takes {len(jaxpr.invars)} arguments, {len(args)} were given")
@@ -66,7 +66,7 @@ def last_uses(jaxpr: Jaxpr) -> dict[int, list[Var]]:
     return last
 
 
-def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
+def jaxpr_as_fun(closed: Jaxpr) -> Callable[..., list[Any]]:
     """Return a jaxpr as a Python function of its inputs."""
 
     def run(*args: Any) -> list[Any]:

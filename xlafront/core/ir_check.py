@@ -6,20 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from xlafront.core.avals import abstract_token
 from xlafront.core.errors import JaxprTypeError
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, effects_outside, no_effects, subprograms
+from xlafront.core.ir import Jaxpr, JaxprEqn, Literal, effects_outside, no_effects, subprograms
 
 if TYPE_CHECKING:
     from xlafront.core.ir import Var
     from xlafront.core.typing import Atom
 
 
-def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
+def check_jaxpr(jaxpr: Jaxpr) -> None:
     """Raise `JaxprTypeError` unless a jaxpr and its inner jaxprs are well-formed.
 
     Variables must be bound once and before use, types must be those of the primitives' rules, and effects must be declared.
     """
-    if isinstance(jaxpr, ClosedJaxpr):
-        jaxpr = jaxpr.jaxpr
     bound: set = set()
 
     def bind(v: Var, where: str) -> None:

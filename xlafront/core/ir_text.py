@@ -121,8 +121,8 @@ class _Printer:
         return self.names[v]
 
     def equation(self, eqn: JaxprEqn, read: Collection[Var] | None, indent: int = 0) -> str:
-        if eqn.primitive.name == "jit" and eqn.params["jaxpr"].jaxpr not in self.shared:
-            program = eqn.params["jaxpr"].jaxpr  # its variables have the names of the operands and results
+        if eqn.primitive.name == "jit" and eqn.params["jaxpr"].structure not in self.shared:
+            program = eqn.params["jaxpr"].structure  # its variables have the names of the operands and results
             for outside, inside in ((eqn.invars, program.invars), (eqn.outvars, program.outvars)):
                 for v, w in zip(outside, inside):
                     if not (v.is_literal or w.is_literal or w in self.names or read is not None and v not in read):
@@ -159,7 +159,7 @@ class _Printer:
 
     def value(self, value: Any, indent: int, column: int) -> str:
         if _is_program(value):
-            program = getattr(value, "jaxpr", value)
+            program = value.structure
             return self.shared.get(program) or self.program(program, indent, column)
         if isinstance(value, tuple) and any(map(_is_program, value)):
             items = [self.value(x, indent + 2, indent + 2) for x in value]
@@ -183,7 +183,7 @@ def _shared_programs(jaxpr: Any) -> dict[Any, str]:
             for value in eqn.params.values():
                 for inner in value if isinstance(value, tuple) else (value,):
                     if _is_program(inner):
-                        inner = getattr(inner, "jaxpr", inner)
+                        inner = inner.structure
                         count[inner] = count.get(inner, 0) + 1
                         if count[inner] == 1:
                             found.append((inner, str(eqn.params.get("name", "jaxpr")).strip("<>")))

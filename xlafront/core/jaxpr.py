@@ -1,7 +1,7 @@
 """The IR: typed, functional, single-assignment.
 
-A `Jaxpr` is a list of equations over variables. A `ClosedJaxpr` is a jaxpr with the values of its constant variables. `ir_text`
-prints them, `ir_check` checks them.
+A `Jaxpr` is a list of equations over variables, and the values of its constants if they are known. `ir_text` prints jaxprs,
+`ir_check` checks them.
 """
 
 from __future__ import annotations
@@ -238,18 +238,41 @@ unknown_origin = DebugInfo("a transformation", "<unnamed function>")
 
 
 class Jaxpr:
-    """`{ lambda constvars ; invars. let eqns in outvars }`."""
+    """`{ lambda constvars ; invars. let eqns in outvars }`, a function of its inputs that returns a list of its results.
 
-    __slots__ = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info", "memo", "__weakref__")
+    `consts` has the values of the constants; it is empty while they are unknown. `with_consts` returns the jaxpr with values.
+    The `structure` of that is the jaxpr without: results that depend on the equations alone are cached with it.
 
-    def __init__(self, constvars: list[Var], invars: list[Var], outvars: list[Atom], eqns: list[JaxprEqn],
-                 effects: frozenset = no_effects, debug_info: DebugInfo | None = unknown_origin, is_high: bool = False) -> None:
+    Args:
+        constvars: Variables of the constants; or a jaxpr, followed by the values of its constants.
+        invars: Variables of the inputs.
+        outvars: Variables or literals of the results.
+        eqns: The equations.
+        effects: Effects of the equations.
+        debug_info: The function that it was traced from.
+        is_high: Ignored; it follows from the types.
+        consts: Values of the constants.
+    """
+
+    __slots__ = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info", "consts", "memo", "_structure",
+                 "__weakref__")
+
+    def __init__(self, constvars: list[Var] | Jaxpr, invars: Sequence[Any], outvars: list[Atom] | None = None,
+                 eqns: list[JaxprEqn] | None = None, effects: frozenset = no_effects,
+                 debug_info: DebugInfo | None = unknown_origin, is_high: bool = False, consts: Sequence[Any] = ()) -> None:
+        self._structure: Jaxpr | None = None
+        if isinstance(constvars, Jaxpr):
+            self._structure, consts = constvars.structure, invars
+            constvars, invars, outvars, eqns, effects, debug_info = constvars._fields()
+        if consts and len(consts) != len(constvars):
+            raise ValueError(f"the jaxpr has {len(constvars)} constants, {len(consts)} values were given")
         self.constvars: list[Var] = constvars
-        self.invars: list[Var] = invars
-        self.outvars: list[Atom] = outvars
-        self.eqns: list[JaxprEqn] = eqns
+        self.invars: list[Var] = invars  # type: ignore[assignment]
+        self.outvars: list[Atom] = outvars  # type: ignore[assignment]
+        self.eqns: list[JaxprEqn] = eqns  # type: ignore[assignment]
         self.effects: frozenset = effects
         self.debug_info = debug_info or unknown_origin
+        self.consts: list[Any] = list(consts)
         self.memo: dict[Hashable, Any] | None = None  # results of transformations: see `memoised`
 
     is_high = False
@@ -262,18 +285,57 @@ class Jaxpr:
     def out_avals(self) -> list[Any]:
         return [v.aval for v in self.outvars]
 
-    def replace(self, **changes: Any) -> Jaxpr:
-        fields = {name: getattr(self, name) for name in self.__slots__[:6]}
-        if "debug_info" not in changes and ("invars" in changes or "outvars" in changes):
-            changes["debug_info"] = self.debug_info.with_atoms(self, changes.get("invars"), changes.get("outvars"))
-        return Jaxpr(**(fields | changes))
+    @property
+    def structure(self) -> Jaxpr:
+        """The jaxpr without the values of its constants."""
+        if not self.consts:
+            return self
+        if self._structure is None:
+            self._structure = Jaxpr(*self._fields())
+        return self._structure
+
+    def _fields(self) -> tuple[list[Var], list[Var], list[Atom], list[JaxprEqn], frozenset, DebugInfo]:
+        return self.constvars, self.invars, self.outvars, self.eqns, self.effects, self.debug_info
+
+    def __call__(self, *args: Any) -> list[Any]:
+        """Bind its equations in the current trace."""
+        return eval_jaxpr(self, self.consts, *args)
+
+    def with_consts(self, consts: Sequence[Any]) -> Jaxpr:
+        """Return the jaxpr with these values of its constants; without any if there are none."""
+        return Jaxpr(self, consts) if consts else self.structure
 
     def with_constants_as_inputs(self) -> Jaxpr:
         """Return the jaxpr with its constants as leading inputs."""
         return self.replace(constvars=[], invars=[*self.constvars, *self.invars])
 
+    def replace(self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Any] | None = None, **changes: Any) -> Jaxpr:
+        """Return a copy with other fields. It has the values of the constants unless `consts` or `constvars` are given."""
+        if consts is None:
+            consts = () if "constvars" in changes else self.consts
+        jaxpr = jaxpr or self
+        if not changes:
+            return jaxpr.with_consts(consts)
+        if "debug_info" not in changes and ("invars" in changes or "outvars" in changes):
+            changes["debug_info"] = jaxpr.debug_info.with_atoms(jaxpr, changes.get("invars"), changes.get("outvars"))
+        fields: dict[str, Any] = dict(zip(self.__slots__, jaxpr._fields()))
+        return Jaxpr(**(fields | changes), consts=consts)
+
+    def map_jaxpr(self, function: Callable[[Jaxpr], Jaxpr]) -> Jaxpr:
+        """Return the jaxpr that a function returns for this one, with the same values of constants."""
+        return function(self.structure).with_consts(self.consts)
+
+    # Other names that JAX has.
+    jaxpr = property(lambda self: self)
+    literals = property(lambda self: self.consts)
+    num_consts = property(lambda self: len(self.constvars))
+    all_invars = property(lambda self: [*self.constvars, *self.invars])
+
     def memoised(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return `make()`, computed once for the key and cached with the jaxpr."""
+        """Return `make()`, computed once for the key and the values of the constants, and cached with the structure."""
+        if self.consts:
+            key_with_ids = (key, *map(id, self.consts))  # the entry holds the values, so that the ids stay taken
+            return self.structure.memoised(key_with_ids, lambda: (self.consts, make()))[1]
         if self.memo is None:
             self.memo = {}
         found = self.memo.get(key)
@@ -327,54 +389,12 @@ class Jaxpr:
     __str__ = __repr__ = pretty_print
 
 
-class ClosedJaxpr:
-    """A jaxpr with the values of its constants: a function of its inputs that returns a list of its results."""
-
-    __slots__ = ("jaxpr", "consts", "__weakref__")
-
-    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()) -> None:
-        if len(jaxpr.constvars) != len(consts):
-            raise ValueError(f"the jaxpr has {len(jaxpr.constvars)} constants, {len(consts)} values were given")
-        self.jaxpr = jaxpr
-        self.consts = list(consts)
-
-    in_avals = property(lambda self: self.jaxpr.in_avals)
-    out_avals = property(lambda self: self.jaxpr.out_avals)
-    eqns = property(lambda self: self.jaxpr.eqns)
-    invars = property(lambda self: self.jaxpr.invars)
-    outvars = property(lambda self: self.jaxpr.outvars)
-    constvars = property(lambda self: self.jaxpr.constvars)
-    effects = property(lambda self: self.jaxpr.effects)
-    literals = property(lambda self: self.consts)
-    debug_info = property(lambda self: self.jaxpr.debug_info)
-
-    def __call__(self, *args: Any) -> list[Any]:
-        """Bind its equations in the current trace."""
-        return eval_jaxpr(self.jaxpr, self.consts, *args)
-
-    def memoised(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return `make()`, computed once for the key and these constants, and cached with the jaxpr."""
-        if not self.consts:
-            return self.jaxpr.memoised(key, make)
-        return self.jaxpr.memoised((key, *map(id, self.consts)), lambda: (self.consts, make()))[1]  # keeps the ids taken
-
-    def map_jaxpr(self, function: Callable[[Jaxpr], Jaxpr]) -> ClosedJaxpr:
-        return ClosedJaxpr(function(self.jaxpr), self.consts)
-
-    def replace(self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Any] | None = None) -> ClosedJaxpr:
-        return ClosedJaxpr(self.jaxpr if jaxpr is None else jaxpr, self.consts if consts is None else consts)
-
-    def pretty_print(self, **options: Any) -> str:
-        return self.jaxpr.pretty_print(**options)
-
-    __str__ = __repr__ = pretty_print
+ClosedJaxpr = Jaxpr  # as it is called in programs for versions of JAX before 0.11
 
 
 def subprograms(params: dict[str, Any]) -> Iterator[Jaxpr]:
-    """Yield the jaxprs among an equation's parameters: loop bodies, branches, called functions."""
+    """Yield the structures of the jaxprs among an equation's parameters: loop bodies, branches, called functions."""
     for value in params.values():
         for item in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(item, Jaxpr):
-                yield item
-            elif isinstance(item, ClosedJaxpr):
-                yield item.jaxpr
+                yield item.structure

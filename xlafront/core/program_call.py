@@ -7,7 +7,7 @@ from typing import Any
 
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import (
-    ClosedJaxpr,
+    Jaxpr,
     JaxprEqn,
     dce_closed,
     dependent_results,
@@ -47,9 +47,9 @@ class ProgramCall(Primitive):
             traits=traits._replace(memoise=False), **fields)
 
     def _depends(self, operands: Sequence[bool], /, **params: Any) -> list[bool]:
-        return dependent_results(params[self.parameter].jaxpr, operands)
+        return dependent_results(params[self.parameter].structure, operands)
 
-    def derived(self, params: dict[str, Any], program: ClosedJaxpr, ins: Sequence[Place], outs: Sequence[Place]
+    def derived(self, params: dict[str, Any], program: Jaxpr, ins: Sequence[Place], outs: Sequence[Place]
                 ) -> dict[str, Any]:
         """Return the parameters for a call of a jaxpr derived from this one.
 
@@ -57,7 +57,7 @@ class ProgramCall(Primitive):
         """
         return params | {self.parameter: program}
 
-    def primal_params(self, params: dict[str, Any], program: ClosedJaxpr, ins: Sequence[Place], outs: Sequence[Place],
+    def primal_params(self, params: dict[str, Any], program: Jaxpr, ins: Sequence[Place], outs: Sequence[Place],
                       undonated: Sequence[int] = ()) -> dict[str, Any]:
         """Return `derived` parameters for a jaxpr that computes the results of this one.
 
@@ -65,11 +65,11 @@ class ProgramCall(Primitive):
         """
         return self.derived(params, program, ins, outs)
 
-    def pruned(self, params: dict[str, Any], program: ClosedJaxpr, ins: Sequence[int], outs: Sequence[int]) -> dict[str, Any]:
+    def pruned(self, params: dict[str, Any], program: Jaxpr, ins: Sequence[int], outs: Sequence[int]) -> dict[str, Any]:
         """Return `derived` parameters for a jaxpr that only computes fewer results from fewer operands."""
         return self.derived(params, program, ins, outs)
 
-    def batched(self, params: dict[str, Any], program: ClosedJaxpr, dims: Sequence[int | None], out_dims: Sequence[int | None],
+    def batched(self, params: dict[str, Any], program: Jaxpr, dims: Sequence[int | None], out_dims: Sequence[int | None],
                 broadcast_over: Any) -> dict[str, Any]:
         """Return the parameters for a call on batches.
 
@@ -77,25 +77,25 @@ class ProgramCall(Primitive):
         """
         return params | {self.parameter: program}
 
-    def call(self, params: dict[str, Any], program: ClosedJaxpr, operands: Sequence[Any], ins: Sequence[Place],
+    def call(self, params: dict[str, Any], program: Jaxpr, operands: Sequence[Any], ins: Sequence[Place],
              outs: Sequence[Place]) -> list[Any]:
         """Call a jaxpr that was derived from this one by linearization or transposition."""
         return self._bind(self.derived(params, program, ins, outs), program, operands)
 
-    def call_primal(self, params: dict[str, Any], program: ClosedJaxpr, operands: Sequence[Any], ins: Sequence[Place],
+    def call_primal(self, params: dict[str, Any], program: Jaxpr, operands: Sequence[Any], ins: Sequence[Place],
                     outs: Sequence[Place], undonated: Sequence[int]) -> list[Any]:
         """Call a jaxpr that computes the results of this one; see `primal_params`."""
         return self._bind(self.primal_params(params, program, ins, outs, undonated), program, operands)
 
-    def _bind(self, params: dict[str, Any], program: ClosedJaxpr, operands: Sequence[Any]) -> list[Any]:
-        if any([type(v.aval) is AbstractRef for v in program.jaxpr.constvars]):  # of a rule that closes over a reference
+    def _bind(self, params: dict[str, Any], program: Jaxpr, operands: Sequence[Any]) -> list[Any]:
+        if any([type(v.aval) is AbstractRef for v in program.constvars]):  # of a rule that closes over a reference
             return program(*operands)
         return self.bind(*operands, **params)
 
     def _dce(self, used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
         closed, count = eqn.params[self.parameter], len(eqn.invars)
         program, read = dce_closed(closed, used)
-        if program.jaxpr is closed.jaxpr:
+        if program.structure is closed.structure:
             return eqn
         if not any(used) and not keeps_alive(program.effects):
             return None

@@ -22,7 +22,7 @@ from xlafront.base.meshes import empty_mesh
 from xlafront.core import source
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dtypes import numpy_scalar_types, python_scalar_dtypes
-from xlafront.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from xlafront.core.jaxpr import Jaxpr, JaxprEqn, Literal, Var
 
 _EXACT = frozenset([bool, int, str, bytes, type(None), type])  # types whose equal values are interchangeable
 _MOST_EQUATIONS = 100  # of a program that is compared; larger ones take long to compile anyway
@@ -70,8 +70,6 @@ def append_values(values: Iterable[Any], entries: list[Any]) -> bool:
 
 
 def _program_of(x: Any) -> ProgramKey | None:
-    if type(x) is ClosedJaxpr:
-        return None if x.consts else program_key(x.jaxpr)
     return program_key(x) if type(x) is Jaxpr and not x.constvars else None
 
 

@@ -13,7 +13,6 @@ from xlafront.base import config
 from xlafront.core import dtypes, errors, source
 from xlafront.core.avals import AbstractValue
 from xlafront.core.ir import (
-    ClosedJaxpr,
     DebugInfo,
     Jaxpr,
     JaxprEqn,
@@ -137,12 +136,12 @@ class StagingTrace(Trace):
         self.eqns.append(JaxprEqn(invars, [var], primitive, params, effects, source.current_site()))
         return StagedTracer(self, types, var)
 
-    def inline_jaxpr(self, program: ClosedJaxpr, operands: Sequence[Any], site: source.Site | None = None) -> list[Any]:
+    def inline_jaxpr(self, program: Jaxpr, operands: Sequence[Any], site: source.Site | None = None) -> list[Any]:
         """Append the equations of a jaxpr without effects, at the location of the call, and return its results.
 
         Hot: about 1 us and 0.5 us an equation.
         """
-        literals, steps, results = program.jaxpr.compiled_form()
+        literals, steps, results = program.structure.compiled_form()
         has_literals = False
         atoms: list[Any] = []
         for x in operands:
@@ -340,12 +339,13 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
 
 
 def trace_to_closed_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[AbstractValue],
-                          debug_info: DebugInfo = unknown_origin) -> ClosedJaxpr:
-    return ClosedJaxpr(*trace_to_jaxpr(function, in_avals, debug_info))
+                          debug_info: DebugInfo = unknown_origin) -> Jaxpr:
+    jaxpr, consts = trace_to_jaxpr(function, in_avals, debug_info)
+    return jaxpr.with_consts(consts)
 
 
 def trace_with_aux(function: Callable[..., tuple[Sequence[Any], Any]], in_avals: Sequence[AbstractValue],
-                   debug_info: DebugInfo = unknown_origin) -> tuple[ClosedJaxpr, Any]:
+                   debug_info: DebugInfo = unknown_origin) -> tuple[Jaxpr, Any]:
     """Trace a function that returns its results and something else, such as flags for them; return the jaxpr and that."""
     aux = None
 
@@ -358,8 +358,8 @@ def trace_with_aux(function: Callable[..., tuple[Sequence[Any], Any]], in_avals:
     return closed, aux
 
 
-def derive(closed: ClosedJaxpr, key: Hashable, function: Callable[..., Sequence[Any]],
-           in_avals: Sequence[AbstractValue] | None = None, debug_info: DebugInfo | None = None) -> ClosedJaxpr:
+def derive(closed: Jaxpr, key: Hashable, function: Callable[..., Sequence[Any]],
+           in_avals: Sequence[AbstractValue] | None = None, debug_info: DebugInfo | None = None) -> Jaxpr:
     """Trace a function that calls a jaxpr. The result is cached with that jaxpr.
 
     Args:

@@ -10,7 +10,7 @@ from xlafront.api.derivatives import vjp
 from xlafront.base import config
 from xlafront.base.platforms import ALIASES, NAMES
 from xlafront.core import errors, tree
-from xlafront.core.ir import ClosedJaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary
 from xlafront.exporting.checks import (
@@ -158,7 +158,7 @@ def _without_devices(sharding: NamedSharding | None) -> NamedSharding | None:
     return NamedSharding(sharding.mesh.abstract_mesh, sharding.spec, memory_kind=sharding.memory_kind)
 
 
-def _derivative(closed: ClosedJaxpr, ins, outs, platforms, checks, rules) -> Callable[[Exported], Exported]:
+def _derivative(closed: Jaxpr, ins, outs, platforms, checks, rules) -> Callable[[Exported], Exported]:
     """Return a function that exports the derivative of an export on demand."""
     def export_vjp(exported: Exported) -> Exported:
         count = len(exported.in_avals)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront.core import tracing
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, subprograms
+from xlafront.core.ir import Jaxpr, subprograms
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.host.checks import ErrorEffect, check_p, error_trees_of
@@ -21,9 +21,7 @@ def without_checks(value, known: frozenset | None = None):
     For a tuple, this applies to its items; other values are returned unchanged.
     """
     if isinstance(value, Jaxpr):
-        return _jaxpr_without_checks(value, known)
-    if isinstance(value, ClosedJaxpr):
-        return ClosedJaxpr(_jaxpr_without_checks(value.jaxpr, known), value.consts)
+        return _jaxpr_without_checks(value.structure, known).with_consts(value.consts)
     if not isinstance(value, tuple):
         return value
     items = [without_checks(item, known) for item in value]

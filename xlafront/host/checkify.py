@@ -24,7 +24,7 @@ from xlafront.core.errors import (
     TracerArrayConversionError,
     TracerIntegerConversionError,
 )
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, last_uses, subprograms
+from xlafront.core.ir import Jaxpr, JaxprEqn, Literal, last_uses, subprograms
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.tangents import zeros_of
@@ -96,14 +96,14 @@ class ErrorCollector:
             arrays.extend([vary(x, axes) for x in slot] if axes else slot)
         return arrays
 
-    def checked(self, closed: ClosedJaxpr) -> CheckedJaxpr:
+    def checked(self, closed: Jaxpr) -> CheckedJaxpr:
         """Return the jaxpr that returns its errors after its results."""
         return closed.memoised(("checkify", self.enabled, tracing.thread.axes), lambda: CheckedJaxpr.trace(
             lambda collector, *xs: collector.run(closed, xs), closed.in_avals, self.enabled, closed.debug_info))
 
-    def run(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+    def run(self, closed: Jaxpr, args: Sequence[Any]) -> list[Any]:
         """Evaluate a jaxpr with checks, and return its results."""
-        jaxpr, thread = closed.jaxpr, source.thread
+        jaxpr, thread = closed.structure, source.thread
         env: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts))
         env.update(zip(jaxpr.invars, args))
         saved, last_use = thread.site, last_uses(jaxpr)
@@ -157,7 +157,7 @@ class ErrorCollector:
 class CheckedJaxpr(NamedTuple):
     """A jaxpr that returns its errors after its results: per slot whether there is an error, its code and its arrays."""
 
-    closed: ClosedJaxpr
+    closed: Jaxpr
     num_results: int
     effects: tuple[ErrorEffect, ...]
     error_trees: list[Any]
@@ -187,7 +187,7 @@ class CheckedJaxpr(NamedTuple):
     def error_avals(self) -> list[Any]:
         return self.closed.out_avals[self.num_results:]
 
-    def carrying_errors(self, num_consts: int) -> ClosedJaxpr:
+    def carrying_errors(self, num_consts: int) -> Jaxpr:
         """Return a loop body whose carry, after `num_consts` constants, begins with the errors of earlier iterations."""
         count = len(self.error_avals)
 
@@ -281,7 +281,7 @@ def _while(collector: ErrorCollector, eqn: JaxprEqn, values: Sequence[Any]) -> l
                          f"checkify returns: vmap(checkify(f)) instead of checkify(vmap(f)).")
     layout = WhileLayout.of(params)
     cond_operands, body_operands, carry = layout.split(values)
-    checks_cond = has_checks(condition.jaxpr, enabled)
+    checks_cond = has_checks(condition.structure, enabled)
     if checks_cond:
         checked_cond = collector.checked(condition)
         collector.absorb(checked_cond, checked_cond.closed(*cond_operands, *carry))
@@ -297,7 +297,7 @@ def _while(collector: ErrorCollector, eqn: JaxprEqn, values: Sequence[Any]) -> l
         return CheckedJaxpr.trace(step, [*const_avals, *body.in_avals], enabled, body.debug_info)
 
     const_avals, carry_avals = layout.split_condition(condition.in_avals)
-    checked = body.jaxpr.memoised_with([condition.jaxpr], ("checked step", enabled, tracing.thread.axes, layout), make)
+    checked = body.memoised_with([condition], ("checked step", enabled, tracing.thread.axes, layout), make)
     start = checked.empty_slots()
 
     def make_condition():
@@ -308,7 +308,7 @@ def _while(collector: ErrorCollector, eqn: JaxprEqn, values: Sequence[Any]) -> l
         return tracing.trace_to_closed_jaxpr(run, [*const_avals, *checked.error_avals, *carry_avals],
                                              condition.debug_info.with_unknown_names())
 
-    new_condition = checked.closed.jaxpr.memoised_with([condition.jaxpr], ("condition",), make_condition)
+    new_condition = checked.closed.memoised_with([condition], ("condition",), make_condition)
     new_layout = WhileLayout(len(cond_operands), len(cond_operands) + len(body_operands))
     results = while_p.bind(*cond_operands, *cond_operands, *body_operands, *start, *carry, cond_jaxpr=new_condition,
                            body_jaxpr=checked.carrying_errors(new_layout.body_nconsts), **new_layout._asdict())
@@ -326,7 +326,7 @@ def _cond(collector: ErrorCollector, eqn: JaxprEqn, values: Sequence[Any]) -> li
             types[effect] = [old.update(vma=old.vma | new.vma) for old, new in zip(types[effect], avals)]
     error_trees = [kind for b in branches for kind in b.error_trees]
 
-    def with_all_errors(b: CheckedJaxpr, first: int) -> ClosedJaxpr:
+    def with_all_errors(b: CheckedJaxpr, first: int) -> Jaxpr:
         def run(*xs):
             results = b.closed(*xs)
             errors = {}
@@ -346,8 +346,7 @@ def _cond(collector: ErrorCollector, eqn: JaxprEqn, values: Sequence[Any]) -> li
             first += len(b.error_trees)
         return CheckedJaxpr(jaxprs[0], branches[0].num_results, tuple(types), error_trees), tuple(jaxprs)
 
-    checked, jaxprs = branches[0].closed.jaxpr.memoised_with(
-        [b.closed.jaxpr for b in branches[1:]], ("branches", tracing.thread.axes), make)
+    checked, jaxprs = branches[0].closed.memoised_with([b.closed for b in branches[1:]], ("branches", tracing.thread.axes), make)
     return collector.absorb(checked, cond_p.bind(*values, **eqn.params | {"branches": jaxprs}))
 
 

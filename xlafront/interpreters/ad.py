@@ -12,7 +12,7 @@ from typing import Any
 
 from xlafront.core import source, tracing
 from xlafront.core.basic_primitives import add_any_p
-from xlafront.core.ir import ClosedJaxpr, Jaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.core.tangents import instantiate, zeros_array
 from xlafront.core.zeros import UndefinedPrimal as UndefinedPrimal, Zero as Zero, is_undefined
@@ -288,8 +288,8 @@ def linearize(traceable: Any, primals_ft: Sequence[Any], has_aux: bool = False, 
 # Jaxprs
 
 
-def jvp_jaxpr(jaxpr: ClosedJaxpr, nonzeros: Sequence[bool], instantiate: bool | Sequence[bool]
-              ) -> tuple[ClosedJaxpr, list[bool]]:
+def jvp_jaxpr(jaxpr: Jaxpr, nonzeros: Sequence[bool], instantiate: bool | Sequence[bool]
+              ) -> tuple[Jaxpr, list[bool]]:
     """Return the JVP of a jaxpr as a jaxpr.
 
     Args:
@@ -309,7 +309,7 @@ def jvp_jaxpr(jaxpr: ClosedJaxpr, nonzeros: Sequence[bool], instantiate: bool | 
     return jvp_program(jaxpr, tuple(nonzeros), forced if any(forced) else ())
 
 
-def backward_pass(jaxpr: ClosedJaxpr | Jaxpr, transform_stack: bool, consts: Sequence[Any], primals_in: Sequence[Any],
+def backward_pass(jaxpr: Jaxpr, transform_stack: bool, consts: Sequence[Any], primals_in: Sequence[Any],
                   cts_in: Sequence[Any], *, return_logs: bool = False) -> Any:
     """Transpose a jaxpr that is linear in some of its inputs.
 
@@ -330,12 +330,11 @@ def backward_pass(jaxpr: ClosedJaxpr | Jaxpr, transform_stack: bool, consts: Seq
         >>> float(cts[0]), type(cts[1]).__name__
         (6.0, 'Zero')
     """
-    inner = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     linear = [is_undefined(x) for x in primals_in]
-    known = [(v, x) for v, x, lin in zip(inner.invars, primals_in, linear) if not lin]
-    program = inner.replace(constvars=[*inner.constvars, *[v for v, _ in known]],
-                            invars=[v for v, lin in zip(inner.invars, linear) if lin])
-    values = [*(jaxpr.consts if isinstance(jaxpr, ClosedJaxpr) else consts), *[x for _, x in known]]
+    known = [(v, x) for v, x, lin in zip(jaxpr.invars, primals_in, linear) if not lin]
+    program = jaxpr.replace(constvars=[*jaxpr.constvars, *[v for v, _ in known]],
+                            invars=[v for v, lin in zip(jaxpr.invars, linear) if lin])
+    values = [*(jaxpr.consts or consts), *[x for _, x in known]]
     with backward_logs.collect(return_logs) as logs:
         found = iter(transpose.backward_pass(*transpose.evaluate_known(program, values), cts_in))
     cts = [next(found) if lin else _zero_of(x) for x, lin in zip(primals_in, linear)]

@@ -18,7 +18,7 @@ from xlafront.api.vmappable_types import (
 from xlafront.core import tracing
 from xlafront.core.avals import with_dimension
 from xlafront.core.basic_primitives import broadcast_in_dim_p, move_dim, place_axis
-from xlafront.core.ir import ClosedJaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.interpreters.registries import Registry, arrays
 from xlafront.lax.shapes import reshape_to
@@ -246,8 +246,8 @@ class ZeroIfMapped:
 zero_if_mapped = ZeroIfMapped()
 
 
-def batch_jaxpr_axes(closed_jaxpr: ClosedJaxpr, axis_data: Any, in_axes: Sequence[int | None],
-                     out_axes_dest: Sequence[int | None | ZeroIfMapped]) -> tuple[ClosedJaxpr, list[bool]]:
+def batch_jaxpr_axes(closed_jaxpr: Jaxpr, axis_data: Any, in_axes: Sequence[int | None],
+                     out_axes_dest: Sequence[int | None | ZeroIfMapped]) -> tuple[Jaxpr, list[bool]]:
     """Return a jaxpr on batches.
 
     Args:

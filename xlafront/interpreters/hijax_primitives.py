@@ -311,7 +311,7 @@ def _expand(*xs: Any, _prim: HiPrim) -> list[Any]:
 def _expand_and_lower(*xs: Any, _prim: HiPrim) -> list[Any]:
     """Compute the result on arrays; composite values inside are lowered to their components."""
     closed = tracing.trace_to_closed_jaxpr(lambda *xs: _expand(*xs, _prim=_prim), [tracing.aval_of(x) for x in xs])
-    if composite_lowering.is_high(closed.jaxpr):
+    if composite_lowering.is_high(closed):
         closed = composite_lowering.program_on_components(closed)
     return closed(*xs)
 

@@ -18,7 +18,7 @@ import numpy as np
 from xlafront.base.jaxlib_compat import pytree
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Effect, Jaxpr
+from xlafront.core.ir import DebugInfo, Effect, Jaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.interpreters.lowering_rules import (
     PLATFORMS,
@@ -128,7 +128,7 @@ def lower_fun(fun: Callable, multiple_results: bool = True) -> Callable:
         name = getattr(fun, "__name__", str(ctx.primitive))
         with tracing.current_trace(tracing.eval_trace):
             closed = tracing.trace_to_closed_jaxpr(flat, ctx.avals_in, DebugInfo("lower_fun", name))
-        return _emit(ctx.module_context, closed.jaxpr, [ir_constant(c) for c in closed.consts], operands, ctx.body.tokens)
+        return _emit(ctx.module_context, closed.structure, [ir_constant(c) for c in closed.consts], operands, ctx.body.tokens)
 
     return rule
 
@@ -154,16 +154,15 @@ def jaxpr_subcomp(ctx: Any, jaxpr: Jaxpr, name_stack: Any, tokens: TokenSet, con
 
 
 def core_call_lowering(ctx: LoweringRuleContext, *args, name: str, backend: Any = None, inline_jax_late: bool = False,
-                       call_jaxpr: ClosedJaxpr | Jaxpr, **params) -> list[ir.Value]:
+                       call_jaxpr: Jaxpr, **params) -> list[ir.Value]:
     """Lower a primitive that calls a jaxpr: to a function of the module and its call, or inline with `inline_jax_late`.
 
     Example:
         >>> call_p = xf.extend.core.CallPrimitive("my_call")
         >>> rule = register_lowering(call_p, core_call_lowering)
     """
-    closed = call_jaxpr if isinstance(call_jaxpr, ClosedJaxpr) else ClosedJaxpr(call_jaxpr)
     operands = list(flat_values(args))
-    return ctx.inline(closed, operands, name) if inline_jax_late else ctx.call(closed, operands, name)
+    return ctx.inline(call_jaxpr, operands, name) if inline_jax_late else ctx.call(call_jaxpr, operands, name)
 
 
 # Types

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from xlafront.core.ir import ClosedJaxpr, Jaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.interpreters.lowering_rules import adapt_rule
 from xlafront.lowering import mlir, module as lowering, module_text
 from xlafront.lowering.builder import Body
@@ -136,7 +136,7 @@ def _sharding(value) -> ir.Attribute:
 
 
 def lower_jaxpr_to_fun(
-        ctx: Any, name: str, jaxpr: ClosedJaxpr | Jaxpr, effects: Sequence[Any] = (), *, num_const_args: int = 0,
+        ctx: Any, name: str, jaxpr: Jaxpr, effects: Sequence[Any] = (), *, num_const_args: int = 0,
         main_function: bool = False, replicated_args: Sequence[bool] | None = None, in_avals: Sequence[Any] | None = None,
         out_avals: Sequence[Any] | None = None, arg_shardings: Sequence[Any] | None = None,
         result_shardings: Sequence[Any] | None = None,
@@ -155,12 +155,10 @@ def lower_jaxpr_to_fun(
         >>> # function = lower_jaxpr_to_fun(ctx.module_context, "inner", closed_jaxpr)
     """
     module = getattr(ctx, "module_context", ctx)
-    consts = jaxpr.consts if isinstance(jaxpr, ClosedJaxpr) else []
-    open_jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     ordered = [] if main_function else [e for e in effects if e.ordered]
     with mlir.context, mlir.unknown_location:
         tokens = [mlir.token_type()] * len(ordered)
-        arg_types, result_types = lowering.flat_types(open_jaxpr.in_avals), lowering.flat_types(open_jaxpr.out_avals)
+        arg_types, result_types = lowering.flat_types(jaxpr.in_avals), lowering.flat_types(jaxpr.out_avals)
         aliases = input_output_aliases or ()
         donors = [d and i not in {k for k, a in enumerate(aliases) if a is not None}
                   for i, d in enumerate(xla_donated_args or ())]
@@ -184,7 +182,7 @@ def lower_jaxpr_to_fun(
             else:
                 known = dict(zip(ordered, values))
             body = Body(module, known)
-            out = lower_equations(body, open_jaxpr, [lowering.constant(c) for c in consts], values[len(ordered):])
+            out = lower_equations(body, jaxpr, [lowering.constant(c) for c in jaxpr.consts], values[len(ordered):])
             create("func.return", operands=[*[body.tokens[e] for e in ordered], *out])
         if detached:
             operation.detach_from_parent()
@@ -196,7 +194,7 @@ def _is_shardy(*groups) -> bool:
 
 
 def lower_jaxpr_to_module(
-        module_name: str, jaxpr: ClosedJaxpr, *, num_const_args: int = 0, in_avals: Sequence[Any] | None = None,
+        module_name: str, jaxpr: Jaxpr, *, num_const_args: int = 0, in_avals: Sequence[Any] | None = None,
         out_avals: Sequence[Any] | None = None, ordered_effects: Sequence[Any] = (), platforms: Sequence[str],
         backend: Any = None, axis_context: Any = None,
         donated_args: Sequence[bool] | None = None, replicated_args: Sequence[bool] | None = None,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from xlafront.core import composite_lowering, ir, tracing, tree
-from xlafront.core.ir import AccumEffect, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, WriteEffect, last_reads
+from xlafront.core.ir import AccumEffect, Jaxpr, JaxprEqn, Literal, WriteEffect, last_reads
 from xlafront.core.refs import AbstractRef
 from xlafront.core.tracing import StagedTracer as DynamicJaxprTracer, current_trace
 from xlafront.interpreters.registries import Registry
@@ -118,29 +118,26 @@ def _prune_constants(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[A
 # Dead code elimination
 
 
-def dce_jaxpr(jaxpr: Jaxpr | ClosedJaxpr, used_outputs: bool | Sequence[bool], instantiate: bool | Sequence[bool] = False,
-              live_inputs: bool | Sequence[bool] = True) -> tuple[Any, list[bool]]:
+def dce_jaxpr(jaxpr: Jaxpr, used_outputs: bool | Sequence[bool], instantiate: bool | Sequence[bool] = False,
+              live_inputs: bool | Sequence[bool] = True) -> tuple[Jaxpr, list[bool]]:
     """Eliminate equations and arguments that the used results do not need.
 
     Args:
-        jaxpr: Jaxpr, open or closed.
+        jaxpr: Jaxpr.
         used_outputs: True for each result that stays; one bool for all.
         instantiate: True for arguments that stay although they are not used; one bool for all.
         live_inputs: False for references whose value is not read after the jaxpr: writes to them are eliminated if the jaxpr
             does not read them. One bool for all; it has no effect on arrays.
 
     Returns:
-        The jaxpr, of the same kind, and for each argument whether it is used.
+        The jaxpr, and for each argument whether it is used.
 
     Example:
         >>> closed = xf.make_jaxpr(lambda x, y: (x * 2, y * 3))(1.0, 2.0)
-        >>> program, used = dce_jaxpr(closed.jaxpr, [True, False])
+        >>> program, used = dce_jaxpr(closed, [True, False])
         >>> used
         [True, False]
     """
-    if isinstance(jaxpr, ClosedJaxpr):
-        pruned, used_inputs = dce_jaxpr(jaxpr.jaxpr, used_outputs, instantiate, live_inputs)
-        return ClosedJaxpr(pruned, jaxpr.consts), used_inputs
     used = [used_outputs] * len(jaxpr.outvars) if isinstance(used_outputs, bool) else used_outputs
     live = [live_inputs] * len(jaxpr.invars) if isinstance(live_inputs, bool) else live_inputs
     dead_refs = {v for v, alive in zip(jaxpr.invars, live) if not alive and isinstance(v.aval, AbstractRef)}
@@ -169,7 +166,7 @@ def dce_jaxpr_consts(jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bo
 
     Example:
         >>> closed = xf.make_jaxpr(lambda x, y: (x * 2, y * 3))(1.0, 2.0)
-        >>> program, used_constants, used = dce_jaxpr_consts(closed.jaxpr, [True, False])
+        >>> program, used_constants, used = dce_jaxpr_consts(closed, [True, False])
     """
     pruned, used_inputs = ir.dce_jaxpr(jaxpr, used_outputs, instantiate)
     pruned, _, used_consts = _prune_constants(pruned, [None] * len(pruned.constvars))
@@ -217,14 +214,13 @@ def dce_jaxpr_call_rule(used_outputs: Sequence[bool], live_ins: Sequence[bool], 
         >>> dce_rules[my_call_p] = dce_jaxpr_call_rule
     """
     inner = eqn.params["call_jaxpr"]
-    jaxpr, used_inputs = dce_jaxpr(_open(inner), used_outputs, live_inputs=live_ins)
+    jaxpr, used_inputs = dce_jaxpr(inner, used_outputs, live_inputs=live_ins)
     if not any(used_outputs) and not ir.keeps_alive(jaxpr.effects):
         return [False] * len(used_inputs), None
-    pruned = ClosedJaxpr(jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else jaxpr
     return used_inputs, eqn.replace(
         invars=[v for v, used in zip(eqn.invars, used_inputs) if used],
         outvars=[v for v, used in zip(eqn.outvars, used_outputs) if used],
-        params=eqn.params | {"call_jaxpr": pruned}, effects=jaxpr.effects)
+        params=eqn.params | {"call_jaxpr": jaxpr}, effects=jaxpr.effects)
 
 
 dce_jaxpr_closed_call_rule = dce_jaxpr_call_rule
@@ -233,51 +229,47 @@ dce_jaxpr_closed_call_rule = dce_jaxpr_call_rule
 # Transformations of jaxprs
 
 
-def _open(jaxpr: Jaxpr | ClosedJaxpr) -> Jaxpr:
-    return jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
-
-
-def close_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> ClosedJaxpr:
-    """Return a jaxpr without constants as a closed jaxpr, the same object for each call.
+def close_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
+    """Return a jaxpr that has no constants, or has the values of its constants, as it is.
 
     Args:
         jaxpr: Jaxpr.
 
     Returns:
-        The closed jaxpr.
+        The jaxpr.
+
+    Raises:
+        ValueError: The values of its constants are unknown.
 
     Example:
-        >>> len(close_jaxpr(xf.make_jaxpr(lambda x: 2 * x)(1.0).jaxpr).consts)
+        >>> len(close_jaxpr(xf.make_jaxpr(lambda x: 2 * x)(1.0)).consts)
         0
     """
-    if isinstance(jaxpr, ClosedJaxpr):
-        return jaxpr
-    if jaxpr.constvars:
+    if jaxpr.constvars and not jaxpr.consts:
         raise ValueError(f"close_jaxpr takes a jaxpr without constants, got one with {len(jaxpr.constvars)}. Give it values "
-                         f"with ClosedJaxpr(jaxpr, consts), or use convert_constvars_jaxpr.")
-    return jaxpr.memoised(("closed",), lambda: ClosedJaxpr(jaxpr, []))
+                         f"with jaxpr.with_consts(values), or use convert_constvars_jaxpr.")
+    return jaxpr
 
 
-def convert_constvars_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> Any:
+def convert_constvars_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
     """Return a jaxpr whose constants are its first inputs.
 
     Args:
-        jaxpr: Jaxpr, open or closed.
+        jaxpr: Jaxpr.
 
     Returns:
-        The jaxpr, of the same kind.
+        The jaxpr.
 
     Example:
         >>> table = xnp.arange(3.0)
         >>> closed = xf.make_jaxpr(lambda x: x * table)(1.0)
-        >>> len(convert_constvars_jaxpr(closed.jaxpr).invars)
+        >>> len(convert_constvars_jaxpr(closed).invars)
         2
     """
-    inner = _open(jaxpr).with_constants_as_inputs()
-    return ClosedJaxpr(inner, []) if isinstance(jaxpr, ClosedJaxpr) else inner
+    return jaxpr.with_constants_as_inputs()
 
 
-def move_binders_to_back(closed_jaxpr: ClosedJaxpr, to_move: Sequence[bool]) -> ClosedJaxpr:
+def move_binders_to_back(closed_jaxpr: Jaxpr, to_move: Sequence[bool]) -> Jaxpr:
     """Return a jaxpr whose marked inputs follow the others.
 
     Args:
@@ -296,7 +288,7 @@ def move_binders_to_back(closed_jaxpr: ClosedJaxpr, to_move: Sequence[bool]) -> 
     return reorder(closed_jaxpr, order)
 
 
-def prune_closed_jaxpr_outputs(jaxpr: ClosedJaxpr, used_outputs: Sequence[bool]) -> ClosedJaxpr:
+def prune_closed_jaxpr_outputs(jaxpr: Jaxpr, used_outputs: Sequence[bool]) -> Jaxpr:
     """Return a jaxpr with some of its results. Its equations stay; `dce_jaxpr` eliminates unused ones.
 
     Args:
@@ -334,8 +326,8 @@ def abstract_eval_fun(fun: Callable, *avals: Any, debug_info: Any = None, **para
     return list(jaxpr.out_avals)
 
 
-def partial_eval_jaxpr_nounits(jaxpr: ClosedJaxpr, unknowns: Sequence[bool], instantiate: bool | Sequence[bool]
-                               ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], list[Any]]:
+def partial_eval_jaxpr_nounits(jaxpr: Jaxpr, unknowns: Sequence[bool], instantiate: bool | Sequence[bool]
+                               ) -> tuple[Jaxpr, Jaxpr, list[bool], list[Any]]:
     """Split a jaxpr into the part that depends on known inputs only and the rest.
 
     Args:
@@ -365,10 +357,10 @@ def partial_eval_jaxpr_nounits(jaxpr: ClosedJaxpr, unknowns: Sequence[bool], ins
     known_avals = [aval for aval, u in zip(jaxpr.in_avals, unknowns) if not u]
     known, (rest, flags) = tracing.trace_with_aux(run, known_avals, jaxpr.debug_info.with_unknown_names())
     residual_avals = known.out_avals[len(flags) - sum(flags):]
-    return known, ClosedJaxpr(rest.with_constants_as_inputs(), []), flags, list(residual_avals)
+    return known, rest.with_constants_as_inputs(), flags, list(residual_avals)
 
 
-def lower_jaxpr(hi_jaxpr: ClosedJaxpr, lo_avals: Any = None) -> ClosedJaxpr:
+def lower_jaxpr(hi_jaxpr: Jaxpr, lo_avals: Any = None) -> Jaxpr:
     """Return a jaxpr on the component arrays of composite values (`experimental.hijax`); others stay as they are.
 
     Args:
@@ -390,7 +382,7 @@ def lower_jaxpr(hi_jaxpr: ClosedJaxpr, lo_avals: Any = None) -> ClosedJaxpr:
     return lowered
 
 
-def lower_jaxpr2(hi_jaxpr: ClosedJaxpr) -> ClosedJaxpr:
+def lower_jaxpr2(hi_jaxpr: Jaxpr) -> Jaxpr:
     """Return a jaxpr on the component arrays of composite values; see `lower_jaxpr`.
 
     Args:
@@ -404,7 +396,7 @@ def lower_jaxpr2(hi_jaxpr: ClosedJaxpr) -> ClosedJaxpr:
         >>> lower_jaxpr2(closed) is closed
         True
     """
-    return composite_lowering.program_on_components(hi_jaxpr) if composite_lowering.is_high(hi_jaxpr.jaxpr) else hi_jaxpr
+    return composite_lowering.program_on_components(hi_jaxpr) if composite_lowering.is_high(hi_jaxpr) else hi_jaxpr
 
 
 class JaxprEqnRecipe(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import errors, tracing, tree
-from xlafront.core.ir import ClosedJaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.core.primitive import Primitive, Traits
 from xlafront.core.program_key import value_key
 from xlafront.staging import signatures
@@ -57,7 +57,7 @@ def _attribute(value: Any) -> ir.Attribute:
     return m.float64(float(value))
 
 
-def _lower(ctx: RuleContext, *operands: ir.Value, attributes: Sequence[tuple], jaxpr: ClosedJaxpr, name: str, version: int
+def _lower(ctx: RuleContext, *operands: ir.Value, attributes: Sequence[tuple], jaxpr: Jaxpr, name: str, version: int
            ) -> list[ir.Value]:
     m = lowering.mlir
     symbol = lowering.equations.function_of(ctx.module_context, jaxpr, name)
@@ -131,7 +131,7 @@ def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
             results, out_tree = tree.flatten(decomposition(*in_tree.unflatten(xs), **attributes))
             return results
 
-        closed: ClosedJaxpr = tracing.trace_to_closed_jaxpr(
+        closed: Jaxpr = tracing.trace_to_closed_jaxpr(
             flat_decomposition, avals, signatures.debug_info_of("composite", decomposition, in_tree, lambda: out_tree))
         if any(isinstance(c, tracing.Tracer) for c in closed.consts):
             raise errors.UnexpectedTracerError(

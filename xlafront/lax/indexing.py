@@ -60,7 +60,7 @@ from xlafront.staging.library import library
 from xlafront.symbolic.dimensions import is_symbolic
 
 if TYPE_CHECKING:
-    from xlafront.core.ir import ClosedJaxpr, Jaxpr
+    from xlafront.core.ir import Jaxpr
     from xlafront.core.typing import Dims, Params, Tangent
     from xlafront.lowering.equations import RuleContext
     from xlafront.lowering.mlir import ir
@@ -615,7 +615,7 @@ def _scatter_batch(name: str) -> Callable:
 # `scatter_apply`: the jaxpr of the function is a parameter; of the updates only the shape matters.
 
 
-def _apply_lower(ctx: RuleContext, x: ir.Value, indices: ir.Value, updates: ir.Value, *, function: ClosedJaxpr,
+def _apply_lower(ctx: RuleContext, x: ir.Value, indices: ir.Value, updates: ir.Value, *, function: Jaxpr,
                  dimension_numbers: ScatterDimensionNumbers, indices_are_sorted: bool, unique_indices: bool,
                  mode: GatherScatterMode) -> ir.Value:
     return _emit_scatter(ctx, x, indices, updates, lambda inner, old, new, _: inner.inline(function, [old]),

@@ -12,7 +12,7 @@ from xlafront.core.sharding_types import has_open_sums
 
 if TYPE_CHECKING:
     from xlafront.core.avals import ShapedArray
-    from xlafront.core.ir import ClosedJaxpr
+    from xlafront.core.ir import Jaxpr
     from xlafront.core.typing import Params
     from xlafront.lowering.equations import RuleContext
     from xlafront.lowering.mlir import ir
@@ -26,7 +26,7 @@ def lower_fun(function: Callable, multiple_results: bool = False, called: str | 
     With a name `called`, the operation is lowered to a call instead: modules contain one function for each signature.
     """
 
-    def traced(in_avals: tuple[ShapedArray, ...], params: Params) -> ClosedJaxpr:
+    def traced(in_avals: tuple[ShapedArray, ...], params: Params) -> Jaxpr:
         key = (function, in_avals, tuple(params.items()), config.trace_context_key())
         return _traced.get(key) or _traced.put(key, tracing.trace_to_closed_jaxpr(
             (lambda *xs: list(function(*xs, **params))) if multiple_results else

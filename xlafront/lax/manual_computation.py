@@ -18,7 +18,7 @@ from xlafront.runtime.sharding import Mesh, axes_of
 if TYPE_CHECKING:
     from xlafront.base.meshes import AbstractMesh
     from xlafront.base.specs import PartitionSpec
-    from xlafront.core.ir import ClosedJaxpr, Effect
+    from xlafront.core.ir import Effect, Jaxpr
     from xlafront.lowering.equations import RuleContext
     from xlafront.lowering.mlir import ir
 
@@ -41,7 +41,7 @@ class ManualMesh:
         return [a for a in self.axis_names if a not in self.manual]
 
 
-def lower_body(ctx: RuleContext, *operands: ir.Value, jaxpr: ClosedJaxpr, mesh: AbstractMesh | Mesh,
+def lower_body(ctx: RuleContext, *operands: ir.Value, jaxpr: Jaxpr, mesh: AbstractMesh | Mesh,
                in_specs: Sequence[PartitionSpec], out_specs: Sequence[PartitionSpec], newly_manual_axes: frozenset,
                check_vma: bool) -> list[ir.Value]:
     module = ctx.module_context

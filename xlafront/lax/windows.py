@@ -12,7 +12,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.ir import ClosedJaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.core.primitive import MeshRules, OwnRule, Primitive, Traits
 from xlafront.core.sharding_types import Sums, of_first
 from xlafront.core.tangents import zeros_of
@@ -390,7 +390,7 @@ def _select_and_scatter_lower(ctx: RuleContext, operand: ir.Value, source: ir.Va
                               select_jaxpr: Jaxpr, select_consts: Sequence[Any], scatter_jaxpr: Jaxpr,
                               scatter_consts: Sequence[Any], **params: Any) -> ir.Value:
     x, s, _ = ctx.avals_in
-    select, scatter = ClosedJaxpr(select_jaxpr, select_consts), ClosedJaxpr(scatter_jaxpr, scatter_consts)
+    select, scatter = select_jaxpr.with_consts(select_consts), scatter_jaxpr.with_consts(scatter_consts)
     return _emit_select_and_scatter(ctx, (operand, x), (source, s), init_value,
                             (lambda inner, a, b: inner.inline(select, [a, b]),
                              lambda inner, a, b: inner.inline(scatter, [a, b])), params)

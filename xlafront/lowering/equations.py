@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlafront.core import source
-from xlafront.core.ir import ClosedJaxpr, DropVar
+from xlafront.core.ir import DropVar, Jaxpr
 from xlafront.lowering import mlir, sizes
 from xlafront.lowering.builder import NOT_INLINEABLE, Body, OperationBuilder
 from xlafront.lowering.mlir import create, ir
@@ -121,7 +121,7 @@ class RuleContext(OperationBuilder):
         body.prefix = f"{self.name_prefix}{scope}/" if scope else self.name_prefix
         body.frontend_attributes = self.frontend_attributes
         try:
-            return lower_equations(body, closed.jaxpr, values, operands)
+            return lower_equations(body, closed.structure, values, operands)
         finally:
             body.prefix, body.frontend_attributes = saved
 
@@ -149,9 +149,9 @@ class RuleContext(OperationBuilder):
         return list(results)
 
 
-def constants(closed: ClosedJaxpr) -> list[ir.Value]:
+def constants(closed: Jaxpr) -> list[ir.Value]:
     """Emit the constants of a jaxpr."""
-    return [constant(c, dtype=v.aval.dtype) for v, c in zip(closed.jaxpr.constvars, closed.consts)]
+    return [constant(c, dtype=v.aval.dtype) for v, c in zip(closed.constvars, closed.consts)]
 
 
 def function_of(module: ModuleContext, closed, name: str | None = None, scope: str = "",
@@ -160,7 +160,7 @@ def function_of(module: ModuleContext, closed, name: str | None = None, scope: s
 
     `scope` is a name scope of the function's operations, and `frontend_attributes` are added to them.
     """
-    jaxpr = closed.jaxpr
+    jaxpr = closed.structure
     key = (id(jaxpr), *map(id, closed.consts), module.manual_mesh, frontend_attributes and (*frontend_attributes.items(),))
     symbol_and_depth = module.functions.get(key)
     if symbol_and_depth is None:

@@ -18,7 +18,7 @@ from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import move_dim, to_dtype
 from xlafront.core.bounded_cache import BoundedCache
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, RefEffect, internal_refs
+from xlafront.core.ir import DebugInfo, Jaxpr, RefEffect, internal_refs
 from xlafront.core.primitive import Primitive, Structured, Traits
 from xlafront.core.program_key import program_key
 from xlafront.core.refs import AbstractRef, RefTangent
@@ -76,8 +76,8 @@ def _evaluated(*args, **params):
 def _cached_kernel(jaxpr: Jaxpr, mapping: GridMapping) -> tuple[Jaxpr, GridMapping]:
     def find_equal():
         program, grid_queries, written = values_program(jaxpr)
-        maps = [b.index_map_jaxpr.jaxpr for b in mapping.block_mappings]
-        computed = [program_key(p) for p in (program.jaxpr, *maps)]
+        maps = [b.index_map_jaxpr.structure for b in mapping.block_mappings]
+        computed = [program_key(p) for p in (program.structure, *maps)]
         if program.consts or None in computed:
             return jaxpr, mapping
         blocks = tuple([(b.block_shape, b.array_aval) for b in mapping.block_mappings])
@@ -152,7 +152,7 @@ def _dual_kernel(jaxpr: Jaxpr, mapping: GridMapping, active: Sequence[bool], out
         refs_or_none = [next(tangent_refs) if m else None for m in [m for group in active_groups for m in group]]
         ref_tangents = [Zero(a.to_tangent_aval()) if t is None else RefTangent(ref_operations.get(t))
                         for a, t in zip(avals, refs_or_none)]
-        jvp_flat(ClosedJaxpr(jaxpr, ()), primals, ref_tangents)
+        jvp_flat(jaxpr, primals, ref_tangents)
         for ref_tangent, ref in zip(ref_tangents, refs_or_none):
             if ref is not None:
                 ref_operations.set(ref, ..., instantiate(ref_tangent.value))
@@ -175,7 +175,7 @@ def _pass_constants(jaxpr: Jaxpr, mapping: GridMapping) -> tuple[Jaxpr, GridMapp
 
     def kernel(*refs):
         consts = [ref_operations.get(r) for r in refs[start:start + count]]
-        ClosedJaxpr(jaxpr, consts)(*refs[:start], *refs[start + count:])
+        jaxpr.with_consts(consts)(*refs[:start], *refs[start + count:])
         return []
 
     avals, const_avals = [v.aval for v in jaxpr.invars], [v.aval for v in jaxpr.constvars]
@@ -194,7 +194,7 @@ def _grouped(items: Sequence, counts: Sequence[int]) -> list[list]:
     return [*groups, list(items[start:])]
 
 
-def _as_loop(avals: tuple, params: Mapping[str, Any]) -> ClosedJaxpr:
+def _as_loop(avals: tuple, params: Mapping[str, Any]) -> Jaxpr:
     """Return the jaxpr that `interpret=True` runs."""
     def make():
         def run(*operands):

@@ -11,7 +11,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import to_dtype
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, Literal, Var
+from xlafront.core.ir import DebugInfo, Jaxpr, Literal, Var
 from xlafront.core.refs import AbstractRef
 from xlafront.lax.ref_indexing import Slice
 from xlafront.pallas.primitives import index_aval
@@ -47,7 +47,7 @@ class BlockMapping:
     block_shape: tuple[Any, ...]
     array_aval: ShapedArray
     block_aval: AbstractRef
-    index_map_jaxpr: ClosedJaxpr
+    index_map_jaxpr: Jaxpr
     origin: str
     pipeline_mode: Any = None
 
@@ -60,11 +60,11 @@ class BlockMapping:
 
     def batched(self, axis_size: int | None) -> BlockMapping:
         """Return the mapping for a grid with a new first axis. With a size, the array has a new first dimension along it."""
-        index_jaxpr, new_index = self.index_map_jaxpr.jaxpr, Var(index_aval)
+        index_jaxpr, new_index = self.index_map_jaxpr.structure, Var(index_aval)
         maps_array = axis_size is not None
         program = index_jaxpr.replace(invars=[new_index, *index_jaxpr.invars],
                                       outvars=[new_index, *index_jaxpr.outvars] if maps_array else index_jaxpr.outvars)
-        mapping = dataclasses.replace(self, index_map_jaxpr=ClosedJaxpr(program, self.index_map_jaxpr.consts))
+        mapping = dataclasses.replace(self, index_map_jaxpr=program.with_consts(self.index_map_jaxpr.consts))
         if not maps_array:
             return mapping
         return dataclasses.replace(mapping, block_shape=(squeezed, *self.block_shape),
@@ -207,7 +207,7 @@ def _block_dim(dim: Any, name: str, shape: tuple) -> Any:
 
 
 def _index_jaxpr(index_map: Callable | None, dims: tuple, name: str, rank: int, index_avals: Sequence[AbstractRef],
-                   index_tree) -> ClosedJaxpr:
+                   index_tree) -> Jaxpr:
     """Trace an index map to a jaxpr, whose results are int32 scalars."""
     description = f"the index map {source_name(index_map)} of {name}"
 
@@ -232,8 +232,8 @@ def _index_jaxpr(index_map: Callable | None, dims: tuple, name: str, rank: int, 
     if consts:
         raise ValueError(f"{description} must not capture constants, but it uses {', '.join(map(errors.short, consts))}. "
                          "Compute the index from the grid's indices, or pass scalars with a PrefetchScalarGridSpec.")
-    return ClosedJaxpr(jaxpr.replace(outvars=[
-        Literal(index_aval.dtype.type(v.val), index_aval) if v.is_literal else v for v in jaxpr.outvars]), ())
+    return jaxpr.replace(outvars=[
+        Literal(index_aval.dtype.type(v.val), index_aval) if v.is_literal else v for v in jaxpr.outvars])
 
 
 def inline_scalar_constants(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:

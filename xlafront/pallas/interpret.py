@@ -15,7 +15,7 @@ from xlafront.control.while_loop import fori_loop
 from xlafront.core import dtypes, tracing
 from xlafront.core.basic_primitives import broadcast_in_dim_p, to_dtype
 from xlafront.core.discharge import discharge_program
-from xlafront.core.ir import ClosedJaxpr, Jaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.core.tangents import zeros_of
 from xlafront.lax.dynamic_slicing import dynamic_slice_p, dynamic_update_slice_p, start_index
 from xlafront.lax.elementwise import div, mul, rem_
@@ -43,18 +43,18 @@ def uninitialized(aval, memory_space: Any = None) -> Any:
     return broadcast_in_dim_p.bind(uninitialized_scalar(aval.dtype), shape=aval.shape, broadcast_dimensions=(), sharding=None)
 
 
-def values_program(jaxpr: Jaxpr) -> tuple[ClosedJaxpr, list[tuple[Any, int]], list[int]]:
+def values_program(jaxpr: Jaxpr) -> tuple[Jaxpr, list[tuple[Any, int]], list[int]]:
     """Convert a kernel to a function of values: `(grid queries, values of references) -> values of written references`.
 
     Return it with the grid queries (primitive and axis) and the indices of the written references.
     """
     def make():
-        closed, written = discharge_program(ClosedJaxpr(jaxpr, ()))
-        grid_queries = [eqn for eqn in closed.jaxpr.eqns if eqn.primitive in (program_id_p, num_programs_p)]
-        program = closed.jaxpr.replace(
-            invars=[*[eqn.outvars[0] for eqn in grid_queries], *closed.jaxpr.invars],
-            eqns=[eqn for eqn in closed.jaxpr.eqns if eqn not in grid_queries])
-        return ClosedJaxpr(program, closed.consts), [(eqn.primitive, eqn.params["axis"]) for eqn in grid_queries], written
+        closed, written = discharge_program(jaxpr)
+        grid_queries = [eqn for eqn in closed.eqns if eqn.primitive in (program_id_p, num_programs_p)]
+        program = closed.replace(
+            invars=[*[eqn.outvars[0] for eqn in grid_queries], *closed.invars],
+            eqns=[eqn for eqn in closed.eqns if eqn not in grid_queries])
+        return program, [(eqn.primitive, eqn.params["axis"]) for eqn in grid_queries], written
 
     return jaxpr.memoised("kernel of values", make)
 

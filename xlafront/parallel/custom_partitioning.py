@@ -198,7 +198,7 @@ class _CustomPartitioningCall(CustomCall):
         closed = params.get("call")
         if closed is None:
             return self.callable_of(params)(*args)
-        return programs.evaluate(self, args, params, closed.jaxpr)
+        return programs.evaluate(self, args, params, closed.structure)
 
     def _dce(self, used: list[bool], eqn):
         """Keep all results, because the rule and the partition cover all of them."""

@@ -166,14 +166,14 @@ class Pmapped(Jitted):
 
     def body(self, traced):
         """Return the only equation, the `shard_map`."""
-        [eqn] = [eqn for eqn in traced.closed.jaxpr.eqns if eqn.primitive is shard_map_p]
+        [eqn] = [eqn for eqn in traced.closed.eqns if eqn.primitive is shard_map_p]
         return eqn
 
     def in_shardings_of(self, traced) -> tuple:
         eqn = self.body(traced)
         mesh = eqn.params["mesh"]
         in_specs = {v: spec for v, spec in zip(eqn.invars, eqn.params["in_specs"]) if not v.is_literal}
-        return tuple(_sharding(mesh, in_specs.get(v, PartitionSpec())) for v in traced.closed.jaxpr.invars)
+        return tuple(_sharding(mesh, in_specs.get(v, PartitionSpec())) for v in traced.closed.invars)
 
     def place(self, traced, call):
         return device_assignment.place_arguments(self.name, call.leaves, self.in_shardings_of(traced), traced, self.options)
@@ -181,7 +181,7 @@ class Pmapped(Jitted):
     def job(self, traced, call, assignment, donated) -> CompileJob:
         eqn = self.body(traced)
         specs = dict(zip(eqn.outvars, eqn.params["out_specs"]))
-        out_shardings = tuple(_sharding(eqn.params["mesh"], specs.get(v, PartitionSpec())) for v in traced.closed.jaxpr.outvars)
+        out_shardings = tuple(_sharding(eqn.params["mesh"], specs.get(v, PartitionSpec())) for v in traced.closed.outvars)
         return CompileJob(self.name, traced, assignment, donated, out_shardings, self.options)
 
 

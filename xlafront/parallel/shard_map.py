@@ -14,7 +14,7 @@ from typing import Any
 from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.base.specs import DuplicateSpecError
 from xlafront.core import errors, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, Jaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import MeshAxis
 from xlafront.parallel.shard_map_rules import shard_map_p
@@ -209,7 +209,7 @@ class _BodyEvaluator:
 
     def __call__(self, jaxpr: Jaxpr, consts: Sequence[Any]):
         """Return the value of the result, or None if it varies over devices."""
-        closed = ClosedJaxpr(jaxpr, list(consts))
+        closed = jaxpr.with_consts(list(consts))
         if not self.call.check or closed.out_avals[0].vma or any([isinstance(c, tracing.Tracer) for c in consts]):
             return None
         self.used = True
@@ -304,7 +304,7 @@ class _Call:
                 closed = vary_results(closed, flat_out_specs)
         return out_tree.unflatten(self.bind(closed, consts, operands, specs, flat_out_specs))
 
-    def bind(self, closed: ClosedJaxpr, consts: Sequence[Any], operands: Sequence[Any], specs, outs) -> list:
+    def bind(self, closed: Jaxpr, consts: Sequence[Any], operands: Sequence[Any], specs, outs) -> list:
         return shard_map_p.bind(
             *consts, *operands, jaxpr=closed, mesh=self.mesh, in_specs=(PartitionSpec(),) * len(consts) + tuple(specs),
             out_specs=tuple(outs), newly_manual_axes=self.manual, check_vma=self.check)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xlafront.core import tracing
-from xlafront.core.ir import ClosedJaxpr, JaxprEqn
+from xlafront.core.ir import Jaxpr, JaxprEqn
 from xlafront.lax.shapes import expand_dims
 from xlafront.parallel.shard_map_types import axes_in_scope
 from xlafront.runtime.sharding import Mesh, PartitionSpec
@@ -23,21 +23,21 @@ def _needs_order(eqn: JaxprEqn) -> bool:
     return any([effect.ordered and not effect.ordered_over_devices for effect in eqn.effects])
 
 
-def ordered_calls(jaxpr: ClosedJaxpr, mesh: Any) -> list[JaxprEqn]:
+def ordered_calls(jaxpr: Jaxpr, mesh: Any) -> list[JaxprEqn]:
     """Return the top-level equations with ordered effects whose order this process's devices do not guarantee."""
-    if not jaxpr.jaxpr.effects or mesh.size == 1 or isinstance(mesh, Mesh) and mesh.is_multi_process:
+    if not jaxpr.effects or mesh.size == 1 or isinstance(mesh, Mesh) and mesh.is_multi_process:
         return []
-    return [eqn for eqn in jaxpr.jaxpr.eqns if _needs_order(eqn) and not eqn.outvars and eqn.primitive.impl is not None]
+    return [eqn for eqn in jaxpr.eqns if _needs_order(eqn) and not eqn.outvars and eqn.primitive.impl is not None]
 
 
-def run_in_order(bind: Callable[..., list], args: Sequence[Any], calls: list[JaxprEqn], *, jaxpr: ClosedJaxpr,
+def run_in_order(bind: Callable[..., list], args: Sequence[Any], calls: list[JaxprEqn], *, jaxpr: Jaxpr,
                  out_specs: Sequence[Any], **params: Any) -> list:
     """Bind the jaxpr without these equations, then run them."""
     mesh, check_vma = params["mesh"], params["check_vma"]
     manual = [axis for axis in mesh.axis_names if axis in params["newly_manual_axes"]]
 
-    def make() -> tuple[ClosedJaxpr, list[tuple[str, ...]], Sequence[Any]]:
-        unordered = [eqn for eqn in jaxpr.jaxpr.eqns if not any([eqn is call for call in calls])]
+    def make() -> tuple[Jaxpr, list[tuple[str, ...]], Sequence[Any]]:
+        unordered = [eqn for eqn in jaxpr.eqns if not any([eqn is call for call in calls])]
         call_operands = [v for call in calls for v in call.invars]
         effects = frozenset().union(*[eqn.effects for eqn in unordered])
         jaxpr_without_calls = jaxpr.map_jaxpr(lambda inner: inner.replace(
@@ -45,11 +45,11 @@ def run_in_order(bind: Callable[..., list], args: Sequence[Any], calls: list[Jax
 
         def run(*shards):
             results = jaxpr_without_calls(*shards)
-            count = len(jaxpr.jaxpr.outvars)
+            count = len(jaxpr.outvars)
             return [*results[:count], *[expand_dims(x, (0,)) for x in results[count:]]]
 
         with axes_in_scope(mesh, params["newly_manual_axes"], check_vma):
-            closed = tracing.trace_to_closed_jaxpr(run, jaxpr.in_avals, jaxpr.jaxpr.debug_info)
+            closed = tracing.trace_to_closed_jaxpr(run, jaxpr.in_avals, jaxpr.debug_info)
         varying = [tuple([axis for axis in manual if axis in v.aval.vma or not check_vma]) for v in call_operands]
         return closed, varying, jaxpr.consts  # keep alive the constants whose ids are in the key
 

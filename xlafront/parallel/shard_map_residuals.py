@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xlafront.core.basic_primitives import pvary_p
-from xlafront.core.ir import ClosedJaxpr, JaxprEqn, Literal, Var
+from xlafront.core.ir import Jaxpr, JaxprEqn, Literal, Var
 from xlafront.lax.shapes import reshape_p
 from xlafront.parallel.shard_map_types import global_type_of, pick, spec_axes, vary_results
 from xlafront.runtime.sharding import PartitionSpec
@@ -36,33 +36,31 @@ def _reshape_equation(v, shape: tuple, site) -> tuple[Var, JaxprEqn]:
     return new, JaxprEqn([v], [new], reshape_p, {"new_sizes": shape, "dimensions": None, "sharding": None}, site=site)
 
 
-def _lift_scalar_outputs(closed: ClosedJaxpr, count: int, specs: Sequence[PartitionSpec]) -> ClosedJaxpr:
+def _lift_scalar_outputs(closed: Jaxpr, count: int, specs: Sequence[PartitionSpec]) -> Jaxpr:
     """Add a dimension to scalar residuals among the results after the first `count`."""
-    jaxpr = closed.jaxpr
-    lift_flags = [_needs_dimension(v.aval, spec) for v, spec in zip(jaxpr.outvars[count:], specs)]
+    lift_flags = [_needs_dimension(v.aval, spec) for v, spec in zip(closed.outvars[count:], specs)]
     if not any(lift_flags):
         return closed
-    sites = {v: eqn.site for eqn in jaxpr.eqns for v in eqn.outvars}
-    eqns, outvars = list(jaxpr.eqns), list(jaxpr.outvars)
+    sites = {v: eqn.site for eqn in closed.eqns for v in eqn.outvars}
+    eqns, outvars = list(closed.eqns), list(closed.outvars)
     for i, lift in enumerate(lift_flags, count):
         if lift:
             v = outvars[i]
             outvars[i], eqn = _reshape_equation(v, (1,), None if type(v) is Literal else sites.get(v))
             eqns.append(eqn)
-    return ClosedJaxpr(jaxpr.replace(eqns=eqns, outvars=outvars), closed.consts)
+    return closed.replace(eqns=eqns, outvars=outvars)
 
 
-def _lower_scalar_inputs(closed: ClosedJaxpr, start: int, specs: Sequence[PartitionSpec | None]) -> ClosedJaxpr:
+def _lower_scalar_inputs(closed: Jaxpr, start: int, specs: Sequence[PartitionSpec | None]) -> Jaxpr:
     """Remove the added dimension of the residuals among the inputs from `start` on; a spec of None leaves an input
     unchanged."""
-    jaxpr = closed.jaxpr
-    eqns, invars = [], list(jaxpr.invars)
+    eqns, invars = [], list(closed.invars)
     for i, spec in enumerate(specs, start):
         if spec is not None and _needs_dimension(invars[i].aval, spec):
             v = invars[i]
             invars[i] = Var(v.aval.update(shape=(1,)))
             eqns.append(_reshape_equation(invars[i], (), None)[1].replace(outvars=[v]))
-    return ClosedJaxpr(jaxpr.replace(eqns=[*eqns, *jaxpr.eqns], invars=invars), closed.consts) if eqns else closed
+    return closed.replace(eqns=[*eqns, *closed.eqns], invars=invars) if eqns else closed
 
 
 # Linearization
@@ -77,17 +75,17 @@ class LinearizedShardMap(NamedTuple):
     `outputs` flags the results that have a tangent.
     """
 
-    forward: ClosedJaxpr
-    linear: ClosedJaxpr
+    forward: Jaxpr
+    linear: Jaxpr
     sources: list[tuple[str, int]]
     specs: list[PartitionSpec]
     outputs: list[bool]
 
 
-def linearize_shard_map(jaxpr: ClosedJaxpr, active, mesh, out_specs, manual: frozenset, check: bool,
+def linearize_shard_map(jaxpr: Jaxpr, active, mesh, out_specs, manual: frozenset, check: bool,
                         element_axes: frozenset) -> LinearizedShardMap:
     linearized = linearize_program(jaxpr, active)
-    forward, linear = linearized.forward.jaxpr, linearized.linear.jaxpr
+    forward, linear = linearized.forward, linearized.linear
     count = len(jaxpr.out_avals)
     inputs = {v: k for k, v in enumerate(forward.invars)}
     results = {v: k for k, v in reversed([*enumerate(forward.outvars[:count])]) if type(v) is not Literal and (
@@ -114,8 +112,8 @@ def linearize_shard_map(jaxpr: ClosedJaxpr, active, mesh, out_specs, manual: fro
             sources.append(("result", count + len(passed)))
             passed.append(v)
             specs.append(_residual_spec(v.aval, mesh, manual - element_axes, check))
-    first = ClosedJaxpr(forward.replace(outvars=[*forward.outvars[:count], *passed]), linearized.forward.consts)
-    second = ClosedJaxpr(linear.replace(invars=in_residuals, eqns=[*recast_eqns, *linear.eqns]), linearized.linear.consts)
+    first = forward.replace(outvars=[*forward.outvars[:count], *passed])
+    second = linear.replace(invars=in_residuals, eqns=[*recast_eqns, *linear.eqns])
     first = _lift_scalar_outputs(first, count, specs)
     second = _lower_scalar_inputs(second, 0, [
         specs[k - count] if kind == "result" and k >= count else None for kind, k in sources])

@@ -14,7 +14,7 @@ from xlafront.core import tracing
 from xlafront.core.avals import entry_of, with_dimension, with_entry
 from xlafront.core.composite_lowering import is_high
 from xlafront.core.discharge import discharge_program
-from xlafront.core.ir import ClosedJaxpr, dce_closed, effects_by_operand, keeps_alive
+from xlafront.core.ir import Jaxpr, dce_closed, effects_by_operand, keeps_alive
 from xlafront.core.primitive import Primitive, Structured, Traits
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.all_reductions import psum_p
@@ -116,7 +116,7 @@ def _transpose(cts, *operands, jaxpr, mesh, in_specs, out_specs, newly_manual_ax
     return in_cts
 
 
-def _with_vectors(closed: ClosedJaxpr, first: int) -> ClosedJaxpr:
+def _with_vectors(closed: Jaxpr, first: int) -> Jaxpr:
     """Return the jaxpr with vectors in place of scalar results from position `first` on: values of all devices are joined."""
     def run(*xs):
         results = closed(*xs)
@@ -125,8 +125,8 @@ def _with_vectors(closed: ClosedJaxpr, first: int) -> ClosedJaxpr:
     return tracing.derive(closed, ("vectors", first), run)
 
 
-def _divide_and_sum_cotangents(closed: ClosedJaxpr, num_nonlinear: int, ct_specs, out_specs, mesh,
-                               manual: frozenset) -> ClosedJaxpr:
+def _divide_and_sum_cotangents(closed: Jaxpr, num_nonlinear: int, ct_specs, out_specs, mesh,
+                               manual: frozenset) -> Jaxpr:
     """Without varying types: divide the cotangent of a replicated result among the devices along the axis, and sum the
     cotangents of a replicated argument."""
     element_axes = axes_of_vmaps()
@@ -203,10 +203,10 @@ def _element_axes(trace, jaxpr, mesh, names, by_type: bool, newly_manual_axes, v
     element_axes = tuple(a for a in names if a in newly_manual_axes)
     if by_type:
         for a in element_axes:
-            if has_collective_over(jaxpr.jaxpr, a):
+            if has_collective_over(jaxpr.structure, a):
                 raise unbound_axis(a, f"a collective in {name}", [
                     n for n in mesh.axis_names if n in newly_manual_axes and n not in element_axes])
-    if any([has_collective_over(jaxpr.jaxpr, a) for a in (trace.axis_name, *element_axes) if a is not None]):
+    if any([has_collective_over(jaxpr.structure, a) for a in (trace.axis_name, *element_axes) if a is not None]):
         element_axes = ()  # collectives need all elements, or the same one, on each device
     if not by_type and element_axes and mesh.are_all_axes_explicit:
         raise ValueError(f"{vmapped} of {name} over {mesh}, of type Explicit: the batch dimension is not sharded over "
@@ -236,7 +236,7 @@ def _dce(used: list[bool], eqn):
     closed, live_in = dce_closed(params["jaxpr"], used)
     if not any(used) and not keeps_alive(closed.effects):
         return None
-    if closed.jaxpr is params["jaxpr"].jaxpr:
+    if closed.structure is params["jaxpr"].structure:
         return eqn
     return eqn.replace(
         invars=list(pick(eqn.invars, live_in)), outvars=list(pick(eqn.outvars, used)),
@@ -276,15 +276,15 @@ def _impl(*args, jaxpr, **params):
     mesh, out_specs = params["mesh"], params["out_specs"]
     if calls := ordered_calls(jaxpr, mesh):
         return run_in_order(shard_map_p.bind, args, calls, jaxpr=jaxpr, **params)
-    jaxpr_ref, consts = weakref.ref(jaxpr.jaxpr), jaxpr.consts  # avoid a cycle: the jaxpr caches the dispatcher
+    structure, consts = weakref.ref(jaxpr.structure), jaxpr.consts  # avoid a cycle: the jaxpr caches the dispatcher
 
     def make():
         def run(*xs):
-            return shard_map_p.bind(*xs, jaxpr=ClosedJaxpr(jaxpr_ref(), consts), **params)
+            return shard_map_p.bind(*xs, jaxpr=structure().with_consts(consts), **params)
 
         run.__name__ = run.__qualname__ = f"shard_map_{jaxpr.debug_info.function_name}"
         shardings: Any = device_assignment.UNSPECIFIED
-        if not is_high(jaxpr.jaxpr) and params["newly_manual_axes"] == frozenset(mesh.axis_names) and isinstance(mesh, Mesh):
+        if not is_high(jaxpr) and params["newly_manual_axes"] == frozenset(mesh.axis_names) and isinstance(mesh, Mesh):
             shardings = [NamedSharding(mesh, spec) for spec in out_specs]
         jitted = Jitted(run, Options(out_shardings=shardings))
         return jitted, make_dispatcher(run, jitted, jitted.cache_miss)

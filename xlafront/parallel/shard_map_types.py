@@ -9,7 +9,7 @@ from typing import Any
 from xlafront.base.jaxlib_compat import NamedSharding
 from xlafront.core import tracing
 from xlafront.core.basic_primitives import pvary_p, recast
-from xlafront.core.ir import ClosedJaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.core.tracing import MeshAxis
 from xlafront.runtime.sharding import AxisType, active, axes_of
 
@@ -85,7 +85,7 @@ def pick(items: Sequence[Any], flags: Sequence[bool]) -> tuple:
     return tuple(x for x, flag in zip(items, flags) if flag)
 
 
-def vary_results(closed: ClosedJaxpr, specs) -> ClosedJaxpr:
+def vary_results(closed: Jaxpr, specs) -> Jaxpr:
     """Return the jaxpr whose results vary over all axes of their specs, as their cotangents will."""
     missing = [() if aval.is_high else tuple(sorted(spec_axes(spec) - aval.vma, key=str))
                for spec, aval in zip(specs, closed.out_avals)]

@@ -174,11 +174,11 @@ class Planner:
                                     f"{eqn.source_info.file}:{eqn.source_info.line}") for v in eqn.outvars)
                 for param in eqn.params.values():
                     for value in param if isinstance(param, (tuple, list)) else (param,):
-                        value = getattr(value, "jaxpr", value)
+                        value = value.structure
                         if hasattr(value, "eqns"):
                             visit(value)
 
-        visit(self.lowered_module.closed.jaxpr)
+        visit(self.lowered_module.closed.structure)
         return found
 
     # Programs that do not fit

@@ -436,7 +436,7 @@ def roofline(f: Callable, mesh: Any = None, in_specs: Any = None, out_specs: Any
 
     def costs(*args: Any) -> tuple:
         closed, shapes = make_jaxpr(counted, return_shape=True)(*args)
-        jaxpr, shardings = closed.jaxpr, {}
+        jaxpr, shardings = closed.structure, {}
         for eqn in jaxpr.eqns:
             if eqn.primitive.name == "shard_map":
                 [jaxpr] = subprograms(eqn.params)
@@ -446,7 +446,7 @@ def roofline(f: Callable, mesh: Any = None, in_specs: Any = None, out_specs: Any
             print(jaxpr)
         cost = _Counter(mesh if sharded else None, pin_lhs_in_vmem, pin_rhs_in_vmem).count(jaxpr)
         leaves, structure = tree.flatten(shapes)
-        out_shardings = [shardings.get(v) if isinstance(v, Var) else None for v in closed.jaxpr.outvars]
+        out_shardings = [shardings.get(v) if isinstance(v, Var) else None for v in closed.outvars]
         return structure.unflatten([ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
                                     for x, sharding in zip(leaves, out_shardings)]), cost
 

@@ -18,7 +18,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import add_any_p
 from xlafront.core.bounded_cache import BoundedCache
-from xlafront.core.ir import ClosedJaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.core.tangents import instantiate
 from xlafront.core.zeros import Zero, is_undefined
@@ -39,7 +39,7 @@ def _results(function: Callable, params: dict[str, Any]) -> Callable:
     return run
 
 
-def _jaxpr_of(function: Callable, avals: tuple, params: dict[str, Any]) -> ClosedJaxpr:
+def _jaxpr_of(function: Callable, avals: tuple, params: dict[str, Any]) -> Jaxpr:
     """Return the jaxpr of the function for these types. It is traced once for abstract evaluation and lowering."""
     key = (function, avals, tuple(params.items()), config.trace_context_key())
     jaxpr = _jaxprs.get(key)
@@ -116,7 +116,7 @@ def linear_primitive(name: str, function: Callable, linear: Sequence[int], *, mu
             operand `index` is faster, or None.
     """
     def abstract(*avals, **params):
-        out_avals = list(_jaxpr_of(function, avals, params).jaxpr.out_avals)
+        out_avals = list(_jaxpr_of(function, avals, params).out_avals)
         return out_avals if multiple_results else out_avals[0]
 
     def lower(ctx, *operands, **params):

@@ -17,7 +17,7 @@ from xlafront.control.scan import scan
 from xlafront.control.while_loop import select_active, while_loop
 from xlafront.core import tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal
+from xlafront.core.ir import Jaxpr, Literal
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
@@ -71,16 +71,16 @@ def _with_origin(x: Any, replace: bool = True) -> Any:
     return x
 
 
-def _run(closed: ClosedJaxpr, operands: Sequence[Any]) -> list[Any]:
-    return evaluate(closed.jaxpr, closed.consts, operands)
+def _run(closed: Jaxpr, operands: Sequence[Any]) -> list[Any]:
+    return evaluate(closed.structure, closed.consts, operands)
 
 
-def _jitted(closed: ClosedJaxpr) -> Callable:
+def _jitted(closed: Jaxpr) -> Callable:
     """Return a jitted function that evaluates a jaxpr on sparse values. It is cached with the jaxpr."""
     return closed.memoised("sparsify", lambda: jit(lambda *xs: tuple(_run(closed, xs))))
 
 
-def _cond(operands: Sequence[Any], *, branches: Sequence[ClosedJaxpr], **_: Any) -> list[Any]:
+def _cond(operands: Sequence[Any], *, branches: Sequence[Jaxpr], **_: Any) -> list[Any]:
     index, *rest = operands
     out_shapes = [eval_shape(functools.partial(_run_to_tuple, branch), *rest) for branch in branches]
     if any(tree.structure(out) != tree.structure(out_shapes[0]) for out in out_shapes):
@@ -90,11 +90,11 @@ def _cond(operands: Sequence[Any], *, branches: Sequence[ClosedJaxpr], **_: Any)
     return list(switch(index, [functools.partial(_run_to_tuple, branch) for branch in branches], *rest))
 
 
-def _run_to_tuple(closed: ClosedJaxpr, *operands: Any) -> tuple:
+def _run_to_tuple(closed: Jaxpr, *operands: Any) -> tuple:
     return tuple(_run(closed, operands))
 
 
-def _while(operands: Sequence[Any], *, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, cond_nconsts: int, body_nconsts: int
+def _while(operands: Sequence[Any], *, cond_jaxpr: Jaxpr, body_jaxpr: Jaxpr, cond_nconsts: int, body_nconsts: int
            ) -> list[Any]:
     cond_consts, body_consts, carry = WhileLayout(cond_nconsts, body_nconsts).split(operands)
     batch = cond_jaxpr.out_avals[0].shape
@@ -109,7 +109,7 @@ def _while(operands: Sequence[Any], *, cond_jaxpr: ClosedJaxpr, body_jaxpr: Clos
     return list(while_loop(lambda state: flags(state).any() if batch else flags(state), step, tuple(carry)))
 
 
-def _scan(operands: Sequence[Any], *, jaxpr: ClosedJaxpr, length: int, num_carry: int, num_consts: int, reverse: bool,
+def _scan(operands: Sequence[Any], *, jaxpr: Jaxpr, length: int, num_carry: int, num_consts: int, reverse: bool,
           unroll: Any, **_: Any) -> list[Any]:
     layout = ScanLayout(num_consts, num_carry)
     consts, initial, xs = layout.split(operands)

@@ -55,7 +55,7 @@ def module_layouts(options: Options, traced: TracedCall, call: Call) -> tuple[li
         layouts = [own if layout is None else layout for layout, own in zip(requested, described)], results
         layouts_in_use.others = True
     if layouts is None:
-        if layouts_in_use.others and _sets_layout(traced.closed.jaxpr):
+        if layouts_in_use.others and _sets_layout(traced.closed.structure):
             return [None] * len(traced.in_avals), [Layout.AUTO] * len(traced.closed.out_avals)
         return None
     arguments, results = layouts

@@ -12,7 +12,7 @@ from xlafront.base import config
 from xlafront.core import composite_lowering, tracing
 from xlafront.core.bounded_cache import WeakRegistry
 from xlafront.core.discharge import takes_refs
-from xlafront.core.ir import ClosedJaxpr, DebugInfo
+from xlafront.core.ir import DebugInfo, Jaxpr
 from xlafront.staging import signatures
 from xlafront.staging.compile_log import TRACING, logged_step
 from xlafront.staging.executable import Executable
@@ -25,9 +25,9 @@ class TracedCall:
     __slots__ = ("closed", "out_tree", "in_avals", "debug_info", "takes_refs", "executables", "is_high",
                  "function_of_components", "_without_composites", "equation")
 
-    def __init__(self, closed: ClosedJaxpr, out_tree: Any, in_avals: tuple, debug_info: DebugInfo):
+    def __init__(self, closed: Jaxpr, out_tree: Any, in_avals: tuple, debug_info: DebugInfo):
         self.closed, self.out_tree, self.in_avals, self.debug_info = closed, out_tree, in_avals, debug_info
-        self.takes_refs = takes_refs(closed.jaxpr)
+        self.takes_refs = takes_refs(closed)
         self.is_high = any([aval.is_high for aval in (*in_avals, *closed.out_avals)])
         self.function_of_components: Any = None  # jitted, of the components of composite arguments (`argument_adapters`)
         self._without_composites: TracedCall | None = None
@@ -38,7 +38,7 @@ class TracedCall:
     def without_composites(self) -> TracedCall:
         """This call with the composite values inside its jaxpr lowered to their components."""
         if self._without_composites is None:
-            if not composite_lowering.is_high(self.closed.jaxpr):
+            if not composite_lowering.is_high(self.closed):
                 self._without_composites = self
             else:
                 self._without_composites = TracedCall(
@@ -65,7 +65,7 @@ def trace_call(fun: Callable, name: str, static: Selection, call: Call, in_avals
     is_nested = tracing.thread.trace is not tracing.eval_trace  # part of the outer trace, and not logged
     with nullcontext() if is_nested else logged_step(TRACING, name, in_avals):
         jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
-    return TracedCall(ClosedJaxpr(jaxpr, consts), out_tree, in_avals, debug_info)
+    return TracedCall(jaxpr.with_consts(consts), out_tree, in_avals, debug_info)
 
 
 # Caches

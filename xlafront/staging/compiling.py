@@ -16,7 +16,7 @@ from xlafront.base.jaxlib_compat import JaxRuntimeError
 from xlafront.base.layouts import use as layouts_in_use
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.core.ir import ClosedJaxpr, Jaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.core.program_key import append_values, program_key
 from xlafront.runtime import backends, distributed, keys
 from xlafront.runtime.clients import clients
@@ -61,7 +61,7 @@ def _equality_key(job: CompileJob, inlined: Sequence[Any]) -> tuple | None:
             or layouts_in_use.others or is_watched() or config.dump_ir_to.value):
         return None
     clients.refuse_forked()
-    program = program_key(job.traced.closed.jaxpr)
+    program = program_key(job.traced.closed.structure)
     key = [job.name, job.assignment, job.options.keep_unused, job.options.compiler_options, config.trace_context_key(), program]
     return tuple(key) if program is not None and append_values(inlined, key) else None
 
@@ -89,7 +89,7 @@ class LoweredModule:
         _warn_of_large(hoisted, job.name, self.closed)
         self.const_args = [place_constant(c, job.assignment) for c in hoisted]
         self.shardings = module_shardings.ProgramShardings(
-            job.assignment, job.out_shardings, self.live, len(hoisted), self.closed.jaxpr)
+            job.assignment, job.out_shardings, self.live, len(hoisted), self.closed.structure)
         arg_attributes = module_shardings.argument_attributes(
             jaxpr, self.live, job.donated, [tracing.aval_of(c) for c in hoisted], self.shardings, job.name)
         result_attributes = self.shardings.result_attributes()
@@ -110,7 +110,7 @@ class LoweredModule:
         self._check_compilable()
         overrides = dict(job.options.compiler_options) | (compiler_options or {})
         options = self._options(overrides)
-        dump(job.name, self.closed.jaxpr, context.module)
+        dump(job.name, self.closed.structure, context.module)
         key = None
         if context.cacheable and not context.host_callbacks:
             program = lowering.module_text.stripped_bytecode(context.module)
@@ -126,7 +126,7 @@ class LoweredModule:
                 raise
             raise explained from e
         for item in context.keepalives:
-            if not isinstance(item, (Jaxpr, ClosedJaxpr)) and not is_compile_only(job.client):
+            if not isinstance(item, Jaxpr) and not is_compile_only(job.client):
                 loaded.keep_alive(item)
         out_avals = [keys.physical(aval) for aval in self.closed.out_avals]
         results = self.shardings.results(loaded, out_avals)
@@ -142,7 +142,7 @@ class LoweredModule:
         if key is not None and not bypass_cache:
             executables_by_key[key] = executable
             if key not in recent_executables and not executable.const_args and (
-                    len(self.closed.jaxpr.eqns) <= _MOST_OPERATIONS):
+                    len(self.closed.eqns) <= _MOST_OPERATIONS):
                 recent_executables.put(key, (loaded, from_disk))
         return executable
 
@@ -179,7 +179,7 @@ class LoweredModule:
         """Return XLA's options for this program; `overrides`, the user's, take precedence."""
         job, devices = self.job, self.assignment.devices
         overrides = tuning.tuned_options(
-            overrides, self.closed.jaxpr, any(job.donated), job.is_on_one_cpu, self.module_context.tuning)
+            overrides, self.closed.structure, any(job.donated), job.is_on_one_cpu, self.module_context.tuning)
         options = tuning.without_unrolling(compile_options(len(devices), devices, overrides), overrides)
         self.shardings.adjust(options)
         return options
@@ -194,13 +194,12 @@ def _equal_executable(key: str) -> tuple[Any, bool] | None:
 # Constants
 
 
-def constants_as_arguments(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+def constants_as_arguments(closed: Jaxpr) -> tuple[Jaxpr, list[Any]]:
     """Return the program with its constants as leading arguments, so that equations hold no values, and the constants."""
     if not closed.consts:
         return closed, []
-    jaxpr = closed.jaxpr
-    return jaxpr.memoised(("constants as arguments",), lambda: ClosedJaxpr(
-        jaxpr.with_constants_as_inputs(), [])), closed.consts
+    jaxpr = closed.structure
+    return jaxpr.memoised(("constants as arguments",), jaxpr.with_constants_as_inputs), closed.consts
 
 
 def place_constant(value: Any, assignment: DeviceAssignment) -> Any:
@@ -210,7 +209,7 @@ def place_constant(value: Any, assignment: DeviceAssignment) -> Any:
     return put(keys.physical_array(value), keys.physical(tracing.aval_of(value)), assignment.replicated(), True)
 
 
-def _warn_of_large(constants: Sequence[Any], name: str, closed: ClosedJaxpr) -> None:
+def _warn_of_large(constants: Sequence[Any], name: str, closed: Jaxpr) -> None:
     """Warn of a program that captures more than `captured_constants_warn_bytes`."""
     limit = config.captured_constants_warn_bytes.value
     if limit is None or limit < 0:
@@ -227,10 +226,10 @@ def _warn_of_large(constants: Sequence[Any], name: str, closed: ClosedJaxpr) -> 
                       f"captured_constants_warn_bytes (JAX_CAPTURED_CONSTANTS_WARN_BYTES) to -1.{where}", stacklevel=2)
 
 
-def _first_reader(closed: ClosedJaxpr, constant: Any) -> str:
+def _first_reader(closed: Jaxpr, constant: Any) -> str:
     """Describe the first operation that reads a constant, with its source line."""
-    variables = [v for v, c in zip(closed.jaxpr.constvars, closed.consts) if c is constant]
-    for eqn in closed.jaxpr.eqns:
+    variables = [v for v, c in zip(closed.constvars, closed.consts) if c is constant]
+    for eqn in closed.eqns:
         if any([v in variables for v in eqn.invars]):
             return f"by {eqn.primitive.shown_as} at {eqn.source_info}"
     return "by nothing: it is a result"

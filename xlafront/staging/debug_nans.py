@@ -65,7 +65,7 @@ def check_finite(name: str, results: Sequence[Any], closed, leaves: Sequence[Any
     kind, found = next((kind, x) for x in results if (kind := _bad(x)))
     with config.debug_nans(False), config.debug_infs(False):
         # The sites in the program of an internal function are those of its first caller.
-        where = _first_bad_equation(closed.jaxpr, closed.consts, leaves, kind,
+        where = _first_bad_equation(closed, closed.consts, leaves, kind,
                                     source.current_site() if uncompiled is None else None)
     is_sharded = isinstance(found, ArrayImpl) and len(found.sharding.device_set) > 1
     start = "Invalid value ({}) encountered in sharded computation," if is_sharded else "invalid value ({}) encountered"
@@ -80,7 +80,7 @@ def check_steps(primitive, operands: Sequence[Any], params: dict[str, Any]) -> N
         for kind in kinds:
             try:
                 primitive.structured.debug_steps(
-                    lambda inner, *operands, kind=kind: _run(inner.jaxpr, inner.consts, operands, kind, None), operands, params)
+                    lambda inner, *operands, kind=kind: _run(inner, inner.consts, operands, kind, None), operands, params)
             except _Found as found:
                 raise FloatingPointError(
                     f"invalid value ({_SHORT[kind]}) encountered{found}. It does not reach a result of {primitive.name}. The "
@@ -125,11 +125,11 @@ def _run(jaxpr, consts, args, kind: str, site: source.Site | None) -> list[Any]:
         if found:
             inner = eqn.params.get("jaxpr")
             if eqn.primitive.structured.only_calls_program and inner is not None:
-                _run(inner.jaxpr, inner.consts, operands, kind, site)
+                _run(inner, inner.consts, operands, kind, site)
             if eqn.primitive.structured.debug_steps is not None:
                 within = None if len(jaxpr.eqns) == 1 else site  # of a single operation, the steps have the user's sites
                 eqn.primitive.structured.debug_steps(
-                    lambda inner, *operands: _run(inner.jaxpr, inner.consts, operands, kind, within), operands, eqn.params)
+                    lambda inner, *operands: _run(inner, inner.consts, operands, kind, within), operands, eqn.params)
             raise _Found(f" in {eqn.primitive.shown_as} first, in its result, at {source.describe(site or eqn.site)}")
         values.update(zip(eqn.outvars, results))
     return [value_of(v) for v in jaxpr.outvars]

@@ -10,7 +10,7 @@ import numpy as np
 
 from xlafront.base.jaxlib_compat import ArrayImpl, NamedSharding, Sharding, SingleDeviceSharding
 from xlafront.core import tracing, tree
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal, dce_jaxpr
+from xlafront.core.ir import Jaxpr, Literal, dce_jaxpr
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.runtime import backends, keys
 from xlafront.runtime.sharding import AbstractMesh, Mesh, PartitionSpec, active, in_device_memory, single_device
@@ -83,8 +83,8 @@ def place_arguments(name: str, leaves: Sequence[Any], requested: Sequence[Any], 
     assignment = DeviceAssignment(devices, (), True, mesh, on_one_device, types_have_mesh)
     rest = assignment.replicated()
     if len(devices) > 1 and any([s is None for s in found]):
-        by_body = _shard_map_shardings(traced.closed.jaxpr, devices)
-        found = [by_body.get(v) if s is None else s for s, v in zip(found, traced.closed.jaxpr.invars)]
+        by_body = _shard_map_shardings(traced.closed.structure, devices)
+        found = [by_body.get(v) if s is None else s for s, v in zip(found, traced.closed.invars)]
     return assignment._replace(shardings=tuple(rest if s is None else s for s in found))
 
 
@@ -142,7 +142,7 @@ def _devices_of_arguments(arguments: _Arguments, mesh: Mesh | None, options) -> 
     agreed, first, other = _agreed_devices(decisive, devices)
     program = arguments.traced.closed
     if other is not None and mesh is None and not options.keep_unused and not program.effects:
-        read = dce_jaxpr(program.jaxpr, [True] * len(program.jaxpr.outvars))[1]
+        read = dce_jaxpr(program.structure, [True] * len(program.outvars))[1]
         decisive = [s if r else None for s, r in zip(decisive, read)]
         agreed, first, other = _agreed_devices(decisive, devices)
     if other is None:
@@ -325,9 +325,9 @@ def _shard_map_shardings(jaxpr, devices: tuple) -> dict:
                 for v, spec in zip(eqn.invars, specs):
                     if type(v) is not Literal:
                         found.setdefault(v, NamedSharding(mesh, spec))
-            elif isinstance(inner := eqn.params.get("jaxpr"), ClosedJaxpr) and len(inner.jaxpr.invars) == len(eqn.invars):
-                in_call = _shard_map_shardings(inner.jaxpr, devices) if eqn.primitive.structured.only_calls_program else {}
-                for v, own in zip(eqn.invars, inner.jaxpr.invars):
+            elif isinstance(inner := eqn.params.get("jaxpr"), Jaxpr) and len(inner.invars) == len(eqn.invars):
+                in_call = _shard_map_shardings(inner.structure, devices) if eqn.primitive.structured.only_calls_program else {}
+                for v, own in zip(eqn.invars, inner.invars):
                     if own in in_call and type(v) is not Literal:
                         found.setdefault(v, in_call[own])
         return found
@@ -341,7 +341,7 @@ def _program_shardings(traced, options):
         sharding = as_sharding("out_shardings", given, options.allow_mesh_context)
         if sharding is not UNSPECIFIED and has_devices(sharding):
             yield sharding
-    yield from inner_shardings(traced.closed.jaxpr)
+    yield from inner_shardings(traced.closed.structure)
 
 
 def has_devices(sharding) -> bool:
@@ -371,8 +371,8 @@ def inner_shardings(jaxpr):
                         yield item
                 elif isinstance(item, Mesh):
                     yield NamedSharding(item, PartitionSpec())
-                elif isinstance(item, (ClosedJaxpr, Jaxpr)):
-                    program = item.jaxpr if isinstance(item, ClosedJaxpr) else item
+                elif isinstance(item, Jaxpr):
+                    program = item.structure
                     yield from program.memoised(("inner shardings",), lambda program=program: [*inner_shardings(program)])
 
 

@@ -25,7 +25,7 @@ def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (), axis_env
         return_shape: If True, return `(jaxpr, pytree of ShapeDtypeStruct)`.
 
     Returns:
-        A function with the arguments of `fun` that returns a `ClosedJaxpr`.
+        A function with the arguments of `fun` that returns a `Jaxpr`.
 
     Example:
         >>> xf.make_jaxpr(lambda x: xnp.sin(x) * 2)(1.0)

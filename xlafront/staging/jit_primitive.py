@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.base.meshes import empty_mesh
-from xlafront.core.ir import ClosedJaxpr, Jaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.core.program_call import ProgramCall
 from xlafront.lowering import mlir
 from xlafront.staging import module_shardings, process_agreement, sharding_arguments
@@ -19,12 +19,12 @@ from xlafront.staging.inlining import Inline
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
 
-def call_params(program: ClosedJaxpr, name: str, *, inline: bool | Inline, donated: Sequence[bool] | None = None,
+def call_params(program: Jaxpr, name: str, *, inline: bool | Inline, donated: Sequence[bool] | None = None,
                 in_shardings: Sequence[Any] | None = None, out_shardings: Sequence[Any] | None = None,
                 in_layouts: Sequence[Any] | None = None, out_layouts: Sequence[Any] | None = None,
                 compiler_options: tuple = (), keep_unused: bool = False) -> dict[str, Any]:
     """Return the parameters of a `jit` equation that calls `program` outside of any mesh context."""
-    ins, outs = len(program.jaxpr.invars), len(program.jaxpr.outvars)
+    ins, outs = len(program.invars), len(program.outvars)
     return {
         "jaxpr": program, "name": name, "donated_invars": tuple(donated or (False,) * ins),
         "in_shardings": tuple(in_shardings or (UNSPECIFIED,) * ins),
@@ -75,7 +75,7 @@ class JitCall(ProgramCall):
 
 def changes_groups(*, jaxpr, in_shardings, out_shardings, **_):
     """True if the program does; a call with shardings has devices of its own."""
-    return all([s is UNSPECIFIED for s in (*in_shardings, *out_shardings)]) and process_agreement.changes_groups(jaxpr.jaxpr)
+    return all([s is UNSPECIFIED for s in (*in_shardings, *out_shardings)]) and process_agreement.changes_groups(jaxpr)
 
 
 _INLINED = (True, Inline.JAX_EARLY)
@@ -89,7 +89,7 @@ def _marks(inline: bool | Inline) -> dict[str, Any]:
 def lower_call(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings, **_):
     """Lower a call to one of a function of the module, or to the operations of a program that is to be inlined."""
     operands = module_shardings.constrain(ctx, operands, jaxpr.in_avals, in_shardings)
-    if inline in _INLINED or _returns_sparse_update(jaxpr.jaxpr):
+    if inline in _INLINED or _returns_sparse_update(jaxpr):
         results = ctx.inline(jaxpr, operands)
     else:
         results = ctx.called(f"jit({name})").call(jaxpr, operands, name, **_marks(inline))
@@ -113,7 +113,7 @@ def _returns_sparse_update(jaxpr: Jaxpr) -> bool:
             if eqn is None:
                 return False
             if eqn.primitive.structured.only_calls_program:
-                return _returns_sparse_update(eqn.params["jaxpr"].jaxpr)
+                return _returns_sparse_update(eqn.params["jaxpr"])
             zeros = makers.get(eqn.invars[0]) if eqn.primitive.name in ("dynamic_update_slice", "scatter_add") else None
             return (zeros is not None and zeros.primitive.name == "broadcast_in_dim" and zeros.invars[0].is_literal
                     and not np.any(zeros.invars[0].val))

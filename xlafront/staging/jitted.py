@@ -93,7 +93,7 @@ class Jitted:
         if (adapter := adapter_for_types(self, traced, call)) is not None:
             return call_adapted(adapter, call.leaves), None, False
         traced = traced.without_composites
-        if distributed.state.num_processes > 1 and process_agreement.changes_groups(traced.closed.jaxpr):
+        if distributed.state.num_processes > 1 and process_agreement.changes_groups(traced.closed):
             return self._evaluate_by_operation(traced, call.leaves), None, False
         donated = self.options.donated_flags(call)
         if config.debug_nans.value or config.debug_infs.value:  # the arguments are read again
@@ -234,7 +234,7 @@ class Jitted:
         program, consts = constants_as_arguments(traced.closed)
         options, count = self.options, len(consts)
         layouts = array_layouts.requested_layouts(options, call.in_tree, traced.out_tree)
-        return JaxprEqn(program.jaxpr.invars, program.jaxpr.outvars, jit_p, call_params(
+        return JaxprEqn(program.invars, program.outvars, jit_p, call_params(
             program, self.name, inline=options.inline, donated=(False,) * count + options.donated_flags(call),
             in_shardings=(UNSPECIFIED,) * count + options.flat_in_shardings(self.name, call.in_tree),
             out_shardings=options.flat_out_shardings(traced.out_tree),
@@ -312,7 +312,7 @@ def _evaluate_call(*args, jaxpr, name, in_shardings, out_shardings, **params):
 
     # The ids are those of constants that `run` holds.
     key = ("compiled call", options, donated, (in_shardings, out_shardings) if has_shardings else (), *map(id, jaxpr.consts))
-    return jaxpr.jaxpr.memoised(key, make)(*args)
+    return jaxpr.structure.memoised(key, make)(*args)
 
 
 jit_p = JitCall("jit", lower=lower_call, impl=_evaluate_call, structured=Structured(only_calls_program=True),

@@ -22,7 +22,7 @@ from xlafront.core.basic_primitives import inline_call_p
 from xlafront.core.bounded_cache import BoundedCache
 from xlafront.core.dtypes import numpy_scalar_types, python_scalar_dtypes
 from xlafront.core.errors import NotAnArrayError, not_an_array
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, jaxpr_as_fun, last_reads
+from xlafront.core.ir import DebugInfo, Jaxpr, JaxprEqn, jaxpr_as_fun, last_reads
 from xlafront.core.primitive import Primitive, Structured
 from xlafront.core.program_key import append_values, scalar_key
 from xlafront.core.tracing import StagedTracer, StagingTrace, Trace, Tracer
@@ -255,11 +255,11 @@ class TraceCache:
         if traced is None:
             return self.fun(*args, **kwargs)
         if self.lookups is not None:
-            if _weight(traced.closed.jaxpr.eqns) <= _FEW_OPERATIONS:
+            if _weight(traced.closed.eqns) <= _FEW_OPERATIONS:
                 self.lookups += 1
                 return self.fun(*args, **kwargs)
             self.lookups = None
-        if traced.closed.jaxpr.effects or any([isinstance(c, Tracer) for c in traced.closed.consts]):
+        if traced.closed.effects or any([isinstance(c, Tracer) for c in traced.closed.consts]):
             return self.fun(*args, **kwargs)
         return jitted.staged(call, traced)
 
@@ -321,7 +321,7 @@ class TraceCache:
             return ()
         if captures and not _reads_all(jaxpr):  # the caller must not capture values that it does not read
             return ()
-        program = ClosedJaxpr(jaxpr, consts)
+        program = jaxpr.with_consts(consts)
         result_tree = None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree
         if len(jaxpr.eqns) == 1:
             only = jaxpr.eqns[0]
@@ -341,9 +341,9 @@ def _reads_all(jaxpr: Jaxpr) -> bool:
     return last_reads(jaxpr).keys() >= set(jaxpr.invars)
 
 
-def _cached_call(name: str, program: ClosedJaxpr) -> JaxprEqn:
+def _cached_call(name: str, program: Jaxpr) -> JaxprEqn:
     """Return the equation of a call that is inlined in modules."""
-    return JaxprEqn(program.jaxpr.invars, program.jaxpr.outvars, jit_p, call_params(program, name, inline=True))
+    return JaxprEqn(program.invars, program.outvars, jit_p, call_params(program, name, inline=True))
 
 
 _contexts = BoundedCache(64)
@@ -414,7 +414,7 @@ def _weight(eqns: Sequence[JaxprEqn]) -> int:
     for eqn in eqns:
         for value in eqn.params.values():
             for program in value if isinstance(value, tuple) else (value,):
-                if isinstance(program, (ClosedJaxpr, Jaxpr)):
+                if isinstance(program, Jaxpr):
                     found += len(program.eqns)
     return found
 

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var, last_reads
+from xlafront.core.ir import DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var, last_reads
 from xlafront.core.primitive import Cost, Primitive, Traits
 from xlafront.core.program_key import append_equation
 from xlafront.core.source import NOWHERE
@@ -58,7 +58,7 @@ def _without_calls(jaxpr: Jaxpr) -> Jaxpr:
     called: dict[int, int] = {}
     for eqn in jaxpr.eqns:
         if eqn.primitive.structured.only_calls_program:
-            key = id(eqn.params["jaxpr"].jaxpr)
+            key = id(eqn.params["jaxpr"].structure)
             called[key] = called.get(key, 0) + 1
     if max(called.values(), default=0) < FEWEST_REPEATS:
         return jaxpr
@@ -86,9 +86,9 @@ def _inline_calls(source: Sequence[JaxprEqn], names: dict, eqns: list[JaxprEqn],
         operands = list(map(name_of, eqn.invars, eqn.invars))  # literals have no other names
         if eqn.primitive.structured.only_calls_program and _has_no_nested_calls(eqn, any_call):
             closed = eqn.params["jaxpr"]
-            inner = dict(zip(closed.jaxpr.invars, operands))
-            _inline_calls(closed.jaxpr.eqns, inner, eqns, eqn, any_call)
-            names.update({v: w if type(w) is Literal else inner[w] for v, w in zip(eqn.outvars, closed.jaxpr.outvars)})
+            inner = dict(zip(closed.invars, operands))
+            _inline_calls(closed.eqns, inner, eqns, eqn, any_call)
+            names.update({v: w if type(w) is Literal else inner[w] for v, w in zip(eqn.outvars, closed.outvars)})
             continue
         outvars, site = eqn.outvars, eqn.site
         if caller is not None:
@@ -233,7 +233,7 @@ def _read_later(repeat: Sequence[JaxprEqn], end: int, reads) -> list[tuple[int, 
     return [(i, j) for i, eqn in enumerate(repeat) for j, v in enumerate(eqn.outvars) if reads.get(v, -1) >= end]
 
 
-def _body(repeat: Sequence[JaxprEqn], indices, invars: Sequence[Var], results) -> ClosedJaxpr:
+def _body(repeat: Sequence[JaxprEqn], indices, invars: Sequence[Var], results) -> Jaxpr:
     """Return the function that the calls of a stretch share."""
     made: set = set()
     eqns = []
@@ -242,7 +242,7 @@ def _body(repeat: Sequence[JaxprEqn], indices, invars: Sequence[Var], results) -
         made.update(eqn.outvars)
         eqns.append(eqn.replace(invars=operands))
     outvars = [repeat[i].outvars[j] for i, j in results]
-    return ClosedJaxpr(Jaxpr([], list(invars), outvars, eqns, debug_info=DebugInfo("a repeated part", "repeated")), [])
+    return Jaxpr([], list(invars), outvars, eqns, debug_info=DebugInfo("a repeated part", "repeated"))
 
 
 repeated_p = Primitive(

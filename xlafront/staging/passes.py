@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from xlafront import lowering
 from xlafront.core.avals import ShapedArray
 from xlafront.core.discharge import discharge_program
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr
+from xlafront.core.ir import Jaxpr, dce_jaxpr
 from xlafront.runtime import backends
 from xlafront.staging.call_tracing import TracedCall
 from xlafront.staging.device_assignment import DeviceAssignment
@@ -56,14 +56,14 @@ class Program(NamedTuple):
     """A program on its way through the passes."""
 
     jaxpr: Jaxpr  # with the constants of `complete`
-    complete: ClosedJaxpr  # before pruning: all arguments, all equations
+    complete: Jaxpr  # before pruning: all arguments, all equations
     live: Sequence[bool]  # by argument of `complete`: `jaxpr` takes it
 
 
 def discharge_references(program: Program, job: CompileJob) -> Program:
     """Replace references that the program makes by the arrays that they hold."""
     closed, _ = discharge_program(program.complete)
-    return Program(closed.jaxpr, closed, program.live)
+    return Program(closed.structure, closed, program.live)
 
 
 def prune_unused(program: Program, job: CompileJob) -> Program:
@@ -104,7 +104,7 @@ PASSES: tuple[Callable[[Program, CompileJob], Program], ...] = (
 def run_passes(job: CompileJob) -> Program:
     """Return the program of a job as it is lowered."""
     closed = job.traced.closed
-    program = Program(closed.jaxpr, closed, (True,) * len(closed.jaxpr.invars))
+    program = Program(closed.structure, closed, (True,) * len(closed.invars))
     for run_pass in PASSES:
         program = run_pass(program, job)
     return program

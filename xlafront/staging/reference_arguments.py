@@ -8,7 +8,7 @@ from typing import Any
 from xlafront.base.jaxlib_compat import NamedSharding
 from xlafront.core import errors
 from xlafront.core.discharge import discharge_program
-from xlafront.core.ir import ClosedJaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.core.refs import AbstractRef, RefBox
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.staging.call_tracing import TracedCall
@@ -23,15 +23,15 @@ class DischargedProgram:
     arrays of the references that it writes to.
     """
 
-    def __init__(self, closed: ClosedJaxpr):
-        jaxpr = closed.jaxpr
+    def __init__(self, closed: Jaxpr):
+        jaxpr = closed.structure
         pairs = list(zip(jaxpr.constvars, closed.consts))
         captured = [(v, c) for v, c in pairs if type(v.aval) is AbstractRef]
         rest = [(v, c) for v, c in pairs if type(v.aval) is not AbstractRef]
         self.captured = [c for _, c in captured]
         program = jaxpr.replace(constvars=[v for v, _ in rest], invars=[*[v for v, _ in captured], *jaxpr.invars])
         self.is_ref = [type(v.aval) is AbstractRef for v in program.invars]  # by input
-        self.closed, self.written = discharge_program(ClosedJaxpr(program, [c for _, c in rest]))  # indices of inputs
+        self.closed, self.written = discharge_program(program.with_consts([c for _, c in rest]))  # indices of inputs
         self.jitted: dict[tuple, Callable] = {}  # by options of `jit` and shardings of the written references
 
 
@@ -45,7 +45,7 @@ class ReferenceAdapter:
 
     def __init__(self, jitted: Any, traced: TracedCall, call: Call):
         self.jitted, self.traced, self.call = jitted, traced, call
-        self.discharged: DischargedProgram = traced.closed.jaxpr.memoised(
+        self.discharged: DischargedProgram = traced.closed.structure.memoised(
             ("discharged program",), lambda: DischargedProgram(traced.closed))
 
     def encode(self, leaves: Sequence[Any]) -> list[Any]:

@@ -21,7 +21,6 @@ from xlafront.base.jaxlib_compat import (
 from xlafront.base.layouts import Format, Layout, use as layouts_in_use
 from xlafront.core import avals, tracing, tree
 from xlafront.core.bounded_cache import BoundedCache
-from xlafront.core.ir import ClosedJaxpr
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filter_traceback
 from xlafront.runtime import backends, clients, keys
@@ -161,13 +160,13 @@ class Traced:
             >>> fun([consts[0] + 1], 2.0)
             Array([2., 4., 6.], dtype=float32)
         """
-        jaxpr, name, in_tree, out_tree = self.jaxpr.jaxpr, self.fun_name, self.in_tree, self.out_tree
+        jaxpr, name, in_tree, out_tree = self.jaxpr.structure, self.fun_name, self.in_tree, self.out_tree
 
         def fun(consts: Any, *args: Any, **kwargs: Any) -> Any:
             leaves, structure = tree.flatten((args, kwargs))
             if structure != in_tree:
                 raise TypeError(f"{name} was traced for arguments of the structure {in_tree}; got {structure}.")
-            return out_tree.unflatten(ClosedJaxpr(jaxpr, tree.leaves(consts))(*leaves))
+            return out_tree.unflatten(jaxpr.with_consts(tree.leaves(consts))(*leaves))
 
         return list(self.jaxpr.consts), fun
 

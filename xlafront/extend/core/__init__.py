@@ -97,7 +97,7 @@ def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
     """Yield the jaxprs in the equations of a jaxpr.
 
     Example:
-        >>> list(subjaxprs(xf.make_jaxpr(lambda x: 2 * x)(1.0).jaxpr))
+        >>> list(subjaxprs(xf.make_jaxpr(lambda x: 2 * x)(1.0)))
         []
     """
     for eqn in jaxpr.eqns:

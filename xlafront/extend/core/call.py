@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront.core import tracing
-from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
+from xlafront.core.ir import Jaxpr, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.zeros import UndefinedPrimal, is_undefined
@@ -42,10 +42,7 @@ class CallPrimitive(ProgramCall):
             call = getattr(fun, "call_wrapped", fun)
             closed = tracing.trace_to_closed_jaxpr(lambda *xs: call(*xs), [tracing.aval_of(x) for x in args])
             args = (*closed.consts, *args)
-            jaxpr = closed.jaxpr
-            params["call_jaxpr"] = ClosedJaxpr(jaxpr.with_constants_as_inputs())
-        elif not isinstance(params["call_jaxpr"], ClosedJaxpr):
-            params["call_jaxpr"] = ClosedJaxpr(params["call_jaxpr"])
+            params["call_jaxpr"] = closed.with_constants_as_inputs()
         return super().bind(*args, **params)
 
     def bind_with_trace(self, trace, args, *avals_and_params):
@@ -67,11 +64,11 @@ def _lower_call(name: str) -> Callable:
     return lambda ctx, *operands, call_jaxpr, **params: ctx.call(call_jaxpr, operands, params.get("name") or name)
 
 
-def _lower_inline(ctx: Any, *operands: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+def _lower_inline(ctx: Any, *operands: Any, call_jaxpr: Jaxpr, **params: Any) -> list[Any]:
     return ctx.inline(call_jaxpr, operands)
 
 
-def _as_function(closed: ClosedJaxpr) -> WrappedFun:
+def _as_function(closed: Jaxpr) -> WrappedFun:
     return wrap_init(jaxpr_as_fun(closed), debug_info=closed.debug_info)
 
 
@@ -166,7 +163,7 @@ def _with_accumulators(rule: Callable) -> Callable:
     return transpose
 
 
-def eval_jaxpr_transpose(prim: Primitive, ct: Sequence[Any], *args: Any, call_jaxpr: ClosedJaxpr, **params: Any
+def eval_jaxpr_transpose(prim: Primitive, ct: Sequence[Any], *args: Any, call_jaxpr: Jaxpr, **params: Any
                          ) -> dict[Any, Any]:
     """Transpose a call of a jaxpr: bind the primitive with the transposed jaxpr.
 

@@ -14,7 +14,7 @@ from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import str_short
 from xlafront.core.basic_primitives import inline_call_p
-from xlafront.core.ir import ClosedJaxpr
+from xlafront.core.ir import Jaxpr
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.ref_operands import bind_on_values, touched_operands
 from xlafront.core.refs import AbstractRef, RefTangent
@@ -158,8 +158,8 @@ def jvp_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents
     return [p for p, _ in pairs], [t for _, t in pairs]
 
 
-def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], instantiate: tuple[bool, ...] = ()
-                ) -> tuple[ClosedJaxpr, list[bool]]:
+def jvp_program(closed: Jaxpr, active: tuple[bool, ...], instantiate: tuple[bool, ...] = ()
+                ) -> tuple[Jaxpr, list[bool]]:
     """Return the JVP of a jaxpr as a jaxpr `(inputs, active tangents) -> (results, nonzero tangents)`.
 
     Args:
@@ -170,7 +170,7 @@ def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], instantiate: tupl
     Returns:
         The jaxpr, and for each result whether its tangent is returned. Cached with the jaxpr.
     """
-    def make() -> tuple[ClosedJaxpr, list[bool]]:
+    def make() -> tuple[Jaxpr, list[bool]]:
         in_avals = closed.in_avals
 
         def run(*args: tracing.StagedTracer) -> tuple[list[Any], list[bool]]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from xlafront.core import dtypes, source, tracing
 from xlafront.core.basic_primitives import broadcast_in_dim_p, inline_call_p, pvary_p
 from xlafront.core.ir import (
-    ClosedJaxpr,
     DebugInfo,
     Jaxpr,
     JaxprEqn,
@@ -209,14 +208,14 @@ class LinearizedJaxpr:
 
     __slots__ = ("forward", "linear", "outputs", "forwarded_inputs", "num_computed")
 
-    forward: ClosedJaxpr
-    linear: ClosedJaxpr
+    forward: Jaxpr
+    linear: Jaxpr
     outputs: list[bool]
     forwarded_inputs: list[int | None]
     num_computed: int
 
 
-def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], instantiate: tuple[bool, ...] = ()) -> LinearizedJaxpr:
+def linearize_program(closed: Jaxpr, active: tuple[bool, ...], instantiate: tuple[bool, ...] = ()) -> LinearizedJaxpr:
     """Linearize a jaxpr. The result is cached with it.
 
     Args:
@@ -226,7 +225,7 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], instantiate
     """
     def make() -> LinearizedJaxpr:
         split = LinearizedJaxpr()
-        debug_info = closed.jaxpr.debug_info.with_unknown_names()
+        debug_info = closed.debug_info.with_unknown_names()
 
         def run(*args: StagedTracer) -> list[Any]:
             results, program = linearize_flat(closed, args, active, instantiate, debug_info)
@@ -234,8 +233,7 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], instantiate
             split.forwarded_inputs = [positions.get(tracing.value_id(c)) for c in program.consts]
             computed = [c for c, k in zip(program.consts, split.forwarded_inputs) if k is None]
             split.num_computed, split.outputs = len(computed), program.outputs
-            jaxpr = program.jaxpr
-            split.linear = ClosedJaxpr(jaxpr.with_constants_as_inputs(), [])
+            split.linear = program.jaxpr.with_constants_as_inputs()
             return [*results, *computed]
 
         split.forward = tracing.trace_to_closed_jaxpr(run, closed.in_avals, debug_info)
@@ -250,7 +248,7 @@ def _prune_residuals(split: LinearizedJaxpr) -> None:
 
     Residuals take memory: loops stack them over iterations, and a linearized function holds them as long as it lives.
     """
-    forward, linear, count = split.forward.jaxpr, split.linear.jaxpr, len(split.forwarded_inputs)
+    forward, linear, count = split.forward, split.linear, len(split.forwarded_inputs)
     results = forward.outvars[:len(forward.outvars) - split.num_computed]
     computed = iter(forward.outvars[len(results):])
     residuals = [next(computed) if k is None else forward.invars[k] for k in split.forwarded_inputs]
@@ -269,9 +267,9 @@ def _prune_residuals(split: LinearizedJaxpr) -> None:
     split.forwarded_inputs = [None if v.is_literal else position.get(v) for v in saved]
     outvars = [*results, *[v for v, k in zip(saved, split.forwarded_inputs) if k is None]]
     split.num_computed = len(outvars) - len(results)
-    split.forward, _ = dce_closed(split.forward.replace(jaxpr=forward.replace(outvars=outvars)), [True] * len(outvars), True)
-    split.linear = ClosedJaxpr(pruned.replace(
-        invars=[*saved.values(), *linear.invars[count:]], eqns=[*broadcast_eqns, *pruned.eqns]), [])
+    split.forward, _ = dce_closed(forward.replace(outvars=outvars), [True] * len(outvars), True)
+    split.linear = pruned.replace(
+        invars=[*saved.values(), *linear.invars[count:]], eqns=[*broadcast_eqns, *pruned.eqns])
 
 
 def linearize_of_call(call: ProgramCall, primals: Sequence[Any], tangents: Sequence[Any], /, **params: Any

@@ -18,7 +18,7 @@ from xlafront.core import source, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import inline_call_p
 from xlafront.core.bounded_cache import BoundedCache
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, JaxprEqn, Literal
+from xlafront.core.ir import DebugInfo, Jaxpr, JaxprEqn, Literal
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_key import scalar_key
 from xlafront.core.tracing import StagedTracer, StagingTrace, Tracer, current_trace
@@ -74,11 +74,11 @@ def caches_transpose(inline_call_rule: TransposeRule) -> Callable[[Callable], Ca
     return decorate
 
 
-def _apply(trace: Any, program: ClosedJaxpr, operands: list[Any], site: source.Site | None) -> list[Any]:
+def _apply(trace: Any, program: Jaxpr, operands: list[Any], site: source.Site | None) -> list[Any]:
     """Apply a jaxpr in a trace, inlined where the trace stages equations, and return its results. Hot."""
     if type(trace) is StagingTrace:
         return trace.inline_jaxpr(program, operands, site)
-    jaxpr = program.jaxpr
+    jaxpr = program.structure
     eqns = jaxpr.eqns
     if not eqns:
         values = dict(zip((*jaxpr.invars, *jaxpr.constvars), (*operands, *program.consts)))
@@ -97,8 +97,8 @@ class _StagedJVP(NamedTuple):
     and residuals, and `linear` maps residuals and tangents to tangents.
     """
 
-    primal: ClosedJaxpr
-    linear: ClosedJaxpr | None
+    primal: Jaxpr
+    linear: Jaxpr | None
     forwarded_operands: list[int | None]  # for each residual the position of the operand that it is, None if it is computed
     outputs: list[bool]  # True for each result that has a tangent
 
@@ -194,12 +194,12 @@ def _stage_jvp(primitive: Primitive, rule: JvpRule, args: Sequence[Any], kinds: 
         tangent_trace.alive = False
         positions = {tracing.value_id(x): i for i, x in enumerate(values)}
         forwarded.extend([positions.get(tracing.value_id(c)) for c in consts])
-        linear = ClosedJaxpr(jaxpr.with_constants_as_inputs(), [])
+        linear = jaxpr.with_constants_as_inputs()
         return [*results, *[c for c, k in zip(consts, forwarded) if k is None]]
 
     tangent_avals = [x.aval for x, k in zip(args, kinds) if k] if rule_trace_type is None else []
     primal = _trace_rule(run, avals + tangent_avals, primitive)
-    if primal is None or linear is not None and linear.jaxpr.effects:
+    if primal is None or linear is not None and linear.effects:
         return None
     return _StagedJVP(primal, linear, forwarded, outputs)
 
@@ -261,7 +261,7 @@ def _cached_transpose(eqn: JaxprEqn, rule: TransposeRule, cts: Sequence[Any], va
 
 
 def _stage_transpose(eqn: JaxprEqn, rule: TransposeRule, cts: Sequence[Any], values: dict
-                     ) -> tuple[ClosedJaxpr, list[bool]] | None:
+                     ) -> tuple[Jaxpr, list[bool]] | None:
     """Trace a transpose rule; return None if its equations cannot be reused."""
     if not _is_plain(eqn.primitive):
         return None
@@ -290,7 +290,7 @@ def _is_plain(primitive: Primitive) -> bool:
         and structured.dce is None and structured.discharge is None)
 
 
-def _trace_rule(run: Callable, avals: list[Any], primitive: Primitive) -> ClosedJaxpr | None:
+def _trace_rule(run: Callable, avals: list[Any], primitive: Primitive) -> Jaxpr | None:
     """Trace a rule without source locations; return None if it fails or its jaxpr cannot be reused."""
     saved = source.thread.site
 
@@ -307,4 +307,4 @@ def _trace_rule(run: Callable, avals: list[Any], primitive: Primitive) -> Closed
         return None
     finally:
         source.thread.site = saved
-    return None if jaxpr.effects or any([isinstance(c, Tracer) for c in consts]) else ClosedJaxpr(jaxpr, consts)
+    return None if jaxpr.effects or any([isinstance(c, Tracer) for c in consts]) else jaxpr.with_consts(consts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xlafront.core import source, tracing, tree
 from xlafront.core.basic_primitives import inline_call_p
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, backward, dependent_outputs, forward
+from xlafront.core.ir import Jaxpr, JaxprEqn, Literal, backward, dependent_outputs, forward
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.tangents import add_tangents, convert_cotangents, instantiate as instantiated, weakly_typed_as
@@ -130,12 +130,12 @@ class Transposed(NamedTuple):
     (`backward_logs`), which has arrays only if the backward pass requests them.
     """
 
-    jaxpr: ClosedJaxpr
+    jaxpr: Jaxpr
     nonzero: list[bool]
     logs: PyTreeDef
 
 
-def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tuple[bool, ...], instantiate: bool = False,
+def transpose_program(closed: Jaxpr, linear: tuple[bool, ...], given: tuple[bool, ...], instantiate: bool = False,
                       strong: tuple[bool, ...] = ()) -> Transposed:
     """Return the transpose of a jaxpr. It is cached with the jaxpr.
 
@@ -149,14 +149,13 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tupl
     has_logs = backward_logs.collects_values()
 
     def make() -> Transposed:
-        jaxpr = closed.jaxpr
-        others = [v for v, lin in zip(jaxpr.invars, linear) if not lin]
-        program = jaxpr.replace(constvars=[*jaxpr.constvars, *others],
-                                invars=[v for v, lin in zip(jaxpr.invars, linear) if lin])
+        others = [v for v, lin in zip(closed.invars, linear) if not lin]
+        program = closed.replace(constvars=[*closed.constvars, *others],
+                                 invars=[v for v, lin in zip(closed.invars, linear) if lin])
 
         def run(*args: tracing.StagedTracer) -> tuple[list[Any], tuple[list[bool], PyTreeDef]]:
             values, rest = args[:len(others)], iter(args[len(others):])
-            cts = [next(rest) if g else Zero(v.aval) for v, g in zip(jaxpr.outvars, given)]
+            cts = [next(rest) if g else Zero(v.aval) for v, g in zip(closed.outvars, given)]
             # Equations that do not depend on the linear inputs are evaluated first.
             inner, consts = evaluate_known(program, [*closed.consts, *values])
             with backward_logs.collect(has_logs) as logs:
@@ -169,7 +168,7 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tupl
 
         in_avals = [v.aval for v in others] + [
             v.aval.to_ct_aval().update(weak_type=False) if s else v.aval.to_ct_aval()
-            for v, g, s in zip(jaxpr.outvars, given, strong or (False,) * len(given)) if g]
+            for v, g, s in zip(closed.outvars, given, strong or (False,) * len(given)) if g]
         transposed, (nonzero, log_tree) = tracing.trace_with_aux(run, in_avals, closed.debug_info.with_unknown_names())
         return Transposed(transposed, nonzero, log_tree)
 
@@ -221,8 +220,8 @@ def transpose_of_call(call: ProgramCall, cts: Sequence[Any], /, *operands: Any, 
     return transpose_called(params[call.parameter], cts, operands, partial(call.call, params))
 
 
-def transpose_called(closed: ClosedJaxpr, cts: Sequence[Any], operands: Sequence[Any],
-                     call: Callable[[ClosedJaxpr, list[Any], list[int], list[int | None]], Sequence[Any]]) -> list[Any]:
+def transpose_called(closed: Jaxpr, cts: Sequence[Any], operands: Sequence[Any],
+                     call: Callable[[Jaxpr, list[Any], list[int], list[int | None]], Sequence[Any]]) -> list[Any]:
     """Return the cotangents of the operands of a call of `closed`; `call` calls the transpose, as `ProgramCall.call` does."""
     count = len(operands)
     linear = tuple([type(x) is UndefinedPrimal for x in operands])

@@ -14,7 +14,7 @@ from xlafront.base import config
 from xlafront.core import tracing
 from xlafront.core.avals import with_dimension, without_dimension
 from xlafront.core.basic_primitives import inline_call_p, place_axis
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, any_equation, subprograms
+from xlafront.core.ir import Jaxpr, any_equation, subprograms
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.ref_operands import bind_on_values, touched_operands
 from xlafront.core.tracing import StagingTrace, Trace, Tracer, current_trace
@@ -164,8 +164,8 @@ def batch_flat(fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: D
 # Jaxprs
 
 
-def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched: tuple[bool, ...] = (), splits: tuple = (),
-                  at: int = 0) -> tuple[ClosedJaxpr, list]:
+def batch_program(closed: Jaxpr, dims: tuple, mapped: BatchTrace, batched: tuple[bool, ...] = (), splits: tuple = (),
+                  at: int = 0) -> tuple[Jaxpr, list]:
     """Return a jaxpr on the batches of a trace, and the batch dimension of each result.
 
     Args:
@@ -178,7 +178,7 @@ def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched:
     """
     size, names = mapped.size, (mapped.axis_name, mapped.spmd_axis_name)
 
-    def make() -> tuple[ClosedJaxpr, list[int | None]]:
+    def make() -> tuple[Jaxpr, list[int | None]]:
         def run(*xs: tracing.StagedTracer) -> tuple[list[Any], list[int | None]]:
             results, out_dims = batch_flat(closed, xs, dims, size, *names)
             for i, is_batched in enumerate(batched):

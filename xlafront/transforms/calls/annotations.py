@@ -10,7 +10,7 @@ from xlafront import lowering
 from xlafront.base.layouts import MemorySpace
 from xlafront.core import source, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.ir import ClosedJaxpr, JaxprEqn
+from xlafront.core.ir import Jaxpr, JaxprEqn
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.wrapping import wraps
@@ -31,7 +31,7 @@ def _attribute_string(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _trace_call(role: str, f: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple[ClosedJaxpr, list[Any], Any]:
+def _trace_call(role: str, f: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple[Jaxpr, list[Any], Any]:
     """Trace a user's function; return its jaxpr, the operands, and the tree of its results."""
     if kwargs:
         function, args = f, (args, kwargs)
@@ -282,14 +282,14 @@ class _MetadataCall(ProgramCall):
 
     __slots__ = ()
 
-    def call(self, params: dict[str, Any], program: ClosedJaxpr, operands: Sequence[Any], ins: Sequence[int | None],
+    def call(self, params: dict[str, Any], program: Jaxpr, operands: Sequence[Any], ins: Sequence[int | None],
              outs: Sequence[int | None]) -> list[Any]:
         if params["ad_metadata"] != "same":
             params = params | {"xla_metadata": params["ad_metadata"], "ad_metadata": "same"}
         return super().call(params, program, operands, ins, outs)
 
 
-def _lower_metadata_call(ctx: RuleContext, *operands: ir.Value, jaxpr: ClosedJaxpr, xla_metadata: tuple, ad_metadata: Any
+def _lower_metadata_call(ctx: RuleContext, *operands: ir.Value, jaxpr: Jaxpr, xla_metadata: tuple, ad_metadata: Any
                          ) -> list[ir.Value]:
     m = lowering.mlir
     attributes: dict[str, Any] = {}
@@ -447,14 +447,14 @@ class _MemorySpaceCall(ProgramCall):
         return [aval.update(memory_space=None if space is MemorySpace.Device else space)
                 for aval, space in zip(params["jaxpr"].out_avals, params[self.spaces])]
 
-    def derived(self, params: dict[str, Any], program: ClosedJaxpr, ins: Sequence[int | None], outs: Sequence[int | None]
+    def derived(self, params: dict[str, Any], program: Jaxpr, ins: Sequence[int | None], outs: Sequence[int | None]
                 ) -> dict[str, Any]:
         count, memory_spaces = len(params["jaxpr"].in_avals), params[self.spaces]
         spaces = [memory_spaces[i - count] if i is not None and i >= count else MemorySpace.Device for i in outs]
         return params | {"jaxpr": program, self.spaces: tuple(spaces)}
 
 
-def _lower_compute_on(ctx: RuleContext, *operands: ir.Value, jaxpr: ClosedJaxpr, compute_type: str, out_memory_spaces: Any,
+def _lower_compute_on(ctx: RuleContext, *operands: ir.Value, jaxpr: Jaxpr, compute_type: str, out_memory_spaces: Any,
                       compiler_options_json: Any) -> list[ir.Value]:
     m = lowering.mlir
     annotated_ctx = ctx.replace()
@@ -469,7 +469,7 @@ def _lower_compute_on(ctx: RuleContext, *operands: ir.Value, jaxpr: ClosedJaxpr,
             for x, aval, space in zip(results, jaxpr.out_avals, out_memory_spaces)]
 
 
-def _lower_fused(ctx: RuleContext, *operands: ir.Value, jaxpr: ClosedJaxpr, out_spaces: Any) -> list[ir.Value]:
+def _lower_fused(ctx: RuleContext, *operands: ir.Value, jaxpr: Jaxpr, out_spaces: Any) -> list[ir.Value]:
     if ctx.platform != "cuda":
         return ctx.inline(jaxpr, operands)
     m = lowering.mlir

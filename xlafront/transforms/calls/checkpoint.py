@@ -21,7 +21,6 @@ from xlafront.core.avals import str_short
 from xlafront.core.basic_primitives import pvary_p
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import (
-    ClosedJaxpr,
     Jaxpr,
     JaxprEqn,
     Literal,
@@ -91,15 +90,14 @@ class Offloadable(NamedTuple):
 class _Split(NamedTuple):
     """A split jaxpr: `first: inputs -> (results, saved)`, `recompute: (saved, inputs) -> recomputed results`."""
 
-    first: ClosedJaxpr
-    recompute: ClosedJaxpr
+    first: Jaxpr
+    recompute: Jaxpr
     num_saved: int
 
 
-def split_by_policy(closed: ClosedJaxpr, policy: Callable | None, recomputed: Sequence[bool]) -> _Split:
+def split_by_policy(jaxpr: Jaxpr, policy: Callable | None, recomputed: Sequence[bool]) -> _Split:
     """Split a jaxpr into the part that runs (and saves values) now, and the part that computes the results marked
     `recomputed` later."""
-    jaxpr = closed.jaxpr
     if policy is None and saves_values(jaxpr):
         policy = _Policies.nothing_saveable
     first: list[JaxprEqn] = []
@@ -127,13 +125,13 @@ def split_by_policy(closed: ClosedJaxpr, policy: Callable | None, recomputed: Se
                 saved.append(offloaded)
     recompute_jaxpr = jaxpr.replace(invars=[*saved, *jaxpr.invars], eqns=recompute,
                                     outvars=[v for v, is_recomputed in zip(jaxpr.outvars, recomputed) if is_recomputed])
-    recompute_closed, live = dce_closed(ClosedJaxpr(recompute_jaxpr, closed.consts), [True] * len(recompute_jaxpr.outvars),
-                                [False] * len(saved) + [True] * len(jaxpr.invars))
+    recompute_jaxpr, live = dce_closed(recompute_jaxpr, [True] * len(recompute_jaxpr.outvars),
+                                       [False] * len(saved) + [True] * len(jaxpr.invars))
     saved = [v for v, is_live in zip(saved, live) if is_live]
     first_jaxpr = jaxpr.replace(eqns=first, outvars=[*[v for v, is_recomputed in zip(jaxpr.outvars, recomputed)
                                                        if not is_recomputed], *saved])
-    first_closed, _ = dce_closed(ClosedJaxpr(first_jaxpr, closed.consts), [True] * len(first_jaxpr.outvars), True)
-    return _Split(first_closed, recompute_closed, len(saved))
+    first_jaxpr, _ = dce_closed(first_jaxpr, [True] * len(first_jaxpr.outvars), True)
+    return _Split(first_jaxpr, recompute_jaxpr, len(saved))
 
 
 def _split_equation(eqn: JaxprEqn, policy: Any) -> tuple[JaxprEqn, JaxprEqn, list[Var]] | None:
@@ -177,22 +175,21 @@ def split_call(eqn: JaxprEqn, policy: Any) -> tuple[JaxprEqn, JaxprEqn, list[Var
     return first, recompute, saved
 
 
-def split_inside(closed: ClosedJaxpr, policy: Any) -> _Split:
+def split_inside(closed: Jaxpr, policy: Any) -> _Split:
     """Split a jaxpr like `split_by_policy`, with all results both computed now and recomputed."""
-    jaxpr = closed.jaxpr
-    count = len(jaxpr.outvars)
-    doubled = ClosedJaxpr(jaxpr.replace(outvars=[*jaxpr.outvars, *jaxpr.outvars]), closed.consts)
+    count = len(closed.outvars)
+    doubled = closed.replace(outvars=[*closed.outvars, *closed.outvars])
     return split_by_policy(doubled, policy, [False] * count + [True] * count)
 
 
 # The primitive
 
 
-def _params(jaxpr: ClosedJaxpr, prevent_cse: bool | Sequence[bool], differentiated: bool, policy: Any) -> dict[str, Any]:
+def _params(jaxpr: Jaxpr, prevent_cse: bool | Sequence[bool], differentiated: bool, policy: Any) -> dict[str, Any]:
     return {"jaxpr": jaxpr, "prevent_cse": prevent_cse, "differentiated": differentiated, "policy": policy}
 
 
-def _lower(ctx: RuleContext, *operands: ir.Value, jaxpr: ClosedJaxpr, prevent_cse: bool | Sequence[bool], differentiated: bool,
+def _lower(ctx: RuleContext, *operands: ir.Value, jaxpr: Jaxpr, prevent_cse: bool | Sequence[bool], differentiated: bool,
            policy: Any) -> list[ir.Value]:
     needs_barrier = (prevent_cse,) * len(operands) if isinstance(prevent_cse, bool) else prevent_cse
     if differentiated and any(needs_barrier):
@@ -215,7 +212,7 @@ def _has_first_computation(jaxpr: Jaxpr) -> bool:
 class _LinearizedCheckpoint:
     """A linearized checkpointed jaxpr: `first` runs now, `linear` when tangents or cotangents are available."""
 
-    def __init__(self, jaxpr: ClosedJaxpr, active: tuple[bool, ...], policy: Any) -> None:
+    def __init__(self, jaxpr: Jaxpr, active: tuple[bool, ...], policy: Any) -> None:
         # Discharge Refs: their writes cannot be recomputed.
         jaxpr, _ = discharge_program(jaxpr, [False] * len(jaxpr.in_avals), keep_rules=True)
         linearized = linearize_program(jaxpr, active)
@@ -240,17 +237,17 @@ class _LinearizedCheckpoint:
         self.linear, live = dce_closed(linear_jaxpr, [True] * len(linear_jaxpr.out_avals), keep_inputs)
         self.reads_input = live[len(saved_avals):len(saved_avals) + len(inputs)]
 
-    def log(self, jaxpr: ClosedJaxpr) -> None:
+    def log(self, jaxpr: Jaxpr) -> None:
         """Log the residuals: values that the policy saves, and arguments that are read again."""
-        first = self.first.jaxpr
+        first = self.first.structure
         residuals = [f"{str_short(v.aval)} {_origin(first, v)[1]}" for v in first.outvars[self.count:]]
         residuals += [f"{str_short(a)} from argument {i}"
                       for i, (a, is_read) in enumerate(zip(jaxpr.in_avals, self.reads_input)) if is_read]
-        log().warning("The derivative of a checkpointed function (%s) saves:%s", jaxpr.jaxpr.debug_info.func_src_info,
+        log().warning("The derivative of a checkpointed function (%s) saves:%s", jaxpr.debug_info.func_src_info,
                       "".join([f"\n  {line}" for line in residuals]) or " nothing")
 
 
-def _bind(jaxpr: ClosedJaxpr, operands: Sequence[Any], prevent_cse: bool | Sequence[bool], differentiated: bool, policy: Any
+def _bind(jaxpr: Jaxpr, operands: Sequence[Any], prevent_cse: bool | Sequence[bool], differentiated: bool, policy: Any
           ) -> list:
     (jaxpr,), refs = references_as_inputs((jaxpr,), 0)
     if not isinstance(prevent_cse, bool):
@@ -258,7 +255,7 @@ def _bind(jaxpr: ClosedJaxpr, operands: Sequence[Any], prevent_cse: bool | Seque
     return remat_p.bind(*refs, *operands, **_params(jaxpr, prevent_cse, differentiated, policy))
 
 
-def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, prevent_cse: bool | Sequence[bool],
+def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Jaxpr, prevent_cse: bool | Sequence[bool],
                differentiated: bool, policy: Any) -> tuple[Any, Any]:
     active = tuple(type(t) is not Zero for t in tangents)
     linearized = jaxpr.memoised(("checkpoint", active, policy), lambda: _LinearizedCheckpoint(jaxpr, active, policy))
@@ -283,9 +280,9 @@ def _impl(*args: Any, **params: Any) -> list[Any]:
     """Run a compiled call, or evaluate the jaxpr eagerly if it has operations that cannot be compiled, or calls that donate
     arguments."""
     closed = params["jaxpr"]
-    if any([e.uncompiled for e in closed.effects]) or any_equation(closed.jaxpr, "one by one", _needs_evaluation):
+    if any([e.uncompiled for e in closed.effects]) or any_equation(closed.structure, "one by one", _needs_evaluation):
         return closed(*args)
-    return evaluate(remat_p, args, params, closed.jaxpr)
+    return evaluate(remat_p, args, params, closed)
 
 
 def _needs_evaluation(eqn: JaxprEqn) -> bool:
@@ -300,7 +297,7 @@ class _RematCall(ProgramCall):
 
     __slots__ = ()
 
-    def derived(self, params: dict[str, Any], program: ClosedJaxpr, ins: Sequence[Place], outs: Sequence[Place]
+    def derived(self, params: dict[str, Any], program: Jaxpr, ins: Sequence[Place], outs: Sequence[Place]
                 ) -> dict[str, Any]:
         flags = params["prevent_cse"]
         if not isinstance(flags, bool):
@@ -313,7 +310,7 @@ remat_p = _RematCall(
     structured=Structured(linearize=_linearize, debug_steps=lambda run, operands, params: run(params["jaxpr"], *operands)),
     # A recomputation is the same sample from a key, not a second use of it.
     traits=Traits(key_use=lambda eqn, use_of_program: ((), ["new"] * len(eqn.outvars)) if eqn.params["differentiated"] else (
-        use_of_program(eqn.params["jaxpr"].jaxpr))))
+        use_of_program(eqn.params["jaxpr"].structure))))
 
 
 # Names of values, for policies
@@ -436,10 +433,10 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
     return checkpointed
 
 
-def _restore_scalars(closed: ClosedJaxpr, operands: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+def _restore_scalars(closed: Jaxpr, operands: Sequence[Any], results: Sequence[Any]) -> list[Any]:
     """Replace forwarded results of an eager call that were Python scalars by these scalars."""
     restored = list(results)
-    for result, operand, value in closed.memoised("handed through", lambda: _forwarded_results(closed.jaxpr)):
+    for result, operand, value in closed.memoised("handed through", lambda: _forwarded_results(closed.structure)):
         value = value if operand is None else operands[operand]
         if type(restored[result]) is ArrayImpl and type(value) in dtypes.python_scalar_dtypes:
             restored[result] = value
@@ -522,14 +519,14 @@ def saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> list[str]:
     closed = tracing.trace_to_closed_jaxpr(flat, avals)
     linearized = linearize_program(closed, (True,) * len(avals))
     count = len(closed.out_avals)
-    computed = iter(linearized.forward.jaxpr.outvars[count:])
+    computed = iter(linearized.forward.outvars[count:])
     lines: list[tuple[tuple[int, ...], str]] = []  # sorted: constants, arguments, results of equations
     for forwarded in linearized.forwarded_inputs:
         if forwarded is not None:
             lines.append(((1, forwarded), f"{str_short(avals[forwarded])} from the argument {names[forwarded]}"))
         else:
             v = next(computed)
-            position, text = _origin(linearized.forward.jaxpr, v)
+            position, text = _origin(linearized.forward.structure, v)
             lines.append((position, f"{str_short(v.aval)} {text}"))
     return [text for _, text in sorted(lines, key=lambda pair: pair[0])]
 
@@ -542,10 +539,10 @@ def _origin(jaxpr: Jaxpr, v: Atom, site: source.Site | None = None) -> tuple[tup
     for i, eqn in enumerate(jaxpr.eqns):
         if v in eqn.outvars:
             inner, jitted = eqn.params.get("jaxpr"), eqn.params.get("inline", True) is not True
-            if inner is not None and not jitted and len(inner.jaxpr.outvars) == len(eqn.outvars):
-                inner_var = inner.jaxpr.outvars[eqn.outvars.index(v)]
-                if type(inner_var) is not Literal and inner_var not in inner.jaxpr.invars:
-                    position, text = _origin(inner.jaxpr, inner_var, _known_site(eqn.site) or site)
+            if inner is not None and not jitted and len(inner.outvars) == len(eqn.outvars):
+                inner_var = inner.outvars[eqn.outvars.index(v)]
+                if type(inner_var) is not Literal and inner_var not in inner.invars:
+                    position, text = _origin(inner.structure, inner_var, _known_site(eqn.site) or site)
                     return (2, i, *position), text
             location = source.with_column(_known_site(eqn.site) or site)
             name = f"jitted function {eqn.params['name']!r}" if jitted else eqn.primitive.name

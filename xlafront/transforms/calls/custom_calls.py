@@ -19,8 +19,8 @@ from xlafront.base import typed_scalars
 from xlafront.core import errors, source, tracing, tree
 from xlafront.core.discharge import RuleNeedsReference, discharge_program
 from xlafront.core.ir import (
-    ClosedJaxpr,
     DebugInfo,
+    Jaxpr,
     dce_jaxpr,
     effects_by_operand,
     keeps_alive,
@@ -291,12 +291,12 @@ def all_in_scope(values: Sequence[Any]) -> bool:
 
 
 def stage_function(fun: Callable[..., Sequence[Any]], operands: Sequence[Any], debug_info: DebugInfo
-                   ) -> tuple[ClosedJaxpr, list[Any]]:
+                   ) -> tuple[Jaxpr, list[Any]]:
     """Trace a flat function; return the jaxpr with its constants as leading inputs, and the constants."""
     jaxpr, consts = tracing.trace_to_jaxpr(fun, [tracing.aval_of(x) for x in operands], debug_info)
     if not all_in_scope(consts):
         raise closure_error(debug_info.traced_for.removesuffix(" fun"), debug_info.function_name)
-    return ClosedJaxpr(jaxpr.with_constants_as_inputs()), consts
+    return jaxpr.with_constants_as_inputs(), consts
 
 
 class CustomCall(Primitive):
@@ -355,7 +355,7 @@ class CustomCall(Primitive):
     def number_of_consts(self, params: dict[str, Any]) -> int:
         return params[self.constants]
 
-    def with_program(self, params: dict[str, Any], closed: ClosedJaxpr, more_consts: int) -> dict[str, Any]:
+    def with_program(self, params: dict[str, Any], closed: Jaxpr, more_consts: int) -> dict[str, Any]:
         """Return the parameters of a call of the jaxpr, which takes `more_consts` additional constants."""
         rest = {k: v for k, v in params.items() if k != "fun"}
         return rest | {self.parameter: closed, self.constants: params[self.constants] + more_consts}
@@ -364,7 +364,7 @@ class CustomCall(Primitive):
         raise _needs_references(self.name_of(params))
 
     def _changes_groups(self, **params: Any) -> bool:
-        return process_agreement.changes_groups(params[self.parameter].jaxpr)
+        return process_agreement.changes_groups(params[self.parameter])
 
     def _abstract(self, *_: Any, **params: Any) -> list[Any]:
         return params[self.parameter].out_avals
@@ -393,8 +393,8 @@ class CustomCall(Primitive):
             return None
         if all(used):
             return eqn
-        jaxpr, _ = dce_jaxpr(closed.jaxpr, used, True)
-        params = eqn.params | {self.parameter: ClosedJaxpr(jaxpr, closed.consts)}
+        jaxpr, _ = dce_jaxpr(closed, used, True)
+        params = eqn.params | {self.parameter: jaxpr}
         params |= self.prune(params, used, closed.out_avals)
         return eqn.replace(outvars=[v for v, live in zip(eqn.outvars, used) if live], params=params)
 

@@ -77,7 +77,7 @@ def custom_gradient(fun: Callable | None = None, *, with_logs: bool = False, rem
             return tree.flatten((inner_value, traced(pullback, inner_value, inner_args)))
 
         closed, out_tree = tracing.trace_with_aux(flat, [tracing.aval_of(x) for x in leaves])
-        return value, _Residuals(closed.consts, closed.jaxpr, out_tree)
+        return value, _Residuals(closed.consts, closed.structure, out_tree)
 
     def rem(saved: _Residuals, *args: Any) -> Any:
         return saved.evaluate(*tree.leaves(args))
@@ -125,7 +125,7 @@ def _trace_pullback(pullback: Callable, value: Any, args: tuple, name: str, with
         return tree.flatten((cotangents, backward_logs.logs_of_rule(logs, title)))
 
     closed, result_tree = tracing.trace_with_aux(flat, [tracing.aval_of(x).to_tangent_aval() for x in leaves])
-    return _Residuals(closed.consts, closed.jaxpr, result_tree)
+    return _Residuals(closed.consts, closed.structure, result_tree)
 
 
 def _accumulators(kinds: Any, args: tuple) -> list[GradAccum]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xlafront.core import errors, tracing
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr
+from xlafront.core.ir import DebugInfo, dce_jaxpr
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.calls.custom_calls import CustomCall, Rule, stage_function
 
@@ -64,7 +64,7 @@ class _RematOpt(CustomCall):
         jaxpr, _ = dce_jaxpr(jaxpr, used[:count], True)
         if any(isinstance(c, tracing.Tracer) for c in consts):
             return updated_params
-        return updated_params | {"fwd_jaxpr": ClosedJaxpr(jaxpr, consts)}
+        return updated_params | {"fwd_jaxpr": jaxpr.with_consts(consts)}
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:

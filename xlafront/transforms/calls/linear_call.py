@@ -9,7 +9,6 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.basic_primitives import move_dim
-from xlafront.core.ir import ClosedJaxpr
 from xlafront.core.primitive import Traits
 from xlafront.core.tangents import instantiate
 from xlafront.core.zeros import Zero, is_undefined
@@ -197,7 +196,7 @@ def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[A
             raise TypeError(f"the inputs of the function that closure_convert returned for {name} must have the same pytree "
                             f"structure as its example arguments, {in_tree}, followed by the {count} values that it closed "
                             f"over; it was called with {called_tree}.")
-        closed = ClosedJaxpr(jaxpr, [next(next_value) if h else c for c, h in zip(fixed, hoisted)])
+        closed = jaxpr.with_consts([next(next_value) if h else c for c, h in zip(fixed, hoisted)])
         return out_tree.unflatten(closed(*xs))
 
     converted.__name__ = converted.__qualname__ = f"closure_convert({name})"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront.core import tracing, tree
-from xlafront.core.ir import ClosedJaxpr, JaxprEqn
+from xlafront.core.ir import Jaxpr, JaxprEqn
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.wrapping import wraps
 from xlafront.lax.barriers import optimization_barrier_p
@@ -67,16 +67,16 @@ class _OrderedCall(ProgramCall):
 
     __slots__ = ()
 
-    def derived(self, params: dict[str, Any], program: ClosedJaxpr, ins: Sequence[int | None], outs: Sequence[int | None]
+    def derived(self, params: dict[str, Any], program: Jaxpr, ins: Sequence[int | None], outs: Sequence[int | None]
                 ) -> dict[str, Any]:
         mask = params["exclude_mask"]
         of_derived = tuple([i is not None and i < len(mask) and mask[i] for i in ins])
         return params | {"call_jaxpr": program, "exclude_mask": of_derived}
 
 
-def _in_order(closed: ClosedJaxpr, operands: Sequence[Any]) -> list[Any]:
+def _in_order(closed: Jaxpr, operands: Sequence[Any]) -> list[Any]:
     """Evaluate a jaxpr so that each equation depends on the results of the one before it."""
-    jaxpr = closed.jaxpr
+    jaxpr = closed.structure
     def value_of(v: Any) -> Any:
         return v.val if v.is_literal else values[v]
 
@@ -102,7 +102,7 @@ def _waiting(eqn: JaxprEqn) -> list[int]:
     return [i for i, (v, excluded) in enumerate(zip(eqn.invars, mask)) if not (v.is_literal or excluded)]
 
 
-def _evaluate(*operands: Any, call_jaxpr: ClosedJaxpr, enforce: bool, strict_in: bool, strict_out: bool, exclude_mask: tuple
+def _evaluate(*operands: Any, call_jaxpr: Jaxpr, enforce: bool, strict_in: bool, strict_out: bool, exclude_mask: tuple
               ) -> list[Any]:
     if strict_in and operands:
         operands = optimization_barrier_p.bind(*operands)

@@ -14,7 +14,7 @@ from xlafront.base.meshes import active
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import AbstractValue
 from xlafront.core.basic_primitives import convert_element_type_p, pvary_p
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, backward, forward, last_reads
+from xlafront.core.ir import Jaxpr, JaxprEqn, Literal, Var, backward, forward, last_reads
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.refs import is_ref
@@ -55,23 +55,23 @@ def _argument_names(parameters: signatures.Parameters, key: tuple, in_tree: PyTr
     return signatures.leaf_names(parameters, signatures.Selection(), tree.structure((positional, {})))
 
 
-def references_as_inputs(jaxprs: Sequence[ClosedJaxpr], at: int) -> tuple[tuple[ClosedJaxpr, ...], list[Any]]:
+def references_as_inputs(jaxprs: Sequence[Jaxpr], at: int) -> tuple[tuple[Jaxpr, ...], list[Any]]:
     """Return jaxprs in which closed-over Refs are inputs from position `at` on, and those Refs."""
     refs = {id(x): x for closed in jaxprs for x in closed.consts if is_ref(x)}
     if not refs:
         return tuple(jaxprs), []
     converted = []
     for closed in jaxprs:
-        const_vars = {id(x): v for v, x in zip(closed.jaxpr.constvars, closed.consts)}
-        inputs, invars = [const_vars.get(key) or Var(x.aval) for key, x in refs.items()], closed.jaxpr.invars
-        other_consts = [(v, x) for v, x in zip(closed.jaxpr.constvars, closed.consts) if id(x) not in refs]
-        converted.append(ClosedJaxpr(closed.jaxpr.replace(constvars=[v for v, _ in other_consts], invars=[
-            *invars[:at], *inputs, *invars[at:]]), [x for _, x in other_consts]))
+        const_vars = {id(x): v for v, x in zip(closed.constvars, closed.consts)}
+        inputs, invars = [const_vars.get(key) or Var(x.aval) for key, x in refs.items()], closed.invars
+        other_consts = [(v, x) for v, x in zip(closed.constvars, closed.consts) if id(x) not in refs]
+        converted.append(closed.replace(constvars=[v for v, _ in other_consts], consts=[x for _, x in other_consts],
+                                        invars=[*invars[:at], *inputs, *invars[at:]]))
     return tuple(converted), list(refs.values())
 
 
 def trace_function(fun: Callable, in_tree: PyTreeDef, in_avals: Sequence[AbstractValue], role: str, evaluate: Any = None
-                   ) -> tuple[ClosedJaxpr, list, Any]:
+                   ) -> tuple[Jaxpr, list, Any]:
     """Trace `fun` and return its jaxpr with constants as leading inputs, the constants, and the tree of the result.
 
     `role` describes the function in debug information. Traces are cached by argument types and the active mesh, unless
@@ -96,7 +96,7 @@ def trace_function(fun: Callable, in_tree: PyTreeDef, in_avals: Sequence[Abstrac
         debug_info = signatures.make_debug_info(
             role, fun, lambda parameters: names(parameters, derivation, in_tree), lambda: out_tree)
         jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info, evaluate)
-        traced = TracedCall(ClosedJaxpr(jaxpr, consts), out_tree, tuple(in_avals), debug_info)
+        traced = TracedCall(jaxpr.with_consts(consts), out_tree, tuple(in_avals), debug_info)
         if not any(isinstance(c, tracing.Tracer) for c in consts) and not (evaluate is not None and evaluate.used):
             caches.traces[key] = traced
     closed, consts = constants_as_arguments(traced.closed)
@@ -123,16 +123,15 @@ def same_type(x: AbstractValue, y: AbstractValue) -> bool:
     return x.shape == y.shape and x.dtype == y.dtype and _same_sharding(x, y)
 
 
-def with_weak_types(closed: ClosedJaxpr, expected: Sequence[AbstractValue | None]) -> ClosedJaxpr:
+def with_weak_types(closed: Jaxpr, expected: Sequence[AbstractValue | None]) -> Jaxpr:
     """Return the jaxpr whose results have the weak types of `expected` (shapes and dtypes agree already), and vary at least
     over the axes of those."""
     if all(w is None or w is a or w.weak_type == a.weak_type and w.vma <= a.vma for w, a in zip(expected, closed.out_avals)):
         return closed
-    jaxpr = closed.jaxpr
 
-    def make() -> ClosedJaxpr:
-        outvars, eqns = list(jaxpr.outvars), list(jaxpr.eqns)
-        for i, (v, w) in enumerate(zip(jaxpr.outvars, expected)):
+    def make() -> Jaxpr:
+        outvars, eqns = list(closed.outvars), list(closed.eqns)
+        for i, (v, w) in enumerate(zip(closed.outvars, expected)):
             if w is not None and v.aval.weak_type != w.weak_type:
                 outvars[i] = Var(v.aval.update(weak_type=w.weak_type))
                 eqns.append(JaxprEqn([v], [outvars[i]], convert_element_type_p, {
@@ -141,9 +140,9 @@ def with_weak_types(closed: ClosedJaxpr, expected: Sequence[AbstractValue | None
             if w is not None and not w.vma <= v.aval.vma:
                 outvars[i] = Var(v.aval.update(vma=v.aval.vma | w.vma))
                 eqns.append(JaxprEqn([v], [outvars[i]], pvary_p, {"axes": tuple(sorted(w.vma - v.aval.vma, key=str))}))
-        return closed.replace(jaxpr=jaxpr.replace(outvars=outvars, eqns=eqns))
+        return closed.replace(outvars=outvars, eqns=eqns)
 
-    return jaxpr.memoised(("weak", tuple(None if w is None else (w.weak_type, w.vma) for w in expected)), make)
+    return closed.memoised(("weak", tuple(None if w is None else (w.weak_type, w.vma) for w in expected)), make)
 
 
 def vary(x: Any, axes: frozenset) -> Any:
@@ -152,7 +151,7 @@ def vary(x: Any, axes: frozenset) -> Any:
     return pvary_p.bind(x, axes=tuple(sorted(missing, key=str))) if missing else x
 
 
-def on_varying(closed: ClosedJaxpr, axes: frozenset) -> ClosedJaxpr:
+def on_varying(closed: Jaxpr, axes: frozenset) -> Jaxpr:
     """Return the jaxpr whose inputs and outputs vary over the given mesh axes."""
     return tracing.derive(closed, ("varying", axes, tracing.thread.axes), lambda *xs: [vary(x, axes) for x in closed(*xs)],
                           [a.update(vma=a.vma | axes) for a in closed.in_avals])
@@ -207,7 +206,7 @@ def _active_eqn_outputs(eqn: JaxprEqn, active: Sequence[bool]) -> Sequence[bool]
         return [False]
     flags: Sequence[bool] = [True] * len(eqn.outvars)
     if isinstance(primitive, ProgramCall):
-        jaxpr = eqn.params[primitive.parameter].jaxpr
+        jaxpr = eqn.params[primitive.parameter].structure
         flags = jaxpr.memoised(("moves with", tuple(active)), lambda: active_results(jaxpr, active))
     elif primitive.structured.active_outputs is not None:
         flags = primitive.structured.active_outputs(active, **eqn.params)
@@ -231,12 +230,11 @@ def fixpoint(start: Sequence[bool], grow: Callable[[list[bool]], Sequence[bool]]
 # Derived jaxprs
 
 
-def reorder(closed: ClosedJaxpr, inputs: Sequence[int] | None = None, outputs: Sequence[int] | None = None) -> ClosedJaxpr:
+def reorder(closed: Jaxpr, inputs: Sequence[int] | None = None, outputs: Sequence[int] | None = None) -> Jaxpr:
     """Return the jaxpr with the inputs and outputs at these positions, in this order."""
-    jaxpr = closed.jaxpr
-    invars = jaxpr.invars if inputs is None else [jaxpr.invars[i] for i in inputs]
-    outvars = jaxpr.outvars if outputs is None else [jaxpr.outvars[i] for i in outputs]
-    return closed.replace(jaxpr=jaxpr.replace(invars=invars, outvars=outvars))
+    invars = closed.invars if inputs is None else [closed.invars[i] for i in inputs]
+    outvars = closed.outvars if outputs is None else [closed.outvars[i] for i in outputs]
+    return closed.replace(invars=invars, outvars=outvars)
 
 
 def _variant_vars(jaxpr: Jaxpr, constant: Sequence[bool]) -> set:
@@ -245,15 +243,14 @@ def _variant_vars(jaxpr: Jaxpr, constant: Sequence[bool]) -> set:
     return forward(jaxpr.eqns, [*effectful, *[v for v, c in zip(jaxpr.invars, constant) if not c]])
 
 
-def split_invariant(closed: ClosedJaxpr, constant: Sequence[bool], selected: Sequence[bool]
-                    ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool]]:
+def split_invariant(jaxpr: Jaxpr, constant: Sequence[bool], selected: Sequence[bool]
+                    ) -> tuple[Jaxpr, Jaxpr, list[bool]]:
     """Hoist the selected results that depend on constant inputs only.
 
     Returns the jaxpr `before(constant inputs) -> (hoisted results, passed values)`, the jaxpr `rest(passed values, inputs) ->
     other
     results`, and which results are hoisted.
     """
-    jaxpr = closed.jaxpr
     variant = _variant_vars(jaxpr, constant)
     selected_vars = {v for v, w in zip(jaxpr.outvars, selected) if w and type(v) is not Literal}
     if any([eqn.primitive.structured.only_calls_program and not selected_vars.isdisjoint(eqn.outvars)
@@ -272,7 +269,7 @@ def split_invariant(closed: ClosedJaxpr, constant: Sequence[bool], selected: Seq
     before = jaxpr.replace(invars=constant_inputs, eqns=early,
                            outvars=[*[v for v, h in zip(jaxpr.outvars, hoisted) if h], *passed])
     rest = jaxpr.replace(invars=[*passed, *jaxpr.invars], eqns=late, outvars=late_outvars)
-    return ClosedJaxpr(before, closed.consts), ClosedJaxpr(rest, closed.consts), hoisted
+    return before, rest, hoisted
 
 
 # Eager evaluation
@@ -293,6 +290,6 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], 
 def _key_of(parameter: Any) -> Any:
     """Return a parameter as part of a cache key: jaxprs by identity. The cached function holds `params`, which keeps the
     constants alive."""
-    if isinstance(parameter, ClosedJaxpr):
-        return (parameter.jaxpr, *map(id, parameter.consts))
+    if isinstance(parameter, Jaxpr):
+        return (parameter.structure, *map(id, parameter.consts))
     return tuple(map(_key_of, parameter)) if isinstance(parameter, tuple) else parameter
