@@ -105,7 +105,7 @@ def _live_part(eqn: JaxprEqn, needed: set[Any]) -> JaxprEqn | None:
 
 def dce_closed(closed: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
                ) -> tuple[Jaxpr, list[bool]]:
-    """Apply `dce_jaxpr` to a closed jaxpr; the result is cached with it."""
+    """Apply `dce_jaxpr` to a jaxpr; the result is cached with its structure."""
     instantiate_key = instantiate if isinstance(instantiate, bool) else tuple(instantiate)
 
     def make() -> tuple[Jaxpr, list[bool]]:

@@ -158,7 +158,7 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
     devices = list(loaded.local_devices())
     client = devices[0].client
     contents = {
-        "name": name, "types": (tuple(program.in_avals), tuple(program.out_avals)),
+        "name": name, "types": (tuple(program.jaxpr.in_avals), tuple(program.jaxpr.out_avals)),
         "arg_names": tuple(program._traced.debug_info.arg_names),
         "donated": [info.donated for info in tree.leaves(program.args_info)], "static": bool(program._jitted.options.static),
         "executable": compiled._code(), "in_avals": executable.in_avals, "in_shardings": list(executable.in_shardings),
