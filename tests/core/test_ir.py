@@ -118,7 +118,7 @@ def test_values_of_constants():
 
 
 def test_derivatives_of_one_structure_with_two_values():
-    """What is cached with the equations does not mix up the constants."""
+    """Results that are cached with the equations do not mix up the constants."""
     table = xnp.arange(3.0)
     closed = xf.make_jaxpr(lambda x: xf.numpy.sin(x) * table)(1.0)
     for jaxpr, values in ((closed, table), (closed.with_consts([2 * table]), 2 * table), (closed, table)):
