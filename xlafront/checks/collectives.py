@@ -11,15 +11,12 @@ from xlafront.base.specs import axes_of
 from xlafront.core.errors import ForbiddenCollectiveError
 from xlafront.core.ir import Jaxpr, subprograms
 
-_COLLECTIVES = frozenset("""psum psum_invariant pmax pmin all_gather all_gather_invariant all_gather_reduced reduce_scatter
-    ppermute all_to_all ragged_all_to_all pbroadcast unreduced_psum unreduced_reduce_scatter psend""".split())
-
 
 def check_collectives(jaxpr: Jaxpr) -> None:
     """Raise for an equation that communicates over a forbidden axis. Jaxprs inside are checked when they are traced."""
     for eqn in jaxpr.eqns:
         name = eqn.primitive.shown_as
-        if eqn.primitive.name in _COLLECTIVES:
+        if eqn.primitive.mesh.communicates:
             axes = eqn.params.get("axes", eqn.params.get("axis_name", ()))
             names = axes if isinstance(axes, (tuple, frozenset)) else (axes,)
             _refuse(no_collectives.value.intersection(names), name, "acts on it")

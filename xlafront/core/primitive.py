@@ -106,6 +106,7 @@ class MeshRules(NamedTuple):
             the sum over them open.
         over_axis: `(trace, operands, dims, **params)` applies a collective over the axis that `vmap` names; returns results and
             dims.
+        communicates: True if devices exchange data over the axes that the parameter `axes` or `axis_name` names.
         states_vma: True if `abstract` says over which axes of a `shard_map` the results vary. Otherwise over those of the
             operands.
         states_mesh_types: True if `abstract` gives complete types, with shardings and memories.
@@ -117,6 +118,7 @@ class MeshRules(NamedTuple):
     sums: Sums | None = None
     summed_axes: Callable | None = None
     over_axis: Callable | None = None
+    communicates: bool = False
     states_vma: bool = False
     states_mesh_types: bool = False
     binds_devices: Callable[..., bool] | None = None

@@ -149,7 +149,7 @@ collective(
 collective(
     pvary_p, same_aval, lambda ctx, x, *, axes: x, lambda ct, aval, *, axes: psum_invariant_p.bind(ct, axes=axes),
     _pvary_mapped_axis, vma=lambda varying, *, axes: varying | set(axes), shown_as="pcast", stage=_stage_pvary,
-    traits=Traits(key_use=KeyUse.FORWARDS))
+    communicates=False, traits=Traits(key_use=KeyUse.FORWARDS))
 
 
 def _minmax_reduction(name: str, operation: str, reduction: str) -> Primitive:
@@ -183,7 +183,7 @@ def _minmax_reduction(name: str, operation: str, reduction: str) -> Primitive:
     primitive = Primitive(
         name, abstract=abstract, lower=lower, jvp=jvp, batch=batch_rule_keeping_dims,
         mesh=MeshRules(sharding_rules.same, over_axis=_reduce_mapped_axis(lambda: primitive, reduction, False),
-                       states_vma=True))
+                       communicates=True, states_vma=True))
     return primitive
 
 

@@ -118,7 +118,7 @@ def source_target_pairs(ctx: RuleContext, names: Sequence[Hashable], perm: Seque
 
 def collective(name: str | Primitive, abstract: Callable, lower: Callable, transpose: Callable, over_axis: Callable,
                batch: BatchRule | OwnRule | None = None, vma: Callable | None = None, shown_as: str | None = None,
-               sharding_rule: Callable = sharding_rules.same, **rules: Any) -> Primitive:
+               sharding_rule: Callable = sharding_rules.same, communicates: bool = True, **rules: Any) -> Primitive:
     """Make the record of a collective that is linear in its first operand.
 
     `vma(varying, **params)` returns the axes over which the result varies, if the operands vary over `varying`. Without
@@ -137,7 +137,8 @@ def collective(name: str | Primitive, abstract: Callable, lower: Callable, trans
     return record(
         name, abstract=typed_abstract, lower=lower, jvp=linear_jvp, transpose=transpose_rule,
         batch=batch or batch_rule_keeping_dims,
-        shown_as=shown_as, mesh=MeshRules(sharding_rule, over_axis=over_axis, states_vma=vma is not None), **rules)
+        shown_as=shown_as, mesh=MeshRules(sharding_rule, over_axis=over_axis, communicates=communicates,
+                                          states_vma=vma is not None), **rules)
 
 
 @OwnRule

@@ -165,7 +165,7 @@ def _over_axis(trace: BatchTrace, operands: Sequence[Any], dims: Dims, **params:
 
 ragged_all_to_all_p = Primitive(
     "ragged_all_to_all", abstract=_result_aval, lower={None: _lower, "cpu": lower_fun(_compute_by_gather)}, jvp=_jvp,
-    transpose=_transpose, batch=_batch, mesh=MeshRules(over_axis=_over_axis))
+    transpose=_transpose, batch=_batch, mesh=MeshRules(over_axis=_over_axis, communicates=True))
 
 
 PRIMITIVES = {ragged_all_to_all_p.name: ragged_all_to_all_p}

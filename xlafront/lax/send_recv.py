@@ -139,8 +139,8 @@ def _reject_batch(trace_or_size: Any, operands: Sequence[Any], dims: Dims, *, ax
 
 def _half_transfer(name: str, abstract: Callable, lower: Callable, lower_on_gpu: Callable) -> Primitive:
     return Primitive(name, abstract=abstract, lower={None: lower, "cuda": lower_on_gpu, "rocm": lower_on_gpu},
-                     batch=_reject_batch,
-                     effects=lambda *_, **params: _one_sided, mesh=MeshRules(over_axis=_reject_batch, states_vma=True))
+                     batch=_reject_batch, effects=lambda *_, **params: _one_sided,
+                     mesh=MeshRules(over_axis=_reject_batch, communicates=True, states_vma=True))
 
 
 psend_p = _half_transfer("psend", _token_aval, _defer_send, _lower_send)
