@@ -346,7 +346,8 @@ def _cond(collector: ErrorCollector, eqn: JaxprEqn, values: Sequence[Any]) -> li
             first += len(b.error_trees)
         return CheckedJaxpr(jaxprs[0], branches[0].num_results, tuple(types), error_trees), tuple(jaxprs)
 
-    checked, jaxprs = branches[0].closed.memoised_with([b.closed for b in branches[1:]], ("branches", tracing.thread.axes), make)
+    others = [b.closed for b in branches[1:]]
+    checked, jaxprs = branches[0].closed.memoised_with(others, ("branches", tracing.thread.axes), make)
     return collector.absorb(checked, cond_p.bind(*values, **eqn.params | {"branches": jaxprs}))
 
 
