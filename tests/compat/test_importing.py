@@ -44,7 +44,7 @@ import jax, jax.numpy as jnp
 import xlafront
 print(jax.__version__, jax.__version_info__, importlib.metadata.version("jax"), found, jnp is xlafront.numpy, jnp.ones(2) + 1)
 """
-ANSWER = "0.10.2 (0, 10, 2) 0.10.2 True True [2. 2.]"
+ANSWER = "0.12.0.1 (0, 12, 0, 1) 0.12.0.1 True True [2. 2.]"
 
 
 @pytest.mark.parametrize("how", ["as_jax", "install", "variable", "child of run", "run", "run -m", "run -c", "run -"])
@@ -306,7 +306,7 @@ print(found, Own.__module__)
 
 
 def test_jax_package_on_path():
-    assert sorted(os.listdir(ON_PATH)) == ["jax", "jax-0.10.2.dist-info"]
+    assert sorted(os.listdir(ON_PATH)) == ["jax", "jax-0.12.0.1.dist-info"]
 
 
 def test_deprecated_names_warn():
@@ -330,7 +330,7 @@ print(jax.core.is_constant_shape((2, 3)), jax.core.is_concrete(1.0), jax.core.no
 
 def test_errors_for_missing_names_have_the_version_of_jax():
     done = python("-c", "import xlafront.as_jax\nfrom jax import util")
-    assert "answers for jax 0.10.2" in done.stderr and "a release for jax 0.10.2" in done.stderr
+    assert "answers for jax 0.12.0.1" in done.stderr and "a release for jax 0.12.0.1" in done.stderr
 
 
 def test_older_names_warn():

@@ -207,7 +207,7 @@ DEPRECATED = {"jax.experimental.shard_map": {"shard_map": "jax.shard_map"}}
 EXTENDED = {"jax": "xlafront", "jax.experimental": "xlafront.experimental", "jax.extend": "xlafront.extend",
              "jax.experimental.colocated_python": "xlafront.experimental.colocated_python"}
 
-# Private modules of jax 0.10.2 from which programs import names that are also public: the public modules of xlafront, and the
+# Private modules of jax from which programs import names that are also public: the public modules of xlafront, and the
 # paths of the private modules.
 _PRIVATE = """
     . : config pmap
