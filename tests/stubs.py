@@ -21,11 +21,13 @@ import re
 import sys
 import textwrap
 import typing
+import warnings
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
 import xlafront
+from xlafront.lazy_module import names_of
 from xlafront.runtime.arrays import ArrayImpl
 
 ROOT = Path(xlafront.__file__).parent
@@ -116,7 +118,7 @@ def faces() -> list[ModuleType]:
 def public(face: ModuleType) -> list[str]:
     own = [name for name, value in vars(face).items() if not name.startswith("_") and callable(value)
            and getattr(value, "__module__", None) == face.__name__]
-    return sorted(getattr(face, "__all__", own))
+    return sorted([*face.__all__, *names_of[face.__name__].deprecated] if hasattr(face, "__all__") else own)
 
 
 def source_of(name: str) -> Path | None:
@@ -183,7 +185,7 @@ class Stub:
         else:
             self.lines += [self.entry(name, getattr(self.face, name)) for name in public(self.face)]
         find = getattr(self.face, "__getattr__", None)
-        for name in inspect.getclosurevars(find).nonlocals["modules"] if find else ():
+        for name in find.__self__.submodules if find else ():
             self.imports.add(f"from {self.face.__name__} import {name} as {name}")
         body = "".join(self.lines)
         for module in ("builtins", "numpy", "typing", "xlafront"):  # under names that no face has
@@ -196,7 +198,7 @@ class Stub:
 
     def entry(self, name: str, value: Any) -> str:
         find = getattr(self.face, "__getattr__", None)
-        module = inspect.getclosurevars(find).nonlocals["module_of"][name] if find else self.face.__name__
+        module = find.__self__.module_of[name] if find else self.face.__name__
         if name in type_aliases(module):
             self.imports.add(f"from {module} import {name} as {name}")
             return ""
@@ -364,6 +366,7 @@ class Stub:
 
 
 def main() -> int:
+    warnings.simplefilter("ignore", DeprecationWarning)  # of names that the modules still have
     differing: list[str] = []
     written: dict[tuple[str, int], tuple[str, Any]] = {}
     array_methods = importlib.import_module(ARRAY)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import xlafront as xf
+from xlafront.lazy_module import names_of
 from xlafront.numpy.updates import AtIndex
 from xlafront.runtime.arrays import ArrayImpl
 
@@ -112,7 +113,8 @@ NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "nn": xf.nn, "np": np, "spars
 
 def functions(module: str) -> list[tuple[str, object]]:
     found = importlib.import_module(module)
-    public = [(f"{module}.{name}", getattr(found, name)) for name in found.__all__]
+    deprecated = names_of[module].deprecated if module in names_of else ()
+    public = [(f"{module}.{name}", getattr(found, name)) for name in (*found.__all__, *deprecated)]
     return [(name, f) for name, f in public if callable(f) and not inspect.isclass(f) and not isinstance(f, NewType) and get_origin(f) is None
             and not isinstance(f, enum.Enum)
             and getattr(f, "__module__", "") != "numpy"]

@@ -21,7 +21,7 @@ FACES = frozenset("""xlafront/lax/__init__.py xlafront/lax/linalg.py xlafront/nu
     xlafront/scipy/special.py xlafront/scipy/stats/__init__.py
     xlafront/example_libraries/__init__.py xlafront/scipy/cluster/__init__.py xlafront/scipy/cluster/vq.py xlafront/scipy/optimize.py xlafront/scipy/sparse/__init__.py
     xlafront/scipy/sparse/linalg.py xlafront/scipy/spatial/__init__.py xlafront/scipy/spatial/transform.py
-    xlafront/extend/linear_util.py xlafront/extend/source_info_util.py
+    xlafront/extend/linear_util.py xlafront/extend/source_info_util.py xlafront/interpreters/pxla.py
     xlafront/compat/__init__.py xlafront/compat/importing.py xlafront/compat/running.py xlafront/compat/on_path/jax/__init__.py""".split())
 
 

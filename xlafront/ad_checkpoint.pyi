@@ -1,7 +1,5 @@
 # Written by `python -m tests.stubs`.
 from xlafront.transforms.calls.checkpoint import Offloadable as Offloadable
-from xlafront.transforms.calls.checkpoint import checkpoint as _source_remat
-from xlafront.transforms.calls.checkpoint import checkpoint as checkpoint
 from xlafront.transforms.calls.checkpoint import checkpoint_name as _source_checkpoint_name_fwd
 from xlafront.transforms.calls.checkpoint import checkpoint_name as checkpoint_name
 from xlafront.transforms.calls.checkpoint import print_saved_residuals as print_saved_residuals
@@ -12,4 +10,3 @@ Saveable: _typing.Any
 checkpoint_name_fwd = _source_checkpoint_name_fwd
 checkpoint_policies: _typing.Any
 name_p: _typing.Any
-remat = _source_remat

@@ -33,40 +33,61 @@ class LazyModule(ModuleType):
         return names
 
 
-def attach(name: str, exports: dict[str, str], submodules: str = "",
-         deprecated: dict[str, str] | None = None) -> tuple[Callable[[str], Any], Callable[[], list], list]:
-    """Return `__getattr__`, `__dir__` and `__all__` for the public module called `name`.
+class LazyNames:
+    """The names that a module loads on first use: the modules that define them, and those that must not be used any more."""
 
-    `exports` maps each implementing module to the names that it exports, separated by spaces. A module that exports functions
-    under names of builtins has them in a table `PUBLIC`. `submodules` are modules of the public module's own package.
-    `deprecated` maps names to their replacements; a warning is given when such a name is first accessed.
-    """
-    module_of = {attribute: module for module, attributes in exports.items() for attribute in attributes.split()}
-    modules = frozenset(submodules.split())
-    namespace = _dictionary(sys.modules[name])
+    def __init__(self, module: str, module_of: dict[str, str], submodules: str = ""):
+        self.module, self.module_of, self.submodules = module, module_of, frozenset(submodules.split())
+        self.deprecated: dict[str, str] = {}  # names to the texts of warnings
 
-    def load(attribute: str) -> Any:
-        module = module_of.get(attribute)
+    def load(self, attribute: str) -> Any:
+        """Return an attribute of the module, which has not been loaded: its `__getattr__`."""
+        namespace = _dictionary(sys.modules[self.module])
+        module, text = self.module_of.get(attribute), self.deprecated.get(attribute)
+        if module is None and attribute in self.submodules:
+            return import_module(f"{self.module}.{attribute}")
         if module is None:
-            if attribute in modules:
-                return import_module(f"{name}.{attribute}")
-            raise missing(name, attribute, (*module_of, *modules))
+            module, text = former_names.get((self.module, attribute), (None, None))
+        if module is None:
+            raise missing(self.module, attribute, (*self.module_of, *self.submodules))
         if module not in _WITHOUT_ARRAYS:
             import_module("xlafront.numpy.array_methods")  # operators and methods, before the first array
-        if deprecated and attribute in deprecated:
-            warnings.warn(f"{name}.{attribute} is deprecated: use {deprecated[attribute]}.", DeprecationWarning, stacklevel=2)
+        if text is not None:
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
         owner = import_module(module)
         public = _dictionary(owner).get("PUBLIC", ())
         value = namespace[attribute] = public[attribute] if attribute in public else getattr(owner, attribute)
         return value
 
-    def load_all() -> None:
-        for attribute in {*module_of, *modules} - {*namespace, *(deprecated or ())}:
-            load(attribute)
+    def load_all(self) -> None:
+        for attribute in self.listed() - {*_dictionary(sys.modules[self.module])}:
+            self.load(attribute)
 
-    namespace["_load_all"] = load_all
+    def listed(self) -> set[str]:
+        return {*self.module_of, *self.submodules} - {*self.deprecated}
+
+
+names_of: dict[str, LazyNames] = {}  # by module
+# Names that modules no longer list, by module and name: the modules that define them, and the texts of the warnings.
+former_names: dict[tuple[str, str], tuple[str, str]] = {}
+
+
+def attach(name: str, exports: dict[str, str], submodules: str = "",
+           deprecated: dict[str, str] | None = None) -> tuple[Callable[[str], Any], Callable[[], list], list]:
+    """Return `__getattr__`, `__dir__` and `__all__` for the public module called `name`.
+
+    `exports` maps each implementing module to the names that it exports, separated by spaces. A module that exports functions
+    under names of builtins has them in a table `PUBLIC`. `submodules` are modules of the public module's own package.
+    `deprecated` maps names to remedies: no list of names has them, and a warning is given when one is first accessed.
+    """
+    module_of = {attribute: module for module, attributes in exports.items() for attribute in attributes.split()}
+    names = names_of[name] = LazyNames(name, module_of, submodules)
+    names.deprecated = {old: f"{name}.{old} is deprecated: {remedy}." for old, remedy in (deprecated or {}).items()}
+    namespace = _dictionary(sys.modules[name])
+    namespace["_load_all"] = names.load_all
     sys.modules[name].__class__ = LazyModule
-    return load, lambda: sorted({*namespace, *module_of, *modules} - {"lazy"}), sorted(module_of)
+    return (names.load, lambda: sorted({*namespace, *names.listed()} - {"lazy", *names.deprecated}),
+            sorted({*module_of} - {*names.deprecated}))
 
 
 def missing_name_handler(name: str) -> Callable[[str], Any]:

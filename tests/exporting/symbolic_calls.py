@@ -360,7 +360,7 @@ CASES = UNARY | BINARY | {
     # control flow
     "pallas_call": (lambda x: pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * 2), interpret=True,
                                              out_shape=xf.ShapeDtypeStruct(x.shape, x.dtype))(x), "f32[b,3]"),
-    "pallas.reciprocal": (pl.reciprocal, "f32[b,3]"),
+    "pallas.reciprocal": (pl.tpu.reciprocal, "f32[b,3]"),
     "fori_loop": (lambda x: lax.fori_loop(0, x.shape[0], lambda i, s: s + x[i], xnp.zeros(3)), "f32[b,3]"),
     "fori_loop known": (lambda x: lax.fori_loop(0, 3, lambda i, s: s + i, x), "f32[b,3]"),
     "while_loop": (lambda x: lax.while_loop(lambda s: s[0] < 4, lambda s: (s[0] + 1, s[1] * 2), (0, x)), "f32[b,3]"),

@@ -174,7 +174,7 @@ STRONG = set("""argmax argmin associative_scan bitcast_convert_type broadcasted_
     conv_general_dilated_patches convert_element_type dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim
     empty fft iota ragged_dot ragged_dot_general random_gamma_grad reduce reduce_and reduce_or reduce_xor scaled_dot""".split())
 TESTED_IN = {
-    """all_gather all_to_all axis_index axis_size pbroadcast pcast pmax pmean pmin ppermute precv psend pshuffle psum psum_scatter psum_scatter_start pswapaxes
+    """all_gather all_to_all axis_index axis_size pbroadcast pcast pmax pmean pmin ppermute pshuffle psum psum_scatter psum_scatter_start pswapaxes
     ragged_all_to_all""": "tests/parallel",
     "after_all create_token": "test_transfers.py", "dce_sink stage": "test_top_k_and_random_bits.py", "rng_bit_generator": "test_top_k_and_random_bits.py",
 }

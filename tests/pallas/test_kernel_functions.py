@@ -127,9 +127,9 @@ def test_empty_arrays_and_refs():
 
 
 def test_reciprocal_and_derivative():
-    np.testing.assert_allclose(pl.reciprocal(X + 1, approx=True), 1 / (X + 1), rtol=1e-6)
-    np.testing.assert_allclose(xf.grad(lambda x: pl.reciprocal(x).sum())(X + 1), -1 / (X + 1) ** 2, rtol=1e-6)
-    np.testing.assert_allclose(xf.vmap(pl.reciprocal)(X + 1), 1 / (X + 1), rtol=1e-6)
+    np.testing.assert_allclose(pl.tpu.reciprocal(X + 1, approx=True), 1 / (X + 1), rtol=1e-6)
+    np.testing.assert_allclose(xf.grad(lambda x: pl.tpu.reciprocal(x).sum())(X + 1), -1 / (X + 1) ** 2, rtol=1e-6)
+    np.testing.assert_allclose(xf.vmap(pl.tpu.reciprocal)(X + 1), 1 / (X + 1), rtol=1e-6)
 
 
 # Looking inside

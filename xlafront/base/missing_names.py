@@ -11,6 +11,9 @@ _AS_JAX = (" In this process xlafront answers for jax {0}. If jax {0} has this n
            "with the line that needs it and what `python -m xlafront info` prints. If a library needs it of another version of "
            "jax, install a release for jax {0}.")
 
+# What to do instead of names that modules no longer have, by module and name.
+remedies: dict[tuple[str, str], str] = {}
+
 
 def missing(module: str, name: str, known: Iterable[str]) -> AttributeError | ImportError:
     """Return the error that the `__getattr__` of a module raises for a name that the module lacks.
@@ -29,6 +32,8 @@ def missing(module: str, name: str, known: Iterable[str]) -> AttributeError | Im
 
 
 def unknown(module: str, name: str, known: Iterable[str]) -> str:
+    if remedy := remedies.get((module, name)):
+        return f"{module} has no {name!r} any more: {remedy}."
     from difflib import get_close_matches  # start-up: 1.4 ms, for a message
 
     close_matches = get_close_matches(name, known, 2)

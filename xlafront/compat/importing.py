@@ -20,9 +20,10 @@ from types import ModuleType
 from typing import Any
 
 from xlafront.base import jax_names
-from xlafront.base.missing_names import missing, unknown
+from xlafront.base.missing_names import missing, remedies, unknown
 from xlafront.compat import names
-from xlafront.lazy_module import attach, missing_name_handler
+from xlafront.compat.former_names import FORMER, REMOVED
+from xlafront.lazy_module import attach, former_names, missing_name_handler
 
 # The folder with the package `jax` for child processes, and with the metadata of its version.
 ON_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_path")
@@ -46,6 +47,10 @@ def install() -> None:
             module = sys.modules.setdefault(name, ModuleType(name))
             module.__spec__ = finder.spec(name)
             _composed_loader.exec_module(module)
+        for (name, old), former in FORMER.items():
+            former_names[names.ALIASES.get(name, name), old] = former.module, former.warning(name, old)
+        for (name, old), remedy in REMOVED.items():
+            remedies[names.ALIASES.get(name, name), old] = remedy
         for name in names.PRELOADED:
             sys.modules[name] = util.module_from_spec(finder.spec(name))
             _composed_loader.exec_module(sys.modules[name])
@@ -103,7 +108,7 @@ class _ComposedLoader:
             exports = exports | {base.__name__: " ".join(base.__all__)}
             module.__file__, module.__doc__ = base.__file__, base.__doc__
         load, module.__dir__, module.__all__ = attach(  # type: ignore
-            name, exports, " ".join(names.CHILDREN.get(name, ())), names.DEPRECATED.get(name))
+            name, exports, " ".join(names.CHILDREN.get(name, ())))
         module.__getattr__ = _private_loader(name, load) if name in names.PRIVATE else load  # type: ignore[method-assign]
 
 

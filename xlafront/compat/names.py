@@ -95,6 +95,7 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.interpreters.ad": ("Oryx", {"xlafront.interpreters.ad": "jvp primitive_jvps primitive_transposes"}),
     "jax._src.interpreters.batching": ("Oryx, BrainState, jaxoplanet", {
         "xlafront.interpreters.batching": "fancy_primitive_batchers primitive_batchers",
+        "xlafront.compat.renamed": "NotMapped",
         "xlafront.compat.private_functions": "batch_subtrace is_vmappable make_iota to_elt",
     }),
     "jax._src.interpreters.partial_eval": ("Oryx", {
@@ -111,7 +112,7 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.lib.mlir": ("user-defined primitives", {"xlafront.extend.mlir": "ir passmanager"}),
     "jax._src.lib.mlir.dialects": ("user-defined primitives", {}),
     "jax._src.literals": ("Equinox, Quax", {"xlafront.compat.renamed": "TypedComplex TypedFloat TypedInt TypedNdArray"}),
-    "jax._src.mesh": ("user programs", {"xlafront.interpreters.pxla": "thread_resources"}),
+    "jax._src.mesh": ("user programs", {"xlafront.interpreters.executables": "thread_resources"}),
     "jax._src.named_sharding": ("jaxlib", {}),
     "jax._src.sharding_impls": ("jaxlib, JAXNS", {"xlafront.compat.private_functions": "canonicalize_sharding",
                                                    "xlafront.compat.renamed": "UNSPECIFIED UnspecifiedValue"}),
@@ -181,27 +182,16 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
     "jax.extend.ifrt_programs": ("Orbax", {"xlafront.base.jaxlib_compat": "ifrt_programs"}),
     "jax.core": ("Equinox, Flax, Haiku, TensorFlow Probability", {
         "xlafront.core": "max_dim min_dim",
-        "xlafront.core.avals": "AbstractToken AbstractValue ShapedArray",
-        "xlafront.core.ir": """Atom ClosedJaxpr DropVar Effect Jaxpr JaxprEqn Literal ParamDict Value Var eval_jaxpr
-            jaxpr_as_fun""",
-        "xlafront.core.ir_check": "check_jaxpr",
+        "xlafront.core.avals": "AbstractValue ShapedArray",
+        "xlafront.core.ir": "Atom ClosedJaxpr Jaxpr JaxprEqn Literal ParamDict Value Var eval_jaxpr jaxpr_as_fun",
         "xlafront.extend.core.primitive": "Primitive",
         "xlafront.core.structs": "ShapeDtypeStruct",
         "xlafront.core.tracing": "Trace Tracer ensure_compile_time_eval eval_context",
-        "xlafront.extend.core": """CallPrimitive DebugInfo Effects InconclusiveDimensionOperation JaxprTypeError abstract_token
-            concrete_or_error find_top_trace gensym get_opaque_trace_state jaxprs_in_params new_jaxpr_eqn no_effects
-            nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype unsafe_am_i_under_a_jit_DO_NOT_USE
-            unsafe_am_i_under_a_vmap_DO_NOT_USE unsafe_get_axis_names_DO_NOT_USE valid_jaxtype""",
-        "xlafront.compat.deprecated": "OutputType is_concrete is_constant_dim is_constant_shape",
-        "xlafront.compat.renamed": "pytype_aval_mappings trace_ctx",
     }),
     "jax.cloud_tpu_init": ("programs for TPUs", {}),
-    "jax.experimental.shard_map": ("programs written before 2025", {"xlafront.compat.deprecated": "shard_map"}),
+    "jax.experimental.shard_map": ("programs written before 2025", {}),
     "jax.lib": ("JAXNS", {"jaxlib.version": "__version__"}),
 }
-
-# Deprecated names, and their replacements.
-DEPRECATED = {"jax.experimental.shard_map": {"shard_map": "jax.shard_map"}}
 
 # Modules that have the names of a module of xlafront, and more.
 EXTENDED = {"jax": "xlafront", "jax.experimental": "xlafront.experimental", "jax.extend": "xlafront.extend",
@@ -243,7 +233,7 @@ _PRIVATE = """
     interpreters.batching: interpreters.batching
     interpreters.mlir: interpreters.mlir
     interpreters.partial_eval extend.core: interpreters.partial_eval
-    interpreters.pxla sharding: interpreters.pxla
+    interpreters.executables sharding: interpreters.pxla
     lax extend.core.primitives: lax lax.ann lax.control_flow lax.control_flow.conditionals lax.control_flow.loops
         lax.control_flow.solves lax.convolution lax.fft lax.lax lax.other lax.parallel lax.slicing lax.special
         lax.windowed_reductions

@@ -16,14 +16,16 @@ from xlafront.runtime.clients import clients
 from xlafront.runtime.distributed import state as global_state
 from xlafront.runtime.effects import effects_barrier as wait_for_tokens
 from xlafront.runtime.keys import KeyArray as PRNGKeyArray, physical as physical_aval
+from xlafront.staging.executable import Executable as MeshExecutable
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
-__all__ = ["UNSPECIFIED", "DType", "DimSize", "JaxprEqnContext", "PRNGKeyArray", "Shape", "TypedComplex", "TypedFloat",
-           "TypedInt", "TypedNdArray", "UnspecifiedValue", "full_lower", "global_state", "physical_aval",
+__all__ = ["UNSPECIFIED", "DType", "DimSize", "JaxprEqnContext", "MeshExecutable", "PRNGKeyArray", "Shape", "TypedComplex",
+           "TypedFloat", "TypedInt", "TypedNdArray", "UnspecifiedValue", "full_lower", "global_state", "physical_aval",
            "pytype_aval_mappings", "supports_inf", "to_complex_dtype", "trace_ctx", "trace_state_clean", "wait_for_tokens"]
 
 _backends = clients.started
-UnspecifiedValue = type(UNSPECIFIED)
+NotMapped = type(None)
+UnspecifiedValue, _UNSPECIFIED = type(UNSPECIFIED), UNSPECIFIED
 DType = np.dtype
 DimSize = int | Any  # or a symbolic dimension
 Shape = Sequence[DimSize]

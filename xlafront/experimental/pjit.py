@@ -2,4 +2,4 @@
 
 from xlafront.lazy_module import attach
 
-__getattr__, __dir__, __all__ = attach(__name__, {"xlafront.staging.jit": "pjit"}, deprecated={"pjit": "jit"})
+__getattr__, __dir__, __all__ = attach(__name__, {"xlafront.staging.jit": "pjit"}, deprecated={"pjit": "use jit"})

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xlafront.base.missing_names import missing
 from xlafront.core import source, tracing
 from xlafront.core.basic_primitives import add_any_p
 from xlafront.core.ir import Jaxpr
@@ -339,3 +340,7 @@ def backward_pass(jaxpr: Jaxpr, transform_stack: bool, consts: Sequence[Any], pr
         found = iter(transpose.backward_pass(*transpose.evaluate_known(program, values), cts_in))
     cts = [next(found) if lin else _zero_of(x) for x, lin in zip(primals_in, linear)]
     return (cts, logs) if return_logs else cts
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name, globals())

@@ -15,6 +15,7 @@ from xlafront.api.vmappable_types import (
     register_vmappable as register_vmappable,
     unregister_vmappable as unregister_vmappable,
 )
+from xlafront.base.missing_names import missing
 from xlafront.core import tracing
 from xlafront.core.avals import with_dimension
 from xlafront.core.basic_primitives import broadcast_in_dim_p, move_dim, place_axis
@@ -30,7 +31,6 @@ from xlafront.transforms.batching.vmap import (
 )
 
 not_mapped = None
-NotMapped = type(None)
 
 
 def _size(operands: Sequence[Any], dims: Sequence[int | None]) -> int:
@@ -282,3 +282,7 @@ def batch_jaxpr_axes(closed_jaxpr: Jaxpr, axis_data: Any, in_axes: Sequence[int 
 
     in_avals = [aval if d is None else with_dimension(aval, d, size) for aval, d in zip(closed_jaxpr.in_avals, in_axes)]
     return tracing.trace_with_aux(run, in_avals, closed_jaxpr.debug_info.with_unknown_results())
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name, globals())

@@ -77,4 +77,4 @@ _EXPORTS = {
     "xlafront.special.incomplete_beta": "betainc regularized_incomplete_beta_p",
     "xlafront.special.incomplete_gamma": "igamma igamma_grad_a igamma_grad_a_p igamma_p igammac igammac_p random_gamma_grad",
 }
-__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS, "linalg")
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS, "linalg", dict.fromkeys(("precv", "psend"), "use ppermute"))

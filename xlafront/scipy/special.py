@@ -13,4 +13,5 @@ _EXPORTS = {
     "xlafront.scipy.integral_functions": "dawsn erfcx exp1 expi expn fresnel owens_t sici spence wofz",
     "xlafront.scipy.normal_functions": "log_ndtr ndtr ndtri",
 }
-__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)
+_DEPRECATED = dict.fromkeys(("lpmn", "lpmn_values"), "no function replaces it")
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS, deprecated=_DEPRECATED)

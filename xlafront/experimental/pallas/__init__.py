@@ -16,4 +16,5 @@ _EXPORTS = {
         ANY BlockDim BlockSpec Blocked BoundedSlice Buffered CompilerParams CostEstimate DeviceIdType Element GridSpec HOST
         Indirect MemoryRef MemorySpace RevisitMode Squeezed no_block_spec squeezed""",
 }
-__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS, "mosaic_gpu tpu triton")
+_DEPRECATED = {"DeviceIdType": "leave `device_id_type` out", "reciprocal": "use experimental.pallas.tpu.reciprocal"}
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS, "mosaic_gpu tpu triton", _DEPRECATED)

@@ -1,4 +1,5 @@
 # Written by `python -m tests.stubs`.
+from xlafront.pallas.primitives import reciprocal as reciprocal
 from xlafront.pallas.semaphores import SemaphoreType as SemaphoreType
 from xlafront.pallas.semaphores import async_copy as async_copy
 from xlafront.pallas.semaphores import make_async_copy as make_async_copy
