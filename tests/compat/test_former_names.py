@@ -12,7 +12,7 @@ from xlafront.compat.former_names import FORMER, REMOVED
 
 ROOT = str(pathlib.Path(__file__).parent.parent.parent)
 # Names that jax 0.10.2 had with a warning, and jax 0.12.0.1 no longer has: 35, 11 and 5.
-GONE = {
+DROPPED = {
     "jax.core": """CallPrimitive DebugInfo DropVar Effect Effects InconclusiveDimensionOperation JaxprTypeError check_jaxpr
         concrete_or_error find_top_trace gensym get_opaque_trace_state jaxprs_in_params new_jaxpr_eqn no_effects
         nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype unsafe_am_i_under_a_jit_DO_NOT_USE
@@ -76,8 +76,8 @@ def answers(table: dict[str, str]) -> dict[tuple[str, str], tuple[bool, bool, st
 
 
 def test_names_of_older_versions_work_with_a_warning():
-    assert [len(names.split()) for names in GONE.values()] == [35, 11, 5]
-    for (module, name), (listed, warned, text) in answers(GONE).items():
+    assert [len(names.split()) for names in DROPPED.values()] == [35, 11, 5]
+    for (module, name), (listed, warned, text) in answers(DROPPED).items():
         assert not listed and warned == (name not in LEFT_OUT), name
         remedy = REMOVED[module, name] if name in LEFT_OUT else FORMER[module, name].remedy
         assert text.startswith("xlafront" if name in LEFT_OUT and module != "jax.core" else f"{module}.{name} is deprecated" if warned
@@ -98,9 +98,9 @@ def test_errors_for_removed_names_have_a_remedy():
 def test_table():
     """The table has the names above, and no others."""
     assert {key for key, row in FORMER.items() if row.last_version != REFERENCE} == {
-        (module, name) for module, names in GONE.items() for name in names.split() if name not in LEFT_OUT}
+        (module, name) for module, names in DROPPED.items() for name in names.split() if name not in LEFT_OUT}
     assert {*REMOVED} == {
-        (module, name) for table in (GONE, REFUSED) for module, names in table.items() for name in names.split()
+        (module, name) for table in (DROPPED, REFUSED) for module, names in table.items() for name in names.split()
         if table is REFUSED or name in LEFT_OUT}
 
 

@@ -248,3 +248,98 @@ def test_exported_functions_take_and_return_lists_of_arrays():
     found = xf.export.deserialize(exported.serialize()).call([q.elements, q.scales], {"x": np.full((2, 3), 127, FLOAT)})
     assert found["sum"].tolist() == [[129, 123, 133], [129, 129.5, 124]]
     assert [x.tolist() for x in found["q"]] == [q.elements.tolist(), [2, 0.5]]
+
+
+@dataclass(frozen=True)
+class TwoArrays:
+    first: Any
+    second: Any
+
+
+@dataclass(frozen=True)
+class TwoArraysType(hijax.HiType):
+    """Operators of tracers are methods of their type, which also defines attributes, some under names that arrays have."""
+
+    constant = 5
+
+    def lo_ty(self):
+        return [hijax.ShapedArray((3,), FLOAT)] * 2
+
+    def lower_val(self, x):
+        return [x.first, x.second]
+
+    def raise_val(self, first, second):
+        return TwoArrays(first, second)
+
+    def to_tangent_aval(self):
+        return self
+
+    def _getitem(self, tracer, i):
+        return First()(tracer)[i]
+
+    def _add(self, tracer, other):
+        return First()(tracer) + other
+
+    def _rsub(self, tracer, other):
+        return other - First()(tracer)
+
+    def _neg(self, tracer):
+        return -First()(tracer)
+
+    def _lt(self, tracer, other):
+        return First()(tracer) < other
+
+    def _len(self, tracer):
+        return 17
+
+    def _iter(self, tracer):
+        return iter([First()(tracer), 1])
+
+    @hijax.aval_method
+    def scaled(self, by):
+        return First()(self) * by
+
+    @hijax.aval_method
+    def copy(self, *, by):
+        return First()(self) * by
+
+    @hijax.aval_property
+    def T(self):
+        return First()(self) + 100
+
+    @hijax.aval_property
+    def doubled(self):
+        return First()(self) * 2
+
+
+hijax.register_hitype(TwoArrays, lambda x: TwoArraysType())
+
+
+class First(hijax.HiPrim):
+    def __init__(self):
+        self.in_avals, self.out_aval, self.params = (TwoArraysType(),), hijax.ShapedArray((3,), FLOAT), {}
+        super().__init__()
+
+    def expand(self, x):
+        return x.first
+
+
+@pytest.mark.parametrize("f, expected", [
+    (lambda x: x[1], 1), (lambda x: x[1:], [1, 2]), (lambda x: x + 1, [1, 2, 3]), (lambda x: 1.0 - x, [1, 0, -1]),
+    (lambda x: -x, [0, -1, -2]), (lambda x: x < 1, [True, False, False]), (lambda x: len(x), 17), (lambda x: list(x)[0], [0, 1, 2]),
+    (lambda x: x.scaled(3), [0, 3, 6]), (lambda x: x.copy(by=2), [0, 2, 4]), (lambda x: x.T, [100, 101, 102]),
+    (lambda x: x.doubled, [0, 2, 4]), (lambda x: x.constant, 5), (lambda x: hasattr(x, "shape"), False)])
+def test_tracers_have_the_operators_and_attributes_of_their_type(f, expected):
+    assert xf.jit(f)(TwoArrays(xnp.arange(3.0), xnp.ones(3))).tolist() == expected
+
+
+@pytest.mark.parametrize("f", [lambda x: x.nothing, lambda x: x * 2, lambda x: x.shape])
+def test_what_a_type_does_not_define_is_missing(f):
+    with pytest.raises(AttributeError, match="nothing|dtype|shape|_mul"):
+        xf.jit(f)(TwoArrays(xnp.arange(3.0), xnp.ones(3)))
+
+
+def test_attributes_of_arrays_are_their_own_beside_types_that_define_them():
+    assert xf.jit(lambda x: x.T + x.copy())(xnp.ones(2)).tolist() == [2, 2]
+    with pytest.raises(AttributeError, match="a traced array, .*is on no device"):
+        xf.jit(lambda x: x.sharding)(1.0)

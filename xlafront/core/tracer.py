@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from xlafront.core import dtypes, errors
-from xlafront.core.avals import AbstractValue
+from xlafront.core.avals import AbstractValue, ShapedArray
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -26,6 +26,12 @@ class Tracer:
     def __init__(self, trace: Any, aval: AbstractValue) -> None:
         self._trace = trace
         self.aval = aval
+
+    def __getattr__(self, name: str) -> Any:  # called for missing attributes only
+        if name != "aval" and not isinstance(self.aval, ShapedArray) and hasattr(self.aval, name):
+            found = getattr(self.aval, name)
+            return found.of_tracer(self) if hasattr(found, "of_tracer") else found
+        return object.__getattribute__(self, name)  # raises the error that was raised before
 
     shape = property(lambda self: self.aval.shape)
     dtype = property(lambda self: self.aval.dtype)

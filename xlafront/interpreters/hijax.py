@@ -13,6 +13,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from inspect import getattr_static
+from types import MethodType
 from typing import Any, NamedTuple
 
 from xlafront.core import composite_lowering, tracing
@@ -39,6 +41,17 @@ class _DirectAccess(threading.local):
 
 
 _direct_access = _DirectAccess()
+
+
+class _DefinedByType:
+    """An attribute of tracers that types of composite values define, such as `copy`. For other types it is that of arrays."""
+
+    def __init__(self, name: str, of_arrays: Any):
+        self.name, self.of_arrays = name, of_arrays
+
+    def __get__(self, tracer: Any, owner: type) -> Any:
+        found = getattr(tracer.aval, self.name, None) if tracer is not None and tracer.aval.is_high else None
+        return self.of_arrays.__get__(tracer, owner) if found is None else found.of_tracer(tracer)
 
 
 class HiPspec:
@@ -72,6 +85,10 @@ class HiType(AbstractValue):
     def __init_subclass__(cls, **options: Any):
         super().__init_subclass__(**options)
         composite_lowering.in_use.append(cls)
+        for name, attribute in vars(cls).items():
+            own = getattr_static(tracing.Tracer, name, None)
+            if isinstance(attribute, (aval_method, aval_property)) and own is not None:
+                setattr(tracing.Tracer, name, _DefinedByType(name, own))
 
     def update(self, **changes: Any) -> HiType:
         """Return the type itself, as the properties that transformations change are unknown."""
@@ -144,11 +161,17 @@ class aval_method(NamedTuple):
 
     fun: Callable
 
+    def of_tracer(self, tracer: tracing.Tracer) -> MethodType:
+        return MethodType(self.fun, tracer)
+
 
 class aval_property(NamedTuple):
     """A property of tracers, defined in the class of their type."""
 
     fget: Callable
+
+    def of_tracer(self, tracer: tracing.Tracer) -> Any:
+        return self.fget(tracer)
 
 
 class HiPrimitive(Primitive):

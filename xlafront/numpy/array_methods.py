@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -732,15 +733,48 @@ _CONCRETE_ONLY = {
 }
 
 
-# A tracer may represent a Ref, which supports only reading and writing.
+# A tracer may represent a Ref, which supports only reading and writing, or a composite value, whose type defines operators:
+# `_getitem(aval, tracer, key)`, `_add(aval, tracer, other)` and so on.
 
 
 def _traced_getitem(self, key):
-    return _ref_functions().get(self, key) if type(self.aval) is AbstractRef else indexing.take_by(self, key, False)
+    if type(self.aval) is ShapedArray:
+        return indexing.take_by(self, key, False)
+    if type(self.aval) is AbstractRef:
+        return _ref_functions().get(self, key)
+    return self.aval._getitem(self, key) if hasattr(self.aval, "_getitem") else indexing.take_by(self, key, False)
 
 
 def _traced_setitem(self, key, value):
-    return (_ref_functions().set if type(self.aval) is AbstractRef else _setitem)(self, key, value)
+    if type(self.aval) is AbstractRef:
+        return _ref_functions().set(self, key, value)
+    return self.aval._setitem(self, key, value) if hasattr(self.aval, "_setitem") else _setitem(self, key, value)
+
+
+def _defined_by_type(special: str, operator: Callable) -> Callable:
+    """Return an operator of tracers, which is that of their type if the type defines it."""
+    name = f"_{special[2:-2]}"
+
+    def traced(self, *others):
+        if type(self.aval) is not ShapedArray and hasattr(self.aval, name):
+            return getattr(self.aval, name)(self, *others)
+        return operator(self, *others)
+
+    return traced
+
+
+def _traced_binary(special: str, function: Callable, reflected: bool = False) -> Callable:
+    """Return a binary operator of tracers. Hot: traced `x + y`."""
+    name = f"_{special[2:-2]}"
+
+    def operator(self, other):
+        if type(self.aval) is not ShapedArray and hasattr(self.aval, name):
+            return getattr(self.aval, name)(self, other)
+        if _operand(other):
+            return function(other, self) if reflected else function(self, other)
+        return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
+
+    return operator
 
 
 def _ref_functions():
@@ -756,7 +790,8 @@ def _traced_iter(self):
 
 
 _TRACED_ONLY = {
-    "__getitem__": _traced_getitem, "__setitem__": _traced_setitem, "__iter__": _traced_iter,
+    "__getitem__": _traced_getitem, "__setitem__": _traced_setitem, "__iter__": _defined_by_type("__iter__", _traced_iter),
+    "__len__": _defined_by_type("__len__", Tracer.__len__),
     "at": property(lambda self: (_ref_functions().RefAt(self, (), ()) if type(self.aval) is AbstractRef else updates.At(self))),
 }
 
@@ -792,16 +827,15 @@ def _attach() -> None:
     inline = ufuncs.INLINE | {name: compiled[name] for name in ("matmul", "floor_divide", "remainder", "divmod")}
     for special, name in BINARY_OPERATORS.items():
         reflected_name = f"__r{special[2:]}"
-        forward, backward = _binary(inline[name], False), _binary(inline[name], True)
-        setattr(Tracer, special, forward)
-        setattr(Tracer, reflected_name, backward)
+        setattr(Tracer, special, _traced_binary(special, inline[name]))
+        setattr(Tracer, reflected_name, _traced_binary(reflected_name, inline[name], reflected=True))
         setattr(ArrayImpl, special, _concrete(compiled[name], _binary(compiled[name], False)))
         setattr(ArrayImpl, reflected_name, _binary(compiled[name], True))
     for special, name in COMPARISONS.items():
-        setattr(Tracer, special, _comparison(inline[name]))
+        setattr(Tracer, special, _defined_by_type(special, _comparison(inline[name])))
         setattr(ArrayImpl, special, _concrete(compiled[name], _comparison(compiled[name])))
     for special, name in UNARY_OPERATORS.items():
-        setattr(Tracer, special, lambda self, function=inline[name]: function(self))
+        setattr(Tracer, special, _defined_by_type(special, inline[name]))
         setattr(ArrayImpl, special, lambda self, function=compiled[name]: function(self))
     for special in ("__eq__", "__ne__"):
         setattr(KeyArray, special, getattr(ArrayImpl, special))
