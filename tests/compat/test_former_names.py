@@ -155,3 +155,12 @@ except TypeError as error:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, cwd=ROOT, env=os.environ | {
         "XLAFRONT_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=8"})
     assert done.stdout.strip() == expected, done.stderr
+
+
+def test_page_has_the_table():
+    page = (pathlib.Path(ROOT) / "notebooks" / "notes" / "reference.md").read_text()
+    rows = [[cell.strip() for cell in line.split(" | ")] for line in page.splitlines() if line.startswith("| `jax")]
+    found = {(module.strip("|` "), name.strip("`")): rest for module, names, *rest in rows for name in names.split()}
+    expected = {key: [row.last_version, row.remedy] for key, row in FORMER.items() if row.last_version != REFERENCE}
+    expected |= {key: [remedy] for key, remedy in REMOVED.items()}
+    assert {key: [*rest[:-1], rest[-1].removesuffix(" |").replace("…", key[1])] for key, rest in found.items() if key in expected} == expected
