@@ -311,6 +311,68 @@ def test_halves_of_a_mapped_axis():
     assert repr(lax.after_all(lax.create_token(), lax.create_token())) == "Token()"
 
 
+@pytest.fixture()
+def unchecked_order():
+    xf.config.update("raise_on_ppermute_sort_diff", False)
+    yield
+    xf.config.update("raise_on_ppermute_sort_diff", True)
+
+
+ORDERS = [("i", "j"), ("j", "i"), ("k", "i"), ("j", "k"), ("k", "j", "i"), ("j", "k", "i")]
+
+
+@pytest.mark.parametrize("names", ORDERS, ids="".join)
+def test_indices_along_axes_in_another_order_than_the_mesh(unchecked_order, names):
+    """All collectives count along the axes as `axis_index` does: the last name varies fastest."""
+    sizes = {"i": 2, "j": 2, "k": 2}
+    mesh = xf.make_mesh(tuple(sizes.values()), tuple(sizes), axis_types=(xf.sharding.AxisType.Auto,) * 3)
+    count = 2 ** len(names)
+    perm = [(0, 1), (1, 0), (2, 3), (3, 2)] if count == 4 else [(k, 3 * k % 8) for k in range(8)]
+
+    def local(x):
+        index = lax.axis_index(names)
+        sent = xnp.zeros(count).at[xnp.array([t for _, t in sorted(perm)])[index]].set(x[0])  # block t goes to index t
+        exchanged = lax.all_to_all(sent, names, 0, 0, tiled=True)
+        source = xnp.array([s for s, _ in sorted(perm, key=lambda pair: pair[1])])[index]
+        return {"permuted": lax.ppermute(x, names, perm), "gathered": lax.all_gather(x[0], names)[source][None],
+                "summed": lax.psum_scatter(sent, names)[None], "exchanged": exchanged[source][None], "index": index[None],
+                "shuffled": lax.pshuffle(x, names, [s for s, _ in sorted(perm, key=lambda pair: pair[1])])}
+
+    x = np.arange(8, dtype=np.float32)
+    found = xf.jit(xf.shard_map(local, mesh=mesh, in_specs=P(("i", "j", "k")), out_specs=P(("i", "j", "k"))))(x)
+    coordinates = dict(zip(sizes, np.unravel_index(np.arange(8), (2, 2, 2))))
+    index = np.ravel_multi_index([coordinates[n] for n in names], (2,) * len(names))
+    others = [coordinates[n] for n in sizes if n not in names]
+    expected = np.empty_like(x)
+    for s, t in perm:
+        for d in np.flatnonzero(index == s):
+            same_others = np.all([c == c[d] for c in others], axis=0) if others else True
+            expected[(index == t) & same_others] = x[d]
+    np.testing.assert_array_equal(found.pop("index"), index)
+    for name, values in found.items():
+        np.testing.assert_array_equal(values, expected, err_msg=name)
+
+
+def test_ppermute_refuses_another_order_than_the_mesh(mesh):
+    x, spec = elements(8), P(("i", "j"))
+    for permute in (lambda x: lax.ppermute(x, ("j", "i"), [(0, 1)]), lambda x: lax.pshuffle(x, ("j", "i"), range(8))):
+        assert xf.eval_shape(mapped(permute, mesh, spec), x).shape == (8,)  # the devices are known when it is lowered
+        for check in (True, False):
+            with pytest.raises(RuntimeError, match=r"('j', 'i').*order.*('i', 'j').*raise_on_ppermute_sort_diff"):
+                mapped(permute, mesh, spec, check)(x)
+    np.testing.assert_array_equal(mapped(lambda x: lax.ppermute(x, ("i", "j"), [(0, 1)]), mesh, spec)(x), [0, x[0], *[0] * 6])
+
+
+def test_ppermute_is_compiled_anew_with_another_check_of_the_order(mesh, request):
+    f = mapped(lambda x: lax.ppermute(x, ("j", "i"), [(0, 1)]), mesh, P(("i", "j")))
+    request.getfixturevalue("unchecked_order")
+    x = np.arange(1, 9, dtype=np.float32)
+    np.testing.assert_array_equal(f(x), [0, 0, 0, 0, 1, 0, 0, 0])
+    xf.config.update("raise_on_ppermute_sort_diff", True)
+    with pytest.raises(RuntimeError, match="order"):
+        f(x)
+
+
 @pytest.mark.parametrize("exchange", [
     lambda x: lax.psum(x, "j"), lambda x: lax.all_gather(x, "j", tiled=True), lambda x: lax.ppermute(x, "j", RING)])
 def test_a_collective_written_twice_happens_once(mesh, exchange):

@@ -47,6 +47,7 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("allow_f16_reductions", bool, True, True, "allow 16-bit accumulation in sums of 16-bit floats"),
     ("auto_pcast", bool, True, True, "cast replicated operands to varying over manual axes as needed"),
     ("remove_size_one_mesh_axis_from_type", bool, False, True, "omit mesh axes of size 1 from types"),
+    ("raise_on_ppermute_sort_diff", bool, True, "rare", "refuse ppermute over axes in another order than the mesh's"),
     ("random_seed_offset", int, 0, "rare", "offset that is added to the seed of new keys"),
     ("high_dynamic_range_gumbel", bool, False, "rare", "sample Gumbel noise with the full tail if no mode is given"),
     ("check_static_indices", bool, False, "rare", "raise IndexError for static indices that are out of bounds"),

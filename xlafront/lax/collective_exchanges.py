@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlafront import lowering
+from xlafront.base import config
 from xlafront.core import tracing
 from xlafront.core.basic_primitives import axis_index_p, broadcast_in_dim_p, move_dim, pvary_p, to_dtype
 from xlafront.core.primitive import Primitive
@@ -28,6 +29,7 @@ from xlafront.lax.named_axes import (
     bound_axis_size,
     channel,
     collective,
+    manual_mesh,
     names_of,
     remaining_axes,
     replica_groups,
@@ -205,8 +207,22 @@ psum_scatter_p = collective("reduce_scatter", _scatter_aval, _scatter_lower, _sc
 
 
 def _permute_lower(ctx: RuleContext, x: ir.Value, *, axis_name: tuple, perm: tuple[tuple[int, int], ...]) -> ir.Value:
+    _check_mesh_order(ctx, axis_name)
     return ctx.op("stablehlo.collective_permute", [x], channel_handle=channel(),
                   source_target_pairs=lowering.mlir.dense_i64(source_target_pairs(ctx, axis_name, perm)))
+
+
+def _check_mesh_order(ctx: RuleContext, names: tuple) -> None:
+    """Raise an error if axes are not named in the order of the mesh, in which older versions of JAX counted the indices."""
+    if not config.raise_on_ppermute_sort_diff.value:
+        return
+    _, dims = manual_mesh(ctx, names)
+    if dims != sorted(dims):
+        in_order = tuple([name for _, name in sorted(zip(dims, names), key=lambda pair: pair[0])])
+        raise RuntimeError(
+            f"ppermute over {axes_text(names)}: the mesh has these axes in the order {in_order}, and the order determines the "
+            f"indices in perm. Name the axes in the order of the mesh, with the indices of axis_index({in_order}). To count "
+            f"along {names} instead, turn the check off: config.update('raise_on_ppermute_sort_diff', False).")
 
 
 def _permute_mapped_axis(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, axis_name: tuple,

@@ -416,8 +416,10 @@ def ppermute(x: Any, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> An
 
     Args:
         x: A pytree of arrays.
-        axis_name: A name, or a tuple of names, which are treated as one axis.
-        perm: Pairs `(source, destination)` of indices along the axis. Indices that are no destination get zeros.
+        axis_name: A name, or a tuple of names, which are treated as one axis: the last name varies fastest. Over devices the
+            names must be in the order of the mesh, unless the setting `raise_on_ppermute_sort_diff` is off.
+        perm: List or tuple of pairs `(source, destination)` of indices along the axis. Indices that are no destination get
+            zeros.
 
     Returns:
         A pytree like `x`, with the received values.
@@ -427,6 +429,9 @@ def ppermute(x: Any, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> An
         Array([0, 5, 6], dtype=int32)
     """
     names, size = resolve_axes(axis_name, "ppermute")
+    if not isinstance(perm, (list, tuple)):
+        raise TypeError(f"ppermute takes perm as a list or tuple of pairs (source, destination), got a {type(perm).__name__}: "
+                        f"{errors.short(perm)}.")
     pairs = _check_perm(perm, axis_name, size, "ppermute")
     if not names:
         return _map_leaves(lambda leaf: leaf if pairs else full_like(leaf, 0), x, "ppermute")
@@ -436,9 +441,10 @@ def ppermute(x: Any, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> An
 def _check_perm(perm: Any, axis_name: Hashable, size: int, caller: str) -> tuple:
     try:
         pairs = tuple((operator.index(source), operator.index(target)) for source, target in perm)
-    except (TypeError, ValueError):
-        raise TypeError(f"{caller} takes perm as pairs (source, destination) of integers that are known while the function is "
-                        f"traced, such as [(0, 1), (1, 0)], got {errors.short(perm)}.") from None
+    except (TypeError, ValueError) as e:
+        error = ValueError if type(e) is ValueError else TypeError
+        raise error(f"{caller} takes perm as pairs (source, destination) of integers that are known while the function is "
+                    f"traced, such as [(0, 1), (1, 0)], got {errors.short(perm)}.") from None
     for role, indices in (("source", [s for s, _ in pairs]), ("destination", [t for _, t in pairs])):
         out_of_bounds = [i for i in indices if not -size <= i < size]
         if out_of_bounds:
