@@ -31,7 +31,7 @@ def test_over_other_devices(summed):
     assert summed.nr_devices == 4
     [sharding] = summed.in_shardings_jax(BACKWARDS)
     assert sharding == NamedSharding(BACKWARDS, P("a")) and summed.out_shardings_jax(MESH) == (SPLIT,)
-    assert summed._in_named_shardings[0].mesh == AbstractMesh((4,), ("a",))
+    assert summed._in_named_shardings[0].mesh == AbstractMesh((4,), ("a",), (AxisType.Auto,))
     assert [str(s) for s in summed.in_shardings_hlo + summed.out_shardings_hlo] == ["{devices=[4]<=[4]}"] * 2
     x = xf.device_put(X, sharding)
     found = summed.call(x)

@@ -17,7 +17,7 @@ from xlafront.experimental.roofline import (
     roofline_and_grad,
 )
 from xlafront.extend.core import Primitive
-from xlafront.sharding import AbstractMesh, PartitionSpec as P
+from xlafront.sharding import AbstractMesh, AxisType, PartitionSpec as P
 
 F32 = xf.ShapeDtypeStruct((3, 8), "float32")
 BF16 = xf.ShapeDtypeStruct((8, 16), "bfloat16")
@@ -32,7 +32,7 @@ def exchanged(f, sizes, local, out, start=None):
     """Return bytes and latency of a ring collective over all axes of a mesh, for so many bytes on each device."""
     names = tuple("xyz"[:len(sizes)])
     found = cost(lambda x: f(x, names if len(names) > 1 else names[0]), xf.ShapeDtypeStruct(local, "int8"),
-                 mesh=AbstractMesh(sizes, names), in_specs=P() if start is None else P(*start(names)), out_specs=out(names))
+                 mesh=AbstractMesh(sizes, names, (AxisType.Auto,) * len(sizes)), in_specs=P() if start is None else P(*start(names)), out_specs=out(names))
     assert set(found.ici_bytes) == set(found.ici_latency) == set(names)
     return {*found.ici_bytes.values()}, {*found.ici_latency.values()}
 
@@ -131,7 +131,7 @@ def test_permutations_load_links(sizes, perm, load, latency):
 
 
 def test_functions_of_one_device_of_a_mesh():
-    mesh = AbstractMesh((4, 2), ("x", "y"))
+    mesh = AbstractMesh((4, 2), ("x", "y"), (AxisType.Auto,) * 2)
     shapes, found = roofline(lambda x, y: lax.psum(x @ y, "x"), mesh=mesh, in_specs=(P(None, "x"), P("x")), out_specs=P())(
         BF16, WIDE)
     assert found == RooflineResult(flops=2 * 8 * 4 * 8, unfused_flops=2 * 8 * 4 * 8, ici_bytes={"x": 2 * 128 * 3 // 4},
@@ -148,7 +148,7 @@ def test_functions_of_one_device_of_a_mesh():
 
 
 def test_derivatives(capsys):
-    mesh = AbstractMesh((4, 2), ("x", "y"))
+    mesh = AbstractMesh((4, 2), ("x", "y"), (AxisType.Auto,) * 2)
     shapes, forward, backward = roofline_and_grad(xnp.matmul, mesh, (P("x"), P(None, "y")), P("x", "y"), print_jaxpr=True)(
         xf.ShapeDtypeStruct((8, 16), "float32"), xf.ShapeDtypeStruct((16, 8), "float32"))
     assert capsys.readouterr().out.count("dot_general") == 3
@@ -193,5 +193,5 @@ def test_register_roofline(caplog):
     register_standard_roofline(p)
     assert cost(lambda x: p.bind(x, often=3), F32).flops == 0
     assert not caplog.records
-    cost(lambda x: x + lax.axis_index("x"), F32, mesh=AbstractMesh((1,), ("x",)), in_specs=P(), out_specs=P("x"))
+    cost(lambda x: x + lax.axis_index("x"), F32, mesh=AbstractMesh((1,), ("x",), AxisType.Auto), in_specs=P(), out_specs=P("x"))
     assert "axis_index" in caplog.text and "register_roofline" in caplog.text

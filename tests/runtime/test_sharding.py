@@ -68,8 +68,13 @@ def test_meshes(mesh):
     abstract = mesh.abstract_mesh
     assert abstract.shape == mesh.shape and abstract.abstract_device.platform == "cpu"
     assert abstract.update_axis_types({"x": AxisType.Manual}).manual_axes == ("x",)
-    assert repr(AbstractMesh((4, 2), ("x", "y"))) == "AbstractMesh('x': 4, 'y': 2, axis_types=(Auto, Auto))"
-    assert AbstractMesh((4,), ("x",)) == AbstractMesh((4,), ("x",)) != AbstractMesh((4,), ("x",), (AxisType.Explicit,))
+    assert repr(AbstractMesh((4, 2), ("x", "y"))) == "AbstractMesh('x': 4, 'y': 2, axis_types=(Explicit, Explicit))"
+    assert AbstractMesh((4,), ("x",)) == AbstractMesh((4,), ("x",), (AxisType.Explicit,)) != AbstractMesh((4,), ("x",), AUTO[:1])
+    with pytest.raises(TypeError, match="devices"):
+        abstract.update(devices=3)
+    for wrong in (("x",), "x", None):
+        with pytest.raises(TypeError, match="set of axis names"):
+            ManualAxisType(varying=wrong)
     assert pickle.loads(pickle.dumps(abstract)) == abstract
     assert AbstractDevice("v5e", 1, "tpu") == AbstractDevice("v5e", 1, "tpu") != AbstractDevice("v5e", 2, "tpu")
     assert ManualAxisType(varying=frozenset("x")).vur == {"x"} and ManualAxisType().empty
@@ -685,5 +690,7 @@ def test_kinds_of_unreduced_axes():
         P("x", unreduced_kind=kinds.max)
     with pytest.raises(ValueError, match="no cotangent"):
         largest.to_ct_spec()
-    with pytest.raises(ValueError, match="unreduced_kinds differ"):
-        sums + P(unreduced={"z"}, unreduced_kind=kinds.max)
+    assert sums + P("z", unreduced={"w"}) == P("x", "z", unreduced={"y", "w"})
+    for other in (P(unreduced={"z"}, unreduced_kind=kinds.max), P("z")):
+        with pytest.raises(TypeError, match="unreduced_kinds differ"):
+            sums + other

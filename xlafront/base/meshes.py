@@ -110,8 +110,11 @@ class _MeshAxes:
         return axes or "(), "
 
 
-def _checked_axes(sizes: tuple, axis_names, axis_types) -> tuple[tuple, tuple]:
-    """Return the names and types of the axes of a mesh with these sizes; raise an error if they do not fit."""
+def _checked_axes(sizes: tuple, axis_names, axis_types, default: AxisType) -> tuple[tuple, tuple]:
+    """Return the names and types of the axes of a mesh with these sizes; raise an error if they do not fit.
+
+    All axes have the type `default` if `axis_types` is None.
+    """
     names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
     if len(sizes) != len(names):
         raise ValueError(f"a mesh of shape {tuple(sizes)} needs {len(sizes)} axis names, got {names}.")
@@ -120,7 +123,7 @@ def _checked_axes(sizes: tuple, axis_names, axis_types) -> tuple[tuple, tuple]:
     if None in names:
         raise ValueError(f"the axes of a mesh need names, such as strings, got None among {names}.")
     if axis_types is None:
-        axis_types = (AxisType.Auto,) * len(names)
+        axis_types = (default,) * len(names)
     kinds = (axis_types,) if isinstance(axis_types, AxisType) else tuple(axis_types)
     invalid = [kind for kind in kinds if not isinstance(kind, AxisType)]
     if invalid or len(kinds) != len(names):
@@ -140,12 +143,12 @@ class AbstractMesh(_MeshAxes):
     Args:
         axis_sizes: Size of each axis.
         axis_names: Name of each axis.
-        axis_types: `AxisType` of each axis. Default: Auto.
+        axis_types: `AxisType` of each axis. Default: Explicit.
         abstract_device: Properties of the devices. Default: unknown.
 
     Example:
         >>> AbstractMesh((4, 2), ("data", "model"))
-        AbstractMesh('data': 4, 'model': 2, axis_types=(Auto, Auto))
+        AbstractMesh('data': 4, 'model': 2, axis_types=(Explicit, Explicit))
     """
 
     __slots__ = (*_AXES, "abstract_device", "size", "__weakref__")
@@ -155,7 +158,7 @@ class AbstractMesh(_MeshAxes):
     def __new__(cls, axis_sizes: Sequence[int], axis_names, axis_types=None, *,
                 abstract_device: AbstractDevice | None = None):
         sizes = tuple(axis_sizes)
-        names, kinds = _checked_axes(sizes, axis_names, axis_types)
+        names, kinds = _checked_axes(sizes, axis_names, axis_types, AxisType.Explicit)
         key = (sizes, names, kinds, abstract_device)
         mesh = _abstract_meshes.get(key)
         if mesh is None:
@@ -171,12 +174,12 @@ class AbstractMesh(_MeshAxes):
         """The mesh itself."""
         return self
 
-    def update(self, axis_sizes=None, axis_names=None, axis_types=None, **kwargs) -> AbstractMesh:
-        """Return the mesh with some of its fields replaced."""
+    def update(self, axis_sizes=None, axis_names=None, axis_types=None, **abstract_device) -> AbstractMesh:
+        """Return the mesh with some of its fields replaced, which may include `abstract_device`."""
         return AbstractMesh(self.axis_sizes if axis_sizes is None else axis_sizes,
                             self.axis_names if axis_names is None else axis_names,
                             self.axis_types if axis_types is None else axis_types,
-                            abstract_device=kwargs.get("abstract_device", self.abstract_device))
+                            **{"abstract_device": self.abstract_device, **abstract_device})
 
     def update_axis_types(self, name_to_type: dict) -> AbstractMesh:
         """Return the mesh with some axis types replaced, by axis name."""
@@ -229,7 +232,7 @@ class Mesh(_MeshAxes):
     def __new__(cls, devices, axis_names, axis_types=None):
         if not isinstance(devices, np.ndarray):
             devices = np.array(devices, dtype=object)
-        names, kinds = _checked_axes(devices.shape, axis_names, axis_types)
+        names, kinds = _checked_axes(devices.shape, axis_names, axis_types, AxisType.Auto)
         key = (names, kinds, devices.shape, tuple(devices.flat))
         mesh = _meshes.get(key)
         if mesh is None:

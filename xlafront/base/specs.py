@@ -174,10 +174,10 @@ class P:
 
     def __add__(self, other):
         if isinstance(other, P):
-            if self.unreduced and other.unreduced and self.unreduced_kind is not other.unreduced_kind:
-                raise ValueError(f"{self} and {other} cannot be joined: their unreduced_kinds differ.")
+            if self.unreduced_kind is not other.unreduced_kind:
+                raise TypeError(f"{self} and {other} cannot be joined: their unreduced_kinds differ.")
             return P(*self, *other, unreduced=self.unreduced | other.unreduced, reduced=self.reduced | other.reduced,
-                     unreduced_kind=self.unreduced_kind or other.unreduced_kind)
+                     unreduced_kind=self.unreduced_kind)
         if isinstance(other, tuple) and not (self.unreduced or self.reduced):
             return P(*self, *other)
         return NotImplemented
@@ -240,6 +240,9 @@ class ManualAxisType:
     __slots__ = ("varying", "unreduced", "reduced", "unreduced_kind")
 
     def __init__(self, *, varying=frozenset(), unreduced=frozenset(), reduced=frozenset(), unreduced_kind=None):
+        for name, axes in (("varying", varying), ("unreduced", unreduced), ("reduced", reduced)):
+            if not isinstance(axes, (set, frozenset)):
+                raise TypeError(f"{name} of a ManualAxisType must be a set of axis names, got {axes!r}.")
         self.varying, self.unreduced, self.reduced = frozenset(varying), frozenset(unreduced), frozenset(reduced)
         for first, second in (("varying", "unreduced"), ("varying", "reduced"), ("unreduced", "reduced")):
             both = getattr(self, first) & getattr(self, second)
@@ -279,5 +282,5 @@ class ManualAxisType:
         return hash(self._contents())
 
     def __repr__(self):
-        kind = "" if self.unreduced_kind is None else f", unreduced_kind={self.unreduced_kind}"
-        return f"ManualAxisType(varying={self.varying}, unreduced={self.unreduced}, reduced={self.reduced}{kind})"
+        return (f"ManualAxisType(varying={self.varying}, unreduced={self.unreduced}, reduced={self.reduced}, "
+                f"unreduced_kind={self.unreduced_kind})")

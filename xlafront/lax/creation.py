@@ -220,8 +220,9 @@ def placed_like(result: Array, like: Any, copies_sharding: bool) -> Array:
     """Return a new array with the mesh axes of the type of `like`: its explicit sharding and the axes it varies over."""
     if getattr(like, "plain", False):
         return result
-    if copies_sharding and getattr(like, "explicit_sharding", None) is not None:
-        result = reshard_p.bind(result, dst_sharding=like.explicit_sharding)
+    explicit = getattr(like, "explicit_sharding", None) if copies_sharding else None
+    if explicit is not None and (tracing.is_tracing() or explicit.mesh.abstract_device is not None):
+        result = reshard_p.bind(result, dst_sharding=explicit)
     return tracing.as_varying(result, getattr(like, "vma", frozenset()))
 
 

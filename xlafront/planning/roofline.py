@@ -475,7 +475,7 @@ def roofline_and_grad(f: Callable, mesh: Any, in_specs: Any, out_specs: Any, *, 
         A function of the arguments of `f` that returns the shapes of its results and two `RooflineResult`s.
 
     Example:
-        >>> mesh = xf.sharding.AbstractMesh((4,), ("x",))
+        >>> mesh = xf.sharding.AbstractMesh((4,), ("x",), xf.sharding.AxisType.Auto)
         >>> x = xf.ShapeDtypeStruct((8, 16), "bfloat16")
         >>> total = lambda x: xf.lax.psum(x * x, "x")
         >>> shapes, cost, gradient = roofline_and_grad(total, mesh, xf.P("x"), xf.P())(x)
