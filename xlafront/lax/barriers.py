@@ -15,7 +15,6 @@ from xlafront.core.zeros import Zero
 from xlafront.lax.families import elementwise
 
 if TYPE_CHECKING:
-    from xlafront.core.avals import ShapedArray
     from xlafront.lowering.equations import RuleContext
     from xlafront.lowering.mlir import ir
 
@@ -62,14 +61,8 @@ def _barrier_lower(ctx: RuleContext, *operands: ir.Value) -> Sequence[ir.Value]:
     return results if isinstance(results, list) else [results]
 
 
-def _barrier_types(*avals: ShapedArray) -> list[ShapedArray]:
-    """Return the operand types, varying over the mesh axes of all operands, since each result depends on all operands."""
-    tracing.joint_vma(avals)
-    return list(avals)
-
-
 optimization_barrier_p = Primitive(
-    "optimization_barrier", multiple_results=True, abstract=_barrier_types, lower=_barrier_lower,
+    "optimization_barrier", multiple_results=True, abstract=lambda *avals: list(avals), lower=_barrier_lower,
     jvp=lambda primals, tangents: (optimization_barrier_p.bind(*primals), _through_barrier(tangents)),
     transpose=lambda cts, *operands: _through_barrier(cts),
     batch=lambda size, operands, dims: (optimization_barrier_p.bind(*operands), dims), mesh=MeshRules(states_mesh_types=True))

@@ -80,14 +80,14 @@ def _as_varying(x: Any, names: Sequence[Hashable]) -> Array:
 
 
 def _check_uniform_vma(caller: str, x: Any, names: Sequence[Hashable]) -> None:
-    """Raise an error if a value varies along some of the axes of a sum, but not along all."""
+    """Raise an error if a value varies along some of the axes of a reduction, but not along all."""
     vma = tracing.aval_of(x).vma
     varying = [n for n in names if n in vma]
     invarying = [n for n in names if n in _checked_axes(names) - vma - unreduced_and_reduced_axes(x)[0]]
     if varying and invarying:
         raise ValueError(f"{caller} over {axes_text(names)} of a value of type {str_short(tracing.aval_of(x))}: it varies "
-                         f"along {varying} and is the same along {invarying}, where a sum would count it several times. Sum "
-                         f"over {varying} only, or make it varying first: pcast(x, {tuple(invarying)}, to='varying').")
+                         f"along {varying} and is the same along {invarying}, where a sum would count it several times. Reduce "
+                         f"it over {varying} only, or make it varying first: pcast(x, {tuple(invarying)}, to='varying').")
 
 
 def _checked_axes(names: Sequence[Hashable]) -> frozenset:
@@ -218,6 +218,8 @@ def _promote_to_float(*operands: Any) -> list:
 def _minmax(caller: str, reduction: str, primitive: Primitive, x: Any, axis_name: Hashable, groups: Groups) -> Any:
     def bind(leaf: ArrayLike, names: tuple, size: int, groups: tuple | None) -> Array:
         primitive.abstract(tracing.aval_of(leaf), axes=names, axis_index_groups=groups)
+        if groups is None:
+            _check_uniform_vma(caller, leaf, names)
         return primitive.bind(_as_varying(leaf, names), axes=names, axis_index_groups=groups)
 
     return _reduce(caller, reduction, x, axis_name, groups, bind)
