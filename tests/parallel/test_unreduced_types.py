@@ -221,7 +221,6 @@ def seen_in_shard_map(body, in_specs, out_specs, *args):
     (lambda a: a + a, UX, UX, (["8,4]{U:x}"], "8,4]{U:x}"), 2 * A),
     (lambda a: lax.psum(a, "x"), UX, P(), (["8,4]{U:x}"], "8,4]"), A),
     (lambda a: lax.psum_scatter(a, "x", tiled=True), UX, PX, (["8,4]{U:x}"], "2,4]{V:x}"), A),
-    (lambda a: a, PX, UX, (["2,4]{V:x}"], "2,4]{V:x}"), A.reshape(4, 2, 4).sum(0)),
     (lambda a: lax.pcast(a, "x", to="unreduced"), PX, UX, (["2,4]{V:x}"], "2,4]{U:x}"), A.reshape(4, 2, 4).sum(0)),
     (lambda a: lax.pcast(a, "x", to="reduced"), P(), RX, (["8,4]"], "8,4]{R:x}"), A),
     (lambda a: lax.pcast(a, "x", to="varying"), RX, PX, (["8,4]{R:x}"], "8,4]{V:x}"), np.tile(A, (4, 1))),
@@ -245,6 +244,7 @@ def test_types_inside_of_shard_map(body, in_specs, out_spec, inside, expected):
     (lambda a: a, P(), P(), "argument a.*8,4..U:x.*unreduced={'x'}"),
     (lambda a: a, UX, P(), "result.*U:x.*unreduced={'x'}"),
     (lambda a: a, UX, RX, "result.*U:x"),
+    (lambda a: lax.pcast(lax.psum(a, "x"), "x", to="varying"), UX, UX, "result.*V:x.*same unreduced.*pcast"),
     (lambda a: lax.pcast(a, "x", to="reduced"), UX, RX, "pcast to reduced.*invarying.*U:x"),
     (lambda a: a * lax.axis_index("x"), UX, UX, "U:x.*psum"),
 ])  # fmt: skip

@@ -18,7 +18,7 @@ from xlafront.base.interned import Interned
 from xlafront.base.jaxlib_compat import NamedSharding
 from xlafront.base.layouts import MemorySpace
 from xlafront.base.meshes import active
-from xlafront.base.specs import ManualAxisType, PartitionSpec, axes_of
+from xlafront.base.specs import ManualAxisType, PartitionSpec, RankError, axes_of
 from xlafront.core import dtypes
 from xlafront.core.bounded_cache import BoundedCache
 
@@ -319,7 +319,8 @@ def _sums_text(**axes: Any) -> str:
 def explicit_part(sharding: Any, rank: int) -> NamedSharding | None:
     """Return the part of a sharding that belongs to types, or None.
 
-    This is the sharding of dimensions over the explicit axes of its mesh.
+    This is the sharding of dimensions over the explicit axes of its mesh. Raise an error if the spec has more entries than
+    `rank`.
     """
     if type(sharding) is not NamedSharding:
         return None
@@ -331,6 +332,9 @@ def explicit_part(sharding: Any, rank: int) -> NamedSharding | None:
     key = (mesh, spec, rank, without_ones)
     found = _explicit_shardings.get(key)
     if found is None:
+        if len(spec) > rank:
+            raise RankError(f"{spec} over {mesh} has {len(spec)} entries, but the array has only {rank} dimension(s). Leave "
+                            f"out entries.")
         if without_ones:
             explicit = [a for a in explicit if mesh.shape[a] > 1]
         partitions = [tuple(a for a in axes_of(p) if a in explicit) for p in spec.padded(rank)]

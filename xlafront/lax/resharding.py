@@ -55,11 +55,17 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
                              f"over a mesh with axes, or a spec over the active mesh, for each array.")
         check_devices(x, target, "reshard")
         try:
-            target.shard_shape(tracing.aval_of(x, "reshard").shape)
+            _check_fits(target, tracing.aval_of(x, "reshard").shape)
         except ValueError as e:
             raise type(e)(f"reshard{tree.path_of(xs, i) if len(leaves) > 1 else ''}: {e}") from None
         results.append(reshard_p.bind(x, dst_sharding=target))
     return treedef.unflatten(results)
+
+
+def _check_fits(target: NamedSharding, shape: tuple[int, ...]) -> None:
+    """Raise an error if a spec has more entries than dimensions, or shards one that it does not divide."""
+    target.shard_shape(shape)
+    target.check_compatible_aval(shape)
 
 
 def resolve_out_sharding(caller: str, out_sharding: Any, shape: tuple[int, ...]) -> NamedSharding | None:
@@ -67,11 +73,11 @@ def resolve_out_sharding(caller: str, out_sharding: Any, shape: tuple[int, ...])
     target = named_sharding(out_sharding, caller)
     if target is None:
         return None
-    target.shard_shape(shape)
+    _check_fits(target, shape)
     mesh = target.mesh
     if isinstance(mesh, AbstractMesh) and not tracing.is_tracing() and active.mesh is not None:
         mesh = active.mesh
-    return NamedSharding(mesh, target.spec.update(partitions=target.spec.padded(len(shape))[:len(shape)]))
+    return NamedSharding(mesh, target.spec.update(partitions=target.spec.padded(len(shape))))
 
 
 def with_out_sharding(caller: str, out_sharding: Any, kernel: Callable, arrays: tuple, *static: Any) -> Any:
@@ -102,7 +108,7 @@ def with_out_sharding(caller: str, out_sharding: Any, kernel: Callable, arrays: 
         # Operands of an outer derivative or vmap make this one jitted call: the active mesh is another when derivatives run.
         eager = any([isinstance(x, tracing.Tracer) and not isinstance(x, tracing.StagedTracer) for x in operands_auto])
         result = (jit(over_auto_axes) if eager else over_auto_axes)(*operands_auto)
-    target.shard_shape(tracing.aval_of(result).shape)
+    _check_fits(target, tracing.aval_of(result).shape)
     return reshard_p.bind(result, dst_sharding=target)
 
 

@@ -143,22 +143,26 @@ def _raise_ambiguous(name: str, operands: Operands, result: ShapedArray, reason:
 
 
 def concatenate(name: str, operands: Operands, result: ShapedArray, params: Params) -> Sequence[Any]:
-    for _, entries in operands[1:]:
-        if tuple(entries) != tuple(operands[0][1]):
-            raise ShardingTypeError(f"concatenate needs operands of one sharding, got {texts(operands)}. Reshard them to one "
-                                    f"sharding, with reshard.")
-    return operands[0][1]
+    """Require one sharding of all operands that are sharded. The others are sharded as they, without communication."""
+    shardings = {tuple(entries): None for _, entries in operands if any(map(axes_of, entries))}
+    if len(shardings) > 1:
+        raise ShardingTypeError(f"concatenate needs operands of one sharding, got {texts(operands)}. Reshard them to one "
+                                f"sharding, with reshard.")
+    return next(iter(shardings), operands[0][1])
 
 
 def reshape(name: str, operands: Operands, result: ShapedArray, params: Params) -> Sequence[Any]:
-    """Shard the result of a reshape that changes dimensions of size 1, splits one dimension into several, or joins several."""
+    """Shard the result of a reshape that splits one dimension into several or joins several, beside dimensions of size 1."""
     [(aval, entries)] = operands
-    old, new = aval.shape, result.shape
-    if 0 in old or all(e is None for e in entries):
-        return [None] * len(new)
-    if [n for n in old if n != 1] == [n for n in new if n != 1]:
-        remaining = iter([e for n, e in zip(old, entries) if n != 1])
-        return [None if n == 1 else next(remaining) for n in new]
+    if 0 in aval.shape or all(e is None for e in entries):
+        return [None] * result.ndim
+    old, new = ([n for n in shape if n != 1] for shape in (aval.shape, result.shape))
+    resized = iter(_resized_entries(aval, old, [e for n, e in zip(aval.shape, entries) if n != 1], new, result.shape))
+    return [None if n == 1 else next(resized) for n in result.shape]
+
+
+def _resized_entries(aval: ShapedArray, old: Sequence[int], entries: Sequence[Any], new: Sequence[int], shape: tuple) -> list:
+    """Return the entries of a reshaped array of type `aval`, from those of its dimensions that are longer than 1."""
     shorter = min(len(old), len(new))
     first = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     last = next((i for i in range(shorter - first) if old[-1 - i] != new[-1 - i]), shorter - first)
@@ -171,7 +175,7 @@ def reshape(name: str, operands: Operands, result: ShapedArray, params: Params) 
     else:
         middle = _join_axes(mesh, [axes_of(e) for e in before], after)
     if middle is None:
-        raise ShardingTypeError(f"reshape of {aval} to {new} is ambiguous: splitting or joining these sharded dimensions is "
+        raise ShardingTypeError(f"reshape of {aval} to {shape} is ambiguous: splitting or joining these sharded dimensions is "
                                 f"not supported without the sharding of the result. Pass it as out_sharding=P(...).")
     return [*entries[:first], *middle, *entries[len(old) - last:]]
 

@@ -1057,12 +1057,26 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     return transpose(flip(m, b), order) if k == 1 else flip(transpose(m, order), b)
 
 
+def _check_rolled_axes(a, axes) -> None:
+    """Raise an error if a rolled axis is sharded: elements would move between devices."""
+    aval = tracing.aval_of(a)
+    if aval.explicit_sharding is None:
+        return
+    entries = aval.explicit_sharding.spec.padded(aval.ndim)
+    for i in axes:
+        if entries[i] is not None:
+            raise errors.ShardingTypeError(
+                f"xnp.roll of an array of type {aval} along axis {i}, which is sharded over {entries[i]!r}: rolled axes must "
+                f"be unsharded. Unshard it first, with reshard.")
+
+
 @library(static=("axis", "flat"), name="roll")
 def _roll_kernel(a, shift, axis, flat):
     """Roll by a run-time amount: slice the array concatenated with itself."""
     a = unwrap(a)
     if flat:
         return reshape(_roll_kernel(ravel(a), shift, axis, False), np.shape(a))
+    _check_rolled_axes(a, axis)
     for s, i in zip(shift, axis):
         n = np.shape(a)[i]
         if n == 0:
@@ -1081,6 +1095,7 @@ def _rotate_kernel(a, shifts, axes, flat):
     a = unwrap(a)
     if flat:
         return reshape(_rotate_kernel(ravel(a), shifts, axes, False), np.shape(a))
+    _check_rolled_axes(a, axes)
     for s, i in zip(shifts, axes):
         a = rotate(a, s, i)
     return a

@@ -354,11 +354,17 @@ class _Call:
                         f"{num_shards}. Pad the dimension, or shard another one.")
 
     def check_type(self, spec, aval, value: _LazyString) -> None:
-        """Check a spec against the sharding in the argument's type, if all mesh axes are Explicit and manual."""
-        if not self.mesh.are_all_axes_explicit or len(self.manual) < len(self.sizes):
+        """Check a spec against the sharding over manual axes in the argument's type, if these axes are Explicit."""
+        if not all([a in self.mesh.explicit_axes for a in self.manual]):
             return
         own = PartitionSpec() if aval.explicit_sharding is None else aval.explicit_sharding.spec
-        if own.padded(aval.ndim) != spec.padded(aval.ndim):
+        entries = [axes_of(entry) for entry in own.padded(aval.ndim)]
+        manual = [tuple([a for a in axes if a in self.manual]) for axes in entries]
+        for axes, of_shards in zip(entries, manual):
+            if axes[:len(of_shards)] != of_shards:
+                raise ValueError(f"shard_map of {self.name}: {value} has the type {aval}, of which {axes} shard one dimension: "
+                                 f"the manual axes, {of_shards}, must be the first of them. Reshard the argument.")
+        if manual != [axes_of(entry) for entry in spec.padded(aval.ndim)]:
             raise ValueError(f"shard_map of {self.name}: in_specs has {spec} for {value} of type {aval}, which "
                              f"does not match the spec of the input, {own}. Leave in_specs out, or reshard the argument "
                              f"to this sharding.")
@@ -372,16 +378,15 @@ class _Call:
                              f"{value} (shape {x.shape}) is on {[d.id for d in operand_devices]}. Transfer it with "
                              f"device_put(x, NamedSharding(mesh, spec)).")
 
-    def check_sums(self, spec, aval, value: _LazyString, param: str, varying=frozenset()) -> None:
-        """Check that the type and the spec have the same unreduced and reduced axes; a varying value may become unreduced."""
+    def check_sums(self, spec, aval, value: _LazyString, param: str) -> None:
+        """Check that the type and the spec have the same unreduced and reduced axes."""
         own = PartitionSpec() if aval.explicit_sharding is None else aval.explicit_sharding.spec
-        type_sums, spec_sums = (own.unreduced & self.manual, own.reduced & self.manual), (spec.unreduced - varying,
-                                                                                          spec.reduced)
-        if type_sums != spec_sums and (self.check or any(type_sums)):
+        type_sums = own.unreduced & self.manual, own.reduced & self.manual
+        if type_sums != (spec.unreduced, spec.reduced) and (self.check or any(type_sums)):
             raise ValueError(
                 f"shard_map of {self.name}: {param} has {spec} for {value} of type {aval}: the spec and the type "
-                f"must have the same unreduced and reduced axes. Write "
-                f"{spec.update(unreduced=type_sums[0], reduced=type_sums[1])}, or convert the value, with "
+                f"must have the same unreduced and reduced axes, here unreduced={set(type_sums[0])} and "
+                f"reduced={set(type_sums[1])}. Change the spec, or convert the value, with "
                 f"reshard outside of the shard_map or with pcast or psum inside.")
         auto_axes = frozenset() if not (own.unreduced or own.reduced) else (
             (own.unreduced | own.reduced) & aval.explicit_sharding.mesh.explicit - self.manual)
@@ -395,7 +400,7 @@ class _Call:
         if aval.is_high:
             return
         self.check_spec(spec, aval, value, "out_specs", False)
-        self.check_sums(spec, aval, value, "out_specs", aval.vma)
+        self.check_sums(spec, aval, value, "out_specs")
         if self.check:
             extra_axes = sorted(map(str, (aval.vma & self.manual) - spec_axes(spec) - spec.unreduced))
             if extra_axes:

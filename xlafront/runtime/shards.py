@@ -16,7 +16,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.typing import DTypeLike
 from xlafront.runtime.arrays import ArrayImpl, put_host, skip_checks
 from xlafront.runtime.sharding import SingleDeviceSharding, single_device
-from xlafront.runtime.transfers import shard_indices_and_devices
+from xlafront.runtime.transfers import check_explicit_rank, shard_indices_and_devices
 
 
 def _type(shape, dtype, weak_type=False) -> ShapedArray:
@@ -214,6 +214,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
         made = make_array_from_single_device_arrays((*shape, *words[0].shape[len(shape):]), sharding, words)
         return type(arrays[0])(made, arrays[0].dtype)
     expected = tuple(sharding.shard_shape(shape))
+    check_explicit_rank(sharding, shape)
     if not arrays and dtype is None:
         raise ValueError(f"{caller} needs `dtype` when this process has no shards.")
     expected_dtype = None if dtype is None else np.dtype(dtype)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.base.jax_names import buffers_of
-from xlafront.base.jaxlib_compat import ArrayCopySemantics, ArrayImpl, _jax
+from xlafront.base.jaxlib_compat import ArrayCopySemantics, ArrayImpl, NamedSharding, _jax
 
 skip_checks = {"_skip_checks": True}
 Box = tuple[tuple[int, int], ...]  # a slice of an array: start and stop in each dimension
@@ -54,9 +54,16 @@ class Plan(NamedTuple):
     shape: tuple[int, ...]  # of each target buffer
 
 
+def check_explicit_rank(sharding, shape: tuple[int, ...]) -> None:
+    """Raise an error if a spec over explicit axes, which is part of the array's type, has more entries than dimensions."""
+    if isinstance(sharding, NamedSharding) and sharding.mesh.explicit:
+        sharding.check_compatible_aval(shape)
+
+
 @functools.lru_cache(maxsize=4096)
 def shard_indices_and_devices(sharding, shape: tuple[int, ...]) -> tuple[list[tuple], list]:
     """Return the slices of an array on devices of this process, and these devices."""
+    check_explicit_rank(sharding, shape)
     indices = sharding.addressable_devices_indices_map(shape)
     return list(indices.values()), list(indices)
 
