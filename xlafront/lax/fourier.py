@@ -109,7 +109,7 @@ def _batch(axis_size: int, operands: Sequence[Any], dims: Dims, **params: Any) -
 
 fft_p = Primitive(
     "fft", abstract=_abstract, lower=_lower, transpose=_transpose, batch=_batch, jvp=linear_jvp,
-    mesh=MeshRules(sharding_rule=sharding_rules.windows, sums=of_first))
+    mesh=MeshRules(sharding_rule=sharding_rules.same, sums=of_first))
 
 
 @library(static=("fft_type", "fft_lengths"))

@@ -126,14 +126,17 @@ def _num_shards(mesh: AbstractMesh, entry: Any) -> int:
 
 
 def resized(name: str, operands: Operands, result: ShapedArray, params: Params) -> Sequence[Any]:
-    """Keep the axes of sliced and padded dimensions whose new size they divide."""
+    """Keep the axes of sliced and padded dimensions whose new size they divide. All devices get a single element."""
     aval, entries = operands[0]
+    remaining = list(entries)
     for i, entry in enumerate(entries):
         if entry is not None and aval.shape[i] != result.shape[i] and result.shape[i] % _num_shards(aval.explicit_sharding.mesh,
                                                                                                entry):
-            _raise_ambiguous(name, operands, result, f"its dimension {i} is sharded over {entry!r}, and a part of size "
-                                                     f"{result.shape[i]} cannot be")
-    return entries
+            if math.prod(result.shape) != 1:
+                _raise_ambiguous(name, operands, result, f"its dimension {i} is sharded over {entry!r}, and a part of size "
+                                                         f"{result.shape[i]} cannot be")
+            remaining[i] = None
+    return remaining
 
 
 def _raise_ambiguous(name: str, operands: Operands, result: ShapedArray, reason: str) -> NoReturn:
@@ -235,6 +238,8 @@ def convolution(name: str, operands: Operands, result: ShapedArray, params: Para
 def gather(name: str, operands: Operands, result: ShapedArray, params: Params) -> Sequence[Any]:
     (x, entries), (_, indexed) = operands
     dn, sizes = params["dimension_numbers"], params["slice_sizes"]
+    if not result.shape:  # all devices get a single element
+        return [None] * result.ndim
     for d in range(x.ndim):
         if entries[d] is not None and sizes[d] != x.shape[d] and d not in dn.operand_batching_dims:
             _raise_ambiguous("indexing", operands, result,

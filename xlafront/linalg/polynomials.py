@@ -167,7 +167,8 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int | None = None) -> Array:
     shape = common_shape(np.shape(p)[1:], np.shape(x))
     if is_symbolic_dim(np.shape(p)[0]):
         return as_type(scan(lambda y, c: (y * x + c, None), xnp.zeros(shape, d), p)[0], d, weak)
-    rows = [xnp.expand_dims(row, range(len(shape) - np.ndim(row))) if np.ndim(row) else row for row in xnp.unstack(p)]
+    rows = [xnp.expand_dims(row, range(len(shape) - np.ndim(row))) if np.ndim(row) else row
+            for row in (xnp.unstack(p) if tracing.aval_of(p).explicit_sharding is None else p)]
     if np.ndim(x) not in (0, len(shape)):
         x = xnp.expand_dims(x, range(len(shape) - np.ndim(x)))
     value = polynomial(x, rows[::-1], unroll=unroll)

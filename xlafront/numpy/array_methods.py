@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.avals import ShapedArray, entry_of, with_entry, without_dimension
+from xlafront.core.avals import ShapedArray, entry_of, without_dimension
 from xlafront.core.basic_primitives import reshard_p
 from xlafront.core.refs import AbstractRef
 from xlafront.core.tracing import Tracer, aval_of_type
@@ -239,7 +239,8 @@ def _rows(self):
         return
     chunk = 128
     if entry_of(tracing.aval_of(self), 0) is not None:  # the rows are sharded
-        self = reshard_p.bind(self, dst_sharding=with_entry(without_dimension(tracing.aval_of(self), 0).sharding, 0))
+        own = tracing.aval_of(self).explicit_sharding
+        self = reshard_p.bind(self, dst_sharding=own.update(spec=own.spec.update(partitions=(None, *own.spec[1:]))))
     if isinstance(self, Tracer) and self._trace.extends:  # other libraries' traces have rules for slices
         yield from (indexing.getitem(self, i) for i in range(n))
         return

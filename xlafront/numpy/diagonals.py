@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlafront.core import dtypes
+from xlafront.core import dtypes, tracing
 from xlafront.core.basic_primitives import with_weakness
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.shapes import canonical_axis
 from xlafront.numpy.creation import _eye_kernel, arange, diagonal_number, zeros_like
-from xlafront.numpy.manipulation import moveaxis, ravel
+from xlafront.numpy.manipulation import expand_dims, moveaxis, ravel
 from xlafront.numpy.promotion import check_arraylike, unwrap, within_setting
 from xlafront.numpy.reductions import refuse_out, sum as total
 from xlafront.numpy.searching import where
@@ -111,6 +111,8 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
 
 def _on_diagonal(v, k):
     n = np.shape(v)[0] + abs(k)
+    if tracing.aval_of(v).explicit_sharding is not None and k == 0:  # rows are sharded as the elements
+        return where(np.eye(n, dtype=bool), expand_dims(v, 1), 0)
     i = arange(n - abs(k)) if is_symbolic_dim(n) else np.arange(n - abs(k))
     return zeros_like(v, shape=(n, n)).at[i + max(0, -k), i + max(0, k)].set(v, unique_indices=True)
 

@@ -173,6 +173,10 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
     if len(fills) != np.ndim(a) or any(np.shape(f) for f in fills):
         raise ValueError(f"the fill_value of nonzero must be a scalar or one for each of the {np.ndim(a)} dimensions, "
                          f"got {fill_value!r}.")
+    aval = tracing.aval_of(a)
+    if aval.explicit_sharding is not None and any(aval.explicit_sharding.spec.partitions):
+        raise ValueError(f"xnp.nonzero of an array of type {aval} with size={size}: positions are counted over all dimensions, "
+                         f"none of which may be sharded. Unshard the array first, with reshard.")
     return _nonzero_sized(a, size, tuple(fills))
 
 
