@@ -63,8 +63,8 @@ def check_explicit_rank(sharding, shape: tuple[int, ...]) -> None:
 @functools.lru_cache(maxsize=4096)
 def shard_indices_and_devices(sharding, shape: tuple[int, ...]) -> tuple[list[tuple], list]:
     """Return the slices of an array on devices of this process, and these devices."""
-    check_explicit_rank(sharding, shape)
     indices = sharding.addressable_devices_indices_map(shape)
+    check_explicit_rank(sharding, shape)
     return list(indices.values()), list(indices)
 
 
