@@ -225,7 +225,7 @@ def test_explicit_axes(rng):
 @pytest.mark.parametrize(("call", "error", "words"), [
     (lambda: linalg.cholesky(np.ones((3, 2))), ValueError, r"cholesky.*square.*\(3, 2\)"),
     (lambda: linalg.cholesky(np.ones(3)), ValueError, r"cholesky.*matrix.*\(3,\)"),
-    (lambda: linalg.cholesky(xnp.eye(3, dtype="float16")), NotImplementedError, "cholesky of float16.*astype"),
+    (lambda: linalg.cholesky(xnp.eye(3, dtype="float16")), TypeError, "cholesky of float16.*astype"),
     (lambda: linalg.lu(np.eye(3, dtype=int)), TypeError, "lu does not accept dtype int64.*astype"),
     (lambda: linalg.triangular_solve(np.eye(3), np.ones((2, 3)), left_side=True), ValueError, r"3 rows.*left_side=False"),
     (lambda: linalg.triangular_solve(np.ones((2, 3, 3)), np.ones((4, 3, 3))), ValueError, "leading dimensions"),

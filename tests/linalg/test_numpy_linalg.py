@@ -206,7 +206,7 @@ def test_empty_matrices(shape):
     (lambda: linalg.inv(np.ones((3, 2))), ValueError, r"inv takes square matrices.*\(3, 2\)"),
     (lambda: linalg.det(np.ones(3)), ValueError, r"det takes a matrix.*\(3,\)"),
     (lambda: linalg.inv([[1.0]]), TypeError, "inv"),
-    (lambda: linalg.inv(xnp.eye(2, dtype="bfloat16")), NotImplementedError, "bfloat16.*astype"),
+    (lambda: linalg.inv(xnp.eye(2, dtype="bfloat16")), TypeError, "bfloat16.*astype"),
     (lambda: linalg.norm(np.ones((2, 2, 2)), 2), ValueError, r"axis=\(0, 1, 2\)"),
     (lambda: linalg.norm(np.ones(3), "fro"), ValueError, "'fro'.*vectors"),
     (lambda: linalg.norm(np.eye(3), 3), ValueError, "3 is no order.*matrices"),

@@ -541,3 +541,57 @@ def test_searchsorted_by_halves(n, side, method):
     expected = np.arange(-1, n + 1.5, 0.5, dtype=np.float32)
     found = xnp.searchsorted(values, expected, side=side, method=method)
     np.testing.assert_array_equal(found, np.searchsorted(values, expected, side=side))
+
+
+def test_searchsorted_with_a_sorter():
+    values, order = np.array([3.0, 1.0, 2.0], np.float32), np.array([1, 2, 0])
+    np.testing.assert_array_equal(xnp.searchsorted(values, 2.0, sorter=order), np.searchsorted(values, 2.0, sorter=order))
+    for sorter in ([1, 2, 0], order.astype(np.float32)):
+        with pytest.raises(TypeError):
+            xnp.searchsorted(values, 2.0, sorter=sorter)
+    with pytest.raises(ValueError, match="method"):
+        xnp.searchsorted(values, 2.0, method="default")
+
+
+def test_nonzero_elements_of_differentiated_values():
+    """Positions are found by the values outside of `jit`; those values have derivatives, positions have none."""
+    x = np.array([0.0, 3.0, 2.0], np.float32)
+    for positions in (xnp.nonzero, xnp.flatnonzero, xnp.argwhere, lambda x: x.nonzero()):
+        assert xf.grad(lambda x, positions=positions: (x[positions(x)] ** 2).sum())(x).tolist() == [0, 6, 4]
+    assert xf.hessian(lambda x: (x[xnp.nonzero(x)] ** 2).sum())(x).tolist() == [[0, 0, 0], [0, 2, 0], [0, 0, 2]]
+    primal, tangent = xf.jvp(xnp.flatnonzero, (x,), (x,))
+    assert primal.tolist() == [1, 2] and tangent.dtype == xf.dtypes.float0
+    with pytest.raises(xf.errors.ConcretizationTypeError):
+        xf.jit(xf.grad(lambda x: x[xnp.nonzero(x)].sum()))(x)
+
+
+def test_nonzero_with_fill_values_of_any_dtype():
+    x = np.array([0, 1])
+    for fill, dtype in ((1.5, "float32"), (xnp.bfloat16(1.5), "bfloat16"), (np.int8(3), "int32")):
+        for array, size in ((x, 2), (x, None), (x, 0), (x[:0], 2)):
+            [found] = xnp.nonzero(array, size=size, fill_value=fill)
+            assert found.dtype == dtype and not found.weak_type and found.shape == (1 if size is None else size,)
+    assert xnp.nonzero(x, size=2, fill_value=1.5)[0].tolist() == [1, 1.5]
+    with pytest.raises(ValueError, match="size"):
+        xnp.nonzero(x, size=-1)
+
+
+def test_iterating_is_one_operation():
+    for n in (1, 3, 300):
+        [eqn] = xf.make_jaxpr(lambda x: list(x))(np.ones((n, 2))).eqns
+        assert eqn.primitive.name == "unstack" and len(eqn.outvars) == n
+    assert xf.jit(lambda x: list(x))(np.zeros((0, 2))) == []
+
+
+def test_medians_without_elements():
+    """As NumPy: those that leave out NaN find none, which is NaN."""
+    for shape, axis in (((0,), None), ((0, 3), 0), ((0, 3), 1), ((2, 0), (0, 1))):
+        for keepdims in (False, True):
+            found = xnp.nanmedian(np.zeros(shape, np.float32), axis, keepdims=keepdims)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                expected = np.nanmedian(np.zeros(shape, np.float32), axis, keepdims=keepdims)
+            assert found.shape == np.shape(expected) and found.dtype == np.float32
+            np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match="empty"):
+        xnp.median(xnp.zeros(0))

@@ -397,6 +397,9 @@ def test_float_decomposition_of_extreme_values():
         np.testing.assert_array_equal(xnp.spacing(x), np.spacing(x))
         np.testing.assert_array_equal(xnp.ldexp(np.array([0.5, 1e-300, 1e300, 3.0]), np.array([1024, 1990, -1990, 0])),
                                       np.ldexp(np.array([0.5, 1e-300, 1e300, 3.0]), np.array([1024, 1990, -1990, 0])))  # fmt: skip
+    ends = np.array([-(2.0**127), 2.0**-126, 1.7 * 2.0**-126, 2.0**127], np.float32)  # from the least normal exponent to the greatest
+    np.testing.assert_array_equal(xnp.ldexp(ends, np.array([-253, 253, 253, -252])), np.ldexp(ends, np.array([-253, 253, 253, -252])))
+    np.testing.assert_array_equal(xnp.ldexp(np.float32(1), np.array([-(2**31), 2**31 - 1])), [0, np.inf])
 
 
 def test_functions_of_users_with_the_methods_of_ufuncs():

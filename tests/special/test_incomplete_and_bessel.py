@@ -1,11 +1,14 @@
 """Incomplete gamma and beta functions and Bessel functions against SciPy: values, limits, derivatives, batches, bad input."""
 
+import math
+
 import numpy as np
 import pytest
 import scipy.special as sp
 from laws import finite_difference
 
 import xlafront as xf
+import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.scipy import special
 
@@ -82,11 +85,24 @@ def test_derivatives_match_differences(name, args, positions):
 
 
 def test_bessel_derivatives_at_zero():
-    assert xf.grad(lax.bessel_i1e)(0.0) == 0.5 and xf.grad(lax.bessel_i0e)(0.0) == 0.0
-    for function, series in ((special.i0, [1, 0, 0.5]), (special.i1, [0, 0.5, 0])):  # derivatives at 0
-        for value in series:
+    i0 = [1, 0, 1 / 2, 0, 3 / 8, 0, 5 / 16]  # from the power series; the scaled functions take abs(x) to have the derivative 0
+    for function, derivatives in ((special.i0, i0), (special.i0e, i0), (xnp.i0, i0), (special.i1, i0[1:]), (special.i1e, i0[1:])):
+        for value in derivatives:
             assert abs(function(0.0) - value) < 1e-6
             function = xf.grad(function)
+
+
+@pytest.mark.parametrize("dtype, error", [("float32", 3e-6), ("float64", 2e-14)])
+def test_higher_bessel_derivatives(dtype, error):
+    x = np.array([-70, -24, -20.5, -9, -0.3, 1e-5, 0.02, 1, 3, 8.1, 15.9, 16.1, 19.9, 20.1, 60], dtype)
+    with xf.enable_x64(True):
+        function, scaled = special.i0, special.i0e
+        for order in range(5):
+            expected = sp.ivp(0, x.astype("float64"), order)
+            np.testing.assert_allclose(xf.vmap(function)(x), expected, rtol=error)
+            terms = [math.comb(order, k) * (-np.sign(x)) ** (order - k) * sp.ivp(0, x.astype("float64"), k) for k in range(order + 1)]
+            np.testing.assert_allclose(xf.vmap(scaled)(x), sum(terms) * np.exp(-np.abs(x.astype("float64"))), atol=error)
+            function, scaled = xf.grad(function), xf.grad(scaled)
 
 
 def test_unsupported_derivatives_raise():

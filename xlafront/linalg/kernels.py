@@ -112,8 +112,8 @@ def factorization(name: str, abstract: Callable, *, jvp: Callable | None = None,
         if len(leading) > 1:
             raise batch_error(ValueError, avals)
         if kernel and operand_dtypes[0] not in LETTERS:
-            raise NotImplementedError(f"{name} of {operand_dtypes[0]} is not supported by the libraries: convert with "
-                                      f"x.astype(float32), and back afterwards.")
+            raise TypeError(f"{name} of {operand_dtypes[0]} is not supported by the libraries: convert with "
+                            f"x.astype(float32), and back afterwards.")
         return results if multiple_results else results[0]
 
     def batch_error(error: type[Exception], avals):

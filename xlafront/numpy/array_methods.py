@@ -17,6 +17,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of, without_dimension
 from xlafront.core.basic_primitives import reshard_p
 from xlafront.core.refs import AbstractRef
+from xlafront.core.staging import StagedTracer
 from xlafront.core.tracing import Tracer, aval_of_type
 from xlafront.core.typing import ArrayLike, DTypeLike
 from xlafront.lax import (
@@ -237,7 +238,7 @@ def _rows(self):
         for row in np.asarray(self):
             yield put_host(row, row_aval, sharding, False)
         return
-    chunk = 128
+    chunk = builtins.max(n, 1) if isinstance(self, StagedTracer) else 128  # a jaxpr has one operation
     if entry_of(tracing.aval_of(self), 0) is not None:  # the rows are sharded
         own = tracing.aval_of(self).explicit_sharding
         self = reshard_p.bind(self, dst_sharding=own.update(spec=own.spec.update(partitions=(None, *own.spec[1:]))))

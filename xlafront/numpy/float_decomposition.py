@@ -23,7 +23,6 @@ from xlafront.lax.elementwise import (
     ne,
     or_,
     shift_left_,
-    shift_right_arithmetic_,
     shift_right_logical_,
     sub,
     where,
@@ -112,8 +111,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Compute `x1 * 2 ** x2`.
 
-    The power is applied in two steps, so that an overflowing or underflowing power does not spoil a representable
-    result.
+    The power is applied in steps, so that a power that overflows or underflows does not spoil a representable result.
 
     Args:
         x1: The numbers.
@@ -136,13 +134,13 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     word = layout.word.type
     x, n = broadcast_to_common("ldexp", [as_type(x, d, False), n])
     wide = max(layout.word, np.dtype(np.int32), key=lambda w: w.itemsize)
-    limit = wide.type(2 * layout.bias)
-    n = max_(min_(limit, as_type(n, wide, False)), wide.type(2) - limit)
-    n = as_type(n, layout.word, False)
-    first = shift_right_arithmetic_(n, word(1))
-    for step in (first, sub(n, first)):
-        power = bitcast_convert_type_p.bind(layout.with_exponent(add(step, word(layout.bias))), new_dtype=d)
-        x = mul(x, power)
+    smallest, largest = word(1 - layout.bias), word(layout.bias)  # exponents of normal powers
+    limit = wide.type(3 * layout.bias - 3)
+    n = as_type(max_(min_(limit, as_type(n, wide, False)), sub(wide.type(0), limit)), layout.word, False)
+    for _ in range(3):
+        step = max_(min_(largest, n), smallest)
+        x = mul(x, bitcast_convert_type_p.bind(layout.with_exponent(add(step, largest)), new_dtype=d))
+        n = sub(n, step)
     return x
 
 

@@ -80,7 +80,7 @@ def unwrap_node(x):
 
 
 # Functions that are built on `where` and raise its error for shapes that do not broadcast.
-_BUILT_ON_WHERE = {"copysign", "heaviside", "gcd", "lcm"}
+_BUILT_ON_WHERE = {"copysign", "heaviside", "gcd", "lcm", "hypot", "ldexp"}
 
 
 def broadcast_to_common(name: str, args: list, error: type[Exception] = TypeError, ranks_only: bool = False) -> list:

@@ -12,6 +12,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.basic_primitives import with_weakness
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
+from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.creation import full, iota
 from xlafront.lax.elementwise import add, and_, div, ge, lt, min_, ne, not_, rem_, shift_right_logical_, size_scalar, sub
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, ScatterDimensionNumbers, bind_scatter
@@ -73,7 +74,7 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
         v: The values.
         side: "left" inserts before elements equal to a value, "right" after them.
         sorter: Indices that sort `a`, if it is not sorted.
-        method: "scan", "scan_unrolled", "sort", "compare_all" or "default". All return the same result by bisection;
+        method: "scan", "scan_unrolled", "sort" or "compare_all". All return the same result by bisection;
             "scan_unrolled" unrolls the loop.
 
     Returns:
@@ -83,15 +84,15 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
         >>> xnp.searchsorted(xnp.array([1, 2, 2, 3]), xnp.array([2, 5]), side="right")
         Array([3, 4], dtype=int32)
     """
-    check_arraylike("searchsorted", a, v)
+    check_arraylike("searchsorted", a, v, *(() if sorter is None else (sorter,)))
     if side not in ("left", "right"):
         raise ValueError(f"xnp.searchsorted takes side 'left' or 'right', got {side!r}.")
-    if method not in ("scan", "scan_unrolled", "sort", "compare_all", "default"):
+    if method not in ("scan", "scan_unrolled", "sort", "compare_all"):
         raise ValueError(f"xnp.searchsorted has no method {method!r}.")
     if np.ndim(a) != 1:
         raise ValueError(f"xnp.searchsorted needs a vector to search, got shape {np.shape(a)}.")
     if sorter is not None:
-        a = take(a, sorter)
+        a = getitem(unwrap(a), unwrap(sorter))
     sharding = tracing.aval_of(v).explicit_sharding
     if sharding is not None:  # each device searches for its shard of the values
         return with_out_sharding("searchsorted", sharding, _searchsorted, (a, v), side, method)
@@ -129,7 +130,7 @@ def _nonzero_sized(a, size, fills):
         index = dtypes.default_dtype(int)
         coordinate = elementwise.as_type(coordinate, index, False)
         if dtypes.is_inexact(tracing.aval_of(fill).dtype):
-            results.append(_where_kernel.__wrapped__(missing, fill, coordinate))
+            results.append(with_weakness(_where_kernel.__wrapped__(missing, fill, coordinate), False))
         else:
             results.append(elementwise.where(missing, elementwise.as_type(fill, index, False), coordinate))
     return tuple(results)
@@ -159,6 +160,8 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
     a = unwrap(a)
     if np.ndim(a) == 0:
         raise ValueError("nonzero does not accept an array without dimensions. Use xnp.atleast_1d(x) first.")
+    if size is None:
+        a = stop_gradient(a)  # positions have no derivative, so they may depend on the values of what is differentiated
     if size is None and isinstance(a, tracing.Tracer):
         raise errors.ConcretizationTypeError(
             a, "The number of positions that `nonzero` returns depends on values: give `size=`.")
@@ -167,8 +170,8 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
     if size is None:
         return tuple(array(i.astype(dtypes.default_dtype(int))) for i in np.nonzero(np.asarray(a)))
     size = shapes.static_shape("nonzero", size)[0]
-    if size == 0 or 0 in np.shape(a):  # fill_value is ignored
-        return (zeros(size, dtypes.default_dtype(int)),) * np.ndim(a)
+    if not is_symbolic((size,)) and size < 0:
+        raise ValueError(f"nonzero needs a size that is not negative, got {size}.")
     fills = fill_value if isinstance(fill_value, tuple) else (0 if fill_value is None else fill_value,) * np.ndim(a)
     if len(fills) != np.ndim(a) or any(np.shape(f) for f in fills):
         raise ValueError(f"the fill_value of nonzero must be a scalar or one for each of the {np.ndim(a)} dimensions, "
@@ -177,6 +180,10 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
     if aval.explicit_sharding is not None and any(aval.explicit_sharding.spec.partitions):
         raise ValueError(f"xnp.nonzero of an array of type {aval} with size={size}: positions are counted over all dimensions, "
                          f"none of which may be sharded. Unshard the array first, with reshard.")
+    if size == 0 or 0 in np.shape(a):
+        index = dtypes.default_dtype(int)
+        kinds = [tracing.aval_of(f).dtype for f in fills]
+        return tuple(zeros(size, kind if dtypes.is_inexact(kind) else index) for kind in kinds)
     return _nonzero_sized(a, size, tuple(fills))
 
 

@@ -227,8 +227,10 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     shape = np.shape(a)
     hashable_axis(axis, name)
     axes = reductions.static_axes(axis, len(shape), name)
+    if ignore_nan and 0 in shape:
+        return reductions.mean(a, axis=axis, keepdims=bool(keepdims))  # NaN
     if 0 in [shape[i] for i in axes]:
-        error = IndexError if ignore_nan and len(axes) == len(shape) and not keepdims else TypeError
+        error = ValueError if name == "median" else TypeError
         raise error(f"xnp.{name} cannot reduce an empty axis: axis {axis} of shape {shape} has size 0.")
     if weights is not None:
         if method != "inverted_cdf":

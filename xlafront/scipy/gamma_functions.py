@@ -14,8 +14,8 @@ from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact
 from xlafront.scipy.derivative_formulas import promote_real, with_derivatives
 from xlafront.special import gamma_quotients, log_gamma
+from xlafront.special.bessel import bessel_i0, bessel_i1
 from xlafront.special.traced_primitives import widen_small_floats
-from xlafront.special.windows import magnitude
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
@@ -434,8 +434,7 @@ def i0(x: ArrayLike) -> Array:
         >>> f"{i0(0.0):.3f}"
         '1.000'
     """
-    [x] = promote_args_inexact("i0", x)
-    return xnp.exp(magnitude(x)) * lax.bessel_i0e(x)
+    return bessel_i0(*promote_args_inexact("i0", x))
 
 
 @library
@@ -453,5 +452,4 @@ def i1(x: ArrayLike) -> Array:
         >>> i1(0.0)
         Array(0., dtype=float32, weak_type=True)
     """
-    [x] = promote_args_inexact("i1", x)
-    return xnp.exp(magnitude(x)) * lax.bessel_i1e(x)
+    return bessel_i1(*promote_args_inexact("i1", x))

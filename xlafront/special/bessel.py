@@ -1,16 +1,20 @@
-"""Exponentially scaled modified Bessel functions of the first kind."""
+"""Modified Bessel functions of the first kind, plain and exponentially scaled."""
 
 from __future__ import annotations
 
+import functools
+import math
+
 import xlafront.numpy as xnp
-from xlafront.core import dtypes, tracing
+from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import abs_, add, constant_like, div, gt, mul, sign_, sub, where
+from xlafront.lax.elementwise import constant_like, mul, sign_, sub
 from xlafront.lax.families import elementwise
 from xlafront.special.chebyshev import clenshaw
-from xlafront.special.traced_primitives import traced_elementwise
+from xlafront.special.traced_primitives import traced_elementwise, widen_small_floats
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
+from xlafront.transforms.calls.custom_jvp import custom_jvp
 
 # Chebyshev coefficients of exp(-x) I0(x) on [0, 8], and of sqrt(x) exp(-x) I0(x) by 8 / x on [0, 1].
 _NEAR = (
@@ -34,16 +38,81 @@ def _i0e(x):
     return xnp.where(x <= 8, clenshaw(x / 4 - 1, _NEAR), clenshaw(16 / far - 1, _FAR) / xnp.sqrt(far))
 
 
-def _i1e_derivative(g, y, x):
-    """Differentiate `bessel_i1e`; at 0 the derivative is 1/2, where the formula gives 0 / 0."""
-    eps = constant_like(x, dtypes.finfo(tracing.aval_of(x).dtype).eps)
-    is_nonzero = gt(abs_(x), eps)
-    safe = where(is_nonzero, x, eps)
-    derivative = sub(bessel_i0e_p.bind(safe), mul(y, add(sign_(safe), div(constant_like(safe, 1), safe))))
-    return mul(g, where(is_nonzero, derivative, constant_like(x, 0.5)))
+@functools.partial(custom_jvp, nondiff_argnums=(1,))
+def _scaled_quotient(x, n):
+    """Compute `exp(-abs(x)) * I_n(x) / x**n`, which is regular and not 0 at 0, for n > 0."""
+    return widen_small_floats(lambda x: _first_quotient(x) if n == 1 else _later_quotient(x, n))(x)
 
 
-bessel_i1e_p = elementwise("bessel_i1e", "chlo.bessel_i1e", "float", derivatives=(_i1e_derivative,))
+@_scaled_quotient.defjvp
+def _scaled_quotient_jvp(n, primals, tangents):
+    [x], [x_t] = primals, tangents
+    y = _scaled_quotient(x, n)
+    return y, x_t * (x * _scaled_quotient(x, n + 1) - xnp.sign(x) * y)
+
+
+def _first_quotient(x):
+    is_nonzero = abs(x) > dtypes.finfo(x.dtype).eps
+    safe = xnp.where(is_nonzero, x, constant_like(x, 1))
+    return xnp.where(is_nonzero, bessel_i1e_p.bind(x) / safe, constant_like(x, 0.5))
+
+
+def _later_quotient(x, n):
+    """Sum the power series, whose terms are positive, near 0, and use the recurrence in n, which cancels there, elsewhere."""
+    limit = 8 + 4 * n
+    is_near = abs(x) <= limit
+    quarter = (xnp.where(is_near, x, 0) / 2) ** 2
+    total = xnp.ones_like(x)
+    for k in reversed(range(1, _num_terms(n, (limit / 2) ** 2, dtypes.finfo(x.dtype).eps))):
+        total = 1 + total * quarter / (k * (k + n))
+    near = xnp.exp(-abs(x)) * total / (2**n * math.factorial(n))
+    far = xnp.where(is_near, limit, x)
+    low, high = _i0e(far), _first_quotient(far)
+    for m in range(1, n):
+        low, high = high, (low - 2 * m * high) / far**2
+    return xnp.where(is_near, near, high)
+
+
+def _num_terms(n: int, q: float, eps: float) -> int:
+    """Return how many terms the sum of `q**k * n! / (k! (k + n)!)` has that count."""
+    term, k = 1.0, 0
+    while term > eps:
+        k += 1
+        term *= q / (k * (k + n))
+    return k
+
+
+@functools.partial(custom_jvp, nondiff_argnums=(1,))
+def _quotient(x, n):
+    """Compute `I_n(x) / x**n`, whose derivative is x times that of n + 1."""
+    return xnp.exp(abs(x)) * (bessel_i0e_p.bind(x) if n == 0 else _scaled_quotient(x, n))
+
+
+@_quotient.defjvp
+def _quotient_jvp(n, primals, tangents):
+    [x], [x_t] = primals, tangents
+    return _quotient(x, n), x_t * (x * _quotient(x, n + 1))
+
+
+def bessel_i0(x):
+    """Compute the modified Bessel function of order 0 of a float array."""
+    return _quotient(x, 0)
+
+
+@custom_jvp
+def bessel_i1(x):
+    """Compute the modified Bessel function of order 1 of a float array."""
+    return xnp.exp(abs(x)) * bessel_i1e_p.bind(x)
+
+
+@bessel_i1.defjvp
+def _bessel_i1_jvp(primals, tangents):
+    [x], [x_t] = primals, tangents
+    return bessel_i1(x), x_t * (_quotient(x, 0) - _quotient(x, 1))
+
+
+bessel_i1e_p = elementwise("bessel_i1e", "chlo.bessel_i1e", "float", derivatives=(
+    lambda g, y, x: mul(g, sub(sub(bessel_i0e_p.bind(x), _scaled_quotient(x, 1)), mul(sign_(x), y))),))
 bessel_i0e_p = traced_elementwise("bessel_i0e", _i0e, (
     lambda g, y, x: mul(g, sub(bessel_i1e_p.bind(x), mul(sign_(x), y))),))
 
