@@ -342,3 +342,12 @@ def test_variance_scaling_of_vectors():
         nn.initializers.he_normal()(xf.random.key(0), 3)
     with pytest.raises(IndexError):
         nn.initializers.variance_scaling(1.0, "fan_in", "normal", in_axis=1, out_axis=0)(xf.random.key(0), (3,))
+
+
+def test_initializers_of_empty_weights():
+    for name in "glorot_normal glorot_uniform he_normal he_uniform lecun_normal lecun_uniform".split():
+        for shape in ((0, 2), (2, 0), (0, 0), (3, 0, 2)):
+            weights = getattr(nn.initializers, name)()(xf.random.key(0), shape)
+            assert weights.shape == shape and weights.dtype == np.float32
+    with pytest.raises(ValueError, match="two dimensions"):
+        nn.initializers.lecun_normal()(xf.random.key(0), (0,))

@@ -576,6 +576,12 @@ def test_nonzero_with_fill_values_of_any_dtype():
         xnp.nonzero(x, size=-1)
 
 
+def test_hypot_of_integers_and_python_floats_is_weakly_typed():
+    for x in (xnp.hypot(xnp.arange(3), 1.5), xnp.hypot(1.5, xnp.arange(3))):
+        assert x.weak_type
+        np.testing.assert_allclose(x, np.hypot(np.arange(3), 1.5), rtol=1e-6)
+
+
 def test_iterating_is_one_operation():
     for n in (1, 3, 300):
         [eqn] = xf.make_jaxpr(lambda x: list(x))(np.ones((n, 2))).eqns

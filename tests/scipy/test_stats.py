@@ -226,16 +226,17 @@ def test_multivariate_normal_of_one_dimension():
 
 
 def test_weak_types_of_integers_with_python_floats():
-    """Integers with Python floats promote to weakly typed floats; most densities are as strongly typed as their first argument."""
+    """Integers with Python floats promote to weakly typed floats; most densities are strongly typed if their first array is."""
     strong, weak = xnp.arange(1, 4), xnp.asarray(2)
-    one, two = [(strong, 1, 2.0), (strong, 1.0, strong), (weak, 1.0, strong)], [(strong, 0.5), (weak, 0.5)]
+    one, two = [(strong, 1, 2.0), (strong, 1.0, strong), (weak, 1.0, strong), (True, 1, 2.0)], [
+        (strong, 0.5), (weak, 0.5), (True, 0.5), (np.int32(1), 0.5)]
     for name, arguments, expected in [
-            ("norm.logpdf", one, "SSW"), ("norm.cdf", one, "SSS"), ("cauchy.ppf", one, "SSW"), ("laplace.cdf", one, "SSW"),
-            ("logistic.logpdf", one, "SSS"), ("logistic.cdf", one, "WWW"), ("logistic.isf", one, "SSW"), ("expon.pdf", one, "WWW"),
-            ("gumbel_r.sf", one, "SSW"), ("gumbel_r.pdf", one, "WWW"), ("uniform.cdf", one, "SSS"), ("uniform.pdf", one, "WWW"),
-            ("gamma.pdf", two, "SW"), ("gamma.sf", two, "WW"), ("t.pdf", two, "SW"), ("chi2.sf", two, "SW"),
-            ("pareto.cdf", two, "SW"), ("pareto.logcdf", two, "WW"), ("poisson.cdf", two, "SW"), ("poisson.pmf", two, "WW"),
-            ("geom.pmf", two, "SW"), ("bernoulli.pmf", two, "SW"), ("bernoulli.ppf", two, "SW"), ("bernoulli.cdf", two, "SW")]:
+            ("norm.logpdf", one, "SSWW"), ("norm.cdf", one, "SSSS"), ("cauchy.ppf", one, "SSWW"), ("laplace.cdf", one, "SSWW"),
+            ("logistic.logpdf", one, "SSSW"), ("logistic.cdf", one, "WWWW"), ("logistic.isf", one, "SSWW"), ("expon.pdf", one, "WWWW"),
+            ("gumbel_r.sf", one, "SSWW"), ("gumbel_r.pdf", one, "WWWW"), ("uniform.cdf", one, "WWWW"), ("uniform.pdf", one, "WWWW"),
+            ("gamma.pdf", two, "SWWW"), ("gamma.sf", two, "WWWW"), ("t.pdf", two, "SWWW"), ("chi2.sf", two, "SWWW"),
+            ("pareto.cdf", two, "SWWW"), ("pareto.logcdf", two, "WWWW"), ("poisson.cdf", two, "SWWW"), ("poisson.pmf", two, "WWWW"),
+            ("geom.pmf", two, "SWWW"), ("bernoulli.pmf", two, "SWWW"), ("bernoulli.ppf", two, "SWWW"), ("bernoulli.cdf", two, "SWWW")]:
         distribution, function = name.split(".")
         results = [getattr(getattr(our_stats, distribution), function)(*given) for given in arguments]
         assert "".join("W" if y.weak_type else "S" for y in results) == expected, name
@@ -356,9 +357,10 @@ def test_complex_arguments_of_comparisons_raise(name):
 
 def test_arguments_that_are_not_promoted():
     for x in (1, xnp.arange(3), True, xnp.float16(0.5), 1j):
-        for function in (our_stats.norm.ppf, our_stats.norm.isf):
-            with pytest.raises(TypeError, match="floats"):
-                function(x, 0.5, 2.0)
+        with pytest.raises(TypeError, match="floats"):
+            our_stats.norm.ppf(x, 0.5, 2.0)
+    np.testing.assert_array_equal(our_stats.norm.isf(xnp.arange(3), 0.5, 2), stats.norm.isf(np.arange(3), 0.5, 2))
+    assert our_stats.norm.isf(xnp.float16(0.5), np.float32(3)) == 3
     for x, n in ((xnp.array([1.0, 2.0]), 3), (xnp.array([1, 2]), 3.0)):
         with pytest.raises(ValueError, match="integers"):
             our_stats.multinomial.logpmf(x, n, xnp.array([0.5, 0.5]))
@@ -366,6 +368,12 @@ def test_arguments_that_are_not_promoted():
     for function in (our_stats.norm.cdf, our_stats.cauchy.cdf, our_stats.logistic.pdf):
         expected = getattr(getattr(stats, function.__module__.rpartition(".")[2]), function.__name__)(1)
         np.testing.assert_allclose(float(xf.jit(lambda: function(True))()), expected, rtol=1e-5)
+
+
+def test_cauchy_quantiles_of_no_probabilities_are_nan():
+    q = np.array([-0.1, 0, 0.25, 1, 1.5, np.nan], np.float32)
+    for name in ("ppf", "isf"):
+        np.testing.assert_allclose(getattr(our_stats.cauchy, name)(q), getattr(stats.cauchy, name)(q), rtol=1e-6)
 
 
 def test_binomial_of_zero_successes_is_exact():

@@ -678,8 +678,8 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     big, small = max_(x, y), min_(x, y)
     safe = where(eq(big, constant_like(big, 0)), constant_like(big, 1), big)
     ratio = div(small, safe)
-    size = mul(big, sqrt_(add(constant_operand(big, 1), mul(ratio, ratio))))
-    infinity = constant_operand(big, np.inf)
+    size = mul(big, sqrt_(add(constant_like(big, 1), mul(ratio, ratio))))
+    infinity = constant_like(big, np.inf)
     unbounded = or_(eq(x, infinity), eq(y, infinity))  # also if the other operand is NaN
     return where(unbounded, infinity, size)
 

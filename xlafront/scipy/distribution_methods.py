@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
+import numpy as np
+
 import xlafront.numpy as xnp
 from xlafront.core import dtypes
 from xlafront.lax.elementwise import as_array
@@ -35,13 +37,8 @@ def never(strong: list[bool]) -> bool:
 
 
 def first_is_strong(strong: list[bool]) -> bool:
-    """True if the first argument is strongly typed."""
+    """True if the first argument is a strongly typed array of at least one dimension."""
     return strong[0]
-
-
-def always(strong: list[bool]) -> bool:
-    """Return True: the result is strongly typed."""
-    return True
 
 
 def accept_all(label: str, args) -> None:
@@ -72,8 +69,9 @@ def distribution_method(distribution: str, is_strong: Callable[[list[bool]], boo
 
     Args:
         distribution: Name of the distribution, for the docstring and error messages.
-        is_strong: Function of a list that has, for each argument, whether it is strongly typed; True if the result is. Integers
-            with Python floats promote to weakly typed floats, which most densities return for Python scalars only.
+        is_strong: Function of a list that has, for each argument, whether it is strongly typed and no scalar; True if the result
+            is strongly typed. Integers with Python floats promote to weakly typed floats, which most densities return for scalars
+            only.
         check: Function that raises for arguments that are not supported.
         parameters: Descriptions of the parameters that are specific to the distribution.
     """
@@ -89,7 +87,7 @@ def distribution_method(distribution: str, is_strong: Callable[[list[bool]], boo
             check(label, bound.args)
             args = promote_args_inexact(label, *bound.args)
             args[0] = as_array(args[0])
-            if dtypes.is_weakly_typed(args[0]) and is_strong([not dtypes.is_weakly_typed(x) for x in bound.args]):
+            if dtypes.is_weakly_typed(args[0]) and is_strong([np.ndim(x) > 0 and not dtypes.is_weakly_typed(x) for x in bound.args]):
                 args[0] = convert_element_type(args[0], args[0].dtype)
             return function(*args)
 

@@ -47,7 +47,7 @@ def ppf(q, loc=0, scale=1):
     return ndtri(q) * scale + loc
 
 
-@_quantile
+@_normal
 def isf(q, loc=0, scale=1):
     return loc - ndtri(q) * scale
 

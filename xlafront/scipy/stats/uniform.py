@@ -8,7 +8,7 @@ Array(0.25, dtype=float32)
 from __future__ import annotations
 
 import xlafront.numpy as xnp
-from xlafront.scipy.distribution_methods import always, distribution_method, exponentiate, require_real
+from xlafront.scipy.distribution_methods import distribution_method, exponentiate, require_real
 
 _uniform = distribution_method("uniform", check=require_real)
 
@@ -18,7 +18,7 @@ def logpdf(x, loc=0, scale=1):
     return xnp.where((x < loc) | (x > loc + scale), -xnp.inf, -xnp.log(scale))
 
 
-@distribution_method("uniform", always, require_real)
+@_uniform
 def cdf(x, loc=0, scale=1):
     return xnp.where(x < loc, 0, xnp.where(x > loc + scale, 1, (x - loc) / scale))
 
