@@ -69,9 +69,9 @@ def distribution_method(distribution: str, is_strong: Callable[[list[bool]], boo
 
     Args:
         distribution: Name of the distribution, for the docstring and error messages.
-        is_strong: Function of a list that has, for each argument, whether it is strongly typed and no scalar; True if the result
-            is strongly typed. Integers with Python floats promote to weakly typed floats, which most densities return for scalars
-            only.
+        is_strong: Function of a list that has, for each argument, whether it is strongly typed and no scalar; True if the
+            result is strongly typed. Integers with Python floats promote to weakly typed floats, which most densities return
+            for scalars only.
         check: Function that raises for arguments that are not supported.
         parameters: Descriptions of the parameters that are specific to the distribution.
     """
@@ -87,7 +87,8 @@ def distribution_method(distribution: str, is_strong: Callable[[list[bool]], boo
             check(label, bound.args)
             args = promote_args_inexact(label, *bound.args)
             args[0] = as_array(args[0])
-            if dtypes.is_weakly_typed(args[0]) and is_strong([np.ndim(x) > 0 and not dtypes.is_weakly_typed(x) for x in bound.args]):
+            strong = [np.ndim(x) > 0 and not dtypes.is_weakly_typed(x) for x in bound.args]
+            if dtypes.is_weakly_typed(args[0]) and is_strong(strong):
                 args[0] = convert_element_type(args[0], args[0].dtype)
             return function(*args)
 

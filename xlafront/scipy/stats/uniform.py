@@ -2,7 +2,7 @@
 
 >>> from xlafront.scipy.stats import uniform
 >>> uniform.cdf(0.25)
-Array(0.25, dtype=float32)
+Array(0.25, dtype=float32, weak_type=True)
 """
 
 from __future__ import annotations
