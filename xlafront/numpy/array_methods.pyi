@@ -565,7 +565,7 @@ class Array:
             v: The values.
             side: "left" inserts before elements equal to a value, "right" after them.
             sorter: Indices that sort `a`, if it is not sorted.
-            method: "scan", "scan_unrolled", "sort", "compare_all" or "default". All return the same result by bisection;
+            method: "scan", "scan_unrolled", "sort" or "compare_all". All return the same result by bisection;
                 "scan_unrolled" unrolls the loop.
 
         Returns:
