@@ -363,7 +363,7 @@ def test_ppermute_refuses_another_order_than_the_mesh(mesh):
     np.testing.assert_array_equal(mapped(lambda x: lax.ppermute(x, ("i", "j"), [(0, 1)]), mesh, spec)(x), [0, x[0], *[0] * 6])
 
 
-def test_ppermute_is_compiled_anew_with_another_check_of_the_order(mesh, request):
+def test_ppermute_is_compiled_for_each_check_of_the_order(mesh, request):
     f = mapped(lambda x: lax.ppermute(x, ("j", "i"), [(0, 1)]), mesh, P(("i", "j")))
     request.getfixturevalue("unchecked_order")
     x = np.arange(1, 9, dtype=np.float32)

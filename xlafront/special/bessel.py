@@ -58,7 +58,7 @@ def _first_quotient(x):
 
 
 def _later_quotient(x, n):
-    """Sum the power series, whose terms are positive, near 0, and use the recurrence in n, which cancels there, elsewhere."""
+    """Sum the power series, whose terms are positive, near 0; farther away use the recurrence in n, which cancels near 0."""
     limit = 8 + 4 * n
     is_near = abs(x) <= limit
     quarter = (xnp.where(is_near, x, 0) / 2) ** 2
