@@ -332,6 +332,7 @@ CASES = UNARY | BINARY | {
     "fft2": (lambda x: xnp.fft.fft2(x), "f32[b,4,4]"),
     "fftfreq": (lambda x: x * xnp.fft.fftfreq(4), "f32[b,4]"),
     "fftshift": (lambda x: xnp.fft.fftshift(x), "f32[b,4]"),
+    "right_shift": (lambda x: xnp.right_shift(x, 1), "i32[b,3]"),
     "image.resize": (lambda x: xf.image.resize(x, (x.shape[0], 4, 4, 2), "linear"), "f32[b,3,3,2]"),
     "image.resize symbolic": (lambda x: xf.image.resize(x, (1, 2 * x.shape[1], 4, 2), "nearest"), "f32[1,b,3,2]"),
     # linear algebra
