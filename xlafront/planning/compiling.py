@@ -13,6 +13,7 @@ import numpy as np
 from xlafront.base import config
 from xlafront.base.jaxlib_compat import JaxRuntimeError
 from xlafront.core import avals, errors, tree
+from xlafront.core.ir import subprograms
 from xlafront.planning import costs, hlo, topologies
 from xlafront.planning.costs import Buffer
 from xlafront.planning.placement import mesh_of, on_mesh, topology_of
@@ -172,13 +173,10 @@ class Planner:
                 found.extend(Buffer(_bytes(v.aval) // len(self.devices), eqn.primitive.name,
                                     f"{avals.str_short(v.aval)} / {len(self.devices)}",
                                     f"{eqn.source_info.file}:{eqn.source_info.line}") for v in eqn.outvars)
-                for param in eqn.params.values():
-                    for value in param if isinstance(param, (tuple, list)) else (param,):
-                        value = value.structure
-                        if hasattr(value, "eqns"):
-                            visit(value)
+                for inner in subprograms(eqn.params):
+                    visit(inner)
 
-        visit(self.lowered_module.closed.structure)
+        visit(self.lowered_module.closed)
         return found
 
     # Programs that do not fit
