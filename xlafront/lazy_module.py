@@ -34,7 +34,7 @@ class LazyModule(ModuleType):
 
 
 class LazyNames:
-    """The names that a module loads on first use: the modules that define them, and those that must not be used any more."""
+    """The names that a module loads on first use: the modules that define them, and the deprecated names."""
 
     def __init__(self, module: str, module_of: dict[str, str], submodules: str = ""):
         self.module, self.module_of, self.submodules = module, module_of, frozenset(submodules.split())

@@ -179,7 +179,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
     aval = tracing.aval_of(a)
     if aval.explicit_sharding is not None and any(aval.explicit_sharding.spec.partitions):
         raise ValueError(f"xnp.nonzero of an array of type {aval} with size={size}: positions are counted over all dimensions, "
-                         f"none of which may be sharded. Unshard the array first, with reshard.")
+                         f"so that no dimension may be sharded. Unshard the array first, with reshard.")
     if size == 0 or 0 in np.shape(a):
         index = dtypes.default_dtype(int)
         kinds = [tracing.aval_of(f).dtype for f in fills]

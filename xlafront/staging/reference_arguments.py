@@ -24,14 +24,14 @@ class DischargedProgram:
     """
 
     def __init__(self, closed: Jaxpr):
-        jaxpr = closed.structure
-        pairs = list(zip(jaxpr.constvars, closed.consts))
+        pairs = list(zip(closed.constvars, closed.consts))
         captured = [(v, c) for v, c in pairs if type(v.aval) is AbstractRef]
         rest = [(v, c) for v, c in pairs if type(v.aval) is not AbstractRef]
         self.captured = [c for _, c in captured]
-        program = jaxpr.replace(constvars=[v for v, _ in rest], invars=[*[v for v, _ in captured], *jaxpr.invars])
+        program = closed.replace(constvars=[v for v, _ in rest], consts=[c for _, c in rest],
+                                 invars=[*[v for v, _ in captured], *closed.invars])
         self.is_ref = [type(v.aval) is AbstractRef for v in program.invars]  # by input
-        self.closed, self.written = discharge_program(program.with_consts([c for _, c in rest]))  # indices of inputs
+        self.closed, self.written = discharge_program(program)  # indices of inputs
         self.jitted: dict[tuple, Callable] = {}  # by options of `jit` and shardings of the written references
 
 

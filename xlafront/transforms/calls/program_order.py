@@ -74,13 +74,12 @@ class _OrderedCall(ProgramCall):
         return params | {"call_jaxpr": program, "exclude_mask": of_derived}
 
 
-def _in_order(closed: Jaxpr, operands: Sequence[Any]) -> list[Any]:
+def _in_order(jaxpr: Jaxpr, operands: Sequence[Any]) -> list[Any]:
     """Evaluate a jaxpr so that each equation depends on the results of the one before it."""
-    jaxpr = closed.structure
     def value_of(v: Any) -> Any:
         return v.val if v.is_literal else values[v]
 
-    values: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *operands)))
+    values: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*jaxpr.consts, *operands)))
     before: list[Any] = []  # variables of the results of the equation before
     for eqn in jaxpr.eqns:
         read = list(map(value_of, eqn.invars))
