@@ -510,3 +510,17 @@ def test_fori_loop_with_traced_bounds_accepts_unroll_one():
     for unroll in (0, 2):
         with pytest.raises(ValueError, match="traced"):
             count(4, unroll)
+
+
+def test_traced_unroll_raises():
+    with pytest.raises(xf.errors.ConcretizationTypeError, match="`unroll`.*static"):
+        xf.jit(lambda n, x: lax.scan(lambda c, z: (c, z), x, (), 10, unroll=n))(3, 1.0)
+
+
+def test_associative_scan_shows_no_internal_frames():
+    def combine(*_):
+        raise AssertionError
+
+    with pytest.raises(AssertionError) as info:
+        lax.associative_scan(combine, xnp.arange(4))
+    assert [entry.name for entry in info.traceback] == ["test_associative_scan_shows_no_internal_frames", "combine"]

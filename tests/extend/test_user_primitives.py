@@ -499,3 +499,46 @@ def test_rule_none_means_no_rule():
     assert (value, slope) == (3.0, 2.0)
     with pytest.raises(NotImplementedError, match="no_transpose"):
         xf.grad(p.bind)(3.0)
+
+
+def test_methods_of_a_subclass_are_rules():
+    class Pair(extend_core.Primitive):
+        multiple_results = True
+
+        def abstract_eval(self, x, *, factor):
+            return [x, x.update(dtype=np.dtype(np.int32))], set()
+
+        def impl(self, x, *, factor):
+            return [factor * x, np.int32(factor)]
+
+    pair_p = Pair("pair")
+    assert pair_p.bind(2.0, factor=3) == [6.0, 3]
+    [eqn] = xf.make_jaxpr(lambda x: pair_p.bind(x, factor=3))(2.0).eqns
+    assert eqn.primitive is pair_p and [v.aval.dtype for v in eqn.outvars] == [np.float32, np.int32]
+
+
+def test_impl_can_be_wrapped_and_restored():
+    calls, default = [], lax.sin_p.impl
+
+    def counted(*args, **params):
+        calls.append(args)
+        return default(*args, **params)
+
+    lax.sin_p.def_impl(counted)
+    try:
+        assert np.isclose(lax.sin_p.bind(1.0), np.sin(1)) and len(calls) == 1
+    finally:
+        lax.sin_p.def_impl(default)
+    assert np.isclose(lax.sin_p.bind(1.0), np.sin(1)) and len(calls) == 1
+    assert np.isclose(xf.grad(lax.sin_p.impl)(1.0), np.cos(1))
+
+
+def test_tokens_are_constants_of_derivatives():
+    p = extend_core.Primitive("after_token")
+    p.def_impl(lambda x, token: x)
+    p.def_abstract_eval(lambda x, token: x)
+    mlir.register_lowering(p, lambda ctx, x, token: [x])
+    ad.defjvp(p, lambda g, x, token: 3 * g, None)
+    token = lax.create_token()
+    _, pullback = xf.vjp(lambda x: p.bind(x, token), xnp.ones(2))
+    assert pullback(xnp.ones(2))[0].tolist() == [3, 3]

@@ -151,3 +151,10 @@ def test_vmap_and_sharding(rng):
 def test_bad_input_raises(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_primitive_has_a_default_algorithm():
+    x = np.diag(np.float32([3, 2]))
+    bind = functools.partial(lax.linalg.svd_p.bind, full_matrices=False, compute_uv=True, subset_by_index=None)
+    assert bind(x)[0].tolist() == [3, 2]
+    assert np.allclose(xf.jvp(lambda a: bind(a)[0], (x,), (x,))[1], [3, 2])

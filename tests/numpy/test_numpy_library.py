@@ -479,3 +479,16 @@ def test_indices_that_are_no_integers_raise():
     rows, columns = xnp.unravel_index(xnp.array([True, False]), (2, 1))
     assert rows.dtype == columns.dtype == np.int32 and rows.weak_type and columns.weak_type
     assert rows.tolist() == [1, 0] and columns.tolist() == [0, 0]
+
+
+def test_piecewise_traces_functions_once():
+    traced = []
+
+    def double(v, factor):
+        traced.append(v)
+        return factor * v
+
+    x = np.arange(-2.0, 2.0, dtype=np.float32)
+    for factor in (2, 3):
+        assert xnp.piecewise(x, [x < 0], [double, 0.5], factor).tolist() == np.piecewise(x, [x < 0], [double, 0.5], factor).tolist()
+    assert len([v for v in traced if not isinstance(v, np.ndarray)]) == 1

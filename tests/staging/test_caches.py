@@ -347,3 +347,18 @@ def test_einsum_with_explicit_dot_general_compiles_once(compilations):
     for _ in range(3):
         assert xnp.einsum("ab,cb->ac", a, a, _dot_general=xf.lax.dot_general).tolist() == [[3, 3], [3, 3]]
     assert compilations.count("jit_einsum") <= 1
+
+
+def test_clear_cache_frees_the_executable():
+    def freed_function(x, y):
+        return x * y + 0.123
+
+    def executables():
+        gc.collect()
+        return [e for e in xf.devices()[0].client.live_executables() if "freed_function" in e.hlo_modules()[0].name]
+
+    function = xf.jit(freed_function)
+    function(1.0, 2.0).block_until_ready()
+    assert len(executables()) == 1
+    function.clear_cache()
+    assert not executables()

@@ -643,3 +643,12 @@ def test_memory_space_of_traced_arrays():
     spaces = []
     xf.jit(lambda x: spaces.append((x.memory_space, xf.typeof(x).memory_space)))(1.0)
     assert spaces[0][0] == spaces[0][1]
+
+
+def test_argument_that_is_only_a_type_may_be_closed_over():
+    shape = xf.ShapeDtypeStruct((2,), np.float32)
+    as_dtype_of = xf.jit(lambda x, s: (x * 2).astype(s.dtype))
+    constant = xnp.arange(100.0)
+    assert xf.jit(lambda x: as_dtype_of(x, shape) + constant[3])(xnp.ones(3)).tolist() == [5, 5, 5]
+    with pytest.raises(TypeError, match="has a type and no value"):
+        xf.jit(lambda x: xf.jit(lambda x, s: x + s)(x, shape))(xnp.ones(2))

@@ -509,6 +509,9 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     length = _length(name, xs, x_leaves, length)
     if isinstance(unroll, bool):
         unroll = max_dim(length, 1) if unroll and not is_symbolic_dim(length) else 1
+    if isinstance(unroll, tracing.Tracer) and unroll._concrete() is None:
+        raise errors.ConcretizationTypeError(
+            unroll, "scan needs `unroll`, the number of steps at a time, as a concrete int or bool: make it a static argument.")
     if not isinstance(unroll, (int, np.integer)):
         raise TypeError(f"scan of {name} takes unroll as an integer or a bool, got {unroll!r}.")
     if unroll < 0:

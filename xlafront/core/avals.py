@@ -268,6 +268,11 @@ class AbstractToken(AbstractValue):
     def update(self, **changes: Any) -> AbstractToken:
         return self
 
+    def at_least_vspace(self) -> AbstractToken:
+        return self
+
+    to_tangent_aval = at_least_vspace
+
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return "Tok"
 

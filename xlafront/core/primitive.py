@@ -230,8 +230,9 @@ class Primitive:
         self.own_impl = impl
 
     def evaluate(self, *args: Any, **params: Any) -> Any:
+        """Run the primitive eagerly as a compiled kernel, whatever is being traced."""
         with tracing.current_trace(tracing.eval_trace):
-            return tracing.eval_trace.process(self, args, params)
+            return tracing.EvalTrace.apply(self, args, params)
 
     def result_types(self, avals: tuple, params: Params) -> Any:
         """Return the types of the results, memoised. Hot: once a traced equation."""
@@ -303,7 +304,7 @@ class Primitive:
         def run(*args: Any, **params: Any) -> Any:
             return impl(*[_as_in_compiled_code(x, self) for x in args], **params)
 
-        self.own_impl = run
+        self.own_impl = None if impl == self.evaluate else run
         self.eager.clear()
         return impl
 

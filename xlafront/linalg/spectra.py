@@ -326,7 +326,7 @@ def _svd_results(x, full_matrices, count=None):
             ((*batch, n if full_matrices else k, n), x.dtype)]
 
 
-def _svd_shape(x, *, full_matrices, compute_uv, subset_by_index, algorithm):
+def _svd_shape(x, *, full_matrices, compute_uv, subset_by_index, algorithm=None):
     k = min_dim(*x.shape[-2:])
     selection = _subset_slice("svd", subset_by_index, k)
     count = selection.stop - selection.start
@@ -358,7 +358,7 @@ def _svd_kernel(x, target, results, count=3, **attributes):
     return [succeeded(outputs[-1], y) for y in outputs[1:1 + count]]
 
 
-def _svd_cpu(x, *, full_matrices, compute_uv, algorithm, **_):
+def _svd_cpu(x, *, full_matrices, compute_uv, algorithm=None, **_):
     if algorithm is SvdAlgorithm.POLAR:
         return _svd_by_polar(x, full_matrices)
     if algorithm is SvdAlgorithm.JACOBI:
@@ -368,7 +368,7 @@ def _svd_cpu(x, *, full_matrices, compute_uv, algorithm, **_):
                        mode=letter("N" if not compute_uv else "A" if full_matrices else "S"))
 
 
-def _svd_cuda(x, *, full_matrices, compute_uv, algorithm, **_):
+def _svd_cuda(x, *, full_matrices, compute_uv, algorithm=None, **_):
     m, n = x.shape[-2:]
     k = min(m, n)
     if algorithm is SvdAlgorithm.DIVIDE_AND_CONQUER:
@@ -394,7 +394,7 @@ def _svd_cuda(x, *, full_matrices, compute_uv, algorithm, **_):
     return [s, u, adjoint(v)] if full_matrices else [s, u[..., :k], adjoint(v)[..., :k, :]]
 
 
-def _svd_tpu(x, *, full_matrices, compute_uv, algorithm, **_):
+def _svd_tpu(x, *, full_matrices, compute_uv, algorithm=None, **_):
     if algorithm not in (None, SvdAlgorithm.DEFAULT, SvdAlgorithm.POLAR):
         raise NotImplementedError(f"svd on TPUs supports only POLAR, not {algorithm}: omit `algorithm`.")
     return _svd_by_polar(x, full_matrices)
@@ -433,7 +433,7 @@ def _svd_on(algorithm):
     return rule
 
 
-def _svd_jvp(primals, tangents, *, full_matrices, compute_uv, subset_by_index, algorithm):
+def _svd_jvp(primals, tangents, *, full_matrices, compute_uv, subset_by_index, algorithm=None):
     """Differentiate the decomposition `A = U S V*`.
 
     With `P = U* A' V`, S' is the real diagonal of P, and its off-diagonal part is `U*U' S - S V*V'`. This is solved by

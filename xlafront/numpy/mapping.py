@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from xlafront.numpy.manipulation import broadcast_arrays, expand_dims, ravel
 from xlafront.numpy.promotion import broadcast_shapes, check_arraylike
 from xlafront.numpy.searching import where
 from xlafront.numpy.ufuncs import to_bool
+from xlafront.staging.jit import jit
 from xlafront.staging.library import library
 
 # Signatures: the core dimensions of arguments and results, as in "(m,n),(n)->(m)"
@@ -236,10 +238,16 @@ def piecewise(x: ArrayLike, condlist: ArrayLike | Sequence[ArrayLike], funclist:
     x, values = asarray(x), [*funclist[:count], funclist[count] if given > count else 0]
     called = [i for i, f in enumerate(values) if callable(f)]
     if called:
-        found = vmap(lambda v: [values[i](v, *args, **kw) for i in called])(ravel(x))
+        found = _call_each(tuple([values[i] for i in called]), ravel(x), args, kw)
         for i, value in zip(called, found):
             values[i] = value
     return _select_last(x, condlist, values)
+
+
+@functools.partial(jit, static_argnums=0)
+def _call_each(functions, x, args, kw):
+    """Call functions with each element of a vector; jitted, so that they are traced once."""
+    return vmap(lambda v: [f(v, *args, **kw) for f in functions])(x)
 
 
 @library(name="piecewise")

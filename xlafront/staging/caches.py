@@ -32,6 +32,14 @@ recent_executables: BoundedCache = BoundedCache(32)
 # on each iteration, but its jaxpr is lowered and compiled once.
 executables_by_jaxpr: BoundedCache = BoundedCache(32)
 
+
+
+def forget_recent() -> None:
+    """Forget the executables that are held for functions which may come back."""
+    recent_executables.clear()
+    executables_by_jaxpr.clear()
+
+
 # Executables by cache key: equal programs of different functions share them.
 executables_by_key: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
 
@@ -59,8 +67,7 @@ class LiveExecutables:
 
     def sweep(self) -> None:
         """Drop executables that were not used since the last sweep; all of them if that frees too little."""
-        recent_executables.clear()
-        executables_by_jaxpr.clear()
+        forget_recent()
         for caches in all_caches:
             for traced in list(caches.traces.values()):
                 for key, executable in list(traced.executables.items()):

@@ -11,8 +11,10 @@ from typing import Any
 from xlafront.base import config
 from xlafront.core import composite_lowering, tracing
 from xlafront.core.bounded_cache import WeakRegistry
+from xlafront.core.dataflow import dce_jaxpr
 from xlafront.core.discharge import takes_refs
 from xlafront.core.ir import DebugInfo, Jaxpr
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.staging import signatures
 from xlafront.staging.compile_log import TRACING, logged_step
 from xlafront.staging.executable import Executable
@@ -65,7 +67,22 @@ def trace_call(fun: Callable, name: str, static: Selection, call: Call, in_avals
     is_nested = tracing.thread.trace is not tracing.eval_trace  # part of the outer trace, and not logged
     with nullcontext() if is_nested else logged_step(TRACING, name, in_avals):
         jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
-    return TracedCall(jaxpr.with_consts(consts), out_tree, in_avals, debug_info)
+    closed = jaxpr.with_consts(consts)
+    if any([type(value) is ShapeDtypeStruct for value in consts]):
+        closed = _without_abstract_constants(closed, name)
+    return TracedCall(closed, out_tree, in_avals, debug_info)
+
+
+def _without_abstract_constants(closed: Jaxpr, name: str) -> Jaxpr:
+    """Drop unused constants, as a `ShapeDtypeStruct` that a function reads only the type of; raise for one that is used."""
+    jaxpr, count = closed.structure.with_constants_as_inputs(), len(closed.consts)
+    pruned, live = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), [False] * count + [True] * len(closed.invars))
+    consts = [value for value, is_live in zip(closed.consts, live) if is_live]
+    for value in consts:
+        if type(value) is ShapeDtypeStruct:
+            raise TypeError(f"{name} computes with a {value}, which has a type and no value. Pass an array, or create one with "
+                            f"zeros_like.")
+    return pruned.replace(constvars=pruned.invars[:len(consts)], invars=pruned.invars[len(consts):], consts=consts)
 
 
 # Caches

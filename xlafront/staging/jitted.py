@@ -25,6 +25,7 @@ from xlafront.runtime.sharding import active
 from xlafront.staging import array_layouts, device_assignment, interpreter_shutdown, process_agreement, signatures
 from xlafront.staging.argument_adapters import adapter_for_types, adapter_for_values, call_adapted
 from xlafront.staging.array_transfers import put
+from xlafront.staging.caches import forget_recent
 from xlafront.staging.call_tracing import TracedCall, own_caches, shared_caches, trace_call, trace_under_other_options
 from xlafront.staging.compiling import LoweredModule, compile_job, constants_as_arguments
 from xlafront.staging.debug_nans import check_finite
@@ -270,6 +271,7 @@ class Jitted:
         """Forget all traces and executables of this function."""
         self.caches.clear()
         self.caches.ignores_siblings = True
+        forget_recent()  # which may hold executables of this function
         dispatcher = self.dispatcher()
         if dispatcher is not None:
             dispatcher._clear_cache()

@@ -21,6 +21,9 @@ class _AnyPrimitive(type):
 class Primitive(primitive.Primitive, metaclass=_AnyPrimitive):
     """A primitive that may have attributes of its own, and its own way to be applied in a trace.
 
+    A subclass may define `multiple_results`, and the methods `impl` and `abstract_eval`; the latter returns the types of the
+    results and the effects.
+
     Args:
         name: Name in jaxprs.
         fields: Fields of the record; see `core.primitive.Primitive`.
@@ -32,7 +35,13 @@ class Primitive(primitive.Primitive, metaclass=_AnyPrimitive):
     """
 
     def __init__(self, name: str, **fields: Any):
+        if isinstance(type(self).multiple_results, bool):
+            fields = {"multiple_results": type(self).multiple_results} | fields
         super().__init__(name, **fields)
+        if type(self).impl is not primitive.Primitive.impl:
+            self.own_impl = self.impl
+        if type(self).abstract_eval is not primitive.Primitive.abstract_eval:
+            self.def_effectful_abstract_eval(self.abstract_eval)
 
     def def_bind_with_trace(self, bind_with_trace: Callable) -> Callable:
         """Replace how the primitive is applied in a trace: `bind_with_trace(trace, args, params)`. Usable as a decorator."""
