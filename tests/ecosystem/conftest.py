@@ -3,5 +3,5 @@
 from importlib.util import find_spec
 
 collect_ignore = ["test_ecosystem.py"] if any(find_spec(library) is None for library in (
-    "blackjax", "chex", "diffrax", "distrax", "equinox", "flax", "haiku", "jmp", "numpyro", "optax", "optimistix", "orbax",
+    "blackjax", "chex", "diffrax", "distrax", "equinox", "flax", "haiku", "jmp", "keras", "numpyro", "optax", "optimistix", "orbax",
     "penzai", "tensorflow_probability")) else []
