@@ -15,8 +15,10 @@ from xlafront.compat.private_functions import (
     backends_are_initialized,
     batch_subtrace,
     canonicalize_axis,
+    canonicalize_shape,
     canonicalize_sharding,
     check_close,
+    dimension_as_value,
     is_cuda_compute_capability_at_least,
     is_vmappable,
     make_iota,
@@ -30,6 +32,21 @@ from xlafront.compat.private_functions import (
 )
 from xlafront.extend import linear_util
 from xlafront.interpreters.batching import AxisData
+
+
+def test_shapes_of_ints():
+    assert canonicalize_shape([2, np.int64(3)]) == (2, 3) and canonicalize_shape(3) == (3,)
+    with pytest.raises(TypeError):
+        canonicalize_shape((2.5,))
+    assert dimension_as_value(3) == 3
+    [size] = xf.export.symbolic_shape("b")
+    assert canonicalize_shape((size, 2)) == (size, 2)
+    exported = xf.export.export(xf.jit(lambda x: dimension_as_value(x.shape[0]) * 2))(xf.ShapeDtypeStruct((size,), np.float32))
+    assert exported.call(np.ones(3, np.float32)) == 6
+
+
+def test_objects_with_a_dtype():
+    assert isinstance(np.ones(1), renamed.SupportsDType) and not isinstance(1, renamed.SupportsDType)
 
 
 def test_check_close():

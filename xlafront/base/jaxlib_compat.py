@@ -35,11 +35,11 @@ HAS_TWO_EMITTERS = jaxlib_version < (0, 11)
 
 
 def __getattr__(name: str):
-    if name != "xla_client":
+    if name not in ("xla_client", "jaxlib_extension_version"):
         raise AttributeError(f"xlafront.base.jaxlib_compat has no {name!r}")
-    from jaxlib import xla_client  # start-up: 1 ms, for libraries that look up its exceptions
+    from jaxlib import xla_client  # start-up: 1 ms, for libraries that look up its exceptions or its version
 
-    return xla_client
+    return xla_client if name == "xla_client" else xla_client._version
 
 
 def delete_handle(leaves) -> None:

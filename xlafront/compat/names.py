@@ -66,17 +66,18 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.pickles": "_reconstruct_array",
     }),
     "jax._src.checkify": ("Flax", {"xlafront.host.checks": "JaxException", "xlafront.host.checkify": "Out"}),
-    "jax._src.core": ("BrainState, Flax, NumPyro, Oryx, tests of Quax", {
+    "jax._src.core": ("BrainState, Flax, NumPyro, Oryx, torchax, tests of Quax", {
         "xlafront.compat.deprecated": "is_constant_dim is_constant_shape",
         "xlafront.core.avals": "AbstractValue ShapedArray",
         "xlafront.core.ir": "ClosedJaxpr DebugInfo DropVar eval_jaxpr",
         "xlafront.core.tracing": "Trace Tracer eval_context",
-        "xlafront.compat.renamed": "JaxprEqnContext full_lower physical_aval trace_ctx trace_state_clean",
+        "xlafront.compat.renamed": """DimSize JaxprEqnContext Shape full_lower physical_aval trace_ctx
+            trace_state_clean""",
         "xlafront.extend.core": "CallPrimitive TraceTag get_opaque_trace_state set_current_trace take_current_trace",
         "xlafront.interpreters.call_arguments": "safe_map",
         "xlafront.interpreters.hijax": "AvalQDD",
         "xlafront.compat.pickles": "MemorySpace",
-        "xlafront.compat.private_functions": "safe_zip",
+        "xlafront.compat.private_functions": "canonicalize_shape dimension_as_value safe_zip",
     }),
     "jax._src.dispatch": ("Equinox, celerite2", {"xlafront.compat.renamed": "wait_for_tokens",
                                                  "xlafront.interpreters.xla": "apply_primitive"}),
@@ -108,7 +109,7 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.lax.control_flow": ("Oryx", {"xlafront.lax": "cond_p scan_p while_p",
                                               "xlafront.compat.private_functions": "_merge_common_consts"}),
     "jax._src.lib": ("Dynamiqs, Qwix, user programs", {
-        "xlafront.base.jaxlib_compat": "_jax jaxlib_version_text pytree xla_client"}),
+        "xlafront.base.jaxlib_compat": "_jax jaxlib_extension_version jaxlib_version_text pytree xla_client"}),
     "jax._src.lib.mlir": ("user-defined primitives", {"xlafront.extend.mlir": "ir passmanager"}),
     "jax._src.lib.mlir.dialects": ("user-defined primitives", {}),
     "jax._src.literals": ("Equinox, Quax", {"xlafront.compat.renamed": "TypedComplex TypedFloat TypedInt TypedNdArray"}),
@@ -148,10 +149,10 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.scipy.spatial": ("programs that import from it", {}),
     "jax._src.scipy.optimize.minimize": ("pickles", {"xlafront.solvers.minimization": "OptimizeResults"}),
     "jax._src.scipy.spatial.transform": ("pickles", {"xlafront.scipy.rotations": "Rotation Slerp"}),
-    "jax._src.typing": ("user programs", {"xlafront.compat.renamed": "DType DimSize Shape"}),
+    "jax._src.typing": ("JAXNS, user programs", {"xlafront.compat.renamed": "DType DimSize Shape SupportsDType"}),
     "jax._src.state.types": ("Flax", {"xlafront.core.refs": "AbstractRef"}),
     "jax._src.traceback_util": ("Equinox, Flax, jaxtyping", {
-        "xlafront.compat.tracebacks": "_exclude_paths api_boundary include_frame register_exclusion",
+        "xlafront.compat.tracebacks": "_exclude_paths api_boundary filter_traceback include_frame register_exclusion",
         "xlafront.core.traceback_filter": "UnfilteredStackTrace",
     }),
     "jax._src.tree_util": ("Flax, Orbax", {

@@ -18,10 +18,11 @@ from xlafront.core.ir import DebugInfo, Jaxpr, Var
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.creation import iota
 from xlafront.lax.elementwise import as_array, as_type
-from xlafront.lax.shapes import canonical_axis
+from xlafront.lax.shapes import canonical_axis, static_shape
 from xlafront.numpy import promotion
 from xlafront.runtime import backends
 from xlafront.runtime.clients import clients
+from xlafront.symbolic.dimensions import as_array as array_of_size, is_symbolic_dim
 from xlafront.transforms.batching.vmap import BatchTrace, batch_flat
 from xlafront.transforms.calls.linear_util import transformation_with_aux2
 
@@ -36,6 +37,16 @@ def separate_consts(jaxpr: Jaxpr) -> tuple[Jaxpr, list[Any]]:
 def canonicalize_axis(axis: int, num_dims: int) -> int:
     """Return an axis as a nonnegative number, given the number of dimensions."""
     return canonical_axis(axis, num_dims)
+
+
+def canonicalize_shape(shape: Any, context: str = "") -> tuple:
+    """Return a shape as a tuple of ints and symbolic dimensions."""
+    return static_shape(context or "a shape", shape)
+
+
+def dimension_as_value(d: Any) -> Any:
+    """Return a size for computations: a symbolic dimension as an array."""
+    return array_of_size(d) if is_symbolic_dim(d) else d
 
 
 def _dtype(x: Any) -> Any:

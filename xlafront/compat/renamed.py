@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from xlafront.runtime.keys import KeyArray as PRNGKeyArray, physical as physical
 from xlafront.staging.executable import Executable as MeshExecutable
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
-__all__ = ["UNSPECIFIED", "DType", "DimSize", "JaxprEqnContext", "MeshExecutable", "PRNGKeyArray", "Shape", "TypedComplex",
-           "TypedFloat", "TypedInt", "TypedNdArray", "UnspecifiedValue", "full_lower", "global_state", "physical_aval",
+__all__ = ["UNSPECIFIED", "DType", "DimSize", "JaxprEqnContext", "MeshExecutable", "PRNGKeyArray", "Shape", "SupportsDType",
+           "TypedComplex", "TypedFloat", "TypedInt", "TypedNdArray", "UnspecifiedValue", "full_lower", "global_state", "physical_aval",
            "pytype_aval_mappings", "supports_inf", "to_complex_dtype", "trace_ctx", "trace_state_clean", "wait_for_tokens"]
 
 _backends = clients.started
@@ -29,6 +29,16 @@ UnspecifiedValue, _UNSPECIFIED = type(UNSPECIFIED), UNSPECIFIED
 DType = np.dtype
 DimSize = int | Any  # or a symbolic dimension
 Shape = Sequence[DimSize]
+
+
+@runtime_checkable
+class SupportsDType(Protocol):
+    """An object with a dtype."""
+
+    @property
+    def dtype(self) -> DType: ...
+
+
 control_flow_allowed_effects = remat_allowed_effects = lowerable_effects
 
 

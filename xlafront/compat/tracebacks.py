@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, TracebackType
 
 from xlafront.core.traceback_filter import boundary, hidden_paths, is_hidden
 
@@ -18,6 +18,14 @@ def api_boundary(fun: Callable, *, repro_api_name: str | None = None, repro_user
 def register_exclusion(path: str) -> None:
     """Hide the frames of the files under a path."""
     hidden_paths.append(path)
+
+
+def filter_traceback(tb: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without hidden frames."""
+    if tb is None:
+        return None
+    rest = filter_traceback(tb.tb_next)
+    return TracebackType(rest, tb.tb_frame, tb.tb_lasti, tb.tb_lineno) if include_frame(tb.tb_frame) else rest
 
 
 def include_frame(f: FrameType) -> bool:
