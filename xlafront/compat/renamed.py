@@ -21,7 +21,8 @@ from xlafront.staging.sharding_arguments import UNSPECIFIED
 
 __all__ = ["UNSPECIFIED", "DType", "DimSize", "JaxprEqnContext", "MeshExecutable", "PRNGKeyArray", "Shape", "SupportsDType",
            "TypedComplex", "TypedFloat", "TypedInt", "TypedNdArray", "UnspecifiedValue", "full_lower", "global_state",
-           "physical_aval", "pytype_aval_mappings", "supports_inf", "to_complex_dtype", "trace_ctx", "trace_state_clean", "wait_for_tokens"]
+           "physical_aval", "pytype_aval_mappings", "supports_inf", "to_complex_dtype", "trace_ctx", "trace_state_clean",
+           "wait_for_tokens"]
 
 _backends = clients.started
 NotMapped = type(None)
