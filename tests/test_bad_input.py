@@ -11,6 +11,7 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import errors, scipy
+from xlafront.core.source import is_internal
 from xlafront.scipy import special, stats  # noqa: F401
 
 jit = xf.jit
@@ -202,6 +203,10 @@ def test_messages_contain_the_words(call, error, words):
     text = str(caught.value)
     for word in words:
         assert word in text, text
+    # Whoever prints the traceback: it ends in the user's code, and no other error precedes it.
+    internal = [entry for entry in caught.traceback if is_internal[str(entry.path)]]
+    assert not internal, internal
+    assert caught.value.__cause__ is None and (caught.value.__context__ is None or caught.value.__suppress_context__)
 
 
 @pytest.mark.usefixtures("few_objects")

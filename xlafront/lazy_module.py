@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from xlafront.base.missing_names import missing
@@ -49,14 +49,25 @@ class LazyNames:
         if module is None:
             module, text = former_names.get((self.module, attribute), (None, None))
         if module is None:
-            raise missing(self.module, attribute, (*self.module_of, *self.submodules))
+            from xlafront.core.traceback_filter import filter_traceback  # start-up
+
+            try:
+                raise missing(self.module, attribute, (*self.module_of, *self.submodules))
+            except AttributeError as e:
+                filter_traceback(e)
+                raise
         if module not in _WITHOUT_ARRAYS:
             import_module("xlafront.numpy.array_methods")  # operators and methods, before the first array
         if text is not None:
             warnings.warn(text, DeprecationWarning, stacklevel=2)
         owner = import_module(module)
         public = _dictionary(owner).get("PUBLIC", ())
-        value = namespace[attribute] = public[attribute] if attribute in public else getattr(owner, attribute)
+        value = public[attribute] if attribute in public else getattr(owner, attribute)
+        if type(value) is FunctionType:
+            from xlafront.core.traceback_filter import exported  # start-up
+
+            value = exported(value, self.module, attribute)
+        namespace[attribute] = value
         return value
 
     def load_all(self) -> None:

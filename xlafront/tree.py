@@ -1,5 +1,6 @@
 """Functions of pytrees: `tree.map`, `tree.flatten`, `tree.leaves` and others."""
 
+from xlafront.core.traceback_filter import exported
 from xlafront.core.tree import (
     all as all,
     broadcast as broadcast,
@@ -18,7 +19,9 @@ from xlafront.core.tree import (
 )
 
 flatten = flatten_tree
-
 __all__ = [
     "all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path", "map", "map_with_path", "reduce",
     "reduce_associative", "static", "structure", "transpose", "unflatten"]
+
+for _name in __all__:
+    globals()[_name] = exported(globals()[_name], __name__, _name)

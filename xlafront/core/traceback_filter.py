@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any, TypeVar
 
 from xlafront.base import config
@@ -13,6 +13,7 @@ from xlafront.core import errors
 from xlafront.core.source import is_internal
 
 _F = TypeVar("_F", bound=Callable)
+_T = TypeVar("_T")
 
 # Paths of libraries whose frames are hidden too; they append to the list and remove from it.
 hidden_paths: list[str] = []
@@ -125,6 +126,28 @@ def boundary(function: _F) -> _F:
     return wrapped
 
 
+def exported(function: _F, module: str, name: str) -> _F:
+    """Return the boundary of a function that a public module exports: the same one for each module that exports it."""
+    if function.__code__ is _BOUNDARY or not is_internal[function.__code__.co_filename]:  # the latter: NumPy's
+        return function
+    found = _exported.get(function)
+    if found is None:
+        found = _exported[function] = boundary(function)
+        found.__module__, found.__qualname__ = module, name  # where pickle finds it
+    return found
+
+
+def with_boundaries(cls: type[_T]) -> type[_T]:
+    """Make the methods of a class that users call boundaries. Usable as a decorator."""
+    for name, function in list(vars(cls).items()):
+        if type(function) is FunctionType and (name in _SPECIAL or not name.startswith("_")):
+            setattr(cls, name, boundary(function))
+    return cls
+
+
+_SPECIAL = ("__call__", "__getattr__", "__setattr__")
+
+
 def guarded(function: Callable) -> Any:
     """Wrap as `boundary` does, without copying the metadata: for functions made at run time, which set their own."""
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -139,4 +162,8 @@ def guarded(function: Callable) -> Any:
     return call
 
 
+_BOUNDARY = guarded(guarded).__code__
+_exported: dict[Callable, Any] = {}
+
+with_boundaries(config.Settings)  # whose module is below this one
 install_hook()

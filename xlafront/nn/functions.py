@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -12,7 +11,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.base import config
-from xlafront.core import dtypes, errors, tracing
+from xlafront.core import dtypes, errors, source, tracing
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike, ShardingLike
 from xlafront.lax.arguments import named_sharding
@@ -849,7 +848,6 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
     if dtypes.is_extended(x_dtype) or x_dtype == np.bool_:
         raise TypeError(f"nn.one_hot needs integer class indices, got dtype {x_dtype}: convert the array with x.astype(int).")
     if not dtypes.is_integer(x_dtype):
-        warnings.warn(f"nn.one_hot needs integers as class indices, got {x_dtype}, which will become an error.",
-                      DeprecationWarning,
-                      stacklevel=2)
+        source.warn(f"nn.one_hot needs integers as class indices, got {x_dtype}, which will become an error.",
+                    DeprecationWarning)
     return _one_hot(x, count, d, axis, _classes_sharding(out_sharding, aval, axis))

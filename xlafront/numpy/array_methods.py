@@ -18,6 +18,7 @@ from xlafront.core.avals import ShapedArray, entry_of, without_dimension
 from xlafront.core.basic_primitives import reshard_p
 from xlafront.core.refs import AbstractRef
 from xlafront.core.staging import StagedTracer
+from xlafront.core.traceback_filter import boundary, filter_traceback
 from xlafront.core.tracing import Tracer, aval_of_type
 from xlafront.core.typing import ArrayLike, DTypeLike
 from xlafront.lax import (
@@ -111,16 +112,15 @@ def _operand(other) -> bool:
 
 
 def _binary(function, reflected: bool):
-    if reflected:
-        def operator(self, other):
-            if _operand(other):
-                return function(other, self)
+    def operator(self, other):
+        if not _operand(other):
             return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
-    else:
-        def operator(self, other):
-            if _operand(other):
-                return function(self, other)
-            return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
+        try:
+            return function(other, self) if reflected else function(self, other)
+        except Exception as e:
+            filter_traceback(e)
+            raise
+
     return operator
 
 
@@ -132,9 +132,13 @@ def _comparison(function):
     def operator(self, other):
         if other is None:
             return NotImplemented
-        if _operand(other) or type(other) in _CONTAINERS:  # subclasses, such as named tuples, get NotImplemented
+        if not _operand(other) and type(other) not in _CONTAINERS:  # subclasses, such as named tuples, get NotImplemented
+            return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
+        try:
             return function(self, other)
-        return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
+        except Exception as e:
+            filter_traceback(e)
+            raise
 
     return operator
 
@@ -146,11 +150,12 @@ def _concrete(function, traced):
         if kind is ArrayImpl or kind in _scalars:
             try:
                 return function(self, other)
-            except ValueError as e:  # `_check_if_deleted` raises a better message than the runtime
-                if "deleted or donated" in str(e):
+            except Exception as e:
+                if "deleted or donated" in str(e):  # `_check_if_deleted` raises a better message than the runtime
                     for x in (self, other):
                         if type(x) is ArrayImpl:
                             x._check_if_deleted()
+                filter_traceback(e)
                 raise
         return traced(self, other)
 
@@ -535,7 +540,11 @@ def _to_device(self, device: Any, *, stream: Any = None) -> Array:
 def _named(function, name: str):
     """Return a function of `xlafront.numpy` as a method, with the array as its first argument."""
     def method(self, *args, **kwargs):
-        return function(self, *args, **kwargs)
+        try:
+            return function(self, *args, **kwargs)
+        except Exception as e:
+            filter_traceback(e)
+            raise
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = function.__doc__
@@ -861,7 +870,7 @@ def _attach() -> None:
         for name, function in METHODS.items():
             setattr(cls, name, _named(function, name))
         for name, function in _FUNCTIONS.items():
-            setattr(cls, name, function)
+            setattr(cls, name, function if name == "__getitem__" else boundary(function))
         for name, function in _PROPERTIES.items():
             setattr(cls, name, property(function))
     for name, function in _TRACED_ONLY.items():

@@ -24,6 +24,7 @@ from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.basic_primitives import to_dtype
 from xlafront.core.structs import ShapeDtypeStruct
+from xlafront.core.traceback_filter import filter_traceback
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers
@@ -244,25 +245,29 @@ _CONCRETE_TYPES = frozenset((ArrayImpl, KeyArray))
 
 def getitem(x, key):
     """Return `x[key]`. Hot for an integer or a slice on a concrete array: watched by the eager benchmarks."""
-    concrete = type(x) in _CONCRETE_TYPES and tracing.thread.trace is tracing.eval_trace
-    if concrete:
-        kind = type(key)
-        if type(x) is KeyArray:
-            keys = KeyArray(getitem(x._base_array, key), x.dtype) if kind is int or kind is slice else take_by(x, key, True)
-            if config.debug_key_reuse.value:
-                _consume_keys(x, key, keys)
-            return keys
-        if kind is int:
-            shape = x._aval.shape
-            if shape and shape[0]:
-                if not -shape[0] <= key < shape[0]:
-                    _check_static_indices(shape, (("int", key),), ())
-                return _row(x, key)
-        elif kind is slice and x._aval.shape:
-            start, size, step = _slice_bounds(key, x._aval.shape[0], 0)
-            if step == 1:
-                return _rows(x, start, size)
-    return take_by(x, key, concrete)
+    try:
+        concrete = type(x) in _CONCRETE_TYPES and tracing.thread.trace is tracing.eval_trace
+        if concrete:
+            kind = type(key)
+            if type(x) is KeyArray:
+                keys = KeyArray(getitem(x._base_array, key), x.dtype) if kind is int or kind is slice else take_by(x, key, True)
+                if config.debug_key_reuse.value:
+                    _consume_keys(x, key, keys)
+                return keys
+            if kind is int:
+                shape = x._aval.shape
+                if shape and shape[0]:
+                    if not -shape[0] <= key < shape[0]:
+                        _check_static_indices(shape, (("int", key),), ())
+                    return _row(x, key)
+            elif kind is slice and x._aval.shape:
+                start, size, step = _slice_bounds(key, x._aval.shape[0], 0)
+                if step == 1:
+                    return _rows(x, start, size)
+        return take_by(x, key, concrete)
+    except Exception as e:
+        filter_traceback(e)
+        raise
 
 
 def _consume_keys(keys: KeyArray, key, taken: KeyArray) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import warnings
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 
 from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.base.specs import PartitionSpec
-from xlafront.core import dtypes, errors, tracing
+from xlafront.core import dtypes, errors, source, tracing
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.arguments import named_sharding
@@ -44,8 +43,8 @@ _ARRAYS = (ArrayImpl, tracing.Tracer, np.ndarray)
 
 def _discourage_lists(name: str, a) -> None:
     if not tracing.is_arraylike(a):
-        warnings.warn(f"xnp.{name} of {errors.short(a)}, which is not an array, is deprecated. Use np.{name}.",
-                      DeprecationWarning, stacklevel=3)
+        source.warn(f"xnp.{name} of {errors.short(a)}, which is not an array, is deprecated. Use np.{name}.",
+                    DeprecationWarning)
 
 
 def shape(a: ArrayLike) -> tuple[int, ...]:

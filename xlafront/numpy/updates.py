@@ -15,6 +15,7 @@ from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, errors, source, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import reshard_p, to_dtype, with_weakness
+from xlafront.core.traceback_filter import with_boundaries
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.dimension_numbers import ScatterDimensionNumbers
@@ -42,6 +43,7 @@ _NUMBERS = frozenset((int, float))
 _FLOATS = frozenset((dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64))
 
 
+@with_boundaries
 class At:
     """The property `x.at`: selects elements to read or to update, by an index in brackets as in `x[index]`.
 
@@ -67,6 +69,7 @@ class At:
         return f"{self.array!r}.at"
 
 
+@with_boundaries
 class AtIndex:
     """The selected elements `x.at[index]`, whose methods return the array with these elements updated.
 

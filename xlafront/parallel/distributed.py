@@ -8,12 +8,12 @@ over them. `experimental.multihost_utils` exchanges host values between processe
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from xlafront.base import config
 from xlafront.base.jaxlib_compat import HAS_MTLS, JaxRuntimeError
+from xlafront.core import source
 from xlafront.runtime import clusters, distributed
 from xlafront.runtime.clients import clients
 
@@ -116,8 +116,8 @@ def _credentials(given: dict[str, Any]) -> dict[str, Any]:
         raise RuntimeError("distributed.initialize was called with verify_secure_credentials=True, but the installed jaxlib "
                            "has insecure connections only. Install jaxlib 0.12 or later.")
     if given:
-        warnings.warn(f"distributed.initialize ignores {', '.join(given)}: the installed jaxlib has no encrypted connections. "
-                      f"Install jaxlib 0.12 or later.", UserWarning, stacklevel=3)
+        source.warn(f"distributed.initialize ignores {', '.join(given)}: the installed jaxlib has no encrypted connections. "
+                    f"Install jaxlib 0.12 or later.")
     return {}
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from xlafront.base import config
 from xlafront.base.jaxlib_compat import Device
 from xlafront.base.platforms import PlatformError, canonical_platform
+from xlafront.core import source
 from xlafront.runtime import distributed
 from xlafront.runtime.clients import clients
 from xlafront.runtime.disk_cache import DiskCache, default_directory
@@ -191,7 +191,7 @@ def process_indices(backend: str | None = None) -> list[int]:
 
 
 def _renamed(old: str, new: Callable) -> None:
-    warnings.warn(f"{old} is an older name of {new.__name__}, which programs should use.", UserWarning, stacklevel=3)
+    source.warn(f"{old} is an older name of {new.__name__}, which programs should use.")
 
 
 def host_id(backend: str | None = None) -> int:

@@ -41,6 +41,7 @@ from xlafront.base.specs import (
     UnreducedKind,
     axes_of as axes_of,
 )
+from xlafront.core.traceback_filter import boundary
 
 _replicated = HloSharding.replicate()
 
@@ -151,6 +152,7 @@ def single_device(device) -> SingleDeviceSharding:
 _cached_check_spec = functools.lru_cache(4096)(check_spec)
 
 
+@boundary
 def _check_pspec(mesh, spec, *rest):
     """Check the spec of a sharding. Hot: called from C++ for each sharding that is created."""
     _cached_check_spec(mesh, spec) if type(spec) is PartitionSpec else check_spec(mesh, spec)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import lax
-from xlafront.core import dtypes
+from xlafront.core import dtypes, source
 from xlafront.lax import linalg as kernels
 from xlafront.linalg.factorizations import solve_factored
 from xlafront.linalg.kernels import adjoint, check_rank, product, square
@@ -28,8 +27,8 @@ def _broadcast_system(name: str, a, b) -> tuple:
     n = square(name, a)
     vector = b.ndim == 1
     if not vector and b.ndim == a.ndim - 1:
-        warnings.warn(f"{name} interprets b of shape {b.shape} with a of shape {a.shape} as one vector per matrix; this will "
-                      f"change. Pass b[..., None] and take [..., 0] of the result.", FutureWarning, stacklevel=4)
+        source.warn(f"{name} interprets b of shape {b.shape} with a of shape {a.shape} as one vector per matrix; this will "
+                    f"change. Pass b[..., None] and take [..., 0] of the result.", FutureWarning)
         vector = True
     if b.ndim == 0 or b.shape[-1 if vector else -2] != n:
         raise ValueError(f"{name} got inconsistent sizes: a of shape {a.shape} and b of shape {b.shape}. b must be a vector "

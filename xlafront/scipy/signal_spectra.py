@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import xlafront.numpy as xnp
-from xlafront.core import dtypes
+from xlafront.core import dtypes, source
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.shapes import canonical_axis
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, promotes_freely
@@ -31,8 +30,7 @@ def _resolve_window(name: str, window, nperseg: int | None, longest: int, defaul
     if isinstance(window, (str, tuple, int, float)):
         size = default if nperseg is None else nperseg
         if size > longest:
-            warnings.warn(f"{name}: nperseg={size} is greater than the length {longest} of the signal; using that length.",
-                          stacklevel=3)
+            source.warn(f"{name}: nperseg={size} is greater than the length {longest} of the signal; using that length.")
             size = longest
         return signal_windows.window(window, size), size
     shape = np.shape(window)
@@ -166,7 +164,7 @@ def _spectra(name: str, x, y, fs, window, nperseg, noverlap, nfft, detrend, retu
     step = size - noverlap
     one_sided = return_onesided and x.dtype.kind != "c"
     if return_onesided and not one_sided:
-        warnings.warn(f"scipy.signal.{name}: the signal is complex; returning the two-sided spectrum.", stacklevel=3)
+        source.warn(f"scipy.signal.{name}: the signal is complex; returning the two-sided spectrum.")
     real = dtypes.to_real(x.dtype)
     window = xnp.asarray(window, dtype=real)
     result = _segment_spectra(x, y, window, xnp.asarray(fs, dtype=real), boundary, bool(padded), size, step, nfft,

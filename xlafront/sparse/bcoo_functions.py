@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from xlafront import lax, numpy as xnp
 from xlafront.api.vmap import vmap
+from xlafront.core import source
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.sparse import positions
 from xlafront.sparse.base import SparseEfficiencyError, SparseEfficiencyWarning, shape_of
@@ -177,7 +177,7 @@ def bcoo_update_layout(mat: BCOO, *, n_batch: int | None = None, n_dense: int | 
         if on_inefficient == "error":
             raise SparseEfficiencyError(text)
         if on_inefficient == "warn":
-            warnings.warn(text, SparseEfficiencyWarning, stacklevel=3)
+            source.warn(text, SparseEfficiencyWarning)
 
     shape = mat.shape
     check_efficiency("n_dense", mat.n_dense, n_dense, math.prod(shape[mat.ndim - n_dense:mat.ndim - mat.n_dense]))
@@ -740,8 +740,8 @@ def _gather(operand: BCOO, start_indices: Array, *, dn: lax.GatherDimensionNumbe
     rank = result.ndim
     others = [d for d in range(rank) if d not in dn.offset_dims]
     permutation = [0] * rank
-    for d, source in zip((*others, *dn.offset_dims), range(rank)):
-        permutation[d] = source
+    for d, origin in zip((*others, *dn.offset_dims), range(rank)):
+        permutation[d] = origin
     if permutation == list(range(rank)):
         return result
     try:

@@ -83,13 +83,13 @@ class ErrorTranslatingDispatcher:
             if self._caches.deletes_donated:
                 return self._call_and_delete(args, kwargs)
             return self._dispatcher(*args, **kwargs)
-        except ValueError as e:
-            self._translate(e, args, kwargs)
-            filter_traceback(e)
-            raise
         except Exception as e:
-            if "donated in the same call" in str(e):
-                check_donated_once(self._jitted, self._split(args, kwargs))
+            try:
+                self._translate(e, args, kwargs)
+            except Exception as explained:
+                explained.__suppress_context__ = True
+                filter_traceback(explained)
+                raise
             filter_traceback(e)
             raise
 
@@ -104,9 +104,13 @@ class ErrorTranslatingDispatcher:
     def _split(self, args, kwargs) -> Call:
         return signatures.split_call(self._jitted.fun, self._jitted.name, self._jitted.options.static, args, kwargs)
 
-    def _translate(self, error: ValueError, args, kwargs) -> None:
-        """Raise an error that names the argument, for a static argument without a hash and for a deleted array."""
+    def _translate(self, error: Exception, args, kwargs) -> None:
+        """Raise an error that names the argument, for a static argument without a hash and for a deleted or donated array."""
         jitted, text = self._jitted, str(error)
+        if "donated in the same call" in text:
+            check_donated_once(jitted, self._split(args, kwargs))
+        if not isinstance(error, ValueError):
+            return
         if "static arguments" in text:
             self._split(args, kwargs)  # raises the error that names the argument
         if "deleted or donated" in text and not isinstance(error, DeletedArrayError):

@@ -25,6 +25,7 @@ from xlafront.core.errors import NotAnArrayError, not_an_array
 from xlafront.core.ir import DebugInfo, Jaxpr, JaxprEqn, jaxpr_as_fun, last_reads
 from xlafront.core.primitive import Primitive, Structured
 from xlafront.core.program_key import append_values, scalar_key
+from xlafront.core.traceback_filter import filter_traceback
 from xlafront.core.tracing import StagedTracer, StagingTrace, Trace, Tracer
 from xlafront.runtime import backends
 from xlafront.runtime.arrays import ArrayImpl, put_host
@@ -101,8 +102,10 @@ def eager_kernel(fun: Callable, *, static: str | Sequence[str] = (), name: str |
                 result = traces.call(trace, args, kwargs, jitted)
             else:
                 result = fun(*args, **kwargs)
-        except NotAnArrayError as e:
-            _name_argument(e, shown, parameters, args, kwargs)
+        except Exception as e:
+            if type(e) is NotAnArrayError:
+                _name_argument(e, shown, parameters, args, kwargs)
+            filter_traceback(e)
             raise
         return result if isinstance(result, Tracer) else _results_in_trace(trace, result), None, False
 
