@@ -21,7 +21,7 @@ MAPPINGS = ("Interned", "PjitFunctionCache", "WeakKeyDictionary", "WeakValueDict
 NOT_CACHES = frozenset("""
     api/vmappable_types.py:_nodes api/vmappable_types.py:_types base/config.py:_hooks base/config.py:_scope_hooks
     base/jax_names.py:_served base/meshes.py:concrete_meshes core/primitive.py:_declared core/tree.py:registered_nodes
-    exporting/structures.py:_by_name
+    core/traceback_filter.py:_exported exporting/structures.py:_by_name
     exporting/structures.py:_by_type host/source_maps.py:_passes interpreters/mlir.py:_constant_handlers
     lazy_module.py:names_of numpy/ufuncs.py:INLINE
     numpy/ufuncs.py:PUBLIC planning/roofline.py:_rules runtime/clients.py:_plugins runtime/effects.py:_last_tokens
