@@ -135,3 +135,44 @@ def test_one_module_pads_axes_of_every_size(mode):
     for n in (1, 2, 3, 6):
         x = np.arange(n, dtype=np.float32)
         np.testing.assert_array_equal(np.asarray(padded.call(x)), np.pad(x, (2, 3), mode))
+
+
+def slices(n, m):
+    """Slices of an axis of size `n` by bounds and steps of every sign, some of them expressions."""
+    bounds = (None, 1, -2, m, n // 2)
+    return [slice(start, stop, step) for start in bounds for stop in bounds for step in (None, 2, -1, -3, m, -m)]
+
+
+def test_slices_of_symbolic_sizes_follow_numpy():
+    b, c = xf.export.symbolic_shape("b, c")
+    types = xf.ShapeDtypeStruct((b,), np.float32), xf.ShapeDtypeStruct((c,), np.float32)
+
+    def squares(x, y):
+        return sum([(x[s] ** 2).sum() for s in slices(x.shape[0], y.shape[0])])
+
+    sliced = xf.export.export(xf.jit(lambda x, y: [x[s] for s in slices(x.shape[0], y.shape[0])]))(*types)
+    updated = xf.export.export(xf.jit(lambda x, y: [x.at[s].set(9) for s in slices(x.shape[0], y.shape[0])]))(*types)
+    derivative = xf.export.export(xf.jit(xf.grad(squares)))(*types)
+    for n, m in ((1, 1), (1, 3), (2, 1), (6, 2), (7, 4)):
+        x, y = np.arange(n, dtype=np.float32), np.zeros(m, np.float32)
+        count = np.zeros(n)
+        for s, found, written in zip(slices(n, m), sliced.call(x, y), updated.call(x, y)):
+            expected = x.copy()
+            expected[s] = 9
+            count[s] += 1
+            np.testing.assert_array_equal(np.asarray(found), x[s])
+            np.testing.assert_array_equal(np.asarray(written), expected)
+        np.testing.assert_allclose(derivative.call(x, y), 2 * x * count)
+
+
+def test_sizes_of_slices_are_the_expressions_of_jax():
+    b, c = xf.export.symbolic_shape("b, c")
+
+    def shape(function):
+        return str(xf.eval_shape(function, xf.ShapeDtypeStruct((b, c), np.float32)).shape[0])
+
+    assert shape(lambda x: x[:0:-2]) == "floordiv(b, 2)"
+    assert shape(lambda x: x[2:4:c]) == "floordiv(min(b, 4) - min(b, 2) + c - 1, c)"
+    assert shape(lambda x: x[1:b - 1:2]) == "floordiv(b - 1, 2)"
+    assert shape(lambda x: x[3:-1]) == "max(0, - min(b, 3) + b - 1)"
+    assert shape(lambda x: x[-c::-2]) == "floordiv(max(- 1, - c + b) + 2, 2)"

@@ -23,7 +23,7 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.elementwise import add, constant_like, select, sub
 from xlafront.lax.shapes import broadcast_batch, canonical_axis, plain_axis, reduce_sum_p, squeeze, squeeze_p, structural, typed
 from xlafront.staging.library import library
-from xlafront.symbolic.dimensions import as_size, max_dim
+from xlafront.symbolic.dimensions import as_size, is_symbolic, max_dim
 
 if TYPE_CHECKING:
     from xlafront.core.ir import JaxprEqn
@@ -40,22 +40,26 @@ def _slice_abstract(x: ShapedArray, *, start_indices: tuple[int, ...], limit_ind
     if not len(start_indices) == len(limit_indices) == len(steps) == x.ndim:
         raise TypeError(f"slice needs a start, a limit and a stride for each of the {x.ndim} dimensions of shape "
                         f"{x.shape}, got {start_indices}, {limit_indices}, {strides}.")
+    sizes = []
     for start, limit, step, n in zip(start_indices, limit_indices, steps, x.shape):
-        if not 0 <= start <= limit <= n or step < 1:
+        size = (limit - start + step - 1) // step if step > 0 else 0
+        is_forwards = start <= limit if step == 1 or not is_symbolic((size,)) else size >= 0
+        if not 0 <= start <= n or not is_forwards or not limit <= n or step < 1:
             raise TypeError(f"slice [{start}:{limit}:{step}] does not lie within a dimension of size {n} "
                             f"(operand of shape {x.shape}).")
-    return typed(x, [(b - a + s - 1) // s for a, b, s in zip(start_indices, limit_indices, steps)])
+        sizes.append(size)
+    return typed(x, sizes)
 
 
 def _slice_lower(ctx: RuleContext, x: ir.Value, *, start_indices: tuple[int, ...], limit_indices: tuple[int, ...],
                  strides: tuple[int, ...] | None) -> ir.Value:
-    return ctx.slice(x, start_indices, limit_indices, strides)
+    return ctx.slice(x, start_indices, [max_dim(a, b) for a, b in zip(start_indices, limit_indices)], strides)
 
 
 def _slice_transpose(ct: Array, aval: ShapedArray, *, start_indices: tuple[int, ...], limit_indices: tuple[int, ...],
                      strides: tuple[int, ...] | None) -> Array:
     steps = strides or (1,) * aval.ndim
-    config = tuple((a, n - (a + (1 + (m - 1) * s if m else 0)), s - 1) for a, n, m, s in zip(
+    config = tuple((a, n - a - m - max_dim(m - 1, 0) * (s - 1), s - 1) for a, n, m, s in zip(
         start_indices, aval.shape, np.shape(ct), steps))
     return pad_p.bind(ct, np.zeros((), tracing.aval_of(ct).dtype), padding_config=config)
 

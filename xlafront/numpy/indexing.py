@@ -199,7 +199,7 @@ def _slice_bounds(item: slice, n: int, position: int) -> tuple[int, ...]:
     """Return start, size and step of a slice of a dimension of size `n`; for a symbolic `n` see `symbolic_slice`."""
     if item.start is None and item.stop is None and item.step is None:
         return 0, n, 1
-    if is_symbolic((n, item.start, item.stop)):
+    if is_symbolic((n, item.start, item.stop, item.step)):
         return symbolic_slice(item, n)
     try:
         start, stop, step = item.indices(n)
@@ -455,31 +455,32 @@ def _read_static(x, entries, mode, fill_value, wrap):
 
 def _apply_slices(x, entries):
     """Apply the static slices of a plan."""
+    operations = [entry for entry in entries if entry[0] not in ("new", "mask")]
+    backwards = [dim for dim, entry in enumerate(operations) if entry[0] == "slice" and entry[3] < 0]
+    symbolic = [dim for dim in backwards if len(operations[dim]) > 4]  # reversed first: all bounds are then in the array
+    if symbolic:
+        x = shapes.rev_p.bind(x, dimensions=tuple(symbolic))
     shape = np.shape(x)
-    starts, limits, steps, flipped = [], [], [], []
-    dim = 0
-    for entry in entries:
-        if entry[0] in ("new", "mask"):
-            continue
-        start, limit, step = 0, shape[dim], 1
+    starts, limits, steps = [], [], []
+    for n, entry in zip(shape, operations):
+        start, limit, step = 0, n, 1
         if entry[0] == "slice":
             _, start, size, step, *span = entry
-            if step < 0:  # slice the same elements forwards, then reverse
-                flipped.append(dim)
-                start, step = start + (size - 1) * step if size else 0, -step
-            if span and entry[3] > 0:
+            if span:
+                start, step = (start, step) if step > 0 else (n - 1 - start, -step)
                 limit = start + span[0]
             else:
-                limit = start + max_dim((size - 1) * step + 1, 0) if is_symbolic_dim(size) else (
-                    start + (size - 1) * step + 1 if size else start)
+                if step < 0:  # slice the same elements forwards, then reverse
+                    start, step = start + (size - 1) * step if size else 0, -step
+                limit = start + (size - 1) * step + 1 if size else start
         starts.append(start)
         limits.append(limit)
         steps.append(step)
-        dim += 1
     if tuple(limits) != tuple(shape) or any([s != 0 for s in starts]) or any(s != 1 for s in steps):
         x = slicing.slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits),
-                                strides=tuple(steps) if any(s != 1 for s in steps) else None)
-    return shapes.rev_p.bind(x, dimensions=tuple(flipped)) if flipped else x
+                                 strides=tuple(steps) if any(s != 1 for s in steps) else None)
+    flipped = tuple([dim for dim in backwards if dim not in symbolic])
+    return shapes.rev_p.bind(x, dimensions=flipped) if flipped else x
 
 
 class IndexLayout:

@@ -527,7 +527,7 @@ class _ScatterPlan:
         columns, dims = [], []
         for number, i in enumerate(strided):
             dim, start, size, step = layout.slices[i]
-            column = start + step * (arange(size) if is_symbolic((start, size)) else np.arange(size))
+            column = start + step * (arange(size) if is_symbolic((size,)) else np.arange(size))
             columns.append(column.astype(np.int32).reshape((size,) + (1,) * (len(strided) - number - 1)))
             dims.append(dim)
         for i in windows:

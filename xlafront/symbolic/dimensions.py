@@ -46,7 +46,8 @@ class Atom:
         return self._hash
 
     def __str__(self):
-        return f"{self.name}({', '.join(map(str, self.operands))})" if self.operands else self.name
+        operands = [f"- {-x}" if type(x) is int and x < 0 else str(x) for x in self.operands]
+        return f"{self.name}({', '.join(operands)})" if operands else self.name
 
     __repr__ = __str__
 
@@ -461,25 +462,30 @@ def _chosen(name: str, x: Any, y: Any) -> Any:
     return _operation(name, x, y)
 
 
-def symbolic_slice(item: slice, n: DimExpr | int) -> tuple[Any, Any, int, Any]:
-    """Return the start, size, step and span of a slice of a dimension, whose size or bounds are expressions.
+def symbolic_slice(item: slice, n: DimExpr | int) -> tuple[Any, Any, Any, Any]:
+    """Return the start, size, step and span of a slice of a dimension; its size, the bounds or the step are expressions.
 
-    The span is the number of positions between its bounds.
+    The span is the number of positions between the bounds. It may be negative if the size is 0.
     """
-    step = 1 if item.step is None else operator.index(item.step)
-    if not step:
+    step = 1 if item.step is None else as_size(item.step)
+    if step == 0:
         raise ValueError("slice step cannot be zero")
-    ends = (0, n) if step > 0 else (-1, n - 1)  # positions outside are clipped to these
+    forwards = step > 0
+    ends = (0, n) if forwards else (-1, n - 1)  # positions outside are clipped to these
 
     def clipped(given, default):
         if given is None:
             return default
         given = as_size(given)
-        return max_dim(given + n, ends[0]) if given < 0 else min_dim(ends[1], given)
+        return max_dim(ends[0], given + n) if given < 0 else min_dim(ends[1], given)
 
-    start, stop = clipped(item.start, 0 if step > 0 else n - 1), clipped(item.stop, n if step > 0 else -1)
-    span = max_dim(stop - start if step > 0 else start - stop, 0)
-    return start, (span + abs(step) - 1) // abs(step), step, span
+    start, stop = clipped(item.start, 0 if forwards else n - 1), clipped(item.stop, n if forwards else -1)
+    span, stride = (stop - start, step) if forwards else (start - stop, -step)
+    size = (span + stride - 1) // stride
+    if max_dim(0, size) != size:  # the bounds may be in reverse order
+        span = max_dim(0, span)
+        size = (span + stride - 1) // stride
+    return start, size, step, span
 
 
 def is_at_least(x: DimExpr | int, y: DimExpr | int, shown: str) -> bool:
