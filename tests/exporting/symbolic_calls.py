@@ -29,6 +29,14 @@ def solved(a, v):
     return xnp.linalg.solve(xnp.einsum("bij,bkj->bik", a, a) + 3 * xnp.eye(3), v)
 
 
+def of_legacy_scheme(function):
+    @functools.wraps(function)
+    def call(*args):
+        with xf.threefry_partitionable(False):
+            return function(*args)
+    return call
+
+
 UNARY = {
     name: (getattr(xnp, name), "f32[b,3]") for name in """abs sin cos tan arcsinh exp exp2 expm1 log1p sqrt cbrt square sign floor ceil
     rint tanh sinh cosh arctan isnan isfinite negative reciprocal deg2rad rad2deg sinc i0 nan_to_num ravel transpose sum prod mean
@@ -104,6 +112,7 @@ CASES = UNARY | BINARY | {
     "reshape -1, 3": (lambda x: x.reshape(-1, 3), "f32[b,6]"),
     "reshape b, -1": (lambda x: x.reshape(x.shape[0], -1), "f32[b,2,c]"),
     "reshape halves": (lambda x: x.reshape(2, -1), "f32[2*b,3]"),
+    "reshape to halves": (lambda x: x.reshape(x.shape[0] // 2, 2, 3).sum(1), "f32[b,3]"),
     "lax.reshape": (lambda x: lax.reshape(x, (x.shape[0] * 3,)), "f32[b,3]"),
     "lax.reshape with dimensions": (lambda x: lax.reshape(x, (x.shape[0] * 3,), (1, 0)), "f32[b,3]"),
     "lax.collapse": (lambda x: lax.collapse(x, 0, 2), "f32[b,3,c]"),
@@ -446,6 +455,9 @@ CASES = UNARY | BINARY | {
     # random numbers
     "random.uniform": (lambda k, x: random.uniform(random.wrap_key_data(k), x.shape), "u32[2]; f32[b,3]"),
     "random.uniform of words": (lambda k, x: random.uniform(k, x.shape), "u32[2]; f32[b,3]"),
+    "random.uniform of the legacy scheme": (of_legacy_scheme(lambda k, x: random.uniform(k, x.shape)), "u32[2]; f32[b,c]"),
+    "random.bits of the legacy scheme": (of_legacy_scheme(lambda k, x: random.bits(k, (5, x.shape[1]), "uint8")), "u32[2]; f32[b,c]"),
+    "random.split of the legacy scheme": (of_legacy_scheme(lambda k, x: random.split(k, x.shape[0])), "u32[2]; f32[b,3]"),
     "random.normal": (lambda k, x: random.normal(k, (x.shape[0], 4)), "u32[2]; f32[b,3]"),
     "random.bits": (lambda k, x: random.bits(k, (x.shape[0],)), "u32[2]; f32[b,3]"),
     "random.randint": (lambda k, x: random.randint(k, (x.shape[0],), 0, 9), "u32[2]; f32[b,3]"),
@@ -464,6 +476,8 @@ CASES = UNARY | BINARY | {
     "random under vmap": (lambda k: xf.vmap(lambda w: random.uniform(w, (2,)))(k), "u32[b,2]"),
     "dropout": (lambda k, x: xnp.where(random.bernoulli(k, .9, (x.shape[0], 1)), x, 0), "u32[2]; f32[b,3]"),
     # sizes and positions that functions are given
+    "segment_sum in buckets": (lambda x, i: xf.ops.segment_sum(x, i, x.shape[0], bucket_size=3), "f32[b,3]; i32[b]"),
+    "segment_max in buckets": (lambda x, i: xf.ops.segment_max(x, i, x.shape[0], bucket_size=2), "f32[b,3]; i32[b]"),
     "bincount by size": (lambda x: xnp.bincount(x, length=x.shape[0]), "i32[b]"),
     "weighted bincount by size": (lambda x, w: xnp.bincount(x, w, length=x.shape[0] + 1), "i32[b]; f32[b]"),
     "pad all sides by size": (lambda x: xnp.pad(x, x.shape[0]), "f32[b,3]"),

@@ -176,3 +176,24 @@ def test_sizes_of_slices_are_the_expressions_of_jax():
     assert shape(lambda x: x[1:b - 1:2]) == "floordiv(b - 1, 2)"
     assert shape(lambda x: x[3:-1]) == "max(0, - min(b, 3) + b - 1)"
     assert shape(lambda x: x[-c::-2]) == "floordiv(max(- 1, - c + b) + 2, 2)"
+
+
+def test_reshapes_that_hold_for_some_sizes_are_checked_when_they_run():
+    b, = xf.export.symbolic_shape("b")
+    paired = xf.export.export(xf.jit(lambda x: x.reshape(b // 2, 2)))(xf.ShapeDtypeStruct((b,), np.float32))
+    assert paired.call(np.ones(6, np.float32)).shape == (3, 2)
+    with pytest.raises(Exception, match="number of (output )?elements"):
+        paired.call(np.ones(5, np.float32))
+    with pytest.raises(TypeError, match="cannot reshape"):
+        xf.eval_shape(lambda x: x.reshape(b + 1), xf.ShapeDtypeStruct((b,), np.float32))
+
+
+def test_a_constraint_makes_a_size_divisible():
+    a, = xf.export.symbolic_shape("a", constraints=["mod(a + mod(a, 2), -2) == 0"])
+
+    def halves(x):
+        padded = xnp.concatenate([x, xnp.zeros((a % 2,), x.dtype)])
+        return padded.reshape(2, -1).sum(1)
+
+    exported = xf.export.export(xf.jit(halves))(xf.ShapeDtypeStruct((a,), np.float32))
+    np.testing.assert_array_equal(exported.call(np.float32([1, 2, 4])), [3, 4])

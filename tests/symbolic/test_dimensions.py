@@ -1,6 +1,7 @@
 """Expressions over dimension variables: their form, what is decided of them, how they are written and read."""
 
 import itertools
+import operator
 import random
 
 import numpy as np
@@ -46,10 +47,15 @@ def test_the_canonical_form_has_the_value_of_the_expression(seed):
         assert evaluate(form, env) == expected, (tree, form, env)
 
 
-@pytest.mark.parametrize("seed", range(150))
+def holds(constraint, env):
+    return eval(constraint, {"mod": operator.mod, "floordiv": operator.floordiv, "max": max, "min": min}, env)
+
+
+@pytest.mark.parametrize("seed", range(300))
 def test_comparisons_that_are_decided_hold_for_all_values(seed):
     draw = random.Random(1000 + seed)
-    constraints = draw.choice([(), ("a >= b",), ("a <= 4", "c >= 2*b"), ("mod(a, 2) == 0",), ("a + b <= c",)])
+    constraints = draw.choice([(), ("a >= b",), ("a <= 4", "c >= 2*b"), ("mod(a, 2) == 0",), ("a + b <= c",), ("min(a, b) == b - 2",),
+                               ("mod(a, 3) == 0", "a <= c"), ("floordiv(a, b) == 2",), ("mod(a, -2) == 0",), ("max(a, b) == a",)])
     shape = symbolic_shape("a, b, c", constraints=constraints)
     trees = [random_tree(draw, 2) for _ in range(2)]
     try:
@@ -57,10 +63,8 @@ def test_comparisons_that_are_decided_hold_for_all_values(seed):
         decided = x >= y
     except (ZeroDivisionError, InconclusiveDimensionOperation):
         return
-    holding = shape[0].scope.constraints if is_symbolic_dim(shape[0]) else ()
     for env in VALUES:
-        fits = [(evaluate(c.difference, env) >= 0) if c.relation == ">=" else env["a"] % 2 == 0 for c in holding]
-        if not all(fits):
+        if not all(holds(text, env) for text in constraints):
             continue
         try:
             values = [value_of(tree, env) for tree in trees]
@@ -109,7 +113,11 @@ def test_comparisons():
     ((), "max_dim(a, 2) - max_dim(a, b)", "max_dim(c, 5)", "<"), ((), "max_dim(2, max_dim(3, b))", "max_dim(b, 2)", ">="),
     ((), "max_dim(c, 6)", "max_dim(3, b) - b", ">="), (("a >= 4", "b <= 8"), "max_dim(4, c)", "min_dim(a // 2, c // 2)", ">="),
     (("a >= b",), "min_dim(max_dim(b, c), 3 * a)", "b", ">="), (("a == 2*b",), "a // 2", "max_dim(b, 5) - 5", ">="),
-    (("mod(a, 2) == 0",), "c + max_dim(a, b)", "min_dim(3, max_dim(b, 2))", ">="),
+    (("mod(a, 2) == 0",), "c + max_dim(a, b)", "min_dim(3, max_dim(b, 2))", ">="), (("mod(a, 4) == 0",), "a", "a // 4", ">="),
+    (("mod(a, 4) == 0",), "a // 4", "1", ">="), (("mod(a, 4) == 0",), "a", "3 * (a // 4)", ">="),
+    (("b >= 2", "min(a, b) == b - 2"), "a", "b - 2", ">="), (("floordiv(a, b) == 3",), "a", "3 * b", ">="),
+    (("floordiv(a, b) == 3",), "a", "4 * b", "<"), (("max(a, b) == a",), "a", "b", ">="),
+    (("max(a, b) == b + 1",), "b + 1", "a", ">="), (("mod(a, -2) == 0",), "-(a // -2)", "1", ">="),
 ])
 def test_max_and_min_are_decided_by_cases(constraints, left, right, answer):
     a, b, c = symbolic_shape("a, b, c", constraints=constraints)

@@ -28,7 +28,7 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding, specified
 from xlafront.lax.monoids import combine
 from xlafront.staging.library import library
-from xlafront.symbolic.dimensions import is_symbolic, is_symbolic_dim
+from xlafront.symbolic.dimensions import is_symbolic, is_symbolic_dim, may_equal
 
 if TYPE_CHECKING:
     from xlafront.base.jaxlib_compat import NamedSharding
@@ -204,7 +204,7 @@ reduce_sum_p = reducer(
 
 def _reshape_abstract(x: ShapedArray, *, new_sizes: Sequence[int], dimensions: None, sharding: NamedSharding | None
                       ) -> ShapedArray:
-    if math.prod(new_sizes) != math.prod(x.shape) or any(n < 0 for n in new_sizes):
+    if not may_equal(math.prod(new_sizes), math.prod(x.shape)) or any(n < 0 for n in new_sizes):
         raise errors.incompatible_shapes("reshape", [("operand", x.shape), ("new shape", new_sizes)],
                                          "The number of elements must stay the same.")
     return typed(x, new_sizes)
@@ -571,7 +571,7 @@ def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[i
     check_sizes("reshape", sizes)
     if dimensions is not None and tuple(dimensions) != tuple(range(np.ndim(operand))):
         operand = transpose_p.bind(operand, permutation=static_shape("reshape", dimensions))
-    if math.prod(sizes) != np.size(operand):
+    if not may_equal(math.prod(sizes), np.size(operand)):
         raise ValueError(f"reshape of {np.shape(operand)} to {sizes}: the total size must be unchanged.")
     if out_sharding is not None:
         return reshape_p.bind(operand, new_sizes=sizes, dimensions=None, sharding=named_sharding(out_sharding, "reshape"))

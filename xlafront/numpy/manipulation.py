@@ -36,7 +36,7 @@ from xlafront.runtime.keys import KeyArray
 from xlafront.runtime.sharding import NamedSharding
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
-from xlafront.symbolic.dimensions import is_symbolic_dim, max_dim, min_dim
+from xlafront.symbolic.dimensions import exact_quotient, is_symbolic_dim, max_dim, may_equal, min_dim
 
 _ARRAYS = (ArrayImpl, tracing.Tracer, np.ndarray)
 
@@ -118,15 +118,16 @@ def new_shape(name: str, shape, old: tuple) -> tuple[int, ...]:
     total = math.prod(old)
     if -1 in shape:
         known = math.prod(n for n in shape if n != -1)
-        if shape.count(-1) > 1 or (known == 0 and total) or (known and total % known):
+        inferred = exact_quotient(total, known) if known else None
+        if shape.count(-1) > 1 or (inferred is None if known else total):
             kind = errors.InconclusiveDimensionOperation if is_symbolic_dim(total) and shape.count(-1) == 1 else TypeError
             raise kind(f"xnp.{name} cannot reshape the {total} elements of shape {old} to {shape}: at most one size may be "
                        f"-1, and the others must divide the number of elements.")
         if not known:
             raise ZeroDivisionError(f"xnp.{name} cannot reshape an array of shape {old} to {shape}: beside a size of 0 the "
                                     "size -1 is ambiguous.")
-        shape = tuple(total // known if n == -1 else n for n in shape)
-    if math.prod(shape) != total or any(n < 0 for n in shape):
+        shape = tuple(inferred if n == -1 else n for n in shape)
+    if not may_equal(math.prod(shape), total) or any(n < 0 for n in shape):
         raise TypeError(f"xnp.{name} got incompatible shapes: cannot reshape array of shape {old} ({total} elements) to "
                         f"{shape} ({math.prod(shape)} elements).")
     return shape

@@ -44,10 +44,13 @@ def _kernel(data, segment_ids, name, count, indices_are_sorted, unique_indices, 
         return xnp.full((0, *data.shape[1:]), start)
     if bucket_size is None:
         return reduce_segments(data, segment_ids)
-    missing = -data.shape[0] % bucket_size
+    size = data.shape[0]
+    count_of_buckets = (size + bucket_size - 1) // bucket_size
+    missing = count_of_buckets * bucket_size - size
     data = xnp.concatenate([data, xnp.full((missing, *data.shape[1:]), start)])
     segment_ids = xnp.concatenate([segment_ids, xnp.full((missing,), count, segment_ids.dtype)])
-    buckets = vmap(reduce_segments)(data.reshape(-1, bucket_size, *data.shape[1:]), segment_ids.reshape(-1, bucket_size))
+    buckets = vmap(reduce_segments)(data.reshape(count_of_buckets, bucket_size, *data.shape[1:]),
+                                    segment_ids.reshape(count_of_buckets, bucket_size))
     return getattr(xnp, reduction)(buckets, axis=0).astype(data.dtype)
 
 

@@ -18,7 +18,20 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import MeshRules, Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax import shapes, sharding_rules, slicing
-from xlafront.lax.elementwise import PRIMITIVES, add, as_type, eq, lt, mul, or_, select, shift_left_, shift_right_logical_, xor_
+from xlafront.lax.elementwise import (
+    PRIMITIVES,
+    add,
+    as_type,
+    eq,
+    lt,
+    mul,
+    or_,
+    select,
+    shift_left_,
+    shift_right_logical_,
+    size_scalar,
+    xor_,
+)
 from xlafront.lax.families import align_batches, joint_shape
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.staging.jit import jit
@@ -152,11 +165,11 @@ def multiply_wide(x, factor: int):
 
 def _hash_sequence(key, count: int):
     """Encrypt 0, 1, ..., count - 1, taken as pairs from the two halves: the legacy scheme, which cannot be partitioned."""
-    padded = count + count % 2
+    half = (count + 1) // 2
+    padded = 2 * half
     counters = positions((padded,))
-    if count % 2:  # Pad an odd count with 0.
-        counters = select(eq(positions((padded,)), np.uint32(count)), counters, np.uint32(0))
-    half = padded // 2
+    if padded != count:  # Pad an odd count with 0.
+        counters = select(eq(positions((padded,)), size_scalar(count, _uint32)), counters, np.uint32(0))
     first, second = slice_words(counters, 0, half), slice_words(counters, half, padded)
     results = threefry2x32_p.bind(word(key, 0), word(key, 1), first, second)
     return slice_words(slicing.concatenate_p.bind(*results, dimension=0), 0, count)

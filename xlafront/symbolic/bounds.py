@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from xlafront.symbolic.dimensions import Atom, DimExpr, Monomial, from_terms, linear, product, terms_of
+from xlafront.symbolic.dimensions import Atom, DimExpr, Monomial, from_terms, linear, monomial_quotient, product, terms_of
 
 Bound = int | None  # None: there is none
 
@@ -58,6 +58,10 @@ def lower(x: DimExpr | int, steps: int) -> Bound:
     best = term_by_term(x)[0]
     if not steps:
         return best
+    for pattern, (count, _) in x.scope.rules.items():  # the rule replaces `count` times the pattern, so it applies to count*x
+        if count > 1 and any([monomial_quotient(monomial, pattern) is not None for monomial, _ in x.terms]):
+            found = lower(linear([(x, count)]), steps - 1)
+            best = best if found is None else _greater(best, -(-found // count))
     own_terms = dict(x.terms)
     for constraint in _nonnegative_for(x):
         for monomial, k in constraint.terms:
@@ -82,11 +86,12 @@ def _nonnegative_for(x: DimExpr) -> list[DimExpr]:
     for monomial, _ in x.terms:
         for atom, _ in monomial:
             if atom.operands:
-                found += _nonnegative_for_atom(atom, x.scope)
+                found += inequalities(atom, x.scope)
     return found
 
 
-def _nonnegative_for_atom(atom: Atom, scope: Any) -> list[DimExpr]:
+def inequalities(atom: Atom, scope: Any) -> list[DimExpr]:
+    """Return expressions that are at least 0 by the definition of an operation."""
     atom_expr = from_terms({((atom, 1),): 1}, scope)
     x, y = atom.operands
     nonnegative: list[Any] = []

@@ -326,7 +326,7 @@ def from_terms(terms: Mapping[Monomial, int], scope: Any) -> DimExpr | int:
     if scope.rules:
         for monomial, k in list(nonzero.items()):
             for pattern, (count, replacement) in scope.rules.items():
-                rest = _quotient(monomial, pattern)
+                rest = monomial_quotient(monomial, pattern)
                 if rest is not None and k % count == 0:
                     others = from_terms({m: j for m, j in nonzero.items() if m != monomial}, scope)
                     factor = from_terms({rest: k // count}, scope)
@@ -363,7 +363,7 @@ def _times(a: Monomial, b: Monomial) -> Monomial:
     return tuple(sorted(powers.items()))
 
 
-def _quotient(a: Monomial, b: Monomial) -> Monomial | None:
+def monomial_quotient(a: Monomial, b: Monomial) -> Monomial | None:
     """Return the product by which `b` must be multiplied to give `a`, or None."""
     powers = dict(a)
     for atom, power in b:
@@ -403,7 +403,7 @@ def divided(x: DimExpr | int, y: DimExpr | int) -> tuple[DimExpr | int, DimExpr 
     rest = x
     while rest != 0:
         (monomial, k), *_ = terms_of(rest)
-        factor = _quotient(monomial, lead)
+        factor = monomial_quotient(monomial, lead)
         if factor is None or k % lead_coefficient:
             break
         step = from_terms({factor: k // lead_coefficient}, _common_scope(x, y))
@@ -506,6 +506,24 @@ def is_at_least(x: DimExpr | int, y: DimExpr | int, shown: str) -> bool:
         f"not for others. Every variable is at least 1.{about(difference.scope)} Add constraints, as in "
         f"symbolic_shape(..., constraints=['{linear([(x, 1)])} >= {linear([(y, 1)])}']), or use core.max_dim(x, y) or "
         f"core.min_dim(x, y) for the larger or smaller of two sizes.")
+
+
+def may_equal(x: DimExpr | int, y: DimExpr | int) -> bool:
+    """True if two sizes are equal, or are equal for some values of the variables as far as their bounds tell."""
+    if x == y:
+        return True
+    difference = linear([(x, 1), (y, -1)])
+    low, high = difference.scope.bounds_of(difference) if type(difference) is DimExpr else (difference, difference)
+    return (low is None or low <= 0) and (high is None or high >= 0)
+
+
+def exact_quotient(x: DimExpr | int, y: DimExpr | int) -> DimExpr | int | None:
+    """Return `x / y` if the division is known to be exact, else None. `y` is not 0."""
+    for divisor in (y, -y):  # constraints may be on either
+        quotient, rest = divided(x, divisor)
+        if rest == 0:
+            return quotient if divisor is y else -quotient
+    return None
 
 
 def evaluate(x: DimExpr | int, env: Mapping[str, Any]) -> Any:

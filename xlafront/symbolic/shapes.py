@@ -11,7 +11,7 @@ import numpy as np
 
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.structs import ShapeDtypeStruct
-from xlafront.symbolic.bounds import bounds
+from xlafront.symbolic.bounds import bounds, inequalities
 from xlafront.symbolic.dimensions import Atom, DimExpr, Monomial, is_symbolic_dim, linear
 from xlafront.symbolic.text import read_constraint, read_shape
 
@@ -65,7 +65,9 @@ class SymbolicScope:
                 x, n = monomial[0][0].operands
                 if type(n) is int:  # x is n times its quotient
                     quotient = ((Atom("floordiv", (x, n)), 1),)
-                    self.rules[quotient] = (n, x)
+                    self.rules[quotient] = (abs(n), x if n > 0 else linear([(x, -1)]))
+            # An operation that is replaced still bounds its operands: min(a, b) == b - 2 means that a >= b - 2.
+            self.at_least_zero += [bound for atom, _ in monomial if atom.operands for bound in inequalities(atom, self)]
 
     def bounds_of(self, x: DimExpr) -> tuple[int | None, int | None]:
         """Return the lower and the upper bound of an expression, None where there is none."""
