@@ -57,7 +57,16 @@ from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.debug_nans import check_new
 from xlafront.staging.device_assignment import unbound_sharding
 from xlafront.staging.library import exact, library
-from xlafront.symbolic.dimensions import as_array, as_size, common_shape, is_symbolic, is_symbolic_dim, known, max_dim
+from xlafront.symbolic.dimensions import (
+    as_array,
+    as_size,
+    common_shape,
+    is_symbolic,
+    is_symbolic_dim,
+    known,
+    max_dim,
+    range_size,
+)
 
 
 def _checked_dtype(dtype, name: str):
@@ -625,8 +634,14 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
 
 def _symbolic_arange(start, stop, step, d):
     """Compute `arange` of symbolic sizes."""
-    start, stop, step = (as_size(x) for x in (start, stop, step))
-    size = (max_dim(stop - start if step > 0 else start - stop, 0) + abs(step) - 1) // abs(step)
+    numbers = [x if is_symbolic_dim(x) else np.asarray(x)[()] for x in (start, stop, step)]
+    if not all([is_symbolic_dim(x) or dtypes.is_integer(x.dtype) or x.dtype == bool for x in numbers]):
+        raise ValueError(f"xnp.arange with symbolic sizes takes no floats, got start={start}, stop={stop}, step={step}. Give a "
+                         "dtype.")
+    start, stop, step = (x if is_symbolic_dim(x) else int(x) for x in numbers)
+    if step == 0:
+        raise ValueError("xnp.arange needs a step other than 0.")
+    size = range_size(start, stop, step)
     counts = shapes.counting(d, (size,), 0)
     return add(counts if step == 1 else mul(counts, size_scalar(step, d)), size_scalar(start, d))
 
@@ -642,7 +657,7 @@ def _evenly_spaced(start, stop, num, endpoint, axis, dtype):
     shape = common_shape(np.shape(start), np.shape(stop))
     start, stop = (x if np.shape(x) == shape else shapes.broadcast_in_dim(x, shape, ()) for x in (start, stop))
     steps = max_dim(num - 1 if endpoint else num, 1)
-    ends = endpoint and known(num, 2) > 1  # the last element is `stop` exactly, without rounding
+    ends = endpoint and known(num, 0) > 1  # the last element is `stop` exactly, without rounding
     between = num - 1 if ends else num
     counts = shapes.counting(dtypes.to_real(d), (between, *shape), 0)
     counts = as_type(div(counts, size_scalar(steps, dtypes.to_real(d))), d, False)
@@ -812,14 +827,15 @@ def diagonal_number(k, error: type[Exception] = TypeError):
     """Return the diagonal number `k`, an integer that may be traced, or None for 0: kernels specialize on the main diagonal."""
     if type(k) is int and k == 0:
         return None
+    if is_symbolic_dim(k):
+        return k
     if isinstance(k, tracing.Tracer) and not k.ndim and dtypes.is_integer(k.dtype):
         return k
     if isinstance(k, tracing.Tracer) or not hasattr(k, "__index__") or (
             isinstance(k, (np.ndarray, ArrayImpl)) and (k.ndim or not dtypes.is_integer(k.dtype))):
         raise (TypeError if k is None or isinstance(k, str) else error)(
             f"the number of a diagonal k must be a scalar integer, got {k.aval if isinstance(k, tracing.Tracer) else repr(k)}.")
-    k = as_size(k)
-    return k if is_symbolic_dim(k) else min(max(k, -2**30), 2**30)
+    return min(max(k.__index__(), -2**30), 2**30)
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:

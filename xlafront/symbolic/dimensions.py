@@ -218,6 +218,8 @@ class DimExpr:
     def __xlafront_array__(self):
         return as_array(self)
 
+    __jax_array__ = __xlafront_array__
+
     def __int__(self):
         raise errors.InconclusiveDimensionOperation(
             f"the symbolic dimension '{self}' was used where a constant integer is needed (int(), an index of a list, a "
@@ -465,7 +467,7 @@ def _chosen(name: str, x: Any, y: Any) -> Any:
 def symbolic_slice(item: slice, n: DimExpr | int) -> tuple[Any, Any, Any, Any]:
     """Return the start, size, step and span of a slice of a dimension; its size, the bounds or the step are expressions.
 
-    The span is the number of positions between the bounds. It may be negative if the size is 0.
+    The span is the number of positions between the bounds, or a negative number that gives the size 0 too.
     """
     step = 1 if item.step is None else as_size(item.step)
     if step == 0:
@@ -480,12 +482,15 @@ def symbolic_slice(item: slice, n: DimExpr | int) -> tuple[Any, Any, Any, Any]:
         return max_dim(ends[0], given + n) if given < 0 else min_dim(ends[1], given)
 
     start, stop = clipped(item.start, 0 if forwards else n - 1), clipped(item.stop, n if forwards else -1)
-    span, stride = (stop - start, step) if forwards else (start - stop, -step)
-    size = (span + stride - 1) // stride
-    if max_dim(0, size) != size:  # the bounds may be in reverse order
-        span = max_dim(0, span)
-        size = (span + stride - 1) // stride
-    return start, size, step, span
+    size = range_size(start, stop, step)
+    stride = step if forwards else -step
+    return start, size, step, max_dim(0, (stop - start if forwards else start - stop) + stride - 1) - stride + 1
+
+
+def range_size(start: DimExpr | int, stop: DimExpr | int, step: DimExpr | int) -> DimExpr | int:
+    """Return the length of `range(start, stop, step)`."""
+    span, stride = (stop - start, step) if step > 0 else (start - stop, -step)
+    return max_dim(0, span + stride - 1) // stride
 
 
 def is_at_least(x: DimExpr | int, y: DimExpr | int, shown: str) -> bool:
