@@ -127,14 +127,17 @@ def compare(name, known):
             np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4, err_msg=f"{name}, {sizes}")
 
 
-@pytest.mark.parametrize("mode", ["reflect", "symmetric", "edge", "wrap"])
-def test_one_module_pads_axes_of_every_size(mode):
+@pytest.mark.parametrize("mode, options", [
+    ("reflect", {}), ("symmetric", {}), ("edge", {}), ("wrap", {}), ("reflect", {"reflect_type": "odd"}),
+    ("symmetric", {"reflect_type": "odd"})])
+def test_one_module_pads_axes_of_every_size(mode, options):
     """Also one that has a single element, and pads that are longer than the axis."""
     [b] = xf.export.symbolic_shape("b")
-    padded = xf.export.export(xf.jit(lambda x: xnp.pad(x, (2, 3), mode)))(xf.ShapeDtypeStruct((b,), np.float32))
+    with xf.numpy_dtype_promotion("strict"):
+        padded = xf.export.export(xf.jit(lambda x: xnp.pad(x, (2, 3), mode, **options)))(xf.ShapeDtypeStruct((b,), np.float32))
     for n in (1, 2, 3, 6):
-        x = np.arange(n, dtype=np.float32)
-        np.testing.assert_array_equal(np.asarray(padded.call(x)), np.pad(x, (2, 3), mode))
+        x = np.arange(n, dtype=np.float32) ** 2
+        np.testing.assert_array_equal(np.asarray(padded.call(x)), np.pad(x, (2, 3), mode, **options))
 
 
 def slices(n, m):

@@ -53,7 +53,7 @@ def zeros_array(aval: Aval) -> Any:
     """Return the zero of an aval as an array: NumPy's for `float0`, by a rule of the type for composite types."""
     if aval.is_high:
         return aval.vspace_zero()
-    if aval.dtype == dtypes.float0:
+    if aval.dtype == dtypes.float0 and all([isinstance(n, int) for n in aval.shape]):
         return np.zeros(aval.shape, dtypes.float0)
     zeros = zeros_of(aval)
     if aval.weak_type:

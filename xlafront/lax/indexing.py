@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -495,9 +496,7 @@ def _last_write_mask(primals: Sequence[Any], params: Params) -> tuple[Array, Arr
     """Return the number (from 1) of the update that each element got, and a mask of the updates that remain in the array."""
     x, indices, updates = primals
     updates_shape = np.shape(updates)
-    num_updates = int(np.prod(updates_shape))
-    ids = reshape_to(add(counting(dtypes.int32, (num_updates,), 0), np.int32(1)),
-                     updates_shape)
+    ids = reshape_to(add(counting(dtypes.int32, (math.prod(updates_shape),), 0), np.int32(1)), updates_shape)
     winners = scatter_p.bind(zeros_of(ShapedArray(np.shape(x), np.dtype(np.int32))), indices, ids, **params)
     read = _gather_at_updates(winners, indices, np.shape(x), updates_shape, params["dimension_numbers"], params["mode"])
     return winners, eq(read, ids)

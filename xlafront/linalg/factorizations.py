@@ -380,7 +380,7 @@ def _lu_jvp(primals, tangents):
     [a], [a_t] = primals, tangents
     factors, pivots, permutation = lu_p.bind(a)
     m, n = a.shape[-2:]
-    k = min(m, n)
+    k = min_dim(m, n)
     batch = [(0, 0)] * (a.ndim - 2)
     lower = xnp.pad(xnp.tril(factors[..., :, :k], -1), [*batch, (0, 0), (0, m - k)]) + xnp.eye(m, dtype=a.dtype)
     corner = xnp.concatenate([xnp.zeros(k, a.dtype), xnp.ones(n - k, a.dtype)])

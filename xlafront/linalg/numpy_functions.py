@@ -27,7 +27,7 @@ from xlafront.linalg.orthogonal import geqrf_p
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact, promotes_freely, unwrap_node
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
-from xlafront.symbolic.dimensions import common_shape, known
+from xlafront.symbolic.dimensions import common_shape, known, max_dim
 
 
 class EigResult(NamedTuple):
@@ -196,7 +196,7 @@ def _lstsq(a, b, rcond):
                 xnp.zeros(0, real))
     u, s, vh = kernels.svd(a, full_matrices=False)
     eps = float(xnp.finfo(a.dtype).eps)
-    rcond = eps * max(m, n) if rcond is None else eps if rcond < 0 else rcond
+    rcond = eps * max_dim(m, n) if rcond is None else eps if rcond < 0 else rcond
     significant = (s > 0) & (s >= rcond * s[0])
     inverse = 1 / xnp.where(significant, s, np.inf)
     x = product(adjoint(vh), inverse[:, None].astype(a.dtype) * product(adjoint(u), b))
@@ -261,7 +261,7 @@ def _pinv_kernel(a, rtol, hermitian):
     if not a.size:
         return xnp.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
     if rtol is None:
-        rtol = 10 * max(a.shape[-2:]) * xnp.finfo(a.dtype).eps
+        rtol = 10 * max_dim(*a.shape[-2:]) * xnp.finfo(a.dtype).eps
     return _pinv(a, xnp.asarray(rtol, dtypes.to_real(a.dtype)), hermitian)
 
 
@@ -861,7 +861,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: int | float | s
 @library(static="p")
 def _cond(x, p):
     [x] = _promote_matrices("cond", x)
-    if not min(x.shape[-2:]):
+    if 0 in x.shape[-2:]:
         raise ValueError(f"cond got an array of shape {x.shape}: matrices without elements have no condition number.")
     if p in (None, 2, -2):
         s = kernels.svd(x, compute_uv=False)
@@ -900,7 +900,7 @@ def _matrix_rank(M, tol, hermitian):  # noqa: N803  (NumPy's name)
     if tol is None:
         if not s.shape[-1]:
             return xnp.zeros(s.shape[:-1], int)
-        tol = max(x.shape[-2:]) * xnp.finfo(x.dtype).eps * xnp.max(s, axis=-1)
+        tol = max_dim(*x.shape[-2:]) * xnp.finfo(x.dtype).eps * xnp.max(s, axis=-1)
     return xnp.sum(s > (xnp.expand_dims(tol, -1) if xnp.ndim(tol) else tol), axis=-1, dtype=int)
 
 

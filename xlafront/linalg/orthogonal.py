@@ -13,7 +13,7 @@ from xlafront.core.zeros import Zero
 from xlafront.linalg.factorizations import lu, triangular_solve
 from xlafront.linalg.kernels import adjoint, call, factorization, lapack, on_tpu, operand, product, zero_tangent
 from xlafront.staging.library import library
-from xlafront.symbolic.dimensions import min_dim
+from xlafront.symbolic.dimensions import max_dim, min_dim
 
 # Householder reflectors: column i of `a` holds, below its diagonal, the vector v_i of the reflector 1 - taus[i] v_i v_i*, whose
 # element i is 1 and whose elements above it are 0. Q is the product of all reflectors, first to last.
@@ -92,9 +92,9 @@ def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
 
 
 def _ormqr_shape(a, taus, c, *, left, transpose):
-    if c.shape[-2 if left else -1] != a.shape[-2] or taus.shape[-1] > min(a.shape[-2:]):
+    if c.shape[-2 if left else -1] != a.shape[-2] or taus.shape[-1] > min_dim(*a.shape[-2:]):
         raise ValueError(f"ormqr with left={left} takes a matrix c with {a.shape[-2]} {'rows' if left else 'columns'}, the "
-                         f"rows of a, and at most {min(a.shape[-2:])} taus; got shapes {a.shape}, {taus.shape} and "
+                         f"rows of a, and at most {min_dim(*a.shape[-2:])} taus; got shapes {a.shape}, {taus.shape} and "
                          f"{c.shape}.")
     return [(c.shape, c.dtype)]
 
@@ -144,7 +144,7 @@ def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, tra
 
 def _geqrf_shape(a):
     *batch, m, n = a.shape
-    return [(a.shape, a.dtype), ((*batch, min(m, n)), a.dtype)]
+    return [(a.shape, a.dtype), ((*batch, min_dim(m, n)), a.dtype)]
 
 
 def _geqp3_shape(a, columns, *, use_magma):
@@ -159,7 +159,7 @@ def _geqrf_reflections(a):
     """Compute the packed QR factorization: one reflector per column zeroes the elements below the diagonal and replaces
     them."""
     *batch, m, n = a.shape
-    rows, count = xnp.arange(m), min(m, n)
+    rows, count = xnp.arange(m), min_dim(m, n)
 
     def reflect(j, state):
         a, taus = state
@@ -212,7 +212,7 @@ def _qr_algorithm(a, *, pivoting, full_matrices, use_magma):
         columns = [columns - 1]
     else:
         (packed, taus), columns = geqrf_p.bind(a), []
-    padding = [(0, 0)] * (a.ndim - 1) + [(0, max(k - n, 0))]
+    padding = [(0, 0)] * (a.ndim - 1) + [(0, max_dim(k - n, 0))]
     q = householder_product(xnp.pad(packed, padding)[..., :k], taus)
     return [q, xnp.triu(packed[..., :k, :]), *columns]
 
@@ -241,7 +241,7 @@ def _qr_jvp(primals, tangents, **params):
     if columns:
         a_t = xnp.take_along_axis(a_t, columns[0][..., None, :], -1, mode="promise_in_bounds", wrap_negative_indices=False)
     m, n = a.shape[-2:]
-    k = min(m, n)
+    k = min_dim(m, n)
     inner = triangular_solve(r[..., :k, :k], a_t[..., :k], left_side=False, lower=False)
     w = product(adjoint(q), inner)
     lower = xnp.tril(w, -1)
@@ -250,7 +250,7 @@ def _qr_jvp(primals, tangents, **params):
     lower = xnp.pad(lower, [(0, 0)] * (a.ndim - 1) + [(0, q.shape[-1] - k)])
     rotation = lower - adjoint(lower)
     q_t = product(q, rotation)
-    if q.shape[-1] < m:
+    if q.shape[-1] != m:  # (the term is 0 if sizes that are unknown turn out equal)
         q_t = q_t + inner - product(q, w)
     elif n < m:
         first, first_t = q[..., :n] - xnp.eye(m, n, dtype=a.dtype), q_t[..., :n]

@@ -15,9 +15,9 @@ from xlafront.lax.elementwise import as_type
 from xlafront.numpy import reductions
 from xlafront.numpy.creation import arange, asarray, linspace
 from xlafront.numpy.indexing import take
-from xlafront.numpy.linear import tensordot
 from xlafront.numpy.manipulation import broadcast_to, concatenate, moveaxis, stack
 from xlafront.numpy.promotion import check_arraylike, unwrap
+from xlafront.numpy.searching import where
 from xlafront.numpy.statistics import median
 from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.accepted_arguments import accepts
@@ -136,7 +136,7 @@ def _symbolic_positions(n, before, after, mode: str):
     period = 2 * (max_dim(n - 1, 1) if mode == "reflect" else n)  # forwards and backwards
     positions = positions % period
     # A single element reflects to itself.
-    return clip(PUBLIC["minimum"](positions, period - positions - (mode == "symmetric")), 0, n - 1)
+    return clip(PUBLIC["minimum"](positions, period - positions - int(mode == "symmetric")), 0, n - 1)
 
 
 def _repeat_padder(mode: str):
@@ -194,13 +194,28 @@ def _reflect_padder(edge: int):
             return plain(x, axis, before, after, options)
         if options["reflect_type"] != "odd":
             raise ValueError(f"xnp.pad takes reflect_type 'even' or 'odd', got {options['reflect_type']!r}.")
-        # Odd reflection is linear in x: its matrix is the reflection of the identity matrix.
-        mode = "reflect" if edge else "symmetric"
-        weights = np.stack([np.pad(row, (before, after), mode, reflect_type="odd") for row in np.eye(n)])
-        padded = tensordot(x, weights.astype(x.dtype), axes=(axis, 0))
-        return moveaxis(padded, -1, axis)
+        return _reflect_oddly(x, axis, before, after, edge)
 
     return padder
+
+
+def _reflect_oddly(x, axis: int, before, after, edge: int):
+    """Reflect values in the end points too: `2 * x[-1] - x[-1 - i]` behind the end, and so on after each period.
+
+    Every two periods the values rise by twice the difference of the end points.
+    """
+    n = x.shape[axis]
+    period = max_dim(n - 1, 1) if edge else n
+    positions = arange(n + before + after) - before
+    turn, rest = positions // period, positions % period
+    is_reflected = turn % 2 == 1
+    source = clip(where(is_reflected, period - rest - (1 - edge), rest), 0, n - 1)
+    values, first, last = take(x, source, axis=axis), slicing.slice_in_dim(x, 0, 1, axis=axis), slicing.slice_in_dim(
+        x, n - 1, n, axis=axis)
+    turn, is_reflected = (v.reshape([-1 if i == axis else 1 for i in range(x.ndim)]) for v in (turn, is_reflected))
+    remaining = where(is_reflected, where(turn > 0, turn - 1, turn + 1), turn)  # periods beyond the first reflection
+    rise = where(remaining == 0, to_dtype(asarray(0), x.dtype), to_dtype(remaining, x.dtype) * (last - first))
+    return where(is_reflected, 2 * where(turn > 0, last, first) - values, values) + rise
 
 
 def _pad_ramp(x, axis, before, after, options):

@@ -20,7 +20,7 @@ from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, pr
 from xlafront.runtime.arrays import ArrayImpl as Array
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
-from xlafront.symbolic.dimensions import common_shape
+from xlafront.symbolic.dimensions import common_shape, min_dim
 
 
 def promote_arrays(name: str, *values) -> list:
@@ -185,7 +185,7 @@ def _lu(a, permute_l):
     [a] = promote_matrices("lu", a, error=TypeError)
     factors, _, permutation = kernels.lu(a)
     m, n = a.shape[-2:]
-    k = min(m, n)
+    k = min_dim(m, n)
     lower = xnp.tril(factors[..., :, :k], -1)
     lower += xnp.broadcast_to(xnp.eye(m, k, dtype=factors.dtype), lower.shape)
     upper = xnp.triu(factors[..., :k, :])

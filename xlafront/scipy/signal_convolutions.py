@@ -14,6 +14,7 @@ from xlafront.lax.convolutions import conv_general_dilated
 from xlafront.lax.shapes import canonical_axis
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
 from xlafront.staging.library import library
+from xlafront.symbolic.dimensions import max_dim
 
 _MODES = ("full", "same", "valid")
 
@@ -190,7 +191,7 @@ def _fft_convolve(a, b, mode, axes):
         a, b = b, a
     shape = list(a.shape)
     for i in axes:
-        shape[i] = max(a.shape[i] + b.shape[i] - 1, 0)
+        shape[i] = max_dim(a.shape[i] + b.shape[i] - 1, 0)
     if not axes or not a.size or not b.size:
         result = a * b if not axes else xnp.zeros(shape, a.dtype)
     else:

@@ -15,7 +15,7 @@ from xlafront.lax.shapes import canonical_axis
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, promotes_freely
 from xlafront.special import signal_windows
 from xlafront.staging.library import library
-from xlafront.symbolic.dimensions import common_shape
+from xlafront.symbolic.dimensions import common_shape, max_dim
 
 _BOUNDARIES = ("even", "odd", "constant", "zeros", None)
 
@@ -70,7 +70,7 @@ def _split_segments(x, size, step):
     count = (x.shape[-1] - size) // step + 1
     blocks = -(-size // step)
     needed = (count - 1 + blocks) * step
-    x = xnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, max(needed - x.shape[-1], 0))])[..., :needed]
+    x = xnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, max_dim(needed - x.shape[-1], 0))])[..., :needed]
     x = x.reshape(*x.shape[:-1], needed // step, step)
     return xnp.concatenate([x[..., j:j + count, :] for j in range(blocks)], -1)[..., :size]
 
@@ -147,7 +147,7 @@ def _spectra(name: str, x, y, fs, window, nperseg, noverlap, nfft, detrend, retu
         empty = xnp.zeros((*batch_shape[:axis], 0, *batch_shape[axis:]), x.dtype)
         return empty, empty, empty
     if cross and x.shape[axis] != y.shape[axis]:
-        longest = max(x.shape[axis], y.shape[axis])
+        longest = max_dim(x.shape[axis], y.shape[axis])
         x, y = (xnp.pad(v, [(0, longest - v.shape[axis] if i == axis else 0) for i in range(v.ndim)]) for v in (x, y))
     nperseg = _as_index(name, "nperseg", nperseg)
     if nperseg is not None and nperseg < 1:
