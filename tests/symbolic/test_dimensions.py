@@ -155,6 +155,7 @@ def test_constraints_that_cannot_be_used(constraints, message):
     ("a, b, ...", (1, 2, 3, 4), "(a, b, 3, 4)"), ("_, b", (1, 2), "(1, b)"), ("(a, 2*a+3, _)", (1, 2, 3), "(a, 2*a + 3, 3)"),
     ("...", (1, 2), "(1, 2)"), ("a,", (1,), "(a,)"), ("", None, "()"), ("()", None, "()"), ("a^2, a^3*b", None, "(a^2, a^3*b)"),
     ("floordiv(a, 2), mod(a, 3), max(a, b), min(a,b)", None, "(floordiv(a, 2), mod(a, 3), max(a, b), min(a, b))"),
+    ("+ a, +2 - b", None, "(a, - b + 2)"), ("max(+a, -3)", None, "(a,)"), ("a, b, ...", (4, 7), "(a, b)"),
     ("-a+3, a*-1", None, "(- a + 3, - a)"), ("a1_b", None, "(a1_b,)"), ("a - b, -3", None, "(- b + a, -3)"), (None, (1, 2), "(1, 2)"),
 ])
 def test_shapes_are_read(text, like, expected):
@@ -163,6 +164,7 @@ def test_shapes_are_read(text, like, expected):
 
 @pytest.mark.parametrize("text, like, message", [
     ("2*(a+1)", None, "name, a number"), ("a//2", None, r"one of \+"), ("a+", None, "a name, a number"), ("a b", None, "','"),
+    ("a, 7, b, ...", (4, 7), "dimension 3"), ("_, _", (4,), "dimension 1"), ("_", (None,), "no known size"), ("a + + b", None, "a name"),
     ("_", None, "no 'like'"), ("...", None, "no 'like'"), ("3, b", (4, 5), "different size"), ("1.5*a", None, "an integer"),
     ("max(a)", None, "','"), ("foo(a)", None, "','"), ("2a", None, "','"), ("a, (b", None, "name, a number"), (("a", 3), None, "is a text"),
 ])

@@ -52,9 +52,10 @@ class _Reader:
         if not self.take(token):
             raise self.error(repr(token))
 
-    # expression = ['-'] term {('+' | '-') term}; term = factor {'*' factor}; factor = ['-'] atom ['^' number]
+    # expression = ['+'] term {('+' | '-') term}; term = factor {'*' factor}; factor = ['-'] atom ['^' number]
 
     def expression(self) -> DimExpr | int:
+        self.take("+")
         total = self.term()
         while self.token in ("+", "-"):
             sign = 1 if self.advance() == "+" else -1
@@ -108,13 +109,14 @@ def read_shape(text: str, scope: Any, like: Sequence[Any] | None) -> tuple[Any, 
             if like is None:
                 raise ValueError(f"the symbolic shape {text!r} has {reader.token!r} in dimension {len(shape)}, which refers "
                                  f"to sizes of another shape, and no 'like' shape was given.")
-            if reader.take("..."):
-                shape += like[len(shape):]
+            remaining = list(like[len(shape):])
+            if reader.token == "_":
+                remaining = remaining[:1] or [None]
+            if None in remaining or len(shape) > len(like):
+                raise reader.error(f"an expression (like={tuple(like)} has no known size for dimension {len(shape)})")
+            shape += remaining
+            if reader.advance() == "...":
                 break
-            if len(shape) >= len(like):
-                raise reader.error(f"an expression (like={tuple(like)} has no dimension {len(shape)})")
-            reader.advance()
-            shape.append(like[len(shape)])
         else:
             size = reader.expression()
             if like is not None and type(size) is int and len(shape) < len(like) and type(like[len(shape)]) is int and (
