@@ -41,9 +41,10 @@ UNARY = {
     name: (getattr(xnp, name), "f32[b,3]") for name in """abs sin cos tan arcsinh exp exp2 expm1 log1p sqrt cbrt square sign floor ceil
     rint tanh sinh cosh arctan isnan isfinite negative reciprocal deg2rad rad2deg sinc i0 nan_to_num ravel transpose sum prod mean
     var std min max argmin argmax any all cumsum cumprod median ptp sort argsort nansum nanmean nanmax nanargmax average flip fliplr
-    flipud count_nonzero signbit spacing angle real imag conj iscomplex isreal trapezoid diff gradient unwrap squeeze atleast_2d
-    atleast_3d copy zeros_like ones_like empty_like logical_not positive trunc round matrix_transpose cov corrcoef
+    flipud count_nonzero signbit spacing angle real imag conj iscomplex isreal trapezoid diff gradient unwrap atleast_2d
+    atleast_3d copy zeros_like ones_like empty_like logical_not positive trunc round matrix_transpose
     tril triu nanstd nanmedian ediff1d""".split()}
+UNARY |= {name: (getattr(xnp, name), "f32[b+1,3]") for name in "squeeze cov corrcoef".split()}
 UNARY |= {f"nn.{name}": (getattr(nn, name), "f32[b,3]") for name in """relu relu6 sigmoid softplus sparse_plus soft_sign silu log_sigmoid
     leaky_relu hard_tanh hard_sigmoid hard_silu celu elu selu gelu softmax log_softmax logsumexp standardize squareplus
     mish identity""".split() if hasattr(nn, name)}

@@ -147,6 +147,24 @@ def test_registered_types():
     assert (type(found), found.unit) == (Scaled, "metre")
 
 
+class Labelled:
+    """A vector with a label for each element, which checks its components."""
+
+    def __init__(self, x, labels):
+        assert x.shape == (len(labels),)
+        self.x, self.labels = x, labels
+
+
+def test_reading_a_file_creates_no_nodes():
+    xf.tree_util.register_pytree_node(Labelled, lambda v: ((v.x,), v.labels), lambda labels, xs: Labelled(*xs, labels))
+    export.register_pytree_node_serialization(
+        Labelled, serialized_name="test.Labelled", serialize_auxdata=lambda labels: "/".join(labels).encode(),
+        deserialize_auxdata=lambda data: tuple(data.decode().split("/")))
+    value = Labelled(X, ("a", "b", "c"))
+    [[first, second]] = roundtrip([value, {"v": value}])
+    assert first.labels == second["v"].labels == value.labels
+
+
 def test_fields_of_named_tuples_are_compared(blob):
     export.register_namedtuple_serialization(collections.namedtuple("Old", "x y"), serialized_name="test.Fields")
     written = rewritten(blob, in_tree=["tuple", [["registered", ["*", "*"], "test.Fields", "eCB6"]]])  # "x z"

@@ -144,6 +144,16 @@ def test_comparisons_while_tracing():
         export.export(xf.jit(lambda x: x + x.T))(spec)
 
 
+def test_derivatives_of_integer_arguments_have_symbolic_shapes():
+    types = export.symbolic_args_specs((np.zeros((2, 3), np.int32), np.zeros((3, 4), f32)), ("2, a", "a, 4"))
+    exported = export.export(xf.jit(lambda i, x: (2 * i.T, x.T * x.T)))(*types)
+    read = export.deserialize(exported.serialize(vjp_order=2))
+    assert [str(aval) for aval in read.vjp().vjp().out_avals] == ["float0[2,a]", "float32[a,4]", "float0[a,2]", "float32[4,a]"]
+    x, ct = np.arange(12, dtype=f32).reshape(3, 4), np.ones((4, 3), f32)
+    _, found = read.vjp().call(np.zeros((2, 3), np.int32), x, np.zeros((3, 2), xf.float0), ct)
+    np.testing.assert_array_equal(found, 2 * x)
+
+
 @pytest.mark.parametrize("x64", [False, True])
 def test_sizes_are_integers_of_the_default_dtype(x64):
     with xf.enable_x64(x64):
@@ -162,6 +172,8 @@ def test_sizes_are_integers_of_the_default_dtype(x64):
     (lambda x: lax.associative_scan(xnp.add, x), NotImplementedError, "size 'b'.*Use lax.scan"),
     (xf.grad(lambda x: xnp.cumprod(x).sum()), NotImplementedError, "derivatives of cumprod.*Use lax.scan"),
     (xf.grad(lambda x: xnp.prod(x)), InconclusiveDimensionOperation, "derivative of a product of 'b' elements"),
+    (lambda x: xnp.squeeze(x), ValueError, r"squeeze of shape \(b,\) needs an axis.*'b >= 2'"),
+    (lambda x: xnp.cov(x[:, None]), ValueError, "squeeze of shape .* needs an axis"),
     (lambda x: list(x), InconclusiveDimensionOperation, "'b' was used where a constant integer is needed"),
     (lambda x: len(x), InconclusiveDimensionOperation, "'b' was used where a constant integer is needed"),
     (lambda x: xnp.unstack(x), InconclusiveDimensionOperation, "'b' was used where a constant integer is needed"),

@@ -205,6 +205,11 @@ class _Placeholder:
         self.children = tuple(children)
 
 
+def structure_of_node(node_data: tuple[type, Any], children: Iterable[PyTreeDef]) -> PyTreeDef:
+    """Return the structure of a node from its type and auxiliary data, without creating it."""
+    return PyTreeDef.from_node_data_and_children(default_registry, node_data, children)
+
+
 def leaf_indices(treedef: PyTreeDef) -> Any:
     """Return a pytree of a structure in which each leaf is its index."""
     try:

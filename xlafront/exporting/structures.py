@@ -21,7 +21,7 @@ class _Registered(NamedTuple):
     name: str
     to_bytes: Callable[[Any], bytes]
     from_bytes: Callable[[bytes], Any]
-    from_children: Callable[[Any, Sequence[Any]], Any]
+    from_children: Callable[[Any, Sequence[Any]], Any] | None
 
 
 _by_type: dict[type, _Registered] = {}
@@ -39,7 +39,8 @@ def register_pytree_node_serialization(
         serialized_name: Name of the type in files.
         serialize_auxdata, deserialize_auxdata: Conversions of the auxiliary data, which its flatten function returns, to and
             from bytes.
-        from_children: Function `(auxdata, children)` that returns a node. Default: the registered unflatten function.
+        from_children: Function `(auxdata, children)` that returns a node, of which files need only the structure. Default: no
+            node is created.
 
     Returns:
         `nodetype`.
@@ -54,14 +55,9 @@ def register_pytree_node_serialization(
     """
     if not isinstance(nodetype, type):
         raise TypeError(f"register_pytree_node_serialization takes a type, got {nodetype!r}.")
-    if from_children is None:
-        if nodetype not in tree.registered_nodes:
-            raise ValueError(f"register_pytree_node_serialization got {nodetype}, which is no pytree: call "
-                             f"tree_util.register_pytree_node first, or give from_children(auxdata, children).")
-
-        def from_children(auxdata, children):
-            return tree.registered_nodes[nodetype][1](auxdata, children)
-
+    if from_children is None and nodetype not in tree.registered_nodes:
+        raise ValueError(f"register_pytree_node_serialization got {nodetype}, which is no pytree: call "
+                         f"tree_util.register_pytree_node first, or give from_children(auxdata, children).")
     return _register(_Registered(nodetype, serialized_name, serialize_auxdata, deserialize_auxdata, from_children))
 
 
@@ -97,12 +93,9 @@ def register_namedtuple_serialization(nodetype: type[T], *, serialized_name: str
         if names != fields:
             raise ValueError(f"the named tuple {serialized_name!r} had the fields {names} when the file was written, and "
                              f"{nodetype.__name__}, which is registered under this name, has {fields}.")
-        return nodetype
+        return None  # the auxiliary data of named tuples
 
-    def from_children(auxdata, children):
-        return nodetype(*children)
-
-    return _register(_Registered(nodetype, serialized_name, to_bytes, from_bytes, from_children))
+    return _register(_Registered(nodetype, serialized_name, to_bytes, from_bytes, None))
 
 
 def _register(entry: _Registered):
@@ -156,34 +149,36 @@ def to_json(structure: PyTreeDef) -> Any:
     return ["registered", children, entry.name, base64.b64encode(data).decode()]
 
 
+_CONTAINERS = {"tuple": tuple, "list": list}
 _FACTORIES: dict[str, Any] = {"": None, "dict": dict, "list": list, "set": set, "int": int, "float": float}
 
 
 def from_json(record: Any) -> PyTreeDef:
-    """Return the structure that `to_json` serialized."""
-    return tree.structure(_example(record))
-
-
-def _example(record: Any) -> Any:
-    """Return a pytree with the structure."""
-    if record == "*":
-        return 0
-    if record is None:
-        return None
+    """Return the structure that `to_json` serialized. No node is created, unless its type has a `from_children`."""
+    if record == "*" or record is None:
+        return tree.structure(0 if record == "*" else None)
     kind, child_records, *rest = record
-    children = [_example(child) for child in child_records]
-    if kind in ("tuple", "list"):
-        return tuple(children) if kind == "tuple" else children
-    if kind == "dict":
-        return dict(zip(rest[0], children))
-    if kind == "OrderedDict":
-        return collections.OrderedDict(zip(rest[0], children))
-    if kind == "defaultdict":
-        return collections.defaultdict(_FACTORIES[rest[1]], zip(rest[0], children))
-    name, auxdata = rest
+    children = [from_json(child) for child in child_records]
+    if kind in _CONTAINERS:
+        node: tuple[type, Any] = (_CONTAINERS[kind], None)
+    elif kind == "dict":
+        node = dict, rest[0]
+    elif kind == "OrderedDict":
+        node = collections.OrderedDict, tuple(rest[0])
+    elif kind == "defaultdict":
+        node = collections.defaultdict, (_FACTORIES[rest[1]], tuple(rest[0]))
+    else:
+        return _registered_node(*rest, children)
+    return tree.structure_of_node(node, children)
+
+
+def _registered_node(name: str, auxdata: str, children: list[PyTreeDef]) -> PyTreeDef:
     entry = _by_name.get(name)
     if entry is None:
         raise ValueError(f"the exported function takes or returns a type with the name {name!r} in the file, and no type is "
                          f"registered under this name. Register it before reading the file, with "
                          f"export.register_pytree_node_serialization or export.register_namedtuple_serialization.")
-    return entry.from_children(entry.from_bytes(base64.b64decode(auxdata)), children)
+    data = entry.from_bytes(base64.b64decode(auxdata))
+    if entry.from_children is None:
+        return tree.structure_of_node((entry.nodetype, data), children)
+    return tree.structure(entry.from_children(data, [child.unflatten([0] * child.num_leaves) for child in children]))
