@@ -16,6 +16,19 @@ def scaled_sine():
     return export.export(xf.jit(lambda x: xnp.sin(x) * 2))(xf.ShapeDtypeStruct((3,), "float32"))
 
 
+@pytest.mark.parametrize("kind", ["device", "pinned_host"])
+def test_memory_kinds_of_arguments_and_results_are_shardings_over_no_axes(kind):
+    there = xf.sharding.SingleDeviceSharding(xf.devices()[0], memory_kind=kind)
+    x, no_axes = xf.device_put(np.ones((2, 3), np.float32), there), xf.sharding.AbstractMesh((), ())
+    expected = (xf.sharding.NamedSharding(no_axes, xf.P(None, None), memory_kind=kind),)
+    exported = export.export(xf.jit(lambda x: 2 * x, out_shardings=there))(x)
+    for version in (exported, export.deserialize(exported.serialize(vjp_order=1))):
+        assert version.in_shardings_jax(no_axes) == version.out_shardings_jax(no_axes) == expected
+        assert version.call(x).sharding.memory_kind == kind
+        np.testing.assert_array_equal(xf.grad(lambda x: version.call(x).sum())(x), np.full((2, 3), 2))
+    assert export.export(xf.jit(lambda x: 2 * x))(np.ones(2)).in_shardings_jax(no_axes) == (None,)
+
+
 def test_values_and_derivatives_up_to_vjp_order(scaled_sine):
     np.testing.assert_allclose(scaled_sine.call(X), 2 * np.sin(X), rtol=1e-6)
     np.testing.assert_allclose(xf.jit(lambda x: scaled_sine.call(x) + 1)(X), 2 * np.sin(X) + 1, rtol=1e-6)

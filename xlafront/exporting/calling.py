@@ -180,9 +180,10 @@ def _platform_index(exported: ExportedModule, platform: str) -> int | None:
 def _constrain(ctx, values, avals, shardings):
     """Constrain values to their shardings in the export."""
     context = ctx.module_context.sharding_context
-    if context is None or not any(shardings):
+    has_axes = [s is not None and bool(s.mesh.axis_names) for s in shardings]
+    if context is None or not any(has_axes):
         return values
-    on_devices = [UNSPECIFIED if s is None else context.on_devices(s) for s in shardings]
+    on_devices = [context.on_devices(s) if is_over_mesh else UNSPECIFIED for s, is_over_mesh in zip(shardings, has_axes)]
     return module_shardings.constrain(ctx, values, avals, on_devices)
 
 

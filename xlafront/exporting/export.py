@@ -21,7 +21,7 @@ from xlafront.exporting.checks import (
 from xlafront.exporting.exported import Exported
 from xlafront.exporting.stable_calls import check_custom_calls
 from xlafront.runtime import backends, keys
-from xlafront.runtime.sharding import NamedSharding
+from xlafront.runtime.sharding import AbstractMesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from xlafront.staging.jit import jit
 from xlafront.symbolic.dimensions import DimExpr, check_one_scope
 
@@ -120,7 +120,7 @@ def _exported(traced, platforms: tuple[str, ...], checks: tuple[DisabledSafetyCh
     check_custom_calls(name, context.module, checks)
     assignment, flat_in_avals = module.assignment, traced._traced.in_avals
     ins = _given_shardings(traced, flat_in_avals)
-    outs = [s if isinstance(s, NamedSharding) else None for s in module.shardings.out]
+    outs = [_over_mesh(s, aval) for s, aval in zip(module.shardings.out, closed.out_avals)]
     effects = sorted(module.closed.effects, key=str)
     lowering.module_text.name_boundary(context.module, *traced.boundary_names(module.live))
     polymorphic = len(platforms) > 1 or bool(context.dimension_variables)
@@ -143,13 +143,20 @@ def _given_shardings(traced, in_avals: Sequence[Any]) -> list[NamedSharding | No
     """Return the explicit sharding of each argument: from in_shardings or from the argument itself."""
     found: list[NamedSharding | None] = []
     given = traced._jitted.options.flat_in_shardings(traced.fun_name, traced._call.in_tree)
-    for x, sharding in zip(traced._call.leaves, given):
-        if not isinstance(sharding, NamedSharding):
+    for x, aval, sharding in zip(traced._call.leaves, in_avals, given):
+        if not isinstance(sharding, Sharding):
             array = keys.physical_array(x)
             sharding = x.sharding if isinstance(x, ShapeDtypeStruct) else (
                 array.sharding if getattr(array, "_committed", False) else None)
-        found.append(sharding if isinstance(sharding, NamedSharding) else None)
+        found.append(_over_mesh(sharding, aval))
     return found
+
+
+def _over_mesh(sharding: Any, aval: Any) -> NamedSharding | None:
+    """Return an explicit sharding over a mesh; one device is a mesh without axes, and keeps only its memory kind."""
+    if isinstance(sharding, SingleDeviceSharding):
+        return NamedSharding(AbstractMesh((), ()), PartitionSpec(*[None] * len(aval.shape)), memory_kind=sharding.memory_kind)
+    return sharding if isinstance(sharding, NamedSharding) else None
 
 
 def _without_devices(sharding: NamedSharding | None) -> NamedSharding | None:
@@ -160,6 +167,8 @@ def _without_devices(sharding: NamedSharding | None) -> NamedSharding | None:
 
 def _derivative(closed: Jaxpr, ins, outs, platforms, checks, rules) -> Callable[[Exported], Exported]:
     """Return a function that exports the derivative of an export on demand."""
+    ins, outs = ([s if s is not None and s.mesh.axis_names else None for s in shardings] for shardings in (ins, outs))
+
     def export_vjp(exported: Exported) -> Exported:
         count = len(exported.in_avals)
 
