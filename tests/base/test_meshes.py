@@ -126,6 +126,38 @@ def test_mesh_contexts_apply_to_specs_of_pjit():
     assert doubled.__name__ == "<lambda>" and pjit.__name__ == "pjit" and pjit(lambda x, n: x * n, static_argnums=1)(2.0, 3) == 6
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_pjit_runs_over_the_devices_of_mesh_contexts():
+    """In JAX, too, this is so for `pjit` alone: `jit` needs `set_mesh`."""
+    from xlafront.experimental.pjit import pjit
+
+    mesh, x = mesh_of(), np.ones((8, 4), np.float32)
+    replicated, of_rows = NamedSharding(mesh, P()), NamedSharding(mesh, P("x"))
+    on_one, over_two = xf.device_put(x, xf.devices()[0]), xf.device_put(x, NamedSharding(mesh_of(shape=(2,), names=("x",)), P("x")))
+
+    def sine(v):
+        return xnp.sin(v)
+
+    def both_sines(v):
+        return pjit(sine)(v), xf.jit(sine)(v)
+
+    with mesh:
+        for result in (pjit(sine)(x), pjit(lambda: 1)(), pjit(sine, out_shardings=None)(x), pjit(sine).lower(x).compile()(x),
+                       pjit(sine, in_shardings=P("x"), out_shardings=None)(x), xf.vmap(pjit(sine))(x), *pjit(both_sines)(x),
+                       xf.grad(lambda v: pjit(sine)(v).sum())(x), xf.jvp(pjit(sine), (x,), (x,))[1]):
+            assert result.sharding == replicated and result.committed
+        assert pjit(sine)(xf.device_put(x, of_rows)).sharding == of_rows == pjit(sine, in_shardings=P("x"))(x).sharding
+        assert xf.jit(sine)(x).devices() == xf.jit(both_sines)(x)[0].devices() == {xf.devices()[0]}
+        for refused in (on_one, over_two):
+            with pytest.raises(ValueError, match="incompatible devices"):
+                pjit(sine)(refused)
+        with pytest.raises(ValueError, match="in_shardings"):
+            pjit(sine, in_shardings=None)(xf.device_put(x, of_rows))
+        with pytest.raises(ValueError, match="device or backend"):
+            pjit(sine, backend="cpu")(x)
+    assert not pjit(sine, in_shardings=None)(v=x).committed and pjit(sine)(over_two).sharding == over_two.sharding
+
+
 @pytest.mark.filterwarnings("ignore:.with mesh.:DeprecationWarning")
 def test_mesh_contexts_apply_only_to_constraints():
     mesh = mesh_of()

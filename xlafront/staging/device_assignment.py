@@ -51,8 +51,11 @@ def place_arguments(name: str, leaves: Sequence[Any], requested: Sequence[Any], 
     `requested` has the sharding that `in_shardings` gives each argument, or UNSPECIFIED.
     """
     if options.device is not None or options.backend is not None:
+        if options.context_mesh is not None and options.allow_mesh_context:
+            raise ValueError(f"{name} was called in `with mesh:`, whose devices it runs on, and has the argument device or "
+                             f"backend, which names others. Leave device and backend out.")
         return _on_requested_device(name, len(leaves), traced, options)
-    mesh = active.concrete()
+    mesh = options.context_mesh
     if mesh is not None and is_compile_only(mesh.devices.flat[0].client):
         mesh = None
     own = [_committed_sharding(x) for x in leaves]

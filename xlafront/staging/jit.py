@@ -151,7 +151,9 @@ def pjit(fun: Callable, in_shardings: Any = UNSPECIFIED, out_shardings: Any = UN
          donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Sequence[str] | None = None,
          keep_unused: bool = False, device: Any = None, backend: str | None = None, inline: bool | Inline = False,
          compiler_options: dict[str, Any] | None = None) -> Any:
-    """Compile a function with XLA, as `jit` does; specs may refer to the mesh of a `with mesh:` around the call.
+    """Compile a function with XLA, as `jit` does; within `with mesh:`, over the devices of this mesh.
+
+    There, specs refer to the mesh, and None in place of a sharding is `P()`.
 
     Args:
         fun: Function of arrays, scalars and pytrees of them.
@@ -169,4 +171,5 @@ def pjit(fun: Callable, in_shardings: Any = UNSPECIFIED, out_shardings: Any = UN
                  static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
                  keep_unused=keep_unused, device=device, backend=backend, inline=inline,
                  compiler_options=compiler_options)._jitted
-    return public_function(Jitted(jitted.fun, jitted.options._replace(allow_mesh_context=True)))
+    return public_function(Jitted(jitted.fun, jitted.options._replace(
+        in_shardings=in_shardings, out_shardings=out_shardings, allow_mesh_context=True)))

@@ -220,7 +220,7 @@ class Jitted:
             if known is None or known[0]() is not self:
                 known = traced.equation = weakref.ref(self), self._equation(call, traced)
             equation, operands = known[1], [*closed.consts, *call.leaves]
-            trace, mesh = tracing.thread.trace, active.concrete()
+            trace, mesh = tracing.thread.trace, self.options.context_mesh
             if (type(trace) is StagingTrace and trace.evaluate is None and mesh is None and not equation.effects
                     and not self.options.compiler_options
                     and all([type(x) is StagedTracer and x._trace is trace and x.aval.plain for x in operands])):
@@ -298,7 +298,8 @@ def _copier() -> Callable:
 
 
 def _evaluate_call(*args, jaxpr, name, in_shardings, out_shardings, **params):
-    """Evaluate a call outside of any trace: its program is compiled once."""
+    """Evaluate a call outside of any trace, over its mesh in context: its program is compiled once."""
+    has_mesh = not params["ctx_mesh"].empty
     options = params.pop("compiler_options_kvs", ())
     donated = tuple([i for i, flag in enumerate(params["donated_invars"]) if flag])
     has_shardings = any([s is not UNSPECIFIED for s in (*in_shardings, *out_shardings)])
@@ -310,10 +311,11 @@ def _evaluate_call(*args, jaxpr, name, in_shardings, out_shardings, **params):
                     *xs, jaxpr=jaxpr, name=name, in_shardings=in_shardings, out_shardings=out_shardings, **params)
             return jaxpr(*xs)
 
-        return dispatcher_for(Jitted(run, Options(donate=Selection(donated), compiler_options=options), name, once=True))
+        return dispatcher_for(Jitted(run, Options(donate=Selection(donated), compiler_options=options,
+                                                  allow_mesh_context=has_mesh), name, once=True))
 
     # The ids are those of constants that `run` holds.
-    key = ("compiled call", options, donated, (in_shardings, out_shardings) if has_shardings else (), *map(id, jaxpr.consts))
+    key = ("compiled call", options, donated, has_mesh, (in_shardings, out_shardings) if has_shardings else (), *map(id, jaxpr.consts))
     return jaxpr.structure.memoised(key, make)(*args)
 
 

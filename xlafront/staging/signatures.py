@@ -7,6 +7,9 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from xlafront.base.jaxlib_compat import NamedSharding
+from xlafront.base.meshes import Mesh, active
+from xlafront.base.specs import PartitionSpec
 from xlafront.core import errors, tracing, tree
 from xlafront.core.ir import DebugInfo
 from xlafront.core.program_key import Keyed
@@ -195,7 +198,12 @@ class Options(NamedTuple):
     backend: str | None = None
     inline: bool | Inline = False  # as in equations
     compiler_options: tuple = ()
-    allow_mesh_context: bool = False  # a spec may refer to the mesh of `with mesh:`
+    allow_mesh_context: bool = False  # it runs over the mesh of `with mesh:` if `set_mesh` has set no mesh
+
+    @property
+    def context_mesh(self) -> Mesh | None:
+        """The mesh in context, whose devices the program runs on; None if there is none."""
+        return active.concrete() or (active.entered if self.allow_mesh_context else None)
 
     @property
     def has_shardings(self) -> bool:
@@ -224,8 +232,8 @@ class Options(NamedTuple):
     def flat_in_shardings(self, name: str, in_tree) -> tuple:
         """Return the sharding requested for each leaf of the arguments; `name` is that of the function, for errors."""
         given = self.in_shardings
-        if given is UNSPECIFIED:
-            return (given,) * in_tree.num_leaves
+        if self._is_unspecified(given):
+            return (UNSPECIFIED,) * in_tree.num_leaves
         args, kwargs = tree.leaf_indices(in_tree)
         if kwargs:
             raise ValueError(f"{name} has in_shardings, which belong to positions, and was called with the keyword "
@@ -235,15 +243,29 @@ class Options(NamedTuple):
             static = f" that are not static (static_argnums={self.static.nums})" if self.static else ""
             raise ValueError(f"in_shardings of {name} is a tuple of {len(given)}, but the call has {len(args)} positional "
                              f"argument(s){static}. Give one sharding (or None) for each, or one sharding for all.")
-        return sharding_arguments.flatten_shardings("in_shardings", given, args, allow_mesh_context=self.allow_mesh_context)
+        return self._flat_shardings("in_shardings", given, args)
 
     def flat_out_shardings(self, out_tree) -> tuple:
         """Return the sharding requested for each leaf of the results."""
         given = self.out_shardings
-        if given is UNSPECIFIED:
-            return (given,) * out_tree.num_leaves
-        return sharding_arguments.flatten_shardings(
-            "out_shardings", given, tree.leaf_indices(out_tree), allow_mesh_context=self.allow_mesh_context)
+        if self._is_unspecified(given):
+            return (UNSPECIFIED,) * out_tree.num_leaves
+        return self._flat_shardings("out_shardings", given, tree.leaf_indices(out_tree))
+
+    @property
+    def _within_mesh(self) -> bool:
+        return self.allow_mesh_context and active.entered is not None
+
+    def _is_unspecified(self, given) -> bool:
+        return given is UNSPECIFIED or given is None and not self._within_mesh
+
+    def _flat_shardings(self, name: str, given, full) -> tuple:
+        """Return the sharding of each leaf of `full`. Over the mesh of `with mesh:`, None is replicated."""
+        found = sharding_arguments.flatten_shardings(name, given, full, allow_mesh_context=self.allow_mesh_context)
+        if not self._within_mesh:
+            return found
+        replicated = NamedSharding(self.context_mesh, PartitionSpec())
+        return tuple([replicated if s is UNSPECIFIED else s for s in found])
 
 
 # Names
