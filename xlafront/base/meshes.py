@@ -278,6 +278,12 @@ class Mesh(_MeshAxes):
         return Mesh(self.devices if devices is None else devices, self.axis_names if axis_names is None else axis_names,
                     self.axis_types if axis_types is None else axis_types)
 
+    def with_axes(self, axes: AbstractMesh) -> Mesh:
+        """Return the mesh with the axes of another one over as many devices: their names, sizes and types."""
+        if (self.shape_tuple, self.axis_types) == (axes.shape_tuple, axes.axis_types):
+            return self
+        return Mesh(self.devices.reshape(axes.axis_sizes), axes.axis_names, axes.axis_types)
+
     def __call__(self, function: Callable) -> Callable:
         """Wrap a function so that it runs in `with mesh:`."""
         @functools.wraps(function)
@@ -377,11 +383,11 @@ class _Active:
         self._entered.set_local(_jax.config.unset if mesh is None else mesh)
 
     def concrete(self) -> Mesh | None:
-        """Return the mesh with devices, with the axis types in effect here."""
+        """Return the mesh with devices, with the axes in effect here."""
         mesh, abstract = self.mesh, self.abstract
-        if mesh is None or abstract is None or abstract.shape_tuple != mesh.shape_tuple or abstract.manual_axes:
+        if mesh is None or abstract is None or abstract.size != mesh.size or abstract.manual_axes:
             return mesh
-        return mesh if mesh.axis_types == abstract.axis_types else mesh.update(axis_types=abstract.axis_types)
+        return mesh.with_axes(abstract)
 
     def abstract_mesh(self) -> AbstractMesh:
         """Return the mesh that specs without a mesh refer to."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from xlafront.base.jaxlib_compat import NamedSharding
-from xlafront.base.meshes import check_spec
+from xlafront.base.meshes import AbstractMesh, check_spec
 from xlafront.base.specs import PartitionSpec, axes_of
 from xlafront.core import dtypes
 from xlafront.staging.meshes import get_abstract_mesh
@@ -47,8 +47,10 @@ def specified(dtype: Any, name: str) -> Any:
     return dtype
 
 
-def named_sharding(sharding: Any, caller: str, explicit: bool = True) -> NamedSharding | None:
+def named_sharding(sharding: Any, caller: str, explicit: bool = True, matches_context: bool = True) -> NamedSharding | None:
     """Return an `out_sharding` argument as a `NamedSharding`; a spec refers to the mesh in context.
+
+    With `matches_context`, the mesh must have the axes of that one.
 
     Return None for None, and for a sharding over a mesh without axes, which is the sharding of a type without a mesh.
     """
@@ -65,8 +67,11 @@ def named_sharding(sharding: Any, caller: str, explicit: bool = True) -> NamedSh
                         f"{sharding!r}.")
     if sharding.mesh.empty:
         return None
+    if sharding.memory_kind is not None and isinstance(sharding.mesh, AbstractMesh):
+        raise ValueError(f"{caller} got {sharding} for out_sharding, which does not transfer between memories: a sharding with "
+                         f"memory_kind over an AbstractMesh is not allowed. Leave it out, and use device_put.")
     context = get_abstract_mesh()
-    if not context.empty and (sharding.mesh.shape_tuple, sharding.mesh.axis_types) != (context.shape_tuple, context.axis_types):
+    if matches_context and not context.empty and (sharding.mesh.shape_tuple, sharding.mesh.axis_types) != (context.shape_tuple, context.axis_types):
         raise ValueError(f"{caller} got out_sharding {sharding.spec} over {sharding.mesh}, but the context mesh is {context}: "
                          f"they should match. Pass the spec alone, or enter that mesh with set_mesh.")
     check_spec(sharding.mesh, sharding.spec)

@@ -530,11 +530,12 @@ def _reshard_call(target: NamedSharding) -> Callable:
 
 
 def concrete_mesh(x: Array, mesh: AbstractMesh) -> Mesh:
-    """Return a mesh with devices for an abstract mesh: that of the array, or the active one, of the same shape."""
+    """Return a mesh with devices for an abstract mesh: that of the array, or the active one, if it has as many devices."""
     sharding = getattr(x, "sharding", None)
-    for candidate in (sharding.mesh if isinstance(sharding, NamedSharding) else None, active.mesh, concrete_meshes.get(mesh)):
-        if isinstance(candidate, Mesh) and candidate.shape_tuple == mesh.shape_tuple:
-            return candidate if candidate.axis_types == mesh.axis_types else candidate.update(axis_types=mesh.axis_types)
+    candidates = [m for m in (sharding.mesh if isinstance(sharding, NamedSharding) else None, active.mesh,
+                              concrete_meshes.get(mesh)) if isinstance(m, Mesh) and m.size == mesh.size]
+    for candidate in sorted(candidates, key=lambda m: m.shape_tuple != mesh.shape_tuple):
+        return candidate.with_axes(mesh)
     raise ValueError(f"cannot shard an array of type {tracing.aval_of(x)} over {mesh}, which has no devices. Use a Mesh, or "
                      f"activate one with set_mesh.")
 

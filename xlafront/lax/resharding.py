@@ -49,7 +49,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     results: list[Any] = []
     targets = tree.leaves_by_prefix("reshard: out_shardings", out_shardings, xs, is_leaf)
     for i, (x, out_sharding) in enumerate(zip(leaves, targets)):
-        target = named_sharding(out_sharding, "reshard")
+        target = named_sharding(out_sharding, "reshard", matches_context=False)
         if target is None:
             raise ValueError(f"reshard got {out_sharding} as the sharding of xs{tree.path_of(xs, i)}. Pass a NamedSharding "
                              f"over a mesh with axes, or a spec over the active mesh, for each array.")
@@ -75,8 +75,8 @@ def resolve_out_sharding(caller: str, out_sharding: Any, shape: tuple[int, ...])
         return None
     _check_fits(target, shape)
     mesh = target.mesh
-    if isinstance(mesh, AbstractMesh) and not tracing.is_tracing() and active.mesh is not None:
-        mesh = active.mesh
+    if isinstance(mesh, AbstractMesh) and not tracing.is_tracing():
+        mesh = active.concrete() or mesh
     return NamedSharding(mesh, target.spec.update(partitions=target.spec.padded(len(shape))))
 
 

@@ -21,7 +21,7 @@ from xlafront.staging.sharding_arguments import UNSPECIFIED, flatten_shardings, 
 
 if TYPE_CHECKING:
     from xlafront.base.jaxlib_compat import Sharding
-    from xlafront.core.typing import Array, Dims
+    from xlafront.core.typing import Array, ArrayLike, Dims
     from xlafront.transforms.batching.vmap import BatchTrace
 
 
@@ -114,13 +114,24 @@ def _check_types(x: Array, sharding: NamedSharding, path: str) -> None:
             f"over axes of type Explicit it only checks the sharding of a value. Use reshard to change it.")
 
 
+def _check_mesh_of_array(x: ArrayLike, sharding: NamedSharding) -> None:
+    """Raise unless an array outside of jit, or the context if it has none, has a mesh of the shape of an abstract mesh."""
+    source, attempt = getattr(x, "sharding", None), f"with_sharding_constraint outside of jit to {sharding.spec} over "
+    if isinstance(source, NamedSharding):
+        if source.mesh.shape_tuple != sharding.mesh.shape_tuple:
+            raise ValueError(f"{attempt}a mesh of shape {sharding.mesh.shape_tuple} got an array of type "
+                             f"{tracing.aval_of(x)} over a mesh of another shape, {source.mesh.shape_tuple}. Pass a sharding "
+                             f"over a Mesh, or transfer the array with device_put.")
+    elif active.mesh is None or active.mesh.shape_tuple != sharding.mesh.shape_tuple:
+        raise (ValueError if source is None else TypeError)(
+            f"{attempt}{sharding.mesh}, which has no devices, takes those of the array, which is not sharded over a mesh. Pass "
+            f"a sharding over a Mesh, or an array over one, or activate a mesh of this shape with set_mesh.")
+
+
 def _impl(x: Array, *, sharding: Sharding, **_: Any) -> Array:
     check_devices(x, sharding, "with_sharding_constraint")
     if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
-        if active.mesh is None and not isinstance(getattr(x, "sharding", None), NamedSharding):
-            raise TypeError(f"with_sharding_constraint outside of jit to {sharding.spec} over {sharding.mesh}, which has no "
-                            f"devices, takes those of the array, which is not sharded over a mesh. Pass a sharding over a "
-                            f"Mesh, or activate one with set_mesh.")
+        _check_mesh_of_array(x, sharding)
         sharding = sharding.update(mesh=concrete_mesh(x, sharding.mesh))
     if isinstance(sharding, NamedSharding) and PartitionSpec.UNCONSTRAINED in sharding.spec:
         return _constraint_call(sharding)(x)

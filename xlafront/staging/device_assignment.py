@@ -389,5 +389,5 @@ def _ids(devices) -> str:
 
 def unbound_sharding():
     """Return the sharding of uncommitted values: replicated over the mesh in context, or the default device."""
-    mesh = active.mesh
+    mesh = active.concrete()
     return single_device(backends.default_device()) if mesh is None else NamedSharding(mesh, PartitionSpec())

@@ -260,9 +260,22 @@ class ProgramShardings:
             named = named_from_hlo(hlo, mesh, aval.ndim)
             if named is None:
                 results.append(GSPMDSharding(self.assignment.devices, hlo))
+            elif aval.explicit_sharding is not None:
+                results.append(self._completed(aval.explicit_sharding, hlo))
             else:
                 results.append(by_meaning.get((aval.ndim, named._to_xla_hlo_sharding(aval.ndim)), named))
         return results
+
+    def _completed(self, explicit: NamedSharding, hlo):
+        """Return the sharding of a result whose type shards it over some axes of a mesh, and the compiler over the others."""
+        mesh = self.concrete(explicit.mesh)
+        chosen = named_from_hlo(hlo, mesh, len(explicit.spec.partitions))
+        if chosen is None:
+            return GSPMDSharding(self.assignment.devices, hlo)
+        more = chosen.spec.padded(len(explicit.spec.partitions))
+        entries = [(*axes_of(own), *[a for a in axes_of(p) if a in mesh.auto_axes])
+                   for own, p in zip(explicit.spec.partitions, more)]
+        return NamedSharding(mesh, explicit.spec.update(partitions=[e or None for e in entries]))
 
     def _on_one_device(self, out_avals) -> list:
         """Return the shardings of results on one device; with a mesh, the specs are those of arguments of the same shape."""

@@ -87,8 +87,8 @@ def over_active_mesh(name: str, spec: PartitionSpec, error: type[Exception] = Va
         raise error(f"{name} has the PartitionSpec {spec}, but there is no mesh in force that it could refer to: use "
                     f"NamedSharding(mesh, {spec}), or please set a mesh with set_mesh(mesh): it needs a non-empty mesh in "
                     "context.")
-    if active.abstract is not None and active.mesh is not None and active.mesh.shape_tuple == mesh.shape_tuple:
-        mesh = active.mesh.update(axis_types=mesh.axis_types)
+    if active.abstract is not None and active.mesh is not None and active.mesh.size == mesh.size:
+        mesh = active.mesh.with_axes(mesh)
     return NamedSharding(mesh, spec)
 
 
