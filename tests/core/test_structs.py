@@ -71,8 +71,32 @@ def test_specs_refer_to_the_current_mesh():
         xf.ShapeDtypeStruct((), "float32", sharding=NamedSharding(over, P("i")))
     with xf.set_mesh(over):
         assert xf.ShapeDtypeStruct((4,), "float32", sharding=P("i")).sharding == NamedSharding(over, P("i"))
-    with pytest.raises(TypeError, match="mesh"):
-        xf.eval_shape(lambda x: x, xf.ShapeDtypeStruct((4,), "float32", sharding=P("i")))
+    struct = xf.ShapeDtypeStruct((4,), "float32", sharding=P("i"))
+    for refused in (lambda: xf.eval_shape(lambda x: x, struct), lambda: struct.sharding, lambda: struct.format):
+        with pytest.raises(TypeError, match="mesh"):
+            refused()
+    with xf.set_mesh(over):
+        assert struct.sharding == struct.format.sharding == struct.update(shape=(8,)).sharding == NamedSharding(over, P("i"))
+        assert struct == xf.ShapeDtypeStruct((4,), "float32", sharding=P("i")) and pickle.loads(pickle.dumps(struct)) == struct
+        assert xf.jit(lambda x: x).lower(struct).compile().input_shardings[0][0] == NamedSharding(over, P("i"))
+    with pytest.raises(ValueError, match="rank"):
+        xf.ShapeDtypeStruct((), "float32", sharding=P("i"))
+
+
+def test_structs_of_traced_values_have_the_shardings_of_their_types():
+    over, seen = xf.make_mesh((1,), ("i",)), []
+
+    def f(x):
+        seen.append(xf.ShapeDtypeStruct.like(x))
+        return x
+
+    x = xf.device_put(np.ones(4, np.float32), NamedSharding(over, P("i")))
+    xf.jit(f)(x)
+    xf.jit(xf.shard_map(f, mesh=over, in_specs=P("i"), out_specs=P("i")))(x)
+    xf.jit(f)(np.ones(4, np.float32))
+    assert [s.sharding and s.sharding.spec for s in seen] == [P("i"), P(None), None]
+    assert seen[0].sharding.mesh == over.abstract_mesh and seen[1].sharding.mesh.manual_axes == ("i",)
+    assert seen[1].manual_axis_type.varying == {"i"} and seen[0].manual_axis_type is None
 
 
 def test_types_are_immutable():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 from xlafront.base.interned import Interned
 
@@ -284,3 +285,10 @@ class ManualAxisType:
     def __repr__(self):
         return (f"ManualAxisType(varying={self.varying}, unreduced={self.unreduced}, reduced={self.reduced}, "
                 f"unreduced_kind={self.unreduced_kind})")
+
+
+def check_rank(spec: P, shape: Sequence) -> None:
+    """Raise if a spec has more entries than an array of this shape has dimensions."""
+    if len(spec) > len(shape):
+        raise RankError(f"{spec} has {len(spec)} entries, and so is only valid for arrays of rank at least {len(spec)}, but the "
+                        f"array has shape {tuple(shape)}. Leave out entries.")

@@ -12,7 +12,7 @@ import numpy as np
 from xlafront.base.jaxlib_compat import NamedSharding, Sharding
 from xlafront.base.layouts import Format, Layout
 from xlafront.base.meshes import active
-from xlafront.base.specs import ManualAxisType, PartitionSpec
+from xlafront.base.specs import ManualAxisType, PartitionSpec, check_rank
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import AbstractValue, ShapedArray
 from xlafront.core.refs import AbstractRef
@@ -24,7 +24,7 @@ class ShapeDtypeStruct:
     Args:
         shape: Shape of the array.
         dtype: dtype of the array.
-        sharding: A sharding, a `Format`, or a `PartitionSpec` over the current mesh (or that of `xlafront.plan`). Optional.
+        sharding: A sharding, a `Format`, or a `PartitionSpec` over the mesh in context when it is read. Optional.
         weak_type: True if the dtype is weak, as that of Python scalars.
         manual_axis_type: The manual mesh axes of a `shard_map` over which it varies. Optional.
         is_ref: True for a reference to such an array.
@@ -34,11 +34,11 @@ class ShapeDtypeStruct:
         ShapeDtypeStruct(shape=(), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type", "is_ref", "_layout")
+    __slots__ = ("shape", "dtype", "_sharding", "weak_type", "manual_axis_type", "is_ref", "_layout")
 
     shape: tuple
     dtype: Any
-    sharding: Any
+    _sharding: Sharding | PartitionSpec | None
     weak_type: bool
     manual_axis_type: ManualAxisType | None
     is_ref: bool
@@ -64,6 +64,8 @@ class ShapeDtypeStruct:
     def like(cls, x: Any) -> ShapeDtypeStruct:
         """Return the placeholder for an array: its type and, if the array is committed to devices, its format.
 
+        That of a traced value has the sharding of its type.
+
         Args:
             x: The array.
 
@@ -77,9 +79,27 @@ class ShapeDtypeStruct:
         if isinstance(x, ShapeDtypeStruct):
             return x
         aval = tracing.aval_of(x, "ShapeDtypeStruct.like")
+        if isinstance(x, tracing.Tracer) and isinstance(aval, ShapedArray):
+            over_mesh = bool(aval.sharding.mesh.axis_names)
+            return cls(aval.shape, aval.dtype, sharding=aval.sharding if over_mesh else None, weak_type=aval.weak_type,
+                       manual_axis_type=aval.manual_axis_type if over_mesh and aval.sharding.mesh.manual_axes else None)
         committed = not isinstance(x, tracing.Tracer) and getattr(x, "committed", False)
         return cls(aval.shape, aval.dtype, sharding=x.format if committed and hasattr(x, "format") else None,
                    weak_type=aval.weak_type)
+
+    @property
+    def sharding(self) -> Sharding | None:
+        """The sharding, None if not given; a `PartitionSpec` refers to the mesh in context."""
+        given = self._sharding
+        if not isinstance(given, PartitionSpec):
+            return given
+        mesh = active.mesh or active.abstract
+        if mesh is None:
+            raise TypeError(f"a ShapeDtypeStruct has the sharding {given}, a PartitionSpec, and no mesh is in force: the "
+                            f"context mesh cannot be empty. Use set_mesh(mesh), or a NamedSharding.")
+        sharding = NamedSharding(mesh, given)
+        sharding.check_compatible_aval(self.shape)
+        return sharding
 
     @property
     def format(self) -> Format:
@@ -95,7 +115,7 @@ class ShapeDtypeStruct:
         return len(self.shape)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.__slots__ or name in ("size", "ndim", "format"):
+        if name in self.__slots__ or name in ("sharding", "size", "ndim", "format"):
             raise RuntimeError(f"cannot assign to {name}: a ShapeDtypeStruct is immutable. Use update({name}=...).")
         raise AttributeError(f"a ShapeDtypeStruct has no attribute {name!r}")
 
@@ -106,7 +126,7 @@ class ShapeDtypeStruct:
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """Return a copy with some fields replaced."""
-        fields = {name: changes.get(name, getattr(self, name)) for name in self.__slots__[:-1]}
+        fields = {name.lstrip("_"): getattr(self, name) for name in self.__slots__[:-1]} | changes
         if self._layout is not None:
             if "sharding" not in changes:
                 fields["sharding"] = self.format
@@ -120,7 +140,7 @@ class ShapeDtypeStruct:
 
     def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
         """Restore from a pickle of JAX."""
-        own = {"_sharding": "sharding", "_dll": "_layout"}
+        own = {"_dll": "_layout"}
         for name, value in state[1].items():
             object.__setattr__(self, own.get(name, name), value)
 
@@ -132,7 +152,7 @@ class ShapeDtypeStruct:
 
     def __repr__(self) -> str:
         more = [f", {name}={value}" for name, value in (
-            ("sharding", self.sharding), ("format", self._layout), ("weak_type", self.weak_type or None),
+            ("sharding", self._sharding), ("format", self._layout), ("weak_type", self.weak_type or None),
             ("manual_axis_type", self.manual_axis_type), ("is_ref", self.is_ref or None)) if value is not None]
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={getattr(self.dtype, 'name', self.dtype)}{''.join(more)})"
 
@@ -154,20 +174,17 @@ def _sharding_and_layout(given: Any, shape: tuple) -> tuple[Any, Layout | None]:
         if layout is not None and not isinstance(layout, Layout):
             raise TypeError(f"a ShapeDtypeStruct takes a definite layout, got {layout}. Use Layout.AUTO in in_shardings and "
                             f"out_shardings only.")
-    if isinstance(given, PartitionSpec) and (mesh := active.abstract or active.mesh) is not None:
-        given = NamedSharding(mesh, given)
     if not (given is None or isinstance(given, (Sharding, PartitionSpec))):
         raise ValueError(f"ShapeDtypeStruct takes a Sharding, a PartitionSpec or a Format as sharding, got "
                          f"{type(given).__name__}: {given!r:.80}.")
+    if isinstance(given, PartitionSpec):
+        check_rank(given, shape)
     if isinstance(given, NamedSharding):
         given.check_compatible_aval(shape)
     return given, layout
 
 
 def _aval_of_struct(x: ShapeDtypeStruct) -> AbstractValue:
-    if isinstance(x.sharding, PartitionSpec):
-        raise TypeError(f"a ShapeDtypeStruct has the sharding {x.sharding}, a PartitionSpec, and no mesh is in force: the "
-                        f"context mesh cannot be empty. Use set_mesh(mesh), or a NamedSharding.")
     vma = frozenset() if x.manual_axis_type is None else x.manual_axis_type.varying
     aval = ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
                        sharding=x.sharding, vma=frozenset(vma))

@@ -94,7 +94,7 @@ def _type_on_mesh(mesh: Mesh, x: Any, replicate: bool) -> Any:
     """Return an argument as a type with a sharding over the mesh; Python values are returned unchanged."""
     if not isinstance(x, (ShapeDtypeStruct, ArrayImpl, keys.KeyArray, np.ndarray, np.generic)):
         return x
-    given, sharding = getattr(x, "sharding", None), None
+    given, sharding = x._sharding if isinstance(x, ShapeDtypeStruct) else getattr(x, "sharding", None), None
     if isinstance(given, NamedSharding):
         sharding = NamedSharding(mesh, given.spec, memory_kind=given.memory_kind)
     elif isinstance(given, PartitionSpec) or replicate:

@@ -37,9 +37,9 @@ from xlafront.base.specs import (
     MissingDimensionError,
     P as P,
     PartitionSpec as PartitionSpec,
-    RankError,
     UnreducedKind,
     axes_of as axes_of,
+    check_rank,
 )
 from xlafront.core.traceback_filter import boundary
 
@@ -246,9 +246,7 @@ def _named_update(self, **changes) -> NamedSharding:
 
 def _named_check(self, aval_shape) -> None:
     """Raise if the spec has more entries than the array has dimensions."""
-    if len(self.spec) > len(aval_shape):
-        raise RankError(f"{self.spec} has {len(self.spec)} entries, and so is only valid for arrays of rank at least "
-                        f"{len(self.spec)}, but the array has shape {tuple(aval_shape)}. Leave out entries.")
+    check_rank(self.spec, aval_shape)
 
 
 def _make_named(mesh, spec, memory_kind) -> NamedSharding:
