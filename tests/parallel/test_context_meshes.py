@@ -91,3 +91,23 @@ def test_results_over_mixed_meshes_have_the_axes_of_their_types_and_those_of_the
     with xf.set_mesh(three):
         counted = xf.jit(lambda: lax.broadcasted_iota(np.int32, (16, 24), 1, out_sharding=NamedSharding(three, P(("y", "z"), None))))
         assert counted().sharding == NamedSharding(three, P(("y", "z"), None))
+
+
+# Functions that make arrays with the sharding of another array, or with one that is requested for one of their results
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, xf.jit])
+def test_shardings_of_new_arrays(wrap):
+    mesh = mesh_of(2, 2)
+    with xf.set_mesh(mesh):
+        like = xf.device_put(X, P("x", "y"))
+        for value in (np.ones(2), 1.0, xf.device_put(np.ones(2), P("y"))):
+            assert wrap(lax.broadcast_like)(value, like).sharding == NamedSharding(mesh, P("x", "y"))
+        words = np.arange(4, dtype=np.uint32)
+        for spec in (P("x"), P("y", "x")):
+            key, bits = wrap(lambda k, spec=spec: lax.rng_bit_generator(k, (4, 8), out_sharding=spec))(words)
+            assert key.sharding.is_fully_replicated and bits.sharding == NamedSharding(mesh, P(*spec, *[None] * (2 - len(spec))))
+        key, _ = wrap(lambda k: lax.rng_bit_generator(k, (4, 8), out_sharding=P("x")))(xf.device_put(words, P("x")))
+        assert key.sharding == NamedSharding(mesh, P("x"))
+        made = wrap(lambda: xf.nn.initializers.constant(-7)(xf.random.key(0), (8, 2), np.float32, out_sharding=P("x")))()
+        assert made.sharding == NamedSharding(mesh, P("x", None))

@@ -144,13 +144,14 @@ def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
         >>> lax.broadcast_like(xnp.arange(2), xnp.zeros((3, 2))).shape
         (3, 2)
     """
-    own, shape = tracing.aval_of(arr, "broadcast_like").shape, tracing.aval_of(like_arr, "broadcast_like").shape
+    own, like = tracing.aval_of(arr, "broadcast_like").shape, tracing.aval_of(like_arr, "broadcast_like")
+    shape = like.shape
     if len(own) > len(shape):
         raise ValueError(f"broadcast_like cannot broadcast an array of shape {own} to {shape}, a shape with fewer dimensions.")
     last = shape[len(shape) - len(own):]
     if any(n not in (1, m) for n, m in zip(own, last)):
         raise ValueError(f"broadcast_like got incompatible shapes: {own} does not broadcast to {shape}.")
-    return shapes.broadcast_in_dim(arr, shape, range(len(shape) - len(own), len(shape)))
+    return shapes.broadcast_in_dim(arr, shape, range(len(shape) - len(own), len(shape)), out_sharding=like.explicit_sharding)
 
 
 def shape_as_value(shape: Sequence[int]) -> Array | np.ndarray:

@@ -12,7 +12,7 @@ from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import move_dim
-from xlafront.core.primitive import Primitive
+from xlafront.core.primitive import MeshRules, Primitive
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
 from xlafront.lax.arguments import check_dtype, named_sharding
@@ -48,7 +48,7 @@ def _abstract(key: ShapedArray, *, shape: Sequence[int], dtype: np.dtype, algori
         raise TypeError(f"rng_bit_generator generates unsigned integers of 8, 16, 32 or 64 bits; unsupported dtype {dtype}.")
     if (key.shape, key.dtype.name) not in (((4,), "uint32"), ((2,), "uint64"), ((3,), "uint64")):
         raise TypeError(f"rng_bit_generator takes a key of four uint32 or two uint64 words, got {key}.")
-    return [ShapedArray(key.shape, key.dtype), ShapedArray(shape, dtype)]
+    return [key.strip_weak_type(), ShapedArray(shape, dtype, sharding=out_sharding, vma=key.vma)]
 
 
 def _lower(ctx: RuleContext, key: ir.Value, *, shape: Sequence[int], dtype: np.dtype, algorithm: RandomAlgorithm,
@@ -83,7 +83,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tupl
 
 
 rng_bit_generator_p = Primitive("rng_bit_generator", multiple_results=True, abstract=_abstract, lower=_lower, batch=_batch,
-                                jvp=_jvp)
+                                jvp=_jvp, mesh=MeshRules(states_vma=True, states_mesh_types=True))
 
 
 @library(static=("shape", "dtype", "algorithm", "out_sharding"), name="rng_bit_generator")

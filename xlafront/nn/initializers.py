@@ -84,7 +84,7 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
         Array([7., 7.], dtype=float32)
     """
     def init(key, shape, dtype=dtype, out_sharding=None):
-        return xnp.full(shape, value, _dtype(dtype), device=out_sharding)
+        return xnp.full(shape, value, _dtype(dtype), out_sharding=out_sharding)
 
     return init
 

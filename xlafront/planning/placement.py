@@ -19,7 +19,7 @@ from xlafront.runtime.sharding import Mesh, PartitionSpec
 
 
 def _shardings_of(*trees) -> list[NamedSharding]:
-    found = (getattr(x, "sharding", None) for x in tree.leaves(trees))
+    found = (_sharding_of(x) for x in tree.leaves(trees))
     return [s for s in found if isinstance(s, NamedSharding)]
 
 
@@ -90,11 +90,16 @@ def on_mesh(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any], repl
     return tree.map_with_path(place, (args, kwargs), is_leaf=lambda x: x is None)
 
 
+def _sharding_of(x: Any) -> Any:
+    """Return the sharding of an array or a `ShapeDtypeStruct`, whose spec may refer to no mesh yet; None without one."""
+    return x._sharding if isinstance(x, ShapeDtypeStruct) else getattr(x, "sharding", None)
+
+
 def _type_on_mesh(mesh: Mesh, x: Any, replicate: bool) -> Any:
     """Return an argument as a type with a sharding over the mesh; Python values are returned unchanged."""
     if not isinstance(x, (ShapeDtypeStruct, ArrayImpl, keys.KeyArray, np.ndarray, np.generic)):
         return x
-    given, sharding = x._sharding if isinstance(x, ShapeDtypeStruct) else getattr(x, "sharding", None), None
+    given, sharding = _sharding_of(x), None
     if isinstance(given, NamedSharding):
         sharding = NamedSharding(mesh, given.spec, memory_kind=given.memory_kind)
     elif isinstance(given, PartitionSpec) or replicate:
