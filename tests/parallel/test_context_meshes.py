@@ -111,3 +111,58 @@ def test_shardings_of_new_arrays(wrap):
         assert key.sharding == NamedSharding(mesh, P("x"))
         made = wrap(lambda: xf.nn.initializers.constant(-7)(xf.random.key(0), (8, 2), np.float32, out_sharding=P("x")))()
         assert made.sharding == NamedSharding(mesh, P("x", None))
+
+
+# Explicit shardings under vmap: equations traced earlier are over the meshes of their own context
+
+
+def test_functions_of_out_sharding_under_vmap():
+    with xf.set_mesh(mesh_of(2, 2)):
+        a, b = np.arange(16.0).reshape(4, 2, 2), np.arange(16.0).reshape(2, 4, 2)
+        over_a, over_b = xf.device_put(a, P("x", None, "y")), xf.device_put(b, P(None, "x", "y"))
+        product = xf.vmap(lambda x, y: xnp.einsum("xy,yz->xz", x, y, out_sharding=P(None, "y")), (0, 1), 2)
+        for f in (product, xf.jit(product)):
+            assert f(over_a, over_b).sharding.spec == P(None, "y", "x")
+            np.testing.assert_allclose(f(over_a, over_b), np.einsum("bxy,ybz->xzb", a, b))
+        rows, at = xf.device_put(a.astype("f"), P("x", "y")), xf.device_put(np.ones((4, 2, 2), int), P("x", "y"))
+        taken = xf.jit(xf.vmap(lambda x, i: x.at[i].get(out_sharding=P("y", None))))(rows, at)
+        assert taken.sharding.spec == P("x", "y", None, None) and np.array_equal(taken, a[:, [[1, 1], [1, 1]]])
+
+
+def test_updates_of_whole_sharded_dimensions_under_vmap():
+    with xf.set_mesh(mesh_of(2, 2)):
+        arrays, at = xf.device_put(np.zeros((2, 10, 8)), P("x", None, "y")), xf.device_put(np.array([2, 3]), P("x"))
+        updates, expected = xf.device_put(np.ones((2, 8)), P("x", "y")), np.zeros((2, 10, 8))
+        expected[[0, 1], [2, 3]] = 1
+        found = xf.jit(xf.vmap(lambda x, i, y: lax.dynamic_update_slice_in_dim(x, y[None], i, axis=0)))(arrays, at, updates)
+        assert found.sharding.spec == P("x", None, "y") and np.array_equal(found, expected)
+
+
+def test_explicit_axes_under_vmap():
+    mesh = mesh_of(2, 2, types=AxisType.Auto)
+
+    def f(x, y):
+        multiply = xf.sharding.explicit_axes(lambda a, b: xf.sharding.reshard(a, P()) * b, in_sharding=(P("y"), P("y")))
+        return multiply(x, y)
+
+    with xf.set_mesh(mesh):
+        x = np.arange(16).reshape(2, 8)
+        assert np.array_equal(xf.jit(xf.vmap(f, spmd_axis_name="x"))(x, x), x * x)
+
+
+def test_jaxprs_with_other_meshes_run_as_functions():
+    mesh = mesh_of(2, 2)
+
+    def f(x):
+        with use_abstract_mesh(mesh.abstract_mesh.update_axis_types({"x": AxisType.Auto, "y": AxisType.Auto})):
+            y = xnp.sin(xf.sharding.reshard(x, P(None, None)))
+        return xf.sharding.reshard(y, P("x", None))
+
+    with xf.set_mesh(mesh):
+        x = xf.device_put(X, P("x", "y"))
+        [result] = xf.extend.core.jaxpr_as_fun(xf.jit(f).trace(x).jaxpr)(x)
+        assert result.sharding == NamedSharding(mesh, P("x", None))
+        np.testing.assert_allclose(result, np.sin(X), rtol=1e-6)
+        auto = xf.device_put(X, NamedSharding(mesh_of(2, 2, types=AxisType.Auto), P("x")))
+        with pytest.raises(ValueError, match="should match"):  # not an equation traced earlier
+            xnp.sin(auto)

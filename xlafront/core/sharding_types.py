@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from xlafront.base.jaxlib_compat import NamedSharding
 from xlafront.base.meshes import AxisType, active
 from xlafront.base.specs import PartitionSpec, UnreducedKind, axes_of
-from xlafront.core import dtypes
+from xlafront.core import dtypes, source
 from xlafront.core.avals import ShapedArray
 from xlafront.core.errors import ShardingTypeError
 
@@ -112,7 +112,7 @@ def _common_mesh(primitive: Primitive, avals: Sequence[Any]) -> Any:
             raise ValueError(f"{primitive.shown_as} got operands over different meshes, {found} and {mesh}: "
                              f"{', '.join(map(str, avals))}. Transfer them to one mesh with device_put.")
         found = found or mesh
-    if found is not None:
+    if found is not None and source.thread.site is None:  # equations traced earlier have been checked in their own context
         inside = active.abstract_mesh()
         if not inside.empty and (inside.shape_tuple, inside.axis_types) != (found.shape_tuple, found.axis_types):
             raise ValueError(f"{primitive.shown_as} got operands over {found}, but the context mesh is {inside}: they "

@@ -275,8 +275,12 @@ def scatter(name: str, operands: Operands, result: ShapedArray, params: Params) 
         _check_index_sharding(name, operands, 2, [update_rows[i] for i in index_dims], remedy)
     for d, i in zip(dn.operand_batching_dims, dn.scatter_indices_batching_dims):
         entries[d] = merge(name, operands, [entries[d], operands[1][1][i]])
+    updates, update_entries = operands[2]
+    window_dims = [d for d in range(x.ndim) if d not in (*dn.inserted_window_dims, *dn.operand_batching_dims)]
+    replaced = [d for d, u in zip(window_dims, dn.update_window_dims)  # in full: wherever it begins, it stays on its devices
+                if updates.shape[u] == x.shape[d] and update_entries[u] == entries[d]]
     for d in dn.scatter_dims_to_operand_dims:
-        if entries[d] is not None:
+        if entries[d] is not None and d not in replaced:
             raise ShardingTypeError(f"an update of {texts(operands)} at indices of dimension {d}, which is sharded over "
                                     f"{entries[d]!r}, is ambiguous. Unshard that dimension of the array first, with "
                                     f"reshard, or update it in a function of auto_axes.")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.base.jaxlib_compat import ArrayImpl, NamedSharding, Sharding, SingleDeviceSharding
-from xlafront.core import tracing, tree
+from xlafront.core import source, tracing, tree
 from xlafront.core.ir import Jaxpr, Literal, dce_jaxpr
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.runtime import backends, keys
@@ -178,8 +178,10 @@ def _agreed_devices(shardings: Sequence[Any], devices: tuple | None) -> tuple[tu
 def _mesh_of_types(arguments: _Arguments, own: Sequence[Any], mesh: Mesh | None, devices: tuple | None) -> Mesh | None:
     """Return the mesh of types: the one in context, or that of the arrays on the program's devices.
 
-    Raise if these differ and have explicit axes.
+    Raise if these differ and have explicit axes. An equation that was traced earlier is over the mesh of its arrays.
     """
+    if source.thread.site is not None:
+        return next((s.mesh for s in own if isinstance(s, NamedSharding)), mesh)
     inside = mesh
     for i, sharding in enumerate(own):
         if not isinstance(sharding, NamedSharding) or tuple(sharding._internal_device_list) != devices:
