@@ -96,17 +96,17 @@ def test_values_and_types(make, expected, shown):
 
 
 @pytest.mark.parametrize("function, words, error", [
-    (lambda u, r, a: xnp.sin(u), "sin of .*U:y.*reshard", NotImplementedError),
+    (lambda u, r, a: xnp.sin(u), "sin of .*U:y.*reshard", ShardingTypeError),
     (lambda u, r, a: u.max(), "reduce_max|max of .*U:y.*reshard", ValueError),
     (lambda u, r, a: xnp.sort(u), "sort.*U:y.*reshard", ValueError),
-    (lambda u, r, a: xnp.maximum(u, u), "max.*reshard", NotImplementedError),
+    (lambda u, r, a: xnp.maximum(u, u), "max.*reshard", ShardingTypeError),
     (lambda u, r, a: u / u, "div.*reshard", NotImplementedError),
     (lambda u, r, a: u + 1, "add.*U:y.*reshard", ShardingTypeError),
     (lambda u, r, a: u * u, "mul.*reshard", ShardingTypeError),
     (lambda u, r, a: u * a, "mul.*reduced={'y'}", ShardingTypeError),
     (lambda u, r, a: 1 / u, "div.*reshard", NotImplementedError),
     (lambda u, r, a: u @ a, "dot_general.*reshard", ShardingTypeError),
-    (lambda u, r, a: u.astype(int), "astype.*reshard", NotImplementedError),
+    (lambda u, r, a: u.astype(int), "astype.*reshard", ShardingTypeError),
     (lambda u, r, a: r + a, "reduced={'y'}", ShardingTypeError),
     (lambda u, r, a: r * put(AAT, None, "y"), "reduced", ShardingTypeError),
     (lambda u, r, a: xnp.dot(a, a, out_sharding=P(None, None, **U)), "xnp.dot.*leave.*sharded", ShardingTypeError),
@@ -478,3 +478,47 @@ def test_open_maxima_are_refused():
                 "x", unreduced={"y"}, unreduced_kind=UnreducedKind.max)))
     with pytest.raises(NotImplementedError, match="kind max"):
         put(A, "x", None, unreduced={"y"}, unreduced_kind=UnreducedKind.max)
+
+
+@pytest.mark.parametrize("call, shown", [
+    (lambda a: lax.psum(a, "x"), ""), (lambda a: lax.all_gather(a, "x", tiled=True), "V:x, "),
+    (lambda a: lax.psum_scatter(a, "x", scatter_dimension=1, tiled=True), "V:x, "),
+    (lambda a: lax.ppermute(a, "x", [(0, 1), (1, 2), (2, 3)]), "V:x, "),
+    (lambda a: lax.all_to_all(a, "x", 1, 0, tiled=True), "V:x, "),
+    (lambda a: lax.all_gather(a, "x", tiled=True, to="invarying"), ""),
+], ids=["psum", "all_gather", "psum_scatter", "ppermute", "all_to_all", "invarying"])
+def test_linear_collectives_keep_sums_over_other_axes_open(call, shown):
+    """As in JAX: a collective over x acts on the summands along y as on their sum."""
+    seen = []
+
+    def body(a):
+        result = call(a)
+        seen.append(text(result).partition("]")[2])
+        return result
+
+    for spec, mark in ((P("x", **U), "U:y"), (P("x", **R), "R:y")):
+        value = xf.reshard(product(put(A, None, "y")), P("x", None, **U)) if mark == "U:y" else put(AAT, "x", None, **R)
+        found = xf.jit(xf.shard_map(body, in_specs=spec, out_specs=spec))(value)
+        assert set(seen) == {f"{{{shown}{mark}}}"}
+        expected = xf.jit(xf.shard_map(body, in_specs=P("x"), out_specs=P("x")))(put(AAT, "x", None))
+        seen.clear()
+        np.testing.assert_allclose(full(found), full(expected), rtol=1e-5)
+
+
+def test_gathers_to_reduced_values():
+    with xf.set_mesh(xf.make_mesh((2, 2), ("x", "y"))) as mesh:
+        rows = xf.device_put(A, P("x", None))
+        gathered = xf.shard_map(lambda a: lax.all_gather(lax.pcast(a, "y", to="reduced"), "x", tiled=True, to="reduced"),
+                                in_specs=P("x", None), out_specs=P(None, None, reduced={"x", "y"}))(rows)
+        assert gathered.sharding == NamedSharding(mesh, P(None, None, reduced={"x", "y"})) and np.array_equal(gathered, A)
+        total = xf.jit(xf.shard_map(lambda a: lax.psum(lax.all_gather(a, "y", axis=1, tiled=True, to="reduced").sum(), "x"),
+                                    in_specs=P("x", "y"), out_specs=P(**R)))(xf.device_put(A, P("x", "y")))
+        assert total.sharding == NamedSharding(mesh, P(**R)) and total == A.sum()
+
+
+def test_derivatives_of_reduce_precision_leave_sums_open():
+    r = put(np.arange(8, dtype=np.float32), **R)
+    rounded = xf.jit(lambda x: lax.reduce_precision(x, 8, 3))
+    assert rounded(r).sharding.spec == P(None, **R) and np.array_equal(rounded(r), np.arange(8))
+    slope = xf.jit(xf.grad(lambda x: rounded(x).sum()))(r)
+    assert slope.sharding.spec == P(None, **U) and np.array_equal(full(slope), np.ones(8))

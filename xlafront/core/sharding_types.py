@@ -233,8 +233,7 @@ def _unreduced(primitive: Primitive, avals: tuple, unreduced_axes: list[Axes], r
         return axes, frozenset()
     rounds = dtypes.is_inexact(avals[0].dtype) != dtypes.is_inexact(result.dtype)
     if sums is None or any(unreduced_axes[1:]) or rounds:
-        refusal = (ShardingTypeError if primitive.traits.contracts else
-                   NotImplementedError if primitive.traits.broadcasts_scalars else ValueError)
+        refusal = ShardingTypeError if primitive.traits.contracts or primitive.traits.broadcasts_scalars else ValueError
         raise refusal(f"{attempt} needs the sum over {_listed(axes)}, over which an operand is unreduced. {remedy}")
     return axes, reduced[0]
 

@@ -572,7 +572,7 @@ PRIMITIVES["reduce_precision"] = elementwise(
     derivatives=(lambda g, y, x, **params: reduce_precision_(g, **params),),
     attributes=lambda mlir, _, *, exponent_bits, mantissa_bits: {
         "exponent_bits": mlir.i32(exponent_bits), "mantissa_bits": mlir.i32(mantissa_bits)},
-    transpose=linear(0)(lambda i, ct, x, **params: reduce_precision_(ct, **params)), traits=CHEAP)
+    transpose=linear(0)(lambda i, ct, x, **params: reduce_precision_(ct, **params)), sums=of_first, traits=CHEAP)
 
 
 # log(exp(x) + exp(y)), composed of other operations

@@ -19,6 +19,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import axis_index_p, move_dim
 from xlafront.core.primitive import MeshRules, OwnRule, Primitive, Traits
+from xlafront.core.sharding_types import of_first
 from xlafront.core.typing import Array
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
@@ -137,7 +138,7 @@ def collective(name: str | Primitive, abstract: Callable, lower: Callable, trans
     return record(
         name, abstract=typed_abstract, lower=lower, jvp=linear_jvp, transpose=transpose_rule,
         batch=batch or batch_rule_keeping_dims,
-        shown_as=shown_as, mesh=MeshRules(sharding_rule, over_axis=over_axis, communicates=communicates,
+        shown_as=shown_as, mesh=MeshRules(sharding_rule, of_first, over_axis=over_axis, communicates=communicates,
                                           states_vma=vma is not None), **rules)
 
 
