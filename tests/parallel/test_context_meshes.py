@@ -166,3 +166,36 @@ def test_jaxprs_with_other_meshes_run_as_functions():
         auto = xf.device_put(X, NamedSharding(mesh_of(2, 2, types=AxisType.Auto), P("x")))
         with pytest.raises(ValueError, match="should match"):  # not an equation traced earlier
             xnp.sin(auto)
+
+
+# Programs over abstract meshes
+
+
+def partitions(lowered):
+    return int(lowered.as_text().partition("num_partitions = ")[2].partition(" ")[0])
+
+
+def test_programs_are_lowered_for_the_abstract_mesh_of_their_types():
+    def lower(f, *args):
+        return xf.jit(f).trace(*args).lower(lowering_platforms=("tpu",))
+
+    plain = xf.ShapeDtypeStruct((8, 2), "float32")
+    for types, count in ((AxisType.Explicit, 2), (AxisType.Auto, 1)):
+        with use_abstract_mesh(AbstractMesh((2,), ("x",), (types,))):
+            assert partitions(lower(lambda x: x * 2, plain)) == count
+            assert xf.export.export(xf.jit(lambda x: x * 2))(plain).nr_devices == count
+    over_x, over_y = (xf.ShapeDtypeStruct((8, 2), "float32", sharding=NamedSharding(
+        AbstractMesh((2,), (n,), (AxisType.Auto,)), P(n))) for n in "xy")
+    assert partitions(lower(lambda x, y: x * y, over_x, over_y)) == 2
+
+
+def test_in_shardings_over_abstract_meshes_are_over_the_devices_in_context():
+    mesh = mesh_of(2, types=AxisType.Auto)
+    rows = NamedSharding(mesh.abstract_mesh, P("x"))
+    for options in ({"in_shardings": rows}, {"out_shardings": rows}, {"in_shardings": rows, "out_shardings": rows}):
+        double = xf.jit(lambda x: x * 2, **options)
+        with xf.set_mesh(mesh):
+            assert double(np.ones(4)).sharding == NamedSharding(mesh, P("x"))
+            assert double.lower(xf.ShapeDtypeStruct((4,), "float32")).compile()(np.ones(4, "f")).tolist() == [2] * 4
+    with pytest.raises(ValueError, match="AbstractMesh"):
+        double(np.ones(4))

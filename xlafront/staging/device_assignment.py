@@ -59,6 +59,7 @@ def place_arguments(name: str, leaves: Sequence[Any], requested: Sequence[Any], 
     if mesh is not None and is_compile_only(mesh.devices.flat[0].client):
         mesh = None
     own = [_committed_sharding(x) for x in leaves]
+    requested = [_on_mesh(given, mesh) for given in requested]
     arguments = _Arguments(name, leaves, traced, [
         sharding if given is UNSPECIFIED else _checked(name, x, given, traced, i)
         for i, (x, sharding, given) in enumerate(zip(leaves, own, requested))])
@@ -89,6 +90,13 @@ def place_arguments(name: str, leaves: Sequence[Any], requested: Sequence[Any], 
         by_body = _shard_map_shardings(traced.closed.structure, devices)
         found = [by_body.get(v) if s is None else s for s, v in zip(found, traced.closed.invars)]
     return assignment._replace(shardings=tuple(rest if s is None else s for s in found))
+
+
+def _on_mesh(sharding, mesh: Mesh | None):
+    """Return a requested sharding; one over an abstract mesh of the size of the mesh in context is over its devices."""
+    if mesh is None or sharding is UNSPECIFIED or has_devices(sharding) or sharding.mesh.size != mesh.size:
+        return sharding
+    return sharding.update(mesh=mesh.with_axes(sharding.mesh))
 
 
 class _Arguments(NamedTuple):
@@ -216,7 +224,7 @@ def _sharding_of(x, given):
 
 
 def abstract_mesh_of_arguments(leaves: Sequence[Any], requested: Sequence[Any]) -> AbstractMesh | None:
-    """Return the abstract mesh of a program's arguments; None if an argument or the context has devices."""
+    """Return the abstract mesh of a program's arguments, or of types in context; None if one of these has devices."""
     found = None
     for x, given in zip(leaves, requested):
         sharding = _sharding_of(x, given)
@@ -224,7 +232,10 @@ def abstract_mesh_of_arguments(leaves: Sequence[Any], requested: Sequence[Any]) 
             found = found or sharding.mesh
         elif isinstance(sharding, Sharding) or getattr(keys.physical_array(x), "_committed", False):
             return None
-    return None if active.mesh is not None else found
+    if active.mesh is not None:
+        return None
+    inside = active.abstract_mesh()
+    return inside if found is None and inside.explicit and not inside.manual_axes else found
 
 
 class AbsentDevice:
@@ -262,7 +273,7 @@ def assign_abstract_mesh(mesh: AbstractMesh, devices: Sequence[Any], leaves: Seq
     concrete = Mesh(np.array(chosen, dtype=object).reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
     rest = NamedSharding(concrete, PartitionSpec())
     found = [_sharding_of(x, given) for x, given in zip(leaves, requested)]
-    shardings = tuple([rest if s is None else NamedSharding(concrete, s.spec, memory_kind=s.memory_kind) for s in found])
+    shardings = tuple([rest if s is None else s.update(mesh=concrete.with_axes(s.mesh)) for s in found])
     return DeviceAssignment(chosen, shardings, True, concrete)
 
 
