@@ -9,7 +9,16 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import NamedSharding, P, lax, random
-from xlafront.sharding import AbstractMesh, AxisType, Mesh, auto_axes, get_abstract_mesh, get_mesh, use_abstract_mesh
+from xlafront.sharding import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    SingleDeviceSharding,
+    auto_axes,
+    get_abstract_mesh,
+    get_mesh,
+    use_abstract_mesh,
+)
 
 pytestmark = pytest.mark.cpu_only
 
@@ -61,6 +70,12 @@ def test_other_contents_are_other_objects():
     (lambda: xf.jit(lambda x: x, in_shardings=NamedSharding(mesh_of(), P("x", None)))(np.ones(8)), ValueError, "rank at least 2"),
     (lambda: xf.jit(lambda x: x, out_shardings=NamedSharding(mesh_of(), P("x", None)))(np.ones(8)), ValueError, "rank at least 2"),
     (lambda: xf.make_array_from_process_local_data(NamedSharding(mesh_of(), P("x")), A, (None, 4)), ValueError, "global_shape"),
+    (lambda: xf.make_mesh(((4,), 4), ("x", "y")), ValueError, "sequence of ints"),
+    (lambda: xf.jit(lambda x: x, out_shardings=NamedSharding(Mesh(np.empty((), dtype=object), ()), P()))(A), ValueError, "empty NamedSharding"),
+    (lambda: xf.jit(lambda x: x, in_shardings=NamedSharding(Mesh(np.empty((), dtype=object), ()), P()))(A), ValueError, "empty NamedSharding"),
+    (lambda: lax.with_sharding_constraint(A, NamedSharding(Mesh(np.empty((), dtype=object), ()), P())), ValueError, "empty NamedSharding"),
+    (lambda: xf.jit(lambda x: xf.make_array_from_single_device_arrays(x.shape, SingleDeviceSharding(xf.devices()[0]), [x]))(A),
+     ValueError, "must be an array on one device.*traced"),
 ])
 def test_bad_input(make, error, words):
     with pytest.raises(error, match=words):

@@ -199,3 +199,44 @@ def test_in_shardings_over_abstract_meshes_are_over_the_devices_in_context():
             assert double.lower(xf.ShapeDtypeStruct((4,), "float32")).compile()(np.ones(4, "f")).tolist() == [2] * 4
     with pytest.raises(ValueError, match="AbstractMesh"):
         double(np.ones(4))
+
+
+# Constraints within a shard_map of some axes
+
+
+def test_constraints_over_the_outer_mesh_of_an_unchecked_shard_map():
+    mesh, x = mesh_of(4, 2, types=AxisType.Auto), np.arange(8.0)
+
+    def shifted(spec, manual, check=False):
+        def body(x):
+            x = lax.with_sharding_constraint(x, NamedSharding(mesh, spec))
+            return lax.ppermute(x, "x", [(0, 1), (1, 2), (2, 3), (3, 0)])
+
+        return xf.jit(xf.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=check, axis_names=manual))(x)
+
+    for spec, manual in ((P("y"), {"x"}), (P(), {"x"}), (P(), {"x", "y"})):
+        assert np.array_equal(shifted(spec, manual), np.roll(x, 2))
+    for spec, manual, check in ((P("x"), {"x"}, False), (P("y"), {"x", "y"}, False), (P("y"), {"x"}, True)):
+        with pytest.raises(ValueError, match="Manual"):
+            shifted(spec, manual, check)
+
+
+# Derivatives across meshes
+
+
+def test_tangents_of_pullbacks_across_meshes():
+    first, second = (xf.sharding.Mesh(np.array(devices), ("x",)) for devices in (xf.devices()[:4], xf.devices()[4:8]))
+
+    def f(x):
+        moved = xf.device_put(xf.jit(lambda x: x**2)(x), NamedSharding(second, P("x")))
+        return xf.jit(lambda x: x * 3)(moved).sum()
+
+    def pulled(x):
+        y, pull = xf.vjp(f, x)
+        return pull(y)[0]
+
+    values = np.arange(4.0)
+    x = xf.device_put(values, NamedSharding(first, P("x")))
+    y, t = xf.jvp(pulled, (x,), (x,))  # y = 3 sum(x^2) 6 x
+    np.testing.assert_allclose(y, 18 * (values**2).sum() * values)
+    np.testing.assert_allclose(t, 3 * 18 * (values**2).sum() * values)

@@ -267,8 +267,16 @@ def test_bad_options():
         xf.pmap(lambda x: x, devices=[xf.devices()[0]] * 2)(np.ones(2))
     with pytest.raises(ValueError, match=r"over no elements \(x has shape \(0, 3\)\)"):
         xf.pmap(lambda x: x)(np.ones((0, 3)))
-    with pytest.raises(TypeError, match="integers and None in in_axes"):
-        xf.pmap(lambda x: x, in_axes="a")
+    for options in ({"in_axes": "a"}, {"in_axes": False}, {"in_axes": (0, True)}, {"out_axes": False}):
+        with pytest.raises(TypeError, match="axes must be an int, None"):
+            xf.pmap(lambda x: x, **options)
+    with pytest.raises(ValueError, match="devices of pmap must be non-empty"):
+        xf.pmap(lambda x: x, devices=[])
+    power = xf.pmap(lambda x, n=2: x ** n, static_broadcasted_argnums=1)
+    assert power(np.full(2, 3.0), 2).tolist() == [9, 9]
+    for arguments, keywords in (((np.ones(2),), {}), ((np.ones(2),), {"n": 2})):
+        with pytest.raises(ValueError, match="only 1 positional argument"):
+            power(*arguments, **keywords)
     with pytest.raises(TypeError, match="takes a function"):
         xf.pmap(3)
     with pytest.raises(ValueError, match="both static and donated"):

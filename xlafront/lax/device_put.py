@@ -398,7 +398,8 @@ def _put_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, devices: tuple,
     if type(tangents[0]) is Zero:
         return result, Zero(tracing.aval_of(result).to_tangent_aval())
     # Cotangents of a committed array go to its devices.
-    srcs = (x._sharding,) if type(x) is ArrayImpl and x._committed else srcs
+    value = x._concrete() if isinstance(x, tracing.Tracer) else x
+    srcs = (value._sharding,) if type(value) is ArrayImpl and value._committed else srcs
     return result, device_put_p.bind(tangents[0], devices=devices, srcs=srcs, copy_semantics=copy_semantics)
 
 

@@ -61,6 +61,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
                 raise type(e)(f"with_sharding_constraint of {path}: {e}") from None
             if isinstance(shardings, PartitionSpec) and isinstance(leaf, tracing.Tracer) and active.mesh is not None:
                 sharding = sharding.update(mesh=sharding.mesh.abstract_mesh)  # independent of the devices that it runs on
+            sharding = _over_unchecked_axes(sharding)
             if _only_checks_types(sharding, shardings, path):
                 _check_types(leaf, sharding, path)
                 results.append(leaf)
@@ -82,6 +83,20 @@ def constrain(x: Array, sharding: Sharding) -> Array:
         unconstrained = frozenset([i for i, p in enumerate(sharding.spec.partitions) if p is PartitionSpec.UNCONSTRAINED])
     return sharding_constraint_p.bind(x, sharding=sharding, layout=None, context_mesh=active.abstract_mesh(),
                                       unconstrained_dims=unconstrained)
+
+
+def _over_unchecked_axes(sharding: NamedSharding) -> NamedSharding:
+    """Return a sharding over the mesh around a `shard_map` as one inside; its spec must not name the Manual axes.
+
+    Only for a `shard_map` that does not check which values vary: otherwise the types tell the meshes apart.
+    """
+    inside, mesh = active.abstract, sharding.mesh
+    if inside is None or not inside.manual_axes or mesh.shape_tuple != inside.shape_tuple or mesh.manual_axes:
+        return sharding
+    named = {a for p in sharding.spec.partitions for a in axes_of(p)}
+    if named & set(inside.manual_axes) or tracing.checked_axes() & set(inside.manual_axes):
+        return sharding
+    return sharding.update(mesh=inside)
 
 
 def _only_checks_types(sharding: NamedSharding, shardings: Any, path: str) -> bool:

@@ -66,12 +66,15 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
         in_axes = tuple(in_axes)
     for axes, param in ((in_axes, "in_axes"), (out_axes, "out_axes")):
         for a in tree.leaves(axes):
-            if not isinstance(a, (int, np.integer)):
-                raise TypeError(f"pmap takes integers and None in {param}, got {a!r}.")
+            if isinstance(a, bool) or not isinstance(a, (int, np.integer)):
+                raise TypeError(f"pmap {param} must be an int, None, or a container of these, got {a!r} in it.")
+    if devices is not None and not len(devices):
+        raise ValueError("the argument devices of pmap must be non-empty, or None for all devices.")
     pmap_devices = Devices(signatures.function_name(fun), _UNNAMED if axis_name is None else axis_name, axis_size,
                            None if devices is None else tuple(devices), backend)
     mapped = Pmapped(_global_function(fun, static, in_axes, out_axes, pmap_devices), Options(static, donate), pmap_devices.name)
     dispatch = public_function(mapped)
+    needed = 1 + max(static.nums, default=-1)
 
     def is_across() -> bool:
         return distributed.state.num_processes > 1 and pmap_devices.multi_process_mesh is not None
@@ -79,6 +82,9 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
     @wraps(fun)
     def call(*args, **kwargs):
         """Dispatch the call. This is a hot path."""
+        if len(args) < needed:
+            raise ValueError(f"pmap of {pmap_devices.name} has static_broadcasted_argnums={static.nums}, but was called with "
+                             f"only {len(args)} positional argument(s). Pass all static arguments by position.")
         if not is_across():
             return dispatch(*args, **kwargs)
         args, kwargs = pmap_processes.to_global_arguments(pmap_devices, fun, static, in_axes, args, kwargs)

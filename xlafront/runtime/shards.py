@@ -13,6 +13,7 @@ from xlafront.base.jaxlib_compat import Sharding, batched_device_put
 from xlafront.base.layouts import Format, Layout, use as layouts_in_use
 from xlafront.core import dtypes, errors
 from xlafront.core.avals import ShapedArray
+from xlafront.core.tracer import Tracer
 from xlafront.core.typing import DTypeLike
 from xlafront.runtime.arrays import ArrayImpl, put_host, skip_checks
 from xlafront.runtime.sharding import SingleDeviceSharding, single_device
@@ -222,8 +223,9 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
     ordered: list[Any] = [None] * len(positions)
     for i, part in enumerate(arrays):
         if not isinstance(part, ArrayImpl):
-            raise TypeError(f"{caller}: arrays[{i}] must be an array on one device, got {type(part).__name__}. Create one "
-                            f"with device_put(part, device), outside of functions that are being traced.")
+            raise (ValueError if isinstance(part, Tracer) else TypeError)(
+                f"{caller}: arrays[{i}] must be an array on one device, got {type(part).__name__}. Create one with "
+                f"device_put(part, device), outside of functions that are being traced.")
         part._check_if_deleted()
         buffers = buffers_of(part)
         if len(buffers) != 1:

@@ -45,7 +45,12 @@ def make_mesh(axis_sizes: Sequence[int], axis_names: Sequence[str], axis_types: 
         >>> xf.make_mesh((1,), ("data",)).axis_types
         (Explicit,)
     """
-    shape = tuple(int(n) for n in axis_sizes)
+    sizes = tuple(axis_sizes)
+    try:
+        shape = tuple([int(n) for n in sizes])
+    except TypeError:
+        raise ValueError(f"axis_sizes of make_mesh should be a sequence of ints, the size of each axis, got {axis_sizes!r}."
+                         ) from None
     names = (axis_names,) if isinstance(axis_names, str) and len(shape) == 1 else tuple(axis_names)
     if any(n < 1 for n in shape):
         raise ValueError(f"the axes of a mesh have at least one device each, got the shape {shape}.")

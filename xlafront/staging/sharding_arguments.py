@@ -71,6 +71,9 @@ def as_sharding(name: str, x, allow_mesh_context: bool = False):
         return UNSPECIFIED if x.sharding is None else x.sharding
     if isinstance(x, PartitionSpec):
         return over_active_mesh(name, x, RuntimeError, allow_mesh_context)
+    if isinstance(x, NamedSharding) and x.mesh.empty:
+        raise ValueError(f"{name} got an empty NamedSharding, {x}, whose mesh has no axes. Use a mesh with axes, or "
+                         f"SingleDeviceSharding(device).")
     if isinstance(x, Sharding):
         return x
     if isinstance(x, Layout) or x is Layout.AUTO:
