@@ -6,6 +6,7 @@ A call of the table is an expression in these names; `<a b>` is a choice, `<, a 
 
 import itertools
 import re
+import types
 import warnings
 
 import ml_dtypes
@@ -27,9 +28,10 @@ OPERANDS = {
 }
 MODULES = {"xnp": xnp, "lax": lax, "nn": nn, "random": random, "xnp.linalg": xnp.linalg, "lax.linalg": lax.linalg,
            "xnp.fft": xnp.fft, "jsp.special": jsp.special, "jsp.linalg": jsp.linalg, "jsp.signal": jsp.signal,
-           "jsp.stats.gumbel_r": jsp.stats.gumbel_r, "jsp.stats.norm": jsp.stats.norm, "jsp.stats.poisson": jsp.stats.poisson,
-           "jsp.stats.beta": jsp.stats.beta, "jsp.cluster.vq": jsp.cluster.vq}
-NAMES = {"xf": xf, "xnp": xnp, "lax": lax, "nn": nn, "random": random, "jsp": jsp}
+           "jsp.fft": jsp.fft, "jsp.integrate": jsp.integrate, "jsp.cluster.vq": jsp.cluster.vq, "image": xf.image,
+           **{f"jsp.stats.{name}": getattr(jsp.stats, name) for name in dir(jsp.stats)
+              if isinstance(getattr(jsp.stats, name), types.ModuleType) and not name.startswith("_")}}
+NAMES = {"xf": xf, "xnp": xnp, "lax": lax, "nn": nn, "random": random, "jsp": jsp, "image": xf.image}
 
 REDUCTIONS = """
 xnp.<sum prod max min mean var std ptp all any argmax argmin count_nonzero cumsum cumprod nansum nanprod nanmax nanmin nanmean
@@ -171,7 +173,8 @@ WIDE = {"f": np.float64, "c": np.complex128, "i": np.int64}
 VALUES = {"ndim", "size", "issubdtype", "create_token", "after_all"}  # which give no arrays
 VALUES |= {"owens_t"}  # float64 with 64-bit types, as the reference gives
 # What the functions are tried with that the table does not name, until they take it.
-STANDARD = ["v", "s", "v, v", "s, s", "i", "i, i", "t, t", "s, v", "s, 1", "3", "key", "key, v", "(v, v)"]
+STANDARD = ["v", "s", "v, v", "s, s", "i", "i, i", "t, t", "s, v", "s, 1", "3", "key", "key, v", "(v, v)", "v, v, v", "i, v, v, v",
+            "s, (2, 2), 'linear'"]
 
 
 def expanded(text: str) -> list[str]:

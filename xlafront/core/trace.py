@@ -124,6 +124,7 @@ class _Thread(threading.local):
     axes: tuple = ()  # the named axes in scope, innermost last
     # `(trace, atoms)` replicates operands where the sharding of a result is ambiguous. None: that is an error.
     unshard_operands: Callable[[Trace, list], list] | None = None
+    in_library: bool = False  # an internal function runs: promotion settings do not concern the functions that it calls
 
 
 thread = _Thread()

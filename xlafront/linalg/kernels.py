@@ -23,7 +23,7 @@ from xlafront.lax.arguments import check_dtype
 from xlafront.lax.dot_products import Precision
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
-from xlafront.numpy.promotion import check_arraylike
+from xlafront.numpy.promotion import check_arraylike, promotes_freely
 from xlafront.runtime.foreign_functions import TYPED
 
 LETTERS = {np.dtype(np.float32): "s", np.dtype(np.float64): "d", np.dtype(np.complex64): "c", np.dtype(np.complex128): "z"}
@@ -125,7 +125,8 @@ def factorization(name: str, abstract: Callable, *, jvp: Callable | None = None,
         return found, [0] * len(found) if multiple_results else 0
 
     primitive = Primitive(
-        name, abstract=types, batch=batch or over_leading_dimension, jvp=jvp, transpose=transpose,
+        name, abstract=types, batch=batch or over_leading_dimension,
+        jvp=jvp and promotes_freely(jvp), transpose=transpose and promotes_freely(transpose),
         multiple_results=multiple_results,
         lower={None if platform == "default" else platform: lower_fun(algorithm, multiple_results)
                for platform, algorithm in algorithms.items()} | (lower or {}),

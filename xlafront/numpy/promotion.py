@@ -14,6 +14,7 @@ from xlafront.core import dtypes, errors, source, tracing
 from xlafront.core.basic_primitives import broadcast_in_dim_p
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import broadcast_shapes
+from xlafront.staging.library import free_promotion
 
 _F = TypeVar("_F", bound=Callable)
 
@@ -34,17 +35,32 @@ def _not_arraylike(name: str, i: int, x) -> TypeError:
 def promotes_freely(function: _F) -> _F:
     """Decorate an internal function that combines arrays of different ranks and dtypes.
 
-    The settings that forbid such promotion apply to what users combine, not to these.
+    The settings that forbid such promotion apply to what users combine, not to these. Functions that a library function calls
+    need no decoration.
     """
     @functools.wraps(function)
     def call(*args, **kwargs):
         if config.numpy_rank_promotion.value == "allow" and config.numpy_dtype_promotion.value == "standard":
             return function(*args, **kwargs)
-        with config.numpy_rank_promotion("allow"), config.numpy_dtype_promotion("standard"):
+        with free_promotion():
             return function(*args, **kwargs)
 
     decorated: Any = call
     return decorated
+
+
+def with_present_promotion(function: Callable) -> Callable:
+    """Return a function of the user that runs under the promotion settings of now, also where `promotes_freely` calls it."""
+    ranks, types = config.numpy_rank_promotion.value, config.numpy_dtype_promotion.value
+    if ranks == "allow" and types == "standard":
+        return function
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        with config.numpy_rank_promotion(ranks), config.numpy_dtype_promotion(types):
+            return function(*args, **kwargs)
+
+    return call
 
 
 def hashable_axis(axis, name: str):

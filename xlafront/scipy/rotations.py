@@ -14,7 +14,7 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront import random
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, promotes_freely
 from xlafront.staging.library import library
 
 _product = functools.partial(xnp.matmul, precision="highest")
@@ -462,6 +462,7 @@ class Rotation(NamedTuple):
         """
         return _as_rotvec(self.quat, bool(degrees))
 
+    @promotes_freely
     def inv(self) -> Rotation:
         """Compute the inverse rotations.
 

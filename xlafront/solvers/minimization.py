@@ -16,6 +16,7 @@ from xlafront import lax
 from xlafront.api.derivatives import value_and_grad
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
+from xlafront.numpy.promotion import promotes_freely, with_present_promotion
 
 
 class OptimizeResults(NamedTuple):
@@ -260,8 +261,14 @@ def minimize(fun: Callable[..., Array], x0: ArrayLike, args: tuple = (), *, meth
     if aval.ndim != 1 or not dtypes.is_inexact(aval.dtype):
         raise TypeError(f"minimize needs x0 as a vector of floating dtype, got {aval}. For pytrees, see "
                         f"xlafront.flatten_util.ravel_pytree.")
-    settings = _settings(method.lower(), rules, tol, options, aval.shape[0])
-    differentiated = value_and_grad(lambda x: fun(x, *args))
+    return _minimize(with_present_promotion(lambda x: fun(x, *args)), x0, method.lower(), tol, options)
+
+
+@promotes_freely
+def _minimize(fun: Callable, x0: Array, method: str, tol, options) -> OptimizeResults:
+    aval, rules = tracing.aval_of(x0), _METHODS[method]
+    settings = _settings(method, rules, tol, options, aval.shape[0])
+    differentiated = value_and_grad(fun)
 
     def evaluate(x):
         value, gradient = differentiated(x)

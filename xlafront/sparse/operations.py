@@ -23,6 +23,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.tangents import instantiate
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.numpy.manipulation import broadcast_to
+from xlafront.numpy.promotion import promotes_freely
 from xlafront.staging.jit import jit
 from xlafront.transforms.batching.vmap import batch_flat
 
@@ -32,6 +33,7 @@ _kernels = BoundedCache(1024)
 
 def _results(function: Callable, params: dict[str, Any]) -> Callable:
     """Return the function of arrays alone, which returns a list of results."""
+    @promotes_freely
     def run(*arrays):
         results = function(*arrays, **params)
         return list(results) if isinstance(results, (tuple, list)) else [results]
@@ -58,6 +60,7 @@ def _hashable(x: Any) -> Any:
     return tuple(map(_hashable, x)) if isinstance(x, (list, range)) else x
 
 
+@promotes_freely
 def call_jitted(function: Callable, /, *operands: Any, **params: Any) -> Any:
     """Call `function(*operands, **params)` on pytrees of arrays, jitted unless a transformation is active."""
     if tracing.is_tracing():
@@ -74,6 +77,7 @@ def jitted(function: Callable) -> Callable:
 
     It is jitted unless a transformation is active.
     """
+    @promotes_freely
     @functools.wraps(function)
     def run(operand, *static, **kwargs):
         if tracing.is_tracing():

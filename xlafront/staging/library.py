@@ -6,8 +6,9 @@ equations, or of what transformations made of them, with the site of the call; a
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -55,9 +56,40 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] | None =
     """
     if fun is None:
         return lambda f: library(f, static=static, name=name)
+    fun = _as_body(fun)
     if static is None:
         return _cached_in_traces(fun, name or fun.__name__)
     return eager_kernel(fun, static=static, name=name, caches_programs=True)
+
+
+def _as_body(fun: Callable) -> Callable:
+    """Mark the thread while the function runs, so that the functions that it calls promote operands freely."""
+    thread = tracing.thread
+
+    @functools.wraps(fun)
+    def body(*args, **kwargs):
+        if thread.in_library:
+            return fun(*args, **kwargs)
+        thread.in_library = True
+        try:
+            return fun(*args, **kwargs)
+        finally:
+            thread.in_library = False
+
+    return body
+
+
+def must_free_promotion() -> bool:
+    """True if settings restrict promotion within an internal function. They concern operands of users only."""
+    return tracing.thread.in_library and (
+        config.numpy_rank_promotion.value != "allow" or config.numpy_dtype_promotion.value != "standard")
+
+
+@contextlib.contextmanager
+def free_promotion() -> Iterator[None]:
+    """Promote dtypes and ranks as by default within this context."""
+    with config.numpy_rank_promotion("allow"), config.numpy_dtype_promotion("standard"):
+        yield
 
 
 def _cached_in_traces(fun: Callable, name: str) -> Callable:
@@ -65,6 +97,9 @@ def _cached_in_traces(fun: Callable, name: str) -> Callable:
 
     @functools.wraps(fun)
     def call(*args, **kwargs):
+        if thread.in_library and must_free_promotion():
+            with free_promotion():
+                return call(*args, **kwargs)
         trace = thread.trace
         if trace is not eval_trace and (type(trace) is StagingTrace or trace.is_transformation):
             return traces.call(trace, args, kwargs)
@@ -91,6 +126,9 @@ def eager_kernel(fun: Callable, *, static: str | Sequence[str] = (), name: str |
     def cache_miss(*args, **kwargs):
         if conversions is not None:
             args, kwargs = conversions.flattened(args, kwargs)
+        if thread.in_library and must_free_promotion():
+            with free_promotion():
+                return cache_miss(*args, **kwargs)
         trace = thread.trace
         try:
             if trace is eval_trace:
