@@ -186,3 +186,15 @@ def test_parameters_are_not_rounded_to_the_sample_dtype():
     found = random.multivariate_normal(key, xnp.zeros(2), xnp.eye(2), (3,), "float16")
     samples = random.normal(key, (3, 2), "float16")
     assert found.dtype == "float32" and (found == samples).all()
+
+
+def test_infinitely_many_trials():
+    n, p = xnp.array([xnp.inf, xnp.inf, 3.0, 3.0, -xnp.inf, xnp.nan]), xnp.array([0.5, 0.7, 0.0, 1.0, 0.5, 0.5])
+    np.testing.assert_array_equal(random.binomial(k, n, p), [np.inf, np.inf, 0, 3, np.nan, np.nan])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_geometric_samples_in_narrow_dtypes(dtype):
+    """Uniform samples are 0 often there: these count as a success at the first trial. The others are at least 2**-10."""
+    samples = random.geometric(k, xnp.asarray(0.1, dtype), (4096,))
+    assert samples.min() == 1 and samples.max() <= 1 + np.log(2.0**-10) / np.log1p(-0.1) + 1

@@ -435,3 +435,11 @@ def test_uniform_bounds_of_higher_rank_than_the_sample():
                                       ((1,), (), (1, 3), ValueError), ((), (3,), (), ValueError)):
         with pytest.raises(error, match="broadcast to"):
             random.uniform(key, shape, minval=xnp.zeros(least), maxval=xnp.ones(most))
+
+
+def test_generator_and_dtype_of_keys_exclude_each_other():
+    dtype = random.key_dtype("threefry2x32")
+    for make in (lambda **options: random.key(0, **options), lambda **options: random.wrap_key_data(np.zeros(2, np.uint32), **options)):
+        assert make(dtype=dtype).dtype == make(impl="threefry2x32").dtype
+        with pytest.raises(ValueError, match="both"):
+            make(impl="threefry2x32", dtype=dtype)

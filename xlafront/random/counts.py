@@ -138,6 +138,7 @@ def _geometric(key, p, shape, dtype):
     real = dtypes.to_inexact(dtypes.canonicalize_dtype(dtypes.operand_type(p)[0]))
     p = _full(_broadcast(p, shape, real), shape)
     u = uniform_inline(key, shape, real)
+    u = xnp.where(u == 0, xnp.ones_like(u), u)  # which log maps to 0: the first trial succeeds
     return (xnp.floor(xnp.log(u) / xnp.log1p(-p)) + 1).astype(dtype)
 
 
@@ -232,15 +233,16 @@ def _by_btrs(key, n, p, is_needed, shape, dtype):
 def binomial_inline(key, n, p, shape, dtype):
     is_mirrored = p >= 0.5
     q = xnp.where(is_mirrored, 1 - p, p)
-    is_valid = (n > 0) & (q > 0) & ~xnp.isnan(n)
+    is_valid = (n > 0) & (q > 0) & (n < np.inf)
     is_small = n * q <= 10
     use_inversion, use_rejection = is_valid & is_small, is_valid & ~is_small
     by_inversion = _by_inversion(key, xnp.where(use_inversion, n, -1), xnp.where(use_inversion, q, 0.5), shape, dtype)
     by_rejection = _by_btrs(key, xnp.where(use_rejection, n, 1e4), xnp.where(use_rejection, q, 0.5), xnp.any(use_rejection),
                             shape, dtype)
     result = xnp.where(is_valid, xnp.where(is_small, by_inversion, by_rejection), 0)
-    result = xnp.where(is_mirrored, n - result, result)
-    return xnp.where((p >= 0) & (p <= 1) & (n >= 0) & (n < np.inf), result, np.nan).astype(dtype)
+    result = xnp.where(is_mirrored & (n < np.inf), n - result, result)
+    result = xnp.where(n == np.inf, n, result)
+    return xnp.where((p >= 0) & (p <= 1) & (n >= 0), result, np.nan).astype(dtype)
 
 
 @library(static=("shape", "dtype"), name="binomial")

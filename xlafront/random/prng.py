@@ -193,6 +193,13 @@ def _seeded(name: str, seed, impl: PRNGImpl):
     return _seed_kernel(seed, impl)
 
 
+def _impl_or_dtype(name: str, impl: Any, dtype: Any):
+    """Return the generator named by one of two alternative arguments."""
+    if impl is not None and dtype is not None:
+        raise ValueError(f"random.{name} got both impl={impl!r} and dtype={dtype!r}, which specify the same. Pass one of them.")
+    return resolve_impl(dtype if impl is None else impl)
+
+
 @library(static=None)
 def key(seed: ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
     """Make a random key from an integer seed.
@@ -210,8 +217,7 @@ def key(seed: ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
         Array((), dtype=key<fry>) overlaying:
         [0 0]
     """
-    chosen = resolve_impl(dtype if impl is None and dtype is not None else impl)
-    return _seeded("key", seed, chosen)
+    return _seeded("key", seed, _impl_or_dtype("key", impl, dtype))
 
 
 def PRNGKey(seed: ArrayLike, *, impl: Any = None) -> Array:
@@ -269,7 +275,7 @@ def wrap_key_data(key_bits_array: ArrayLike, *, impl: Any = None, dtype: Any = N
         >>> random.wrap_key_data(xnp.array([0, 7], "uint32")) == random.key(7)
         Array(True, dtype=bool)
     """
-    chosen = resolve_impl(dtype if impl is None and dtype is not None else impl)
+    chosen = _impl_or_dtype("wrap_key_data", impl, dtype)
     words = key_bits_array
     if isinstance(words, np.ndarray):
         words = asarray(words)
