@@ -309,3 +309,32 @@ def test_sqrtm_of_singular_matrices():
     """Elements of the square root are 0 where two eigenvalue roots sum to 0."""
     for a in (np.zeros((2, 2)), np.diag([0.0, 0.0, 4.0]), np.array([[0.0, 1.0], [0.0, 0.0]])):
         np.testing.assert_array_equal(ours.sqrtm(a.astype(np.float32)), np.sqrt(np.diag(np.diag(a))))
+
+
+def test_eigenvectors_of_complex_tridiagonal_matrices():
+    """The off-diagonal is the one above the diagonal."""
+    d, e = RNG.normal(size=(2, 6)), RNG.normal(size=(2, 5)) + 1j * RNG.normal(size=(2, 5))
+    w, v = ours.eigh_tridiagonal(d + 0j, e)
+    for i in range(2):
+        a = np.diag(d[i]) + np.diag(e[i], 1) + np.diag(e[i].conj(), -1)
+        close(a @ v[i], v[i] * w[i])
+        close(w[i], np.linalg.eigvalsh(a))
+
+
+def test_rsf2csf_of_hessenberg_matrices():
+    h, q = theirs.hessenberg(A, calc_q=True)
+    close(ours.rsf2csf(h, q), theirs.rsf2csf(h, q))
+    t, z = theirs.schur(A)
+    stacked = ours.rsf2csf(np.stack([t, t + np.eye(5)]), z)
+    close([x[1] for x in stacked], theirs.rsf2csf(t + np.eye(5), z))
+
+
+@pytest.mark.parametrize("method", ["schur", "eigen"])
+def test_leading_dimensions_broadcast(method):
+    factors, b = np.stack([np.linalg.cholesky(P), np.linalg.cholesky(P + np.eye(5))]), R[:, :2]
+    for x, a in zip(ours.cho_solve((factors, True), b), (P, P + np.eye(5))):
+        close(a @ x, b)
+    right_sides = RNG.normal(size=(2, 5, 4))
+    left, right = A, RNG.normal(size=(4, 4)) + 8 * np.eye(4)
+    for x, c in zip(ours.solve_sylvester(left, right, right_sides, method=method), right_sides):
+        close(left @ x + x @ right, c)

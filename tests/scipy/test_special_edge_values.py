@@ -28,3 +28,17 @@ def test_nearest_elements_of_halves():
     coordinates = np.array([-0.5, -0.6, -1.5, 5.5])
     found = ndimage.map_coordinates(xnp.arange(1.0, 6), [coordinates], order=0, mode="constant", cval=9)
     np.testing.assert_array_equal(found, scipy.ndimage.map_coordinates(np.arange(1.0, 6), [coordinates], order=0, cval=9))
+
+
+def test_spherical_harmonics_beyond_the_poles():
+    """The polar angle enters by its cosine, and by the size of its sine, as in SciPy."""
+    m, n = np.array([0, 1, 2, -1, 1, -2]), np.array([0, 1, 2, 1, 2, 2])
+    for first, last in ((-7, -4), (-3, -0.1), (4, 6), (7, 12)):
+        polar, azimuthal = np.linspace(first, last, 6), np.linspace(0, 5, 6)
+        np.testing.assert_allclose(special.sph_harm_y(n, m, polar, azimuthal, n_max=2),
+                                   scipy.special.sph_harm_y(n, m, polar, azimuthal), atol=1e-5)
+
+
+def test_nothing_taken_in_one_way():
+    n = np.float32([0, 0.5, 3])
+    assert special.comb(n, np.float32(0), repetition=True).tolist() == scipy.special.comb(n, 0, repetition=True).tolist() == [1, 1, 1]

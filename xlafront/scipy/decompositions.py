@@ -38,6 +38,12 @@ def promote_matrices(name: str, *values, error: type[Exception] = ValueError) ->
     return arrays
 
 
+def broadcast_matrices(*matrices) -> list:
+    """Broadcast the dimensions in front of the last two."""
+    batch = common_shape(*[x.shape[:-2] for x in matrices])
+    return [xnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in matrices]
+
+
 @library(static="lower")
 def _cholesky(a, lower):
     [a] = promote_matrices("cholesky", a)
@@ -400,9 +406,9 @@ def rsf2csf(T: Array, Z: Array, check_finite: bool = True) -> tuple[Array, Array
     """
     t, z = promote_matrices("rsf2csf", T, Z)
     n = square("rsf2csf", t)
-    if z.shape != t.shape:
-        raise ValueError(f"rsf2csf takes two square matrices of one shape, got {t.shape} and {z.shape}.")
-    t, z = (x.astype(dtypes.to_complex(x.dtype)) for x in (t, z))
+    if z.shape[-2:] != (n, n):
+        raise ValueError(f"rsf2csf takes two square matrices of one size, got shapes {t.shape} and {z.shape}.")
+    t, z = broadcast_matrices(*[x.astype(dtypes.to_complex(x.dtype)) for x in (t, z)])
     if t.ndim > 2:
         return xf.vmap(lambda t, z: rsf2csf(t, z))(t, z)
     eps = np.finfo(t.dtype).eps
@@ -413,9 +419,7 @@ def rsf2csf(T: Array, Z: Array, check_finite: bool = True) -> tuple[Array, Array
         m = n - 1 - i
         block = lax.dynamic_slice(t, (m - 1, m - 1), (2, 2))
         below = block[1, 0]
-        half_difference, off_product = (block[0, 0] - block[1, 1]) / 2, block[0, 1] * below
-        # An eigenvalue of the block minus its last element.
-        shifted_eigenvalue = half_difference + xnp.sqrt(half_difference * half_difference + off_product)
+        shifted_eigenvalue = xnp.linalg.eigvals(block)[0] - block[1, 1]  # either would do: LAPACK's first one is SciPy's choice
         length = xnp.hypot(xnp.abs(shifted_eigenvalue), xnp.abs(below)).astype(t.dtype)
         c, s = shifted_eigenvalue / length, below / length
         rotation = xnp.array([[xnp.conj(c), s], [-s, c]])
@@ -466,7 +470,7 @@ def eigh_tridiagonal(d: Array, e: Array, *, eigvals_only: bool = False, select: 
 
     Args:
         d: Diagonal, along the last axis.
-        e: First off-diagonal, along the last axis.
+        e: Diagonal above the main one, along the last axis; the one below it is `conj(e)`.
         eigvals_only: If True, return only the eigenvalues, computed by bisection without forming the matrix.
         select: "a" for all eigenvalues, "i" for those with indices in `select_range`. SciPy's "v" has a result whose
             size depends on values and is not supported.
@@ -507,7 +511,7 @@ def _eigh_tridiagonal(d, e, eigvals_only, first, last, tol):
     if not eigvals_only:
         zeros = xnp.zeros((*d.shape, d.shape[-1]), d.dtype)
         positions = np.arange(d.shape[-1] - 1)
-        full = zeros.at[..., positions + 1, positions].set(e).at[..., positions, positions + 1].set(xnp.conj(e))
+        full = zeros.at[..., positions + 1, positions].set(xnp.conj(e)).at[..., positions, positions + 1].set(e)
         w, v = kernels.eigh(full + d[..., None] * xnp.eye(d.shape[-1], dtype=d.dtype), symmetrize_input=False)[::-1]
         return w[..., first:last + 1], v[..., first:last + 1]
     return _bisect(xnp.real(d), xnp.abs(e), first, last, tol)

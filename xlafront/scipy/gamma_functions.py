@@ -354,7 +354,7 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:  # n
     """
     n, k = promote_args_inexact("comb", N, k)
     if repetition:
-        n = n + k - 1
+        n = xnp.where(k == 0, n, n + k - 1)
     inside = (n >= 0) & (k >= 0) & (k <= n)
     n, k = xnp.where(inside, n, 1), xnp.where(inside, k, 0)
     return xnp.where(inside, xnp.exp(lax.lgamma(n + 1) - lax.lgamma(k + 1) - lax.lgamma(n - k + 1)), 0)

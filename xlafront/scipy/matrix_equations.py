@@ -14,9 +14,8 @@ from xlafront.linalg.factorizations import solve_factored
 from xlafront.linalg.kernels import adjoint, check_rank, product, square
 from xlafront.numpy.promotion import check_arraylike
 from xlafront.runtime.arrays import ArrayImpl as Array
-from xlafront.scipy.decompositions import cholesky, promote_arrays, promote_matrices
+from xlafront.scipy.decompositions import broadcast_matrices, cholesky, promote_arrays, promote_matrices
 from xlafront.staging.library import library
-from xlafront.symbolic.dimensions import common_shape
 
 
 def _broadcast_system(name: str, a, b) -> tuple:
@@ -26,7 +25,7 @@ def _broadcast_system(name: str, a, b) -> tuple:
     check_rank(name, a, error=ValueError)
     n = square(name, a)
     vector = b.ndim == 1
-    if not vector and b.ndim == a.ndim - 1:
+    if not vector and b.ndim == a.ndim - 1 and b.shape[-1] == n:
         source.warn(f"{name} interprets b of shape {b.shape} with a of shape {a.shape} as one vector per matrix; this will "
                     f"change. Pass b[..., None] and take [..., 0] of the result.", FutureWarning)
         vector = True
@@ -34,8 +33,7 @@ def _broadcast_system(name: str, a, b) -> tuple:
         raise ValueError(f"{name} got inconsistent sizes: a of shape {a.shape} and b of shape {b.shape}. b must be a vector "
                          f"of {n} elements or have {n} rows.")
     b = b[..., None] if vector else b
-    batch = common_shape(a.shape[:-2], b.shape[:-2])
-    a, b = xnp.broadcast_to(a, (*batch, n, n)), xnp.broadcast_to(b, (*batch, *b.shape[-2:]))
+    a, b = broadcast_matrices(a, b)
     return a, b, lambda x: xnp.squeeze(x, -1) if vector else x
 
 
@@ -208,7 +206,7 @@ def solve_sylvester(A: Array, B: Array, C: Array, *, method: str = "schur", tol:
     """Solve the Sylvester equation `A @ X + X @ B == C`.
 
     Args:
-        A, B, C: Matrices of shapes `(m, m)`, `(n, n)` and `(m, n)`.
+        A, B, C: Matrices of shapes `(m, m)`, `(n, n)` and `(m, n)`, whose leading dimensions broadcast.
         method: "schur" to use the Schur forms of `A` and `B` (CPU only), "eigen" to use their eigenvectors.
         tol: If the sum of an eigenvalue of `A` and one of `B` is smaller, the equation is singular and the result is
             NaN.
@@ -233,7 +231,7 @@ def _solve_sylvester(a, b, c, method, tol):
         raise ValueError(f"solve_sylvester needs C of shape ({m}, {n}) for A of shape {a.shape} and B of shape {b.shape}, got "
                          f"{c.shape}.")
     real, wide = not dtypes.is_complex(c.dtype), dtypes.to_complex(c.dtype)
-    a, b, c = (x.astype(wide) for x in (a, b, c))
+    a, b, c = broadcast_matrices(*[x.astype(wide) for x in (a, b, c)])
     if method == "schur":
         (r, u), (s, v) = kernels.schur(a), kernels.schur(b)
         y = _triangular_sylvester(r, s, product(product(adjoint(u), c), v))

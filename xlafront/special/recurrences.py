@@ -49,7 +49,7 @@ def spherical_harmonic(n, m, polar, azimuthal, last: int):
     14.10)."""
     real = polar.dtype
     degree, order = n.astype(real), abs(m).astype(real)
-    cosine, sine = xnp.cos(polar), xnp.sin(polar)
+    cosine, sine = xnp.cos(polar), xnp.abs(xnp.sin(polar))
 
     def up(i, state):
         value, previous = state
