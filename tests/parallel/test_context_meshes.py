@@ -240,3 +240,33 @@ def test_tangents_of_pullbacks_across_meshes():
     y, t = xf.jvp(pulled, (x,), (x,))  # y = 3 sum(x^2) 6 x
     np.testing.assert_allclose(y, 18 * (values**2).sum() * values)
     np.testing.assert_allclose(t, 3 * 18 * (values**2).sum() * values)
+
+
+# Carries and branches without a mesh
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, xf.jit])
+@pytest.mark.parametrize("start", [lambda: np.zeros((8, 2), np.float32), lambda: xnp.zeros((8, 2))])
+def test_values_without_a_mesh_are_sharded_as_those_that_they_become(wrap, start):
+    """As in JAX; over a mesh in context, arrays have a sharding, and other ones are refused."""
+    mesh = mesh_of(2, 2)
+    x = xf.device_put(np.ones((8, 2), np.float32), NamedSharding(mesh, P("x", None)))
+    loops = [
+        lambda x: lax.scan(lambda c, _: (c + x, None), start(), None, length=3)[0],
+        lambda x: lax.fori_loop(0, 3, lambda i, c: c + x, start()),
+        lambda x: lax.while_loop(lambda c: c[1] < 3, lambda c: (c[0] + x, c[1] + 1), (start(), 0))[0],
+        lambda x: lax.scan(lambda c, _: ((c[0] + c[1], x), None), (start(), start()), None, length=4)[0][0],
+    ]
+    branches = [lambda x: lax.cond(x.sum() > 0, lambda x: 3 * x, lambda x: start(), x),
+                lambda x: lax.switch(2, [lambda x: x, lambda x: start(), lambda x: x * 3], x)]
+    for f in loops + branches:
+        result = wrap(f)(x)
+        assert result.sharding == x.sharding and np.array_equal(result, np.full((8, 2), 3))
+    assert np.array_equal(wrap(xf.grad(lambda x: loops[0](x).sum()))(x), np.full((8, 2), 3))
+    with xf.set_mesh(mesh):
+        if type(start()) is np.ndarray:
+            assert wrap(loops[0])(x).sharding == x.sharding
+        else:
+            for f in loops + branches:
+                with pytest.raises(TypeError, match="equal"):
+                    wrap(f)(x)

@@ -11,10 +11,11 @@ from xlafront import lowering
 from xlafront.api.arguments import as_array
 from xlafront.base import config
 from xlafront.base.jaxlib_compat import ArrayImpl
+from xlafront.base.meshes import active
 from xlafront.control.discharge_rules import discharge_cond
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.basic_primitives import broadcast_in_dim_p, convert_element_type_p, place_axis
+from xlafront.core.basic_primitives import broadcast_in_dim_p, convert_element_type_p, place_axis, reshard_p
 from xlafront.core.ir import (
     Jaxpr,
     JaxprEqn,
@@ -457,6 +458,7 @@ def _bind_branches(name: str, index: Any, functions: Sequence[Callable], branch_
         if id(f) not in traced_functions:
             traced_functions[id(f)] = trace_function(f, in_tree, avals, name)
     jaxprs, consts, trees = zip(*[traced_functions[id(f)] for f in functions])
+    jaxprs = _sharded_alike(jaxprs)
     results = join_branches(name, jaxprs, trees, functions, branch_names)
     jaxprs, all_consts = merge_constants(jaxprs, consts)
     jaxprs = [with_weak_types(jaxpr, results) for jaxpr in jaxprs]
@@ -482,6 +484,26 @@ def _forwarded_operands(jaxprs: Sequence[Jaxpr]) -> list[int | None]:
     forwarded = [[None if type(v) is Literal else position.get(v) for v in jaxpr.outvars]
                  for jaxpr, position in zip(jaxprs, positions)]
     return [operands[0] if operands.count(operands[0]) == len(operands) else None for operands in zip(*forwarded)]
+
+
+def _sharded_alike(jaxprs: Sequence[Jaxpr]) -> Sequence[Jaxpr]:
+    """Outside of any mesh context, return branches of which the results without a mesh are sharded as those of another."""
+    if len({len(p.out_avals) for p in jaxprs}) > 1 or not active.abstract_mesh().empty:
+        return jaxprs
+    shardings = [next((s for a in avals if (s := a.explicit_sharding) is not None), None)
+                 for avals in zip(*[p.out_avals for p in jaxprs])]
+    if not any(shardings):
+        return jaxprs
+
+    def sharded(jaxpr: Jaxpr) -> Jaxpr:
+        targets = tuple([s if a.explicit_sharding is None and s is not None and len(s.spec.partitions) == getattr(a, "ndim", -1) else None
+                         for a, s in zip(jaxpr.out_avals, shardings)])
+        if not any(targets):
+            return jaxpr
+        return tracing.derive(jaxpr, ("sharded results", targets), lambda *xs: [
+            x if s is None else reshard_p.bind(x, dst_sharding=s) for x, s in zip(jaxpr(*xs), targets)])
+
+    return [sharded(jaxpr) for jaxpr in jaxprs]
 
 
 def join_branches(context: str, jaxprs: Sequence[Jaxpr], trees: Sequence[Any], functions: Sequence[Callable],

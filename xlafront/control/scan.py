@@ -14,11 +14,13 @@ from xlafront import lowering
 from xlafront.api.arguments import as_array, as_results
 from xlafront.api.vmap import vmap
 from xlafront.base import config
+from xlafront.base.jaxlib_compat import ArrayImpl
+from xlafront.base.meshes import active
 from xlafront.control.discharge_rules import discharge_scan
 from xlafront.control.layouts import ScanLayout, interleaved, selected
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import entry_of, with_dimension, without_dimension
-from xlafront.core.basic_primitives import convert_element_type_p, place_axis
+from xlafront.core.basic_primitives import convert_element_type_p, place_axis, reshard_p
 from xlafront.core.ir import (
     Jaxpr,
     JaxprEqn,
@@ -617,7 +619,8 @@ def trace_carry(f: Callable, in_tree: Any, carry: list[Any], others: Sequence[Av
                 init: Any, init_tree: Any, context: str, role: str) -> tuple[Jaxpr, list[Any], Any, list[Any]]:
     """Trace a loop body whose first results must have the types of its first arguments, the carry.
 
-    Weakly typed initial values (Python scalars) are converted to the dtype that the body returns.
+    Weakly typed initial values (Python scalars) are converted to the dtype that the body returns, and those without a mesh
+    are sharded as what the body returns.
     """
     internal = is_internal(f)
     for _ in range(len(carry) + 2):
@@ -648,8 +651,13 @@ def trace_carry(f: Callable, in_tree: Any, carry: list[Any], others: Sequence[Av
 
 
 def _promoted(x: Any, initial: Aval, returned: Aval) -> Any:
-    """Convert a weakly typed initial value to the type that the body returns."""
-    if initial.is_high or not initial.weak_type or initial.shape != returned.shape or initial.dtype == returned.dtype:
+    """Convert a weakly typed initial value, or one without a mesh, to the type that the body returns."""
+    if initial.is_high or initial.shape != returned.shape:
+        return x
+    if initial.explicit_sharding is None and returned.explicit_sharding is not None and (
+            active.abstract_mesh().empty or not isinstance(x, (tracing.Tracer, ArrayImpl))):
+        x = reshard_p.bind(x, dst_sharding=returned.explicit_sharding)
+    if not initial.weak_type or initial.dtype == returned.dtype:
         return x
     if dtypes.promote_pair(initial.dtype, True, returned.dtype, returned.weak_type)[0] == returned.dtype:
         return convert_element_type_p.bind(x, new_dtype=returned.dtype, weak_type=False, sharding=None)
