@@ -270,3 +270,21 @@ def test_values_without_a_mesh_are_sharded_as_those_that_they_become(wrap, start
             for f in loops + branches:
                 with pytest.raises(TypeError, match="equal"):
                     wrap(f)(x)
+
+
+# Compiled functions
+
+
+def test_functions_compiled_for_a_device_take_arrays_of_others():
+    first, second = xf.devices()[:2]
+    mesh = mesh_of(2, types=AxisType.Auto)
+    places = (first, NamedSharding(mesh, P("x")), NamedSharding(mesh, P()))
+    struct = xf.ShapeDtypeStruct(X.shape, X.dtype)
+    with pytest.warns(DeprecationWarning, match="device argument"):
+        moves = xf.jit(lambda x: x * 2, device=second).lower(struct).compile()
+    stays = xf.jit(lambda x: x * 2, in_shardings=xf.sharding.SingleDeviceSharding(second)).lower(struct).compile()
+    for place in places:
+        x = xf.device_put(X, place)
+        assert moves(x).devices() == {second} and np.array_equal(moves(x), 2 * X)
+        with pytest.raises(ValueError, match="compiled for its argument"):
+            stays(x)

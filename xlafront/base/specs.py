@@ -290,5 +290,5 @@ class ManualAxisType:
 def check_rank(spec: P, shape: Sequence) -> None:
     """Raise if a spec has more entries than an array of this shape has dimensions."""
     if len(spec) > len(shape):
-        raise RankError(f"{spec} has {len(spec)} entries, and so is only valid for arrays of rank at least {len(spec)}, but the "
-                        f"array has shape {tuple(shape)}. Leave out entries.")
+        raise RankError(f"{spec} has {len(spec)} entries, and so is only valid for arrays of rank at least {len(spec)}, but "
+                        f"the array has shape {tuple(shape)}. Leave out entries.")

@@ -496,7 +496,7 @@ def _sharded_alike(jaxprs: Sequence[Jaxpr]) -> Sequence[Jaxpr]:
         return jaxprs
 
     def sharded(jaxpr: Jaxpr) -> Jaxpr:
-        targets = tuple([s if a.explicit_sharding is None and s is not None and len(s.spec.partitions) == getattr(a, "ndim", -1) else None
+        targets = tuple([None if s is None or a.explicit_sharding is not None or a.ndim != len(s.spec.partitions) else s
                          for a, s in zip(jaxpr.out_avals, shardings)])
         if not any(targets):
             return jaxpr

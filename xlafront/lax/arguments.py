@@ -71,7 +71,8 @@ def named_sharding(sharding: Any, caller: str, explicit: bool = True, matches_co
         raise ValueError(f"{caller} got {sharding} for out_sharding, which does not transfer between memories: a sharding with "
                          f"memory_kind over an AbstractMesh is not allowed. Leave it out, and use device_put.")
     context = get_abstract_mesh()
-    if matches_context and not context.empty and (sharding.mesh.shape_tuple, sharding.mesh.axis_types) != (context.shape_tuple, context.axis_types):
+    if matches_context and not context.empty and (
+            (sharding.mesh.shape_tuple, sharding.mesh.axis_types) != (context.shape_tuple, context.axis_types)):
         raise ValueError(f"{caller} got out_sharding {sharding.spec} over {sharding.mesh}, but the context mesh is {context}: "
                          f"they should match. Pass the spec alone, or enter that mesh with set_mesh.")
     check_spec(sharding.mesh, sharding.spec)

@@ -315,7 +315,8 @@ def _evaluate_call(*args, jaxpr, name, in_shardings, out_shardings, **params):
                                                   allow_mesh_context=has_mesh), name, once=True))
 
     # The ids are those of constants that `run` holds.
-    key = ("compiled call", options, donated, has_mesh, (in_shardings, out_shardings) if has_shardings else (), *map(id, jaxpr.consts))
+    shardings = (in_shardings, out_shardings) if has_shardings else ()
+    key = ("compiled call", options, donated, has_mesh, shardings, *map(id, jaxpr.consts))
     return jaxpr.structure.memoised(key, make)(*args)
 
 

@@ -535,7 +535,7 @@ class Compiled:
 def _dispatcher_of(stage: Traced, executable) -> Callable:
     """Return the C++ function that repeats calls of an executable. It does not refer to the `Compiled` that holds it."""
     jitted, traced = stage._jitted, stage._traced
-    in_tree, name, static = stage.in_tree, stage.fun_name, jitted.options.static
+    in_tree, name, options = stage.in_tree, stage.fun_name, jitted.options
 
     def call_first(*args, **kwargs):
         try:
@@ -544,7 +544,7 @@ def _dispatcher_of(stage: Traced, executable) -> Callable:
                                 f"longer a program. Call the jitted function instead.")
             leaves, given = tree.flatten_tree((args, kwargs))
             call = signatures.Call((), leaves, given)
-            _check_call(name, traced, in_tree, call, executable, static)
+            _check_call(name, traced, in_tree, call, executable, options)
             has_layouts = executable.reads_layouts_of(leaves)
             results = executable.run(leaves, traced.closed.out_avals)
             if config.debug_nans.value or config.debug_infs.value:  # C++ calls this once for each context of settings
@@ -558,12 +558,12 @@ def _dispatcher_of(stage: Traced, executable) -> Callable:
     return pjit(name, jitted.fun, call_first, [], [], (), tree.dispatch_registry, shard_arg_fallback, PjitFunctionCache())
 
 
-def _check_call(name: str, traced, in_tree, call, executable, static) -> None:
+def _check_call(name: str, traced, in_tree, call, executable, options) -> None:
     """Raise for arguments that the executable was not compiled for."""
     if call.in_tree != in_tree:
         ours = tree.leaf_indices(in_tree)
         theirs = call.in_tree.unflatten(call.leaves)
-        remedy = " Static arguments are compiled in: leave them out." if static else ""
+        remedy = " Static arguments are compiled in: leave them out." if options.static else ""
         raise TypeError(f"{name} was compiled for other arguments, their input pytrees do not match: "
                         f"{tree.first_difference(ours, theirs)}{remedy}")
     for i, (x, aval) in enumerate(zip(call.leaves, traced.in_avals)):
@@ -573,6 +573,8 @@ def _check_call(name: str, traced, in_tree, call, executable, static) -> None:
                             f"{traced.debug_info.arg_names[i]}, and was called with {got}. Call the jitted function, or "
                             "compile for this type.")
         words, expected = keys.physical_array(x), executable.in_shardings[i]
+        if options.device is not None or options.backend is not None:
+            continue  # `jit` was given a device, to which it transfers all arguments
         if executable.live[i] and isinstance(words, ArrayImpl) and words._committed and words._sharding != expected and not (
                 words._sharding.is_equivalent_to(expected, words.ndim)):
             raise ValueError(
