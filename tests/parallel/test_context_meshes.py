@@ -129,7 +129,7 @@ def test_functions_of_out_sharding_under_vmap():
         assert taken.sharding.spec == P("x", "y", None, None) and np.array_equal(taken, a[:, [[1, 1], [1, 1]]])
 
 
-def test_updates_of_whole_sharded_dimensions_under_vmap():
+def test_updates_of_full_sharded_dimensions_under_vmap():
     with xf.set_mesh(mesh_of(2, 2)):
         arrays, at = xf.device_put(np.zeros((2, 10, 8)), P("x", None, "y")), xf.device_put(np.array([2, 3]), P("x"))
         updates, expected = xf.device_put(np.ones((2, 8)), P("x", "y")), np.zeros((2, 10, 8))
@@ -278,13 +278,13 @@ def test_values_without_a_mesh_are_sharded_as_those_that_they_become(wrap, start
 def test_functions_compiled_for_a_device_take_arrays_of_others():
     first, second = xf.devices()[:2]
     mesh = mesh_of(2, types=AxisType.Auto)
-    places = (first, NamedSharding(mesh, P("x")), NamedSharding(mesh, P()))
+    shardings = (first, NamedSharding(mesh, P("x")), NamedSharding(mesh, P()))
     struct = xf.ShapeDtypeStruct(X.shape, X.dtype)
     with pytest.warns(DeprecationWarning, match="device argument"):
-        moves = xf.jit(lambda x: x * 2, device=second).lower(struct).compile()
-    stays = xf.jit(lambda x: x * 2, in_shardings=xf.sharding.SingleDeviceSharding(second)).lower(struct).compile()
-    for place in places:
-        x = xf.device_put(X, place)
-        assert moves(x).devices() == {second} and np.array_equal(moves(x), 2 * X)
+        transfers = xf.jit(lambda x: x * 2, device=second).lower(struct).compile()
+    refuses = xf.jit(lambda x: x * 2, in_shardings=xf.sharding.SingleDeviceSharding(second)).lower(struct).compile()
+    for sharding in shardings:
+        x = xf.device_put(X, sharding)
+        assert transfers(x).devices() == {second} and np.array_equal(transfers(x), 2 * X)
         with pytest.raises(ValueError, match="compiled for its argument"):
-            stays(x)
+            refuses(x)

@@ -154,6 +154,7 @@ class AbstractMesh(_MeshAxes):
     __slots__ = (*_AXES, "abstract_device", "size", "__weakref__")
 
     _internal_device_list = None
+    size: int
 
     def __new__(cls, axis_sizes: Sequence[int], axis_names, axis_types=None, *,
                 abstract_device: AbstractDevice | None = None):

@@ -88,7 +88,7 @@ def constrain(x: Array, sharding: Sharding) -> Array:
 def _over_unchecked_axes(sharding: NamedSharding) -> NamedSharding:
     """Return a sharding over the mesh around a `shard_map` as one inside; its spec must not name the Manual axes.
 
-    Only for a `shard_map` that does not check which values vary: otherwise the types tell the meshes apart.
+    Only for a `shard_map` that does not check which values vary: otherwise the types of values name the Manual axes.
     """
     inside, mesh = active.abstract, sharding.mesh
     if inside is None or not inside.manual_axes or mesh.shape_tuple != inside.shape_tuple or mesh.manual_axes:

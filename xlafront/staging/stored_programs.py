@@ -53,6 +53,8 @@ class _Call(NamedTuple):
 class _Options(NamedTuple):
     static: bool  # some arguments are compiled in
     donate: bool
+    device: None = None
+    backend: None = None
 
 
 class _Function(NamedTuple):
