@@ -652,12 +652,12 @@ def trace_carry(f: Callable, in_tree: Any, carry: list[Any], others: Sequence[Av
 
 def _promoted(x: Any, initial: Aval, returned: Aval) -> Any:
     """Convert a weakly typed initial value, or one without a mesh, to the type that the body returns."""
-    if initial.is_high or initial.shape != returned.shape:
+    if initial.is_high:
         return x
-    if initial.explicit_sharding is None and returned.explicit_sharding is not None and (
+    if initial.explicit_sharding is None and returned.explicit_sharding is not None and initial.shape == returned.shape and (
             active.abstract_mesh().empty or not isinstance(x, (tracing.Tracer, ArrayImpl))):
         x = reshard_p.bind(x, dst_sharding=returned.explicit_sharding)
-    if not initial.weak_type or initial.dtype == returned.dtype:
+    if not initial.weak_type or initial.shape != returned.shape or initial.dtype == returned.dtype:
         return x
     if dtypes.promote_pair(initial.dtype, True, returned.dtype, returned.weak_type)[0] == returned.dtype:
         return convert_element_type_p.bind(x, new_dtype=returned.dtype, weak_type=False, sharding=None)
