@@ -105,3 +105,10 @@ def test_values_of_an_environment():
     np.testing.assert_allclose(sparse.transform.spvalues_to_arrays(env, value).todense(), np.sin(matrix), rtol=1e-6)
     with pytest.raises(RuntimeError, match="indptr"):
         env.indptr(values["bcoo"])
+
+
+def test_functions_of_repeated_indices():
+    """Elements with equal indices are added before a function that is not linear."""
+    x = sparse.BCSR((xnp.array([1.0, 2.0, 3.0]), xnp.array([0, 0, 1]), xnp.array([0, 2, 3])), shape=(2, 2))
+    for function in (xnp.sin, lambda x: x ** 2, lax.bessel_i1e):
+        np.testing.assert_allclose(sparse.sparsify(function)(x).todense(), function(3 * np.eye(2, dtype=np.float32)), rtol=1e-6)

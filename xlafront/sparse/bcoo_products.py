@@ -348,7 +348,7 @@ def bcoo_conv_general_dilated(lhs: Any, rhs: Any, *, window_strides: Sequence[in
         lhs_dilation, rhs_dilation: Must be 1 or None.
         dimension_numbers: Must be the default.
         feature_group_count, batch_group_count: Must be 1.
-        precision: Must be None.
+        precision: No effect: elements are multiplied in their dtype.
         preferred_element_type: dtype of the result.
         out_sharding: Must be None.
 
@@ -361,7 +361,7 @@ def bcoo_conv_general_dilated(lhs: Any, rhs: Any, *, window_strides: Sequence[in
         [[[1.0, 6.0]]]
     """
     name = "bcoo_conv_general_dilated"
-    lhs, rhs = (x if isinstance(x, BCOO) else BCOO.fromdense(x) for x in (lhs, rhs))
+    lhs, rhs = (x if isinstance(x, BCOO) else BCOO.fromdense(x, nse=math.prod(np.shape(x))) for x in (lhs, rhs))
     if lhs.ndim != rhs.ndim or lhs.ndim < 2:
         raise ValueError(f"{name} needs an array and a kernel with the same number of dimensions, got shapes {lhs.shape} and "
                          f"{rhs.shape}")
@@ -373,7 +373,7 @@ def bcoo_conv_general_dilated(lhs: Any, rhs: Any, *, window_strides: Sequence[in
             (batch_group_count, 1, "batch_group_count"),
             (tuple(rhs_dilation or _spatial_ones(lhs)), _spatial_ones(lhs), "rhs_dilation"),
             (out_sharding, None, "out_sharding"),
-            (tuple(map(tuple, numbers)), (default,) * 3, "dimension_numbers"), (precision, None, "precision")):
+            (tuple(map(tuple, numbers)), (default,) * 3, "dimension_numbers")):
         if value != supported:
             raise NotImplementedError(f"{name} supports only {parameter}={supported}, got {value}")
     if lhs.ndim != 3:

@@ -24,7 +24,7 @@ Rule = Callable[..., Any]
 # Primitives with f(0) = 0. Linear ones need no sum of values with equal indices first.
 LINEAR = frozenset("neg real imag copy convert_element_type reduce_precision conj".split())
 ZERO_PRESERVING = frozenset(
-    "abs asin asinh atan atanh cbrt ceil expm1 floor log1p relu round sign sin sinh sqrt square tan tanh".split())
+    "abs asin asinh atan atanh bessel_i1e cbrt ceil expm1 floor log1p relu round sign sin sinh sqrt square tan tanh".split())
 # Primitives with f(0) != 0, for the error message.
 DENSE = frozenset("acos acosh cos cosh digamma eq erfc exp exp2 ge gt is_finite le lgamma log logistic lt ne rsqrt".split())
 DENSE_MESSAGE = "because it would result in dense output. To get dense output, use sparse.todense()"
@@ -38,7 +38,9 @@ def _unique(x: Any) -> Any:
     return x if x.unique_indices else _sum_duplicates(x)
 
 
-def _sum_duplicates(x: BCOO) -> BCOO:
+def _sum_duplicates(x: Any) -> Any:
+    if isinstance(x, BCSR):
+        return BCSR.from_bcoo(_sum_duplicates(x.to_bcoo()))
     return functions.bcoo_sum_duplicates(x, nse=x.nse)
 
 
@@ -49,7 +51,7 @@ def _with_data(x: Any, data: Array) -> Any:
 
 
 def _elementwise(primitive: Any, x: Any, **params: Any) -> Any:
-    if primitive.name not in LINEAR and isinstance(x, BCOO):
+    if primitive.name not in LINEAR:
         x = _unique(x)
     return _with_data(x, primitive.bind(x.data, **params))
 
@@ -220,7 +222,7 @@ BCOO_RULES: dict[str, Rule] = {
     "rev": lambda primitive, x, *, dimensions: functions.bcoo_rev(x, dimensions), "todense": _todense,
 }
 BCSR_RULES: dict[str, Rule] = {
-    **dict.fromkeys((*LINEAR, *ZERO_PRESERVING), _elementwise), "todense": _todense,
+    **dict.fromkeys((*LINEAR, *ZERO_PRESERVING), _elementwise), "integer_pow": _integer_pow, "todense": _todense,
     "dot_general": lambda primitive, lhs, rhs, **params: bcsr.bcsr_dot_general(lhs, rhs, **params),
     "broadcast_in_dim": _rule_from(bcsr.bcsr_broadcast_in_dim),
     "reshape": lambda primitive, x, **params: BCSR.from_bcoo(functions.bcoo_reshape(x.to_bcoo(), **params)),
