@@ -277,3 +277,12 @@ def test_explicit_axes():
         split = lax.conv_general_dilated(put(x, None, "x"), put(w, None, "x"), (1,), "SAME", out_sharding=P("x"))
         assert xf.typeof(split).sharding.spec == P("x", None, None)
         np.testing.assert_allclose(split, f(x, w), rtol=1e-6)
+
+
+@pytest.mark.parametrize("groups", [{}, {"batch_group_count": 2}, {"feature_group_count": 2}])
+@pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)])
+def test_no_convolutions(axes, groups):
+    x, w = xnp.zeros((2, 2, 6, 7)), xnp.zeros((2, 1 if "feature_group_count" in groups else 2, 1, 2))
+    x, w = (y if axis is None else y[None][:0] for y, axis in zip((x, w), axes))
+    found = xf.vmap(lambda x, w: lax.conv_general_dilated(x, w, (1, 1), "VALID", **groups), in_axes=axes)(x, w)
+    assert found.shape == (0, 1 if "batch_group_count" in groups else 2, 2, 6, 6)

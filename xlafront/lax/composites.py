@@ -48,6 +48,8 @@ def _attribute(value: Any) -> ir.Attribute:
         return m.boolean(value)
     if isinstance(value, str):
         return m.string(value)
+    if isinstance(value, np.dtype):
+        return m.ir.TypeAttr.get(m.element_type(value))
     if isinstance(value, (tuple, list)):
         return m.array(map(_attribute, value))
     if isinstance(value, dict):
@@ -88,7 +90,7 @@ def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
     """Make a function that is one named operation in the jaxpr, defined by its decomposition.
 
     Compilers that recognize the name use their own implementation; others compile the decomposition. Keyword arguments of the
-    function are attributes of the operation: numbers, strings, NumPy arrays, or tuples of them.
+    function are attributes of the operation: numbers, strings, dtypes, NumPy arrays, or tuples of them.
 
     Args:
         decomposition: A function of arrays, and of keyword arguments.

@@ -495,9 +495,20 @@ def _transpose(ct: Tangent, x: Any, y: Any, **params: Any) -> list[Any]:
 # Batching
 
 
+def _empty_batch(operands: Sequence[Any], dims: Dims, **params: Any) -> tuple[Any, Any]:
+    """Return the convolutions of no arrays: there is nothing to group."""
+    avals = [tracing.aval_of(x) for x in operands]
+    shapes = [a.shape if d is None else (*a.shape[:d], *a.shape[d + 1:]) for a, d in zip(avals, dims)]
+    one = _abstract(*[ShapedArray(shape, a.dtype) for shape, a in zip(shapes, avals)], **params)
+    return broadcast_in_dim_p.bind(one.dtype.type(0), shape=(0, *one.shape), broadcast_dimensions=(), sharding=None), 0
+
+
 def _batch(axis_size: int, operands: Sequence[Any], dims: Dims, *, dimension_numbers: ConvDimensionNumbers,
            feature_group_count: int, batch_group_count: int, out_sharding: NamedSharding | None, **params: Any
            ) -> tuple[Any, Any]:
+    if not axis_size:
+        return _empty_batch(operands, dims, dimension_numbers=dimension_numbers, feature_group_count=feature_group_count,
+                            batch_group_count=batch_group_count, out_sharding=out_sharding, **params)
     (x, y), (dx, dy) = operands, dims
     lhs, rhs, out = dimension_numbers
     entry = next((e for e in (entry_of(tracing.aval_of(v), d) for v, d in zip(operands, dims)) if e is not None), None)

@@ -364,6 +364,8 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
         operand = np.asarray(operand).astype(dtype)  # all bits of the integer, which need not fit the default dtype
     if isinstance(operand, (complex, np.complexfloating)) and dtype == dtypes.bool_:
         operand = bool(operand)
+    elif type(operand) is complex and dtypes.is_integer(dtype) and not np.isfinite(operand):
+        operand = operand.real  # NaN and infinities become 0 and the bounds
     elif type(operand) is complex and isinstance(dtype, np.dtype) and not dtypes.is_complex(dtype):
         raise TypeError(f"convert_element_type cannot convert the complex number {operand} to {dtype}: pass its real part.")
     elif (own := getattr(operand, "dtype", None)) is not None:

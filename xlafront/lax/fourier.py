@@ -122,7 +122,8 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
         fft_type: An `FftType` or its name. "FFT" does not scale; "IFFT" divides by the number of elements; "RFFT" returns the
             first `n // 2 + 1` elements of the last dimension, since the others are conjugates; "IRFFT" is the inverse of
             "RFFT".
-        fft_lengths: Sizes of the one to three transformed dimensions: before "RFFT", and after "IRFFT".
+        fft_lengths: Sizes of the one to three transformed dimensions: before "RFFT", and after "IRFFT". Without any, the array
+            is returned, converted as for the transform.
 
     Returns:
         The transform.
@@ -152,4 +153,5 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
 def _fft_kernel(x: Array, fft_type: FftType, fft_lengths: tuple[int, ...]) -> Array:
     d = tracing.aval_of(x).dtype
     target_dtype = dtypes.to_inexact(d) if fft_type == FftType.RFFT else dtypes.to_complex(d)
-    return fft_p.bind(as_type(x, target_dtype, False), fft_type=fft_type, fft_lengths=fft_lengths)
+    x = as_type(x, target_dtype, False)
+    return fft_p.bind(x, fft_type=fft_type, fft_lengths=fft_lengths) if fft_lengths else x
