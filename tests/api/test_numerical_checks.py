@@ -62,3 +62,10 @@ def test_bad_input():
         check_grads(xnp.sin, (1,), 1)
     with pytest.raises(ValueError, match="modes"):
         check_grads(xnp.sin, (1.0,), 1, modes=["forward"])
+
+
+def test_tolerances_by_dtype():
+    check_grads(xnp.sin, (1.0,), 1, rtol={np.float32: 1e-2}, atol={np.dtype("float32"): 1e-2})
+    check_grads(xnp.sin, (1.0,), 1, rtol={np.float64: 1e-9}, atol={np.float64: 1e-9})  # not the dtype of the argument
+    with pytest.raises(AssertionError):
+        check_grads(xnp.sin, (1.0,), 1, rtol={np.float32: 0}, atol={np.float32: 0})

@@ -155,3 +155,18 @@ def test_bad_input_raises():
         linalg.gmres(a, b, solve_method="both")
     with pytest.raises(TypeError, match="restart"):
         linalg.gmres(a, b, restart=2.5)
+
+
+class Doubling:
+    """A linear operator that is neither an array nor a function."""
+
+    shape, dtype = (3, 3), np.dtype(np.float32)
+
+    def __matmul__(self, x):
+        return 2 * x
+
+
+@pytest.mark.parametrize("solver", [linalg.cg, linalg.gmres, linalg.bicgstab])
+def test_objects_that_multiply(solver):
+    for b in (np.arange(3, dtype=np.float32), np.arange(9, dtype=np.float32).reshape(3, 3)):
+        np.testing.assert_allclose(solver(Doubling(), b)[0], b / 2, rtol=1e-6)

@@ -65,8 +65,15 @@ def _central_differences(f: Callable, args, tangents, eps: float):
 def _arrays_and_tolerances(args, atol, rtol) -> tuple[Any, float, float]:
     """Convert arguments to arrays of a fixed dtype; return them and the tolerances."""
     args = tree.map(lambda x: np.asarray(x, _dtype(x)), tuple(args))
-    default = _TOLERANCES[_lowest_precision(args)]
+    lowest = _lowest_precision(args)
+    default = _TOLERANCES[lowest]
+    atol, rtol = (_of_dtype(tolerance, lowest) if isinstance(tolerance, dict) else tolerance for tolerance in (atol, rtol))
     return args, default if atol is None else atol, default if rtol is None else rtol
+
+
+def _of_dtype(tolerances, name: str) -> float | None:
+    """Return the tolerance of a dtype from a dict of dtypes; None if it has none."""
+    return {np.dtype(d).name: tolerance for d, tolerance in tolerances.items()}.get(name)
 
 
 def check_jvp(f: Callable, f_jvp: Callable, args: Sequence[Any], atol: float | None = None, rtol: float | None = None,
@@ -135,8 +142,8 @@ def _check_any_step(check: Callable, f: Callable, derivative: Callable, args, at
     check(f, derivative, args, atol, rtol, steps[-1], err_msg)
 
 
-def check_grads(f: Callable, args: Sequence[Any], order: int, modes: Sequence[str] = ("fwd", "rev"), atol: float | None = None,
-                rtol: float | None = None, eps: float | None = None) -> None:
+def check_grads(f: Callable, args: Sequence[Any], order: int, modes: Sequence[str] = ("fwd", "rev"), atol: Any = None,
+                rtol: Any = None, eps: float | None = None) -> None:
     """Raise AssertionError unless derivatives up to an order agree with finite differences in random directions.
 
     Args:
@@ -144,8 +151,8 @@ def check_grads(f: Callable, args: Sequence[Any], order: int, modes: Sequence[st
         args: Arguments of `f`, a sequence of pytrees of arrays.
         order: Highest order of the derivatives.
         modes: Modes to check, "fwd" and "rev".
-        atol: Absolute tolerance. Default: chosen by the dtypes of `args`.
-        rtol: Relative tolerance. Default: chosen by the dtypes of `args`.
+        atol: Absolute tolerance, or a dict of tolerances by dtype. Default: chosen by the dtypes of `args`.
+        rtol: Relative tolerance, or a dict of tolerances by dtype. Default: chosen by the dtypes of `args`.
         eps: Step of the finite differences. Default: chosen by the dtypes of `args`.
 
     Example:

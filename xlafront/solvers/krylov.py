@@ -20,6 +20,7 @@ from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.flatten_util import ravel_pytree
+from xlafront.numpy.promotion import promotes_freely, with_present_promotion
 from xlafront.staging.library import library
 
 Operator = ArrayLike | Callable[[Any], Any]
@@ -199,10 +200,18 @@ def _is_array(x) -> bool:
     return isinstance(x, (ArrayImpl, tracing.Tracer, np.ndarray))
 
 
+def _is_operator(x) -> bool:
+    """True for objects such as sparse arrays that are not arrays, but multiply them."""
+    return not _is_array(x) and not callable(x) and hasattr(x, "__matmul__") and hasattr(x, "shape")
+
+
 def _as_function(matrix):
+    if _is_operator(matrix):
+        return lambda x: matrix @ x
     return functools.partial(xnp.dot, matrix, precision="highest") if _is_array(matrix) else matrix
 
 
+@promotes_freely
 def _solve(A, b, x0, tol, atol, maxiter, M, method, options):
     iterate = functools.partial(_METHODS[method], **dict(options))
     if x0 is None:
@@ -229,8 +238,8 @@ def _solve_with_matrices(A, b, x0, tol, atol, maxiter, M, method, options):
 
 def _check_and_solve(method: str, A, b, x0, tol, atol, maxiter, M, **options):
     for name, given in (("A", A), ("M", M)):
-        if _is_array(given):
-            if given.ndim != 2 or given.shape[0] != given.shape[1]:
+        if _is_array(given) or _is_operator(given):
+            if len(given.shape) != 2 or given.shape[0] != given.shape[1]:
                 raise ValueError(f"{method} needs {name} as a square matrix or a function, got an array of shape "
                                  f"{tuple(given.shape)}.")
         elif not callable(given) and not (name == "M" and given is None):
@@ -266,6 +275,7 @@ def _check_and_solve(method: str, A, b, x0, tol, atol, maxiter, M, **options):
         maxiter = 10 * size
     if "restart" in options:
         options["restart"] = max(min(options["restart"], size), 1)
+    A, M = (with_present_promotion(given) if callable(given) else given for given in (A, M))
     run = _solve_with_matrices if _is_array(A) and (M is None or _is_array(M)) else _solve
     return run(A, b, x0, tol, atol, maxiter, M, method, tuple(options.items()))
 
@@ -277,7 +287,8 @@ def cg(A: Operator, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: Arra
     Derivatives are those of the solution, by solving the system of `A` again.
 
     Args:
-        A: A square matrix, or a linear function from pytrees like `b` to pytrees like `b`.
+        A: A square matrix, an object with a shape and the operator `@`, or a linear function from pytrees like `b` to pytrees
+            like `b`.
         b: The right-hand side, a pytree of arrays.
         x0: The initial guess, a pytree like `b`. Default: zeros.
         tol, atol: The iteration stops when `norm(b - A x) <= max(tol * norm(b), atol)`.
@@ -302,7 +313,8 @@ def bicgstab(A: Operator, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol
     Derivatives are those of the solution, by solving the system of `A` or of its transpose.
 
     Args:
-        A: A square matrix, or a linear function from pytrees like `b` to pytrees like `b`.
+        A: A square matrix, an object with a shape and the operator `@`, or a linear function from pytrees like `b` to pytrees
+            like `b`.
         b: The right-hand side, a pytree of arrays.
         x0: The initial guess, a pytree like `b`. Default: zeros.
         tol, atol: The iteration stops when `norm(b - A x) <= max(tol * norm(b), atol)`.
@@ -327,7 +339,8 @@ def gmres(A: Operator, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: A
     Derivatives are those of the solution, by solving the system of `A` or of its transpose.
 
     Args:
-        A: A square matrix, or a linear function from pytrees like `b` to pytrees like `b`.
+        A: A square matrix, an object with a shape and the operator `@`, or a linear function from pytrees like `b` to pytrees
+            like `b`.
         b: The right-hand side, a pytree of arrays.
         x0: The initial guess, a pytree like `b`. Default: zeros.
         tol, atol: The iteration stops when `norm(b - A x) <= max(tol * norm(b), atol)`.
