@@ -173,7 +173,7 @@ WIDE = {"f": np.float64, "c": np.complex128, "i": np.int64}
 VALUES = {"ndim", "size", "issubdtype", "create_token", "after_all"}  # which give no arrays
 VALUES |= {"owens_t"}  # float64 with 64-bit types, as the reference gives
 # What the functions are tried with that the table does not name, until they take it.
-STANDARD = ["v", "s", "v, v", "s, s", "i", "i, i", "t, t", "s, v", "s, 1", "3", "key", "key, v", "(v, v)", "v, v, v", "i, v, v, v",
+STANDARD = ["v", "s", "v, v", "s, s", "i", "i, i", "t, t", "s, v", "s, 1", "3", "key", "key, v", "(v, v)", "v, v, v", "v, v, v, v",
             "s, (2, 2), 'linear'"]
 
 

@@ -251,3 +251,8 @@ def test_key_paths_of_partials():
     held = tree_util.Partial(lambda a, b: a + b, 1.0, b=2.0)
     paths = [tree_util.keystr(path) for path, _ in tree_util.tree_flatten_with_path({"f": held})[0]]
     assert paths == ["['f'][<flat index 0>][0]", "['f'][<flat index 1>]['b']"]
+
+
+def test_metadata_of_static_fields():
+    assert dict(xf.tree.static(metadata={"static": False}).metadata) == {"static": False}
+    assert dict(xf.tree.static(metadata={"name": 1}).metadata) == {"static": True, "name": 1}

@@ -431,3 +431,29 @@ def test_negative_positions_of_take_along_axis(mode, outside):
     first = x[:, :1] if mode in ("clip", "promise_in_bounds") else np.full((3, 1), outside)
     expected = np.where(i < 0, first, np.take_along_axis(x, i, 1))
     np.testing.assert_array_equal(xnp.take_along_axis(x, i, 1, mode=mode, wrap_negative_indices=False), expected)
+
+
+@pytest.mark.parametrize(("shape", "mask", "result"), [
+    ((3,), (0,), (0,)), ((2, 3), (0,), (0, 3)), ((3, 4), (0, 4), (0,)), ((3, 4), (3, 0), (0,)), ((3, 4), (0, 0), (0,))])
+def test_masks_without_elements(shape, mask, result):
+    x, mask = xnp.ones(shape), np.zeros(mask, bool)
+    assert x[mask].shape == result and (x.at[mask].set(0) == 1).all()
+    if shape == mask.shape[:1]:
+        return
+    with pytest.raises(IndexError, match="boolean"):
+        xnp.ones((5, 5))[np.zeros((2, 0), bool)]
+
+
+def test_nested_tuples_of_traced_positions():
+    x = np.arange(42).reshape(2, 3, 7)
+    key = (((1, 1), (1, 0)), 2)
+    np.testing.assert_array_equal(xf.jit(lambda x, key: x[key])(x, key), x[np.array(key[0]), 2])
+
+
+def test_integers_that_only_the_dtype_of_the_array_holds():
+    x, largest = xnp.zeros(2, np.uint32), 2**32 - 1
+    assert x.at[0].set(largest).tolist() == [largest, 0] and xf.jit(lambda x: x.at[1].max(largest))(x).tolist() == [0, largest]
+    with pytest.raises(OverflowError):
+        x.at[0].set(2**32)
+    with pytest.raises(OverflowError):
+        xnp.zeros(2, np.int32).at[0].set(2**31)

@@ -191,3 +191,66 @@ def test_bytes_in_the_other_order():
             with pytest.raises(TypeError, match="in the other order"):
                 f(swapped)
 
+
+def test_positions_have_the_dtype_of_the_indices():
+    index = np.array([0, 1], np.int8)
+    found = xnp.ravel_multi_index((index, index), (2, 64), mode="wrap")
+    assert found.dtype == np.int8 and found.tolist() == [0, 65]
+    assert xnp.ravel_multi_index((index, np.int16(3)), (2, 64)).dtype == np.int16
+    assert xnp.ravel_multi_index((index, index), (2, 300), mode="clip", dtype=np.int32).tolist() == [0, 301]
+    with pytest.raises(ValueError, match="large enough to hold"):
+        xnp.ravel_multi_index((index, index), (2, 65), mode="wrap")
+
+
+def test_unravel_index_of_a_traced_shape():
+    for positions in (np.array([3, 4, -1, 9]), np.array([3, 4], np.int8), 5):
+        found, expected = xf.jit(xnp.unravel_index)(positions, (2, 3)), xnp.unravel_index(positions, (2, 3))
+        for x, y in zip(found, expected, strict=True):
+            assert x.dtype == y.dtype
+            np.testing.assert_array_equal(x, y)
+
+
+def test_grids_of_no_dimensions():
+    assert xnp.mgrid[()].shape == (0,) and xnp.ogrid[()] == []
+
+
+@pytest.mark.parametrize(("y", "dx", "axis"), [
+    ((3, 10), (3, 1), -1), ((2, 3), (3,), 0), ((3, 4, 5), (4, 5), 0), ((3, 4, 5), (5,), 1), ((2, 3, 4, 5), (2, 1, 3, 5), 2)])
+def test_distances_of_samples_broadcast(y, dx, axis):
+    y, dx = np.arange(np.prod(y), dtype=np.float32).reshape(y), 1 + np.arange(np.prod(dx), dtype=np.float32).reshape(dx)
+    np.testing.assert_allclose(xnp.trapezoid(y, dx=dx, axis=axis), np.trapezoid(y, dx=dx, axis=axis), rtol=1e-6)
+
+
+def test_convolutions_of_integers_in_their_dtype():
+    x, y = np.array([200, 100], np.uint8), np.array([3, 2], np.uint8)
+    found = xnp.convolve(x, y, preferred_element_type=np.uint8)
+    assert found.dtype == np.uint8 and found.tolist() == np.convolve(x, y).tolist()
+    exact = xnp.correlate(np.array([2**24 + 1, 1]), np.array([1, 1]), "full", preferred_element_type=np.int32)
+    assert exact.tolist() == [2**24 + 1, 2**24 + 2, 1]
+    assert xnp.convolve(x > 150, y > 0, preferred_element_type=np.int32).tolist() == [1, 1, 0]
+
+
+def test_vectorize_passes_none_on():
+    add = xnp.vectorize(lambda x, y: x if y is None else x + y)
+    assert add(np.arange(3), None).tolist() == add(np.arange(3), y=None).tolist() == [0, 1, 2]
+    total = xnp.vectorize(lambda x, y: x.sum(), signature="(n),(m)->()")
+    assert total(np.ones((2, 3)), None).tolist() == [3, 3]
+
+
+def test_conversion_of_complex_numbers_that_are_not_finite():
+    found = [int(lax.convert_element_type(complex(x, 0), np.int32)) for x in (np.nan, np.inf, -np.inf)]
+    assert found == [0, 2**31 - 1, -2**31]
+    with pytest.raises(TypeError, match="real part"):
+        lax.convert_element_type(1 + 2j, np.int32)
+
+
+def test_transforms_over_no_dimensions():
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert lax.fft(x, "FFT", ()).dtype == np.complex64 and lax.fft(x, "RFFT", ()).tolist() == x.tolist()
+
+
+def test_copies_under_transformations_have_their_own_buffer():
+    for copied in (lambda x: xf.vmap(xnp.array)(x), lambda x: xf.jvp(xnp.array, (x,), (x,))[0], lambda x: xf.vjp(xnp.array, x)[0]):
+        x = xnp.ones(10)
+        xf.jit(lambda x: x + 1, donate_argnums=0)(copied(x))
+        assert not x.is_deleted()

@@ -843,7 +843,7 @@ def static(**kwargs: Any) -> Any:
     """Declare a field of a registered dataclass as static: part of the structure, not a child.
 
     Args:
-        kwargs: Arguments of `dataclasses.field`.
+        kwargs: Arguments of `dataclasses.field`. An entry "static" of `metadata` is left as it is.
 
     Returns:
         The field.
@@ -854,7 +854,7 @@ def static(**kwargs: Any) -> Any:
     """
     import dataclasses
 
-    return dataclasses.field(**kwargs | {"metadata": {**(kwargs.get("metadata") or {}), "static": True}})
+    return dataclasses.field(**kwargs | {"metadata": {"static": True, **(kwargs.get("metadata") or {})}})
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:

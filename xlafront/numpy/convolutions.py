@@ -9,8 +9,9 @@ import numpy as np
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.convolutions import conv_general_dilated
+from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import reshape_to, rev_p
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact, unwrap
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
@@ -21,7 +22,9 @@ _MODES = ("full", "same", "valid")
 
 def _slide(a, v, mode, flipped, precision, preferred):
     """Compute the sums of products of two vectors at all shifts of the shorter one, which is reversed if `flipped`."""
-    a, v = promote_dtypes_inexact(unwrap(a), unwrap(v))
+    a, v = (promote_dtypes_inexact if preferred is None else promote_dtypes)(unwrap(a), unwrap(v))
+    if tracing.aval_of(a).dtype == np.bool_:  # which cannot be accumulated
+        a, v = as_type(a, preferred, False), as_type(v, preferred, False)
     if mode == "full" and is_symbolic((np.size(a), np.size(v))):  # correct whichever is longer
         swapped = is_symbolic_dim(np.size(v)) and not is_symbolic_dim(np.size(a))
     else:
@@ -56,7 +59,7 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any =
              preferred_element_type: DTypeLike | None = None) -> Array:
     """Compute the convolution of two vectors.
 
-    Integers are converted to floats.
+    Integers are converted to floats, unless `preferred_element_type` is given.
 
     Args:
         a, v: Vectors.
@@ -80,7 +83,7 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any
               preferred_element_type: DTypeLike | None = None) -> Array:
     """Compute the correlation of two vectors: sums of products of `a` with the conjugate of a shifted `v`.
 
-    Integers are converted to floats.
+    Integers are converted to floats, unless `preferred_element_type` is given.
 
     Args:
         a, v: Vectors.

@@ -118,8 +118,8 @@ def array(object: Any, dtype: DTypeLike | None = None, *, copy: bool = True, ord
         elif copy and isinstance(result, ArrayImpl):
             writer = tracing.staging_trace()
             result = _copy_of(result) if writer is None else writer.constant(result)
-        elif isinstance(result, tracing.Tracer) and result.aval.weak_type and tracing.staging_trace() is None:
-            result = _copy(result)  # the tracer may represent a Python scalar
+        elif (copy or result.aval.weak_type) and isinstance(result, tracing.Tracer) and tracing.staging_trace() is None:
+            result = _copy(result)  # a tracer of weak type may represent a Python scalar
     else:
         put_directly = device is not None and ndmin == 0 and isinstance(device, (Device, Sharding))
         result = _from_host(object, target_dtype, weak, device if put_directly else None)

@@ -8,7 +8,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.basic_primitives import move_dim
 from xlafront.core.typing import Array, ArrayLike, Axes
 from xlafront.lax.elementwise import as_type
-from xlafront.lax.shapes import canonical_axis
+from xlafront.lax.shapes import canonical_axis, reshape_to
 from xlafront.lax.slicing import slice_in_dim
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.indexing import take_rows
@@ -191,6 +191,8 @@ def _trapezoid(y, x, dx, axis, x_axis):
                 raise IndexError(f"xnp.trapezoid needs at least one sample along axis {axis}, got shape {np.shape(y)}.")
             ends = _slice_axis(y, 0, 1, last) + _slice_axis(y, -1, None, last)
             return width * (total(y, axis=-1) - 0.5 * total(ends, axis=-1))
+        if np.ndim(width) <= last:  # broadcasts like y, before the axis is moved
+            width = reshape_to(width, (*[1] * (last + 1 - np.ndim(width)), *np.shape(width)))
         width = move_dim(width, axis, last) if np.ndim(width) == np.ndim(y) else width
     else:
         y, x = promote_dtypes_inexact(operand(y), operand(x))
@@ -210,7 +212,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     Args:
         y: Samples.
         x: Positions of the samples, a vector or an array of the shape of `y`. Default: evenly spaced by `dx`.
-        dx: Distance of the samples, or an array of distances.
+        dx: Distance of the samples, or an array of distances that broadcasts like `y`.
         axis: Axis to integrate along.
 
     Returns:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.basic_primitives import with_weakness
+from xlafront.core.basic_primitives import to_dtype, with_weakness
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.elementwise import add, as_type, constant_like, div, lt, mul, rem_, size_scalar, where
 from xlafront.lax.shapes import counting, expand_dims, static_shape
-from xlafront.numpy.creation import arange, array, asarray, linspace, meshgrid, ones, tri
+from xlafront.numpy.creation import arange, array, asarray, linspace, meshgrid, ones, tri, zeros
 from xlafront.numpy.manipulation import concatenate, reshape, stack
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap, unwrap_node
 from xlafront.numpy.searching import nonzero
@@ -55,6 +55,8 @@ class _Grid:
             return _points(key)
         if not isinstance(key, tuple) or not all(isinstance(s, slice) for s in key):
             raise TypeError(f"a grid is indexed by slices, as in xnp.mgrid[0:3, 0:1:5j], not by {key!r}: it is not iterable.")
+        if not key:
+            return [] if self._sparse else zeros(0, int)
         axes = promote_dtypes(*map(_points, key))
         grids = meshgrid(*axes, indexing="ij", sparse=self._sparse)
         return list(grids) if self._sparse else stack(grids)
@@ -365,16 +367,22 @@ def mask_indices(n: int, mask_func: Callable, k: int = 0, *, size: int | None = 
 # Flat indices
 
 
+def _at_least(size, bound: int):
+    """Return the greater of a size, which may be traced or symbolic, and a bound."""
+    return PUBLIC["maximum"](size, bound) if isinstance(size, tracing.Tracer) else max_dim(size, bound)
+
+
 def _size_like(x, size):
     """Return a size as a scalar of the dtype of `x`."""
+    if isinstance(size, tracing.Tracer):
+        return to_dtype(size, tracing.aval_of(x).dtype)
     if not is_symbolic_dim(size):
         return constant_like(x, size)
     aval = tracing.aval_of(x)
     return with_weakness(size_scalar(size, aval.dtype), aval.weak_type)
 
 
-@library(static="shape", name="unravel_index")
-def _unravel_kernel(indices, shape):
+def _unravel(indices, shape):
     own, weak = tracing.aval_of(unwrap(indices)).dtype, dtypes.operand_type(unwrap(indices))[1]
     if own == np.bool_:
         own, weak = dtypes.default_dtype(int), True
@@ -390,10 +398,13 @@ def _unravel_kernel(indices, shape):
         position = PUBLIC["maximum"](position, constant_like(position, 0))
     found = []
     for n in shape[:0:-1]:  # positions are in bounds: the first dimension gets the last quotient
-        size = _size_like(position, max_dim(n, 1))
+        size = _size_like(position, _at_least(n, 1))
         found.append(rem_(position, size))
         position = div(position, size) if dtypes.is_integer(d) else PUBLIC["floor"](div(position, size))
     return tuple(as_type(i, own, weak) for i in (position, *reversed(found))) if shape else ()
+
+
+_unravel_kernel = library(_unravel, static="shape", name="unravel_index")
 
 
 def unravel_index(indices: ArrayLike, shape: int | Sequence[int]) -> tuple[Array, ...]:
@@ -402,7 +413,7 @@ def unravel_index(indices: ArrayLike, shape: int | Sequence[int]) -> tuple[Array
     Args:
         indices: The positions. Negative ones count from the end; those out of bounds are clamped. Fractions are left in
             the last index.
-        shape: Shape of the array.
+        shape: Shape of the array. Its elements may be traced.
 
     Returns:
         A tuple of index arrays, one for each dimension.
@@ -415,6 +426,8 @@ def unravel_index(indices: ArrayLike, shape: int | Sequence[int]) -> tuple[Array
         (Array(1, dtype=int32, weak_type=True), Array(2, dtype=int32, weak_type=True))
     """
     check_arraylike("unravel_index", indices)
+    if isinstance(shape, tuple | list) and any([isinstance(n, tracing.Tracer) for n in shape]):
+        return _unravel(indices, tuple(shape))
     return _unravel_kernel(indices, static_shape("unravel_index", shape))
 
 
@@ -432,7 +445,15 @@ def _ravel_kernel(indices, dims, mode, dtype):
 
 
 def _clamp(i, n):
-    return PUBLIC["maximum"](PUBLIC["minimum"](i, _size_like(i, max_dim(n - 1, 0))), constant_like(i, 0))
+    return PUBLIC["maximum"](PUBLIC["minimum"](i, _size_like(i, _at_least(n - 1, 0))), constant_like(i, 0))
+
+
+def _check_holds(dtype, dims):
+    """Raise if an integer dtype cannot hold the positions in an array of a shape."""
+    size = math.prod(dims)
+    if not is_symbolic_dim(size) and size - 1 > dtypes.iinfo(dtype).max:
+        raise ValueError(f"xnp.ravel_multi_index computes in {dtype}, which is not large enough to hold the positions in an "
+                         f"array of shape {tuple(dims)}. Pass a wider dtype, as in dtype={dtypes.default_dtype(int)}.")
 
 
 def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise", order: str = "C", *,
@@ -445,7 +466,7 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mod
         mode: Treatment of indices out of bounds: "raise" raises an error (only for concrete values), "clip" clamps,
             "wrap" wraps them around, "ignore" uses them unchanged.
         order: "C" for row-major positions, "F" for column-major ones.
-        dtype: dtype of the result.
+        dtype: dtype of the result. Default: the common dtype of the indices.
 
     Returns:
         The positions.
@@ -460,11 +481,14 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mod
         raise AssertionError(f"xnp.ravel_multi_index needs an index array for each of the {len(dims)} dimensions, got "
                              f"{len(multi_index)}.")
     check_arraylike("ravel_multi_index", *multi_index)
-    d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.ravel_multi_index")
-    for x in (*map(unwrap, multi_index), d):
-        given = x if isinstance(x, np.dtype) else dtypes.operand_type(x)[0]
+    if dtype is not None:
+        d = dtypes.check_user_dtype(dtype, "xnp.ravel_multi_index")
+    else:
+        d = dtypes.result_type(*map(unwrap, multi_index)) if multi_index else dtypes.default_dtype(int)
+    for given in (*[dtypes.operand_type(unwrap(x))[0] for x in multi_index], d):
         if not dtypes.is_integer(given):
             raise ValueError(f"xnp.ravel_multi_index takes integers; {given} is not an integer type.")
+    _check_holds(d, dims)
     if mode not in ("raise", "clip", "wrap", "ignore"):
         raise ValueError(f"invalid mode={mode!r} of xnp.ravel_multi_index: it has 'raise', 'wrap', 'clip' and 'ignore'.")
     if order not in ("C", "F"):

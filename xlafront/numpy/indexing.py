@@ -25,6 +25,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.basic_primitives import to_dtype
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import filter_traceback
+from xlafront.core.tree import leaves
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers
@@ -184,7 +185,7 @@ def _normalize_item(item, shape):
 def _index_array_of(items):
     if not items:
         return np.zeros(0, _int32)
-    return asarray(items) if any(isinstance(x, (tracing.Tracer, ArrayImpl)) for x in items) else np.asarray(items)
+    return asarray(items) if any([isinstance(x, (tracing.Tracer, ArrayImpl)) for x in leaves(items)]) else np.asarray(items)
 
 
 def _is_bool(item) -> bool:
@@ -229,7 +230,7 @@ def _plan_mask(mask, shape, dim, position, entries, indices, is_only_index: bool
             entries.append(("mask", int(mask)))
         return dim
     covered = shape[dim:dim + mask.ndim]
-    if mask.shape != covered:
+    if any([n not in (0, m) for n, m in zip(mask.shape, covered)]):  # a mask without elements selects nothing
         raise IndexError(f"a boolean index must have the shape of the dimensions that it selects from: item {position} "
                          f"has shape {mask.shape}, the array has {covered} there.")
     for positions in np.nonzero(mask):

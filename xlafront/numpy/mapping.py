@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Collection, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ def vectorize(pyfunc: Callable, *, excluded: Collection[int | str] = frozenset()
         signature: The core dimensions of arguments and results, as in "(m,n),(n)->(m)". Default: scalars.
 
     Returns:
-        A function of arrays.
+        A function of arrays. An argument None is passed on.
 
     Note:
         Unlike NumPy's loop over elements, this is a `vmap` of the function.
@@ -124,9 +125,13 @@ def vectorize(pyfunc: Callable, *, excluded: Collection[int | str] = frozenset()
 
     @wraps(pyfunc)
     def vectorized(*args: Any, **kwargs: Any) -> Any:
-        mapped, positional, named = without_excluded(pyfunc, excluded, args, kwargs)
+        missing = {key for key, x in (*enumerate(args), *kwargs.items()) if x is None}
+        mapped, positional, named = without_excluded(pyfunc, {*excluded, *missing}, args, kwargs)
         arrays = [asarray(x) for x in (*positional, *named.values())]
         dimensions, results = ([()] * len(arrays), None) if signature is None else parse_signature(signature)
+        if signature is not None and missing:
+            included = [x for i, x in enumerate(args) if i not in excluded]
+            dimensions = [d for d, x in zip_longest(dimensions, included, fillvalue=()) if x is not None]
         sizes = Sizes(context)
         shapes = sizes.record_arguments([x.shape for x in arrays], dimensions)
 

@@ -315,7 +315,7 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
         values = asarray(values)
     x, values = unwrap(x), unwrap(values)
     own = tracing.aval_of(x).dtype
-    if type(values) in _NUMBERS and own in _FLOATS:
+    if type(values) in _NUMBERS and own in _FLOATS or dtypes.is_integer(own) and _fits(values, own):
         values = exact(own.type(values))
     else:
         joint = _joint_dtype(x, values, name)
@@ -336,6 +336,14 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
         return _window_kernel(x, values, starts, name, plan)
     return _scatter_kernel(x, values, indices, name, entries, mode, bool(indices_are_sorted), bool(unique_indices),
                            bool(wrap))
+
+
+def _fits(value, dtype) -> bool:
+    """True for a Python integer or boolean that an integer dtype holds."""
+    if type(value) is not int and type(value) is not bool:
+        return False
+    info = dtypes.iinfo(dtype)
+    return info.min <= value <= info.max
 
 
 def _joint_dtype(x, values, name):
