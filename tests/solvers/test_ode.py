@@ -150,3 +150,18 @@ def test_bad_input_raises():
         ode.odeint(decay, 1.0, TIMES)
     with pytest.raises(TypeError, match="custom_vjp"):
         xf.jvp(lambda y: ode.odeint(decay, y, TIMES, 1.0), (1.0,), (1.0,))
+
+
+def test_second_derivatives_in_reverse_mode():
+    """y' = -a y^2 has the solution y0 / (1 + a y0 t)."""
+    times = np.float32([0, 0.5, 1.0])
+
+    def total(p, solve):
+        return solve(p[0], p[1]).sum()
+
+    def solution(y0, a):
+        return y0 / (1 + a * y0 * times)
+
+    p = xnp.array([1.0, 0.7])
+    found = xf.jacrev(xf.grad(lambda p: total(p, lambda y0, a: ode.odeint(lambda y, t, a: -a * y * y, y0, times, a))))(p)
+    np.testing.assert_allclose(found, xf.hessian(lambda p: total(p, solution))(p), rtol=1e-3)

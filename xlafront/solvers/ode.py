@@ -257,14 +257,14 @@ def _solve(func, settings, y0, ts, active, inactive):
 
 
 def _solve_forward(func, settings, y0, ts, active, inactive):
-    ys = _solve(func, settings, y0, ts, active, inactive)
+    ys = _differentiable_solve(func, settings, y0, ts, active, inactive)  # for second derivatives, of the residuals
     return ys, (ys, ts, active, inactive)
 
 
 def _solve_backward(func, settings, residuals, g):
     ys, ts, active, inactive = residuals
 
-    def adjoint(state, t):
+    def adjoint(state, t, active, inactive):
         """Return the time-reversed derivatives of the solution and of the cotangents of solution, time and arguments."""
         y, y_bar, _, _ = state
         y_dot, vjp_fn = vjp(lambda y, t, active: func(y, t, active, inactive), y, -t, active)
@@ -276,7 +276,9 @@ def _solve_backward(func, settings, residuals, g):
         end_bar = xnp.sum(func(y, t, active, inactive) * g_end).real.astype(ts.dtype)
         flat, unravel = ravel_pytree((y, y_bar, t_bar - end_bar, active_bar))
         raveled = ravel_first_arg(adjoint, unravel)
-        _, y_bar, t_bar, active_bar = unravel(_integrate(raveled, flat, xnp.stack([-t, -before]), *settings)[1])
+        # Differentiable again: the adjoint equation has an adjoint equation too.
+        ends = _differentiable_solve(raveled, settings, flat, xnp.stack([-t, -before]), active, inactive)
+        _, y_bar, t_bar, active_bar = unravel(ends[1])
         return (y_bar + g_before, t_bar, active_bar), end_bar
 
     start = (g[-1], xnp.zeros((), ts.dtype), tree.map(xnp.zeros_like, active))
