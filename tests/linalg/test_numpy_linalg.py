@@ -311,3 +311,13 @@ def test_vander_derivative_at_zero():
     assert slopes[0, :, 0].tolist() == [0, 1, 0]
     with pytest.raises(TypeError, match="booleans"):
         xnp.vander(np.array([True, False]))
+
+
+@pytest.mark.parametrize("shape", [(100_000, 2), (2, 100_000)])
+def test_derivative_of_pinv_forms_no_large_square_matrix(shape):
+    a, t = np.random.default_rng(0).normal(size=(2, *shape)).astype(np.float32)
+    with xf.enable_x64(True):
+        a, t = a.astype(np.float64), t.astype(np.float64)
+        value, tangent = xf.jvp(xnp.linalg.pinv, (a,), (t,))
+        step = 1e-5
+        np.testing.assert_allclose(tangent, (np.linalg.pinv(a + step * t) - np.linalg.pinv(a - step * t)) / (2 * step), atol=1e-10)

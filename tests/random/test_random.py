@@ -443,3 +443,16 @@ def test_generator_and_dtype_of_keys_exclude_each_other():
         assert make(dtype=dtype).dtype == make(impl="threefry2x32").dtype
         with pytest.raises(ValueError, match="both"):
             make(impl="threefry2x32", dtype=dtype)
+
+
+def test_gumbel_with_full_mantissas():
+    """JAX's samples from these bits, and the tails of 64-bit uniform numbers."""
+    expected = [[-1.0818492, -1.3463643, 0.9065792], [0.45828202, 0.1699446, 1.7096658]]
+    np.testing.assert_allclose(random.gumbel(random.key(0), (2, 3), mode="highest"), expected, rtol=1e-6)
+    samples = np.sort(random.gumbel(random.key(3), (10**5,), mode="highest"))
+    quantiles = -np.log(-np.log((np.arange(10**5) + 0.5) / 10**5))
+    assert abs(samples - quantiles)[1000:-1000].max() < 0.2 and len(np.unique(samples)) > 0.97 * 10**5
+    assert random.gumbel(random.key(3), (10**5,), "bfloat16", mode="high").max() == 10.375
+    for call in (random.gumbel, lambda key, mode: random.bernoulli(key, 0.5, mode="highest")):
+        with pytest.raises(ValueError, match="precision"):
+            call(random.key(0), mode="middle")

@@ -112,3 +112,18 @@ def test_functions_of_repeated_indices():
     x = sparse.BCSR((xnp.array([1.0, 2.0, 3.0]), xnp.array([0, 0, 1]), xnp.array([0, 2, 3])), shape=(2, 2))
     for function in (xnp.sin, lambda x: x ** 2, lax.bessel_i1e):
         np.testing.assert_allclose(sparse.sparsify(function)(x).todense(), function(3 * np.eye(2, dtype=np.float32)), rtol=1e-6)
+
+
+def test_functions_with_custom_derivatives_under_tracers():
+    square = xf.custom_jvp(lambda x: x ** 2)
+    square.defjvp(lambda primals, tangents: (primals[0] ** 2, 2 * tangents[0] * primals[0]))
+    x = sparse.BCOO.fromdense(xnp.arange(3.0))
+    assert sparse.sparsify(square, use_tracer=True)(x).todense().tolist() == [0, 1, 4]
+    assert sparse.sparsify(square, use_tracer=True)(xnp.arange(3.0)).tolist() == [0, 1, 4]
+
+
+def test_all_arguments_are_tracers_with_use_tracer():
+    seen = []
+    sparse.sparsify(lambda *xs: seen.extend(isinstance(x, sparse.SparseTracer) for x in xs), use_tracer=True)(
+        xnp.arange(5), sparse.BCOO.fromdense(xnp.arange(5)))
+    assert seen == [True, True]

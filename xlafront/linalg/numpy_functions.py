@@ -249,9 +249,16 @@ def _pinv_jvp(hermitian, primals, tangents):
     (a, rtol), (a_t, _) = primals, tangents
     p = _pinv(a, rtol, hermitian)
     ph, a_th = adjoint(p), adjoint(a_t)
-    rows, columns = xnp.eye(a.shape[-2], dtype=a.dtype), xnp.eye(a.shape[-1], dtype=a.dtype)
-    return p, (-product(product(p, a_t), p) + product(product(product(p, ph), a_th), rows - product(a, p))
-               + product(product(columns - product(p, a), a_th), product(ph, p)))
+    by_rows, by_columns = _product_of_three(p, ph, a_th), _product_of_three(a_th, ph, p)
+    return p, (-_product_of_three(p, a_t, p) + by_rows - _product_of_three(by_rows, a, p)
+               + by_columns - _product_of_three(p, a, by_columns))
+
+
+def _product_of_three(a, b, c):
+    """Multiply three matrices, first the pair with the smaller product."""
+    if a.shape[-2] * b.shape[-1] <= b.shape[-2] * c.shape[-1]:
+        return product(product(a, b), c)
+    return product(a, product(b, c))
 
 
 @library(static="hermitian")

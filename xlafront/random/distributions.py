@@ -25,9 +25,11 @@ from xlafront.lax.elementwise import (
     add,
     and_,
     as_type,
+    clz_,
     complex_,
     constant_like,
     div,
+    eq,
     erf_,
     erf_inv_,
     ge,
@@ -43,6 +45,7 @@ from xlafront.lax.elementwise import (
     nextafter_,
     or_,
     real_,
+    shift_left_,
     shift_right_logical_,
     sign_,
     sub,
@@ -487,7 +490,7 @@ def choice(key: ArrayLike, a: ArrayLike, shape: Sequence[int] = (), replace: boo
         replace: If True, elements may be sampled more than once.
         p: Probability of each element along `axis`. Default: uniform.
         axis: Axis of `a` along which elements are chosen.
-        mode: Precision of the Gumbel noise, "low" or "high" (see `gumbel`). Only used if `p` is given and `replace` is False.
+        mode: Precision of the Gumbel noise, "low", "high" or "highest" (see `gumbel`). Only used if `p` is given and `replace` is False.
 
     Returns:
         Array of samples. `shape` takes the place of `axis` in the shape of `a`.
@@ -528,10 +531,10 @@ def choice(key: ArrayLike, a: ArrayLike, shape: Sequence[int] = (), replace: boo
 # Transformations of uniform samples
 
 
-def _mode(mode) -> str:
+def _mode(mode, modes: Sequence[str] = ("low", "high", "highest")) -> str:
     chosen = mode or ("high" if config.high_dynamic_range_gumbel.value else "low")
-    if chosen not in ("low", "high"):
-        raise ValueError(f"the mode of a random function is 'low' or 'high' precision, not {mode!r}.")
+    if chosen not in modes:
+        raise ValueError(f"the mode of a random function is the precision {' or '.join(map(repr, modes))}, not {mode!r}.")
     return chosen
 
 
@@ -541,12 +544,37 @@ def _fine_uniform(key, shape, dtype):
     return row(pair, 0), row(pair, 1), dtype.type(dtypes.finfo(dtype).eps)
 
 
+def _gumbel_of_64_bits(key, shape):
+    """Return Gumbel samples in float32 from uniform samples of 64 bits, whose mantissas are full however small they are.
+
+    The bits are those of the smaller of `u` and `1 - u`; each tail has its formula.
+    """
+    words = random_bits_of(key, 32, (2, *shape))
+    high, low = row(words, 0), row(words, 1)
+    zero, ones, width = (constant_like(high, n) for n in (0, 2**32 - 1, 32))
+    is_lower = lt(high, constant_like(high, 1 << 31))
+    borrow = as_type(eq(low, zero), high.dtype, False)
+    high = where(is_lower, high, add(sub(ones, high), borrow))
+    low = where(is_lower, low, sub(zero, low))
+    zeros, more_zeros = clz_(high), clz_(low)
+    has_low_only = eq(zeros, width)
+    mantissa = or_(shift_left_(high, zeros), where(
+        has_low_only, shift_left_(low, more_zeros), shift_right_logical_(low, sub(width, zeros))))
+    exponent = sub(constant_like(high, 126), where(has_low_only, add(width, more_zeros), zeros))
+    bits = or_(and_(shift_left_(exponent, constant_like(high, 23)), constant_like(high, 0x3FC00000)),
+               and_(shift_right_logical_(mantissa, constant_like(high, 8)), constant_like(high, 0x7FFFFF)))
+    u = shapes.bitcast_convert_type_p.bind(bits, new_dtype=np.dtype(np.float32))
+    return neg(log_(neg(where(is_lower, log1p_(neg(u)), log_(u)))))
+
+
 @as_one_row
 def gumbel_inline(key, shape, dtype, mode="low"):
     tiny = dtype.type(dtypes.finfo(dtype).tiny)
-    if mode == "high":  # Uniform values near 0 determine the upper tail: there the steps of one sample are too coarse.
+    if mode == "highest" and dtype == np.float32:
+        return _gumbel_of_64_bits(key, shape)
+    if mode in ("high", "highest"):  # Uniform values near 0 determine the upper tail: there the steps of one sample are too coarse.
         coarse, fine, step = _fine_uniform(key, shape, dtype)
-        u = where(ge(coarse, constant_like(coarse, 0.5)), coarse, add(add(coarse, mul(step, fine)), tiny))
+        u = where(ge(coarse, constant_like(coarse, 0.5)), coarse, add(add(coarse, mul(step, fine)), max(tiny, step * step / 2)))
         return neg(log_(neg(log1p_(neg(u)))))
     u = uniform_inline(key, shape, dtype, tiny, dtype.type(1))
     return neg(log_(neg(log_(u))))
@@ -619,7 +647,8 @@ def gumbel(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = 
         key: PRNG key.
         shape: Shape of the result.
         dtype: Floating dtype of the result. Default: the default float dtype.
-        mode: "low", or "high" for an upper tail that reaches twice as far. Default: the setting `high_dynamic_range_gumbel`.
+        mode: "low", "high" for an upper tail that reaches twice as far, or "highest" for 64 random bits in both tails (in
+            float32). Default: the setting `high_dynamic_range_gumbel`.
         out_sharding: Sharding of the result over explicit mesh axes.
 
     Returns:
@@ -673,7 +702,7 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Sequence[int] | None = 
     d = dtypes.canonicalize_dtype(dtypes.operand_type(p)[0])
     if not dtypes.is_float(d):
         raise TypeError(f"random.bernoulli needs a probability of a floating dtype, got {d}.")
-    return with_sharding(_bernoulli(key, as_type(p, d, False), _sample_shape("bernoulli", shape, p), _mode(mode)),
+    return with_sharding(_bernoulli(key, as_type(p, d, False), _sample_shape("bernoulli", shape, p), _mode(mode, ("low", "high"))),
                   out_sharding)
 
 
@@ -741,7 +770,7 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: Sequen
             this broadcasts to. Default: the shape of `logits` without `axis`.
         replace: If True, a class may be sampled more than once. If False, the samples along the leading dimensions of `shape`
             differ.
-        mode: Precision of the Gumbel noise that selects classes, "low" or "high" (see `gumbel`).
+        mode: Precision of the Gumbel noise that selects classes, "low", "high" or "highest" (see `gumbel`).
         out_sharding: Sharding of the result over explicit mesh axes.
 
     Returns:

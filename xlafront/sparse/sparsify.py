@@ -147,17 +147,20 @@ class SparseTrace(Trace):
         return SparseTracer(self, spvalue=x) if is_sparse(x) else x
 
     def process(self, primitive, args, params):
+        if isinstance(primitive, CustomCall) and primitive.parameter not in params:  # a function, which takes tracers
+            with current_trace(self):
+                return params["fun"](*args)
         with current_trace(self.parent):
             results = apply(primitive, [self.unwrap(x) for x in args], params)
         return [self.wrap(x) for x in results] if primitive.multiple_results else self.wrap(results)
 
 
 class SparseTracer(Tracer):
-    """A sparse value in a function that runs under `sparsify` with `use_tracer`.
+    """A sparse value or an argument in a function that runs under `sparsify` with `use_tracer`.
 
     Args:
         trace: Trace of the `sparsify` call.
-        spvalue: Sparse array.
+        spvalue: Sparse array, or array.
     """
 
     __slots__ = ("spvalue",)
@@ -224,7 +227,7 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
             trace = SparseTrace(tracing.thread.trace)
             try:
                 with current_trace(trace):
-                    results = [trace.unwrap(x) for x in run(*[trace.wrap(_with_origin(x)) for x in flat.values])]
+                    results = [trace.unwrap(x) for x in run(*[SparseTracer(trace, spvalue=_with_origin(x)) for x in flat.values])]
             finally:
                 trace.end()
             return tree.unflatten(out_tree, results)
