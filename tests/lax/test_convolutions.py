@@ -286,3 +286,9 @@ def test_no_convolutions(axes, groups):
     x, w = (y if axis is None else y[None][:0] for y, axis in zip((x, w), axes))
     found = xf.vmap(lambda x, w: lax.conv_general_dilated(x, w, (1, 1), "VALID", **groups), in_axes=axes)(x, w)
     assert found.shape == (0, 1 if "batch_group_count" in groups else 2, 2, 6, 6)
+
+
+def test_operands_of_other_ranks():
+    numbers = lax.ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))
+    with pytest.raises(ValueError, match="rank"):
+        lax.conv_general_dilated(np.ones((1, 1, 1)), np.ones((1, 1, 1, 1)), (1,), [(0, 0)], dimension_numbers=numbers)

@@ -328,3 +328,17 @@ def test_long_cumulative_sums(rng):
                 expected = numpys(turned, axis=axis)
                 found = getattr(lax, name)(x, axis=axis, reverse=reverse)
                 assert np.array_equal(found, np.flip(expected, axis) if reverse else expected), (name, shape, reverse)
+
+
+def test_sinks_in_modules_run():
+    def f(x):
+        lax.dce_sink(x + 1, prevent_mlir_dce=True)
+        return x
+
+    assert xf.jit(f)(1.0) == 1 and "dce_sink" in xf.jit(f).lower(1.0).as_text()
+
+
+def test_dtypes_as_attributes_of_composites():
+    double = lax.composite(lambda x, **_: x * 2, "my.double")
+    text = xf.jit(lambda x: double(x, dtype=np.dtype("float16"), several=(np.dtype("int8"), 1))).lower(1.0).as_text()
+    assert "dtype = f16" in text and "several = [i8, 1 : i64]" in text.replace("[i8, 1]", "[i8, 1 : i64]")

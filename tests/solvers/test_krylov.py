@@ -170,3 +170,11 @@ class Doubling:
 def test_objects_that_multiply(solver):
     for b in (np.arange(3, dtype=np.float32), np.arange(9, dtype=np.float32).reshape(3, 3)):
         np.testing.assert_allclose(solver(Doubling(), b)[0], b / 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("solver", "weak"), [(linalg.cg, False), (linalg.gmres, True), (linalg.bicgstab, True)])
+def test_weak_types_of_solutions(solver, weak):
+    """GMRES and BiCGSTAB of Python scalars have a weak type, conjugate gradients have not, as in JAX."""
+    assert xf.typeof(solver(lambda x: x, 1.0)[0]).weak_type == xf.typeof(solver(lambda x: x, 1.0, x0=0.0)[0]).weak_type == weak
+    assert not xf.typeof(solver(lambda x: x, np.float32(1))[0]).weak_type
+    assert not xf.typeof(solver(lambda x: x, 1.0, x0=np.float32(0))[0]).weak_type

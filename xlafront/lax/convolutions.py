@@ -325,8 +325,8 @@ def _abstract(x: ShapedArray, y: ShapedArray, *, window_strides: Sequence[int], 
               feature_group_count: int, batch_group_count: int, precision: Any, preferred_element_type: np.dtype | None,
               out_sharding: NamedSharding | None) -> ShapedArray:
     if x.ndim != y.ndim or x.ndim < 2:
-        raise TypeError(f"a convolution needs an input and a kernel of equal rank (ndim), 2 at least, got shapes {x.shape} and "
-                        f"{y.shape}.")
+        raise ValueError(f"a convolution needs an input and a kernel of equal rank (ndim), 2 at least, got shapes {x.shape} "
+                         f"and {y.shape}.")
     for d in (x.dtype, y.dtype):
         check_dtype("conv_general_dilated", "int float complex bool", d)
     _check_parameters(x, y, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,

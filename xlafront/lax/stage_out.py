@@ -30,8 +30,10 @@ _no_dce = frozenset([NoDCEEffect()])
 
 def _sink_lower(ctx: RuleContext, x: ir.Value, *, prevent_mlir_dce: bool) -> list[ir.Value]:
     if prevent_mlir_dce:
-        ctx.op("stablehlo.custom_call", [x], [], call_target_name=lowering.mlir.string("dce_sink"),
-               has_side_effect=lowering.mlir.boolean(True))
+        m = lowering.mlir
+        # With an empty configuration XLA removes the call, for which platforms have no function.
+        ctx.op("stablehlo.custom_call", [x], [], call_target_name=m.string("dce_sink"), has_side_effect=m.boolean(True),
+               backend_config=m.string(""), **{"mhlo.backend_config": m.dictionary({})})
     return []
 
 
@@ -50,7 +52,7 @@ def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
 
     Args:
         val: A pytree of arrays.
-        prevent_mlir_dce: If True, also protect it in the compiler. The platform must then support the custom call `dce_sink`.
+        prevent_mlir_dce: If True, also protect it in the module that is given to the compiler.
 
     Example:
         >>> xf.make_jaxpr(lambda x: lax.dce_sink(x * 2))(1.0).eqns[-1].primitive

@@ -854,6 +854,9 @@ def _split(name, ary, indices_or_sections, axis, even):
     else:
         if isinstance(sections, (float, np.floating, ArrayImpl)) and sections == int(sections):
             sections = int(sections)
+        if is_symbolic_dim(sections):
+            raise ValueError(f"xnp.{name} does not support a symbolic number of sections, got {sections}: it returns a list of "
+                             f"so many arrays. Give the number, or reshape.")
         sections = _as_int(name, sections, "number of sections")
         if sections < 1 or (even and n % sections):
             raise ValueError(f"xnp.{name} cannot split axis {axis} of size {n} into {sections} equal parts.")

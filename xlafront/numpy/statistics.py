@@ -172,14 +172,13 @@ def _inverted_cdf(rows, q, weights):
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
 
-QUANTILE_STATICS = ("axis", "overwrite_input", "method", "keepdims", "interpolation")
+QUANTILE_STATICS = ("axis", "overwrite_input", "method", "keepdims")
 
 
 @library(static=QUANTILE_STATICS)
 @accepts(nodes=True)
 def quantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
-             method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
-             interpolation: str | None = None) -> Array:
+             method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None) -> Array:
     """Compute quantiles over axes.
 
     Args:
@@ -191,7 +190,6 @@ def quantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, ov
             returns the first element at which the cumulative weight reaches `q`.
         keepdims: If True, keep reduced axes with size 1.
         weights: Weights of the shape of `a` or of its `axis`. Only for the method "inverted_cdf".
-        interpolation: Old name of `method`.
 
     Returns:
         The quantiles, with the shape of `q` in front of the remaining axes.
@@ -202,7 +200,7 @@ def quantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, ov
     """
     if q is None:
         check_arraylike("quantile", a, q)
-    return checked_quantile("quantile", a, q, axis, out, overwrite_input, interpolation or method, keepdims, weights)
+    return checked_quantile("quantile", a, q, axis, out, overwrite_input, method, keepdims, weights)
 
 
 def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, weights, ignore_nan=False):
@@ -250,14 +248,14 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
 @library(static=None)
 def percentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
                method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
-               interpolation: str | None = None, out_sharding: Any = None) -> Array:
+               out_sharding: Any = None) -> Array:
     """Compute percentiles over axes.
 
     Args:
         a: The array.
         q: The percentage in [0, 100], a number or a vector of numbers.
         axis: Axis or axes to reduce over. Default: all.
-        out, overwrite_input, method, keepdims, weights, interpolation: See `quantile`.
+        out, overwrite_input, method, keepdims, weights: See `quantile`.
         out_sharding: Sharding of the result.
 
     Returns:
@@ -268,7 +266,7 @@ def percentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, 
         Array(2.5, dtype=float32)
     """
     return with_out_sharding("xnp.percentile", out_sharding, checked_percentile, (a, q, weights, out), "percentile", axis,
-                             overwrite_input, interpolation or method, keepdims)
+                             overwrite_input, method, keepdims)
 
 
 def checked_percentile(a, q, weights, out, name, axis, overwrite_input, method, keepdims, ignore_nan=False):

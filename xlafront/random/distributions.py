@@ -490,7 +490,8 @@ def choice(key: ArrayLike, a: ArrayLike, shape: Sequence[int] = (), replace: boo
         replace: If True, elements may be sampled more than once.
         p: Probability of each element along `axis`. Default: uniform.
         axis: Axis of `a` along which elements are chosen.
-        mode: Precision of the Gumbel noise, "low", "high" or "highest" (see `gumbel`). Only used if `p` is given and `replace` is False.
+        mode: Precision of the Gumbel noise, "low", "high" or "highest" (see `gumbel`). Only used if `p` is given and `replace`
+            is False.
 
     Returns:
         Array of samples. `shape` takes the place of `axis` in the shape of `a`.
@@ -572,7 +573,8 @@ def gumbel_inline(key, shape, dtype, mode="low"):
     tiny = dtype.type(dtypes.finfo(dtype).tiny)
     if mode == "highest" and dtype == np.float32:
         return _gumbel_of_64_bits(key, shape)
-    if mode in ("high", "highest"):  # Uniform values near 0 determine the upper tail: there the steps of one sample are too coarse.
+    if mode in ("high", "highest"):
+        # Uniform values near 0 determine the upper tail: there the steps of one sample are too coarse.
         coarse, fine, step = _fine_uniform(key, shape, dtype)
         u = where(ge(coarse, constant_like(coarse, 0.5)), coarse, add(add(coarse, mul(step, fine)), max(tiny, step * step / 2)))
         return neg(log_(neg(log1p_(neg(u)))))
@@ -702,8 +704,8 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Sequence[int] | None = 
     d = dtypes.canonicalize_dtype(dtypes.operand_type(p)[0])
     if not dtypes.is_float(d):
         raise TypeError(f"random.bernoulli needs a probability of a floating dtype, got {d}.")
-    return with_sharding(_bernoulli(key, as_type(p, d, False), _sample_shape("bernoulli", shape, p), _mode(mode, ("low", "high"))),
-                  out_sharding)
+    samples = _bernoulli(key, as_type(p, d, False), _sample_shape("bernoulli", shape, p), _mode(mode, ("low", "high")))
+    return with_sharding(samples, out_sharding)
 
 
 @library(static=("shape", "dtype"), name="rademacher")

@@ -18,6 +18,7 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, tracing, tree
+from xlafront.core.basic_primitives import with_weakness
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.flatten_util import ravel_pytree
 from xlafront.numpy.promotion import promotes_freely, with_present_promotion
@@ -226,6 +227,8 @@ def _solve(A, b, x0, tol, atol, maxiter, M, method, options):
 
     real = all([not dtypes.is_complex(leaf.dtype) for leaf in tree.leaves(b)])
     x = lax.custom_linear_solve(_as_function(A), b, solver(M, x0), solver(transposed, None), symmetric=method == "cg" and real)
+    x = tree.map(lambda leaf, b, x0: with_weakness(
+        leaf, method != "cg" and tracing.aval_of(b).weak_type and tracing.aval_of(x0).weak_type), x, b, x0)
     if method != "gmres":
         return x, None
     return x, xnp.where(xnp.isnan(_norm(x)), -1, 0)
@@ -269,7 +272,8 @@ def _check_and_solve(method: str, A, b, x0, tol, atol, maxiter, M, **options):
         shapes = [np.shape(leaf) for leaf in guess]
         if shapes != [aval.shape for aval in avals]:
             raise ValueError(f"{method} needs x0 with the shapes of b, {[aval.shape for aval in avals]}, got {shapes}.")
-        x0 = tree.unflatten(treedef, [xnp.asarray(leaf, aval.dtype) for leaf, aval in zip(guess, avals)])
+        x0 = tree.unflatten(treedef, [
+            with_weakness(xnp.asarray(leaf, aval.dtype), tracing.aval_of(leaf).weak_type) for leaf, aval in zip(guess, avals)])
     size = sum([math.prod(aval.shape) for aval in avals])
     if maxiter is None:
         maxiter = 10 * size

@@ -227,7 +227,8 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
             trace = SparseTrace(tracing.thread.trace)
             try:
                 with current_trace(trace):
-                    results = [trace.unwrap(x) for x in run(*[SparseTracer(trace, spvalue=_with_origin(x)) for x in flat.values])]
+                    tracers = [SparseTracer(trace, spvalue=_with_origin(x)) for x in flat.values]
+                    results = [trace.unwrap(x) for x in run(*tracers)]
             finally:
                 trace.end()
             return tree.unflatten(out_tree, results)
