@@ -129,3 +129,13 @@ def test_reductions_over_several_axes(axes):
     mask = x > 2
     np.testing.assert_array_equal(xnp.bitwise_or.reduce(x, axis=axes, where=mask, initial=8),
                                   np.bitwise_or.reduce(x, axis=axes, where=mask, initial=8))
+
+
+def test_equal_functions_of_one_function():
+    def subtract(x, y):
+        return x - y
+
+    first, second = (xnp.frompyfunc(subtract, 2, 1, identity=0) for _ in range(2))
+    assert first == second and hash(first) == hash(second)
+    assert first != xnp.frompyfunc(subtract, 2, 1) != xnp.frompyfunc(subtract, 2, 2)
+    assert xf.jit(first)(5, 3) == 2 and first.reduce(np.array([7, 2, 1])) == -10

@@ -95,17 +95,31 @@ def frompyfunc(func: Callable, /, nin: int, nout: int, *, identity: Any = None) 
         >>> xnp.frompyfunc(lambda x, y: x * y + 1, 2, 1).reduce(xnp.array([1.0, 2.0, 3.0]))
         Array(10., dtype=float32)
     """
-    from xlafront.numpy.mapping import vectorize  # start-up: few programs use it
+    return _MappedFunction(func, operator.index(nin), operator.index(nout), identity)
 
-    mapped = vectorize(func)
 
-    def function(*args):
-        return mapped(*args)
+class _MappedFunction:
+    """A result of `frompyfunc`: equal to another one of the same arguments, so that both have one compiled kernel."""
 
-    function.__name__ = function.__qualname__ = func.__name__
-    function.__doc__ = func.__doc__
-    _give_methods(function, operator.index(nin), operator.index(nout), identity)
-    return function
+    def __init__(self, func: Callable, nin: int, nout: int, identity: Any):
+        from xlafront.numpy.mapping import vectorize  # start-up: few programs use it
+
+        self.__name__ = self.__qualname__ = func.__name__
+        self.__doc__ = func.__doc__
+        self._key, self._mapped = (func, nin, nout, identity), vectorize(func)
+        _give_methods(self, nin, nout, identity)
+
+    def __call__(self, *args):
+        return self._mapped(*args)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _MappedFunction) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key[:3])
+
+    def __repr__(self) -> str:
+        return f"<xnp.ufunc '{self.__name__}'>"
 
 
 def _binary_only(function, method: str) -> None:
