@@ -456,3 +456,13 @@ def test_gumbel_with_full_mantissas():
     for call in (random.gumbel, lambda key, mode: random.bernoulli(key, 0.5, mode="highest")):
         with pytest.raises(ValueError, match="precision"):
             call(random.key(0), mode="middle")
+
+
+@pytest.mark.parametrize("index", [0, slice(None), (0, 0), Ellipsis])
+def test_scalar_keys_have_no_elements(index):
+    key = random.key(0)
+    if index is Ellipsis:
+        assert key[index] == key
+        return
+    with pytest.raises(IndexError, match="too many indices"):
+        key[index]

@@ -251,7 +251,8 @@ def getitem(x, key):
         if concrete:
             kind = type(key)
             if type(x) is KeyArray:
-                keys = KeyArray(getitem(x._base_array, key), x.dtype) if kind is int or kind is slice else take_by(x, key, True)
+                is_row = (kind is int or kind is slice) and x.ndim
+                keys = KeyArray(getitem(x._base_array, key), x.dtype) if is_row else take_by(x, key, True)
                 if config.debug_key_reuse.value:
                     _consume_keys(x, key, keys)
                 return keys
