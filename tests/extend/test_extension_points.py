@@ -696,3 +696,31 @@ def test_equations_as_extensions_make_them():
     program = type(closed)(closed.jaxpr.replace(eqns=[product]), [])
     assert xf.jit(xf.extend.core.jaxpr_as_fun(program))(2.0)[0] == 3
     assert xf.jit(xf.grad(lambda x: xf.extend.core.jaxpr_as_fun(program)(x)[0]))(2.0) == 1.5
+
+
+def test_vmap_of_pytree_nodes_of_a_registered_type():
+    """The names of the dimensions, which the node holds beside its array, lose and get the mapped one."""
+    class Named:
+        def __init__(self, names, data):
+            self.names, self.data = names, data
+
+    class Axis:
+        def __init__(self, name, position):
+            self.name, self.position = name, position
+
+    def element(take, _, x, axis):
+        return Named([n for n in x.names if n != axis.name], take(x.data, x.names.index(axis.name)))
+
+    def batch(stack, size, x, axis):
+        return Named([*x.names[:axis.position], axis.name, *x.names[axis.position:]], stack(size, x.data, axis.position))
+
+    xf.tree_util.register_pytree_node(Named, lambda x: ((x.data,), tuple(x.names)), lambda names, data: Named(list(names), *data))
+    batching.register_vmappable(Named, Axis, int, element, batch, None)
+    try:
+        x = Named(["i", "j"], xnp.arange(12.0).reshape(3, 4))
+        found = xf.vmap(lambda x: x, in_axes=Axis("i", 0), out_axes=Axis("i", 1), axis_size=3)(x)
+        assert found.names == ["j", "i"] and found.data.tolist() == x.data.T.tolist()
+        both = xf.vmap(lambda x, y: x.data * y, in_axes=(Axis("i", 0), 0), axis_size=3)(x, xnp.arange(3.0))
+        assert both.tolist() == (x.data * xnp.arange(3.0)[:, None]).tolist()
+    finally:
+        batching.unregister_vmappable(Named)

@@ -68,8 +68,8 @@ def vmap(fun: _F, in_axes: int | None | Sequence[Any] = 0, out_axes: Any = 0, ax
             raise ValueError(f"vmap of {name} was given in_axes with entries for {len(in_axes)} positional argument(s), "
                              f"{in_axes}, and called with {len(args)}. It must be an int, None or a tuple with an entry for "
                              "each of them.")
-        leaves, in_tree = tree.flatten((args, kwargs))
-        axes = _flat_axes(name, in_axes, args) + [0] * tree.structure(kwargs).num_leaves
+        leaves, in_tree = vmappable_types.flatten((args, kwargs))
+        axes = _flat_axes(name, in_axes, vmappable_types.flatten(args)[1]) + [0] * tree.structure(kwargs).num_leaves
         specs = {}  # axes of values of registered types, which are unpacked inside of the trace
 
         def argument(i: int) -> str:
@@ -98,7 +98,7 @@ def vmap(fun: _F, in_axes: int | None | Sequence[Any] = 0, out_axes: Any = 0, ax
             if not specs:
                 results, out_tree = signatures.check_results(fun, out)
                 return results
-            results, out_tree = tree.flatten(out)
+            results, out_tree = vmappable_types.flatten(out)
             return _batches_of_vmappable_types(fun, name, results, _flat_out_axes(name, out_axes, out_tree))
 
         with source.transformed("vmap"):
@@ -145,10 +145,10 @@ def _batches_of_vmappable_types(fun, name, results, specs) -> list:
     return batches
 
 
-def _flat_axes(name, in_axes, args) -> list:
+def _flat_axes(name, in_axes, args_tree) -> list:
     if not isinstance(in_axes, tuple):
-        return [in_axes] * tree.structure(args).num_leaves
-    return tree.leaves_by_prefix(f"vmap of {name}: in_axes", in_axes, args, _is_axis)
+        return [in_axes] * args_tree.num_leaves
+    return tree.leaves_by_prefix(f"vmap of {name}: in_axes", in_axes, tree.leaf_indices(args_tree), _is_axis)
 
 
 def _flat_out_axes(name, out_axes, out_tree) -> list:

@@ -113,6 +113,11 @@ def is_mapped_type(x: Any) -> bool:
     return type(x) in _types
 
 
+def flatten(values: Any) -> tuple[list[Any], Any]:
+    """Flatten a pytree, with values of registered types as leaves although they may be nodes."""
+    return tree.flatten(values, is_mapped_type) if _types else tree.flatten(values)
+
+
 def is_spec(x: Any) -> bool:
     return any(type(x) is mapped.spec_type for mapped in _types.values())
 
