@@ -50,7 +50,7 @@ def promotes_freely(function: _F) -> _F:
 
 
 def with_present_promotion(function: Callable) -> Callable:
-    """Return a function of the user that runs under the promotion settings of now, also where `promotes_freely` calls it."""
+    """Return a function that runs under the promotion settings of now, also where `promotes_freely` calls it."""
     ranks, types = config.numpy_rank_promotion.value, config.numpy_dtype_promotion.value
     if ranks == "allow" and types == "standard":
         return function

@@ -80,7 +80,7 @@ def _as_body(fun: Callable) -> Callable:
 
 
 def must_free_promotion() -> bool:
-    """True if settings restrict promotion within an internal function. They concern operands of users only."""
+    """True if settings restrict promotion and an internal function runs, which they do not concern."""
     return tracing.thread.in_library and (
         config.numpy_rank_promotion.value != "allow" or config.numpy_dtype_promotion.value != "standard")
 
