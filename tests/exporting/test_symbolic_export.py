@@ -98,14 +98,42 @@ def test_calls_at_other_symbolic_shapes(exported):
         xf.ShapeDtypeStruct((c, 2 * h), f32), xf.ShapeDtypeStruct((h, 3), f32))
     assert [str(aval) for aval in outer.out_avals] == ["float32[c - 1,2*h]", "float32[3]", "float32[h,3]"]
     check(outer.call(X, Y), expected(X, Y))
-    [n] = export.symbolic_shape("n")
+    [n] = export.symbolic_shape("n", constraints=["n >= 2"])
     mixed = export.export(xf.jit(lambda x: exported.call(x, Y)))(xf.ShapeDtypeStruct((2 * n, 4), f32))
     assert str(mixed.out_avals[0]) == "float32[2*n - 1,4]"
     check(mixed.call(X), expected(X, Y))
-    with pytest.raises(ValueError, match="constraint a >= b [+] 1"):
+    with pytest.raises(ValueError, match="constraint n >= 2"):
         mixed.call(X[:2])
     with pytest.raises(ValueError, match="does not hold"):
         xf.eval_shape(exported.call, xf.ShapeDtypeStruct((h, 2 * h), f32), xf.ShapeDtypeStruct((h, 3), f32))
+
+
+@pytest.mark.parametrize("inner, outer, words", [
+    ("3, a, a + b", "3, 4, c", "Expected value >= 1 for dimension variable 'b'.*must hold for all values.*constraints=."),
+    ("a, a", "b, c", "has size c, but by the other sizes 'a' is b"), ("2*a", "c", "division by 2 .* has a remainder"),
+    ("a + 2", "c", "Expected value >= 1"), ("a, 2*a", "b, c", "has size c"), ("a, a", "b, 2", "has size 2")])
+def test_calls_hold_for_all_sizes_of_the_caller(inner, outer, words):
+    types = [xf.ShapeDtypeStruct(export.symbolic_shape(shape), f32) for shape in (inner, outer)]
+    called = export.export(xf.jit(lambda x: x * 2))(types[0])
+    with pytest.raises(ValueError, match=words):
+        export.export(xf.jit(lambda x: called.call(x)))(types[1])
+
+
+def test_constraints_are_on_variables_of_the_arguments():
+    for constraint in ("m >= m1", "a >= b"):
+        [m] = export.symbolic_shape("m", constraints=[constraint])
+        with pytest.raises(ValueError, match="constraint .* has the dimension variable.*not in the shapes of the arguments"):
+            export.export(xf.jit(lambda x: x))(xf.ShapeDtypeStruct((m,), f32))
+    [m] = export.symbolic_shape("m", constraints=["m1 == 4", "m >= m1"])
+    assert export.export(xf.jit(lambda x: x))(xf.ShapeDtypeStruct((m,), f32)).call(np.ones(5, f32)).shape == (5,)
+
+
+def test_a_module_that_calls_one_with_symbolic_sizes_uses_global_constants():
+    a, b = export.symbolic_shape("a, b")
+    inner = export.export(xf.jit(lambda x: x.reshape(-1)))(xf.ShapeDtypeStruct((a, b), f32))
+    outer = export.export(xf.jit(lambda x: inner.call(x)))(xf.ShapeDtypeStruct((3, 4), f32))
+    assert outer.uses_global_constants and outer.call(np.ones((3, 4), f32)).shape == (12,)
+    assert not export.export(xf.jit(lambda x: x))(xf.ShapeDtypeStruct((3, 4), f32)).uses_global_constants
 
 
 def test_several_platforms():

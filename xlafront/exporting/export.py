@@ -19,6 +19,7 @@ from xlafront.exporting.checks import (
     minimum_supported_calling_convention_version,
 )
 from xlafront.exporting.exported import Exported
+from xlafront.exporting.record import ExportedModule
 from xlafront.exporting.stable_calls import check_custom_calls
 from xlafront.runtime import backends, keys
 from xlafront.runtime.sharding import AbstractMesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
@@ -123,7 +124,8 @@ def _exported(traced, platforms: tuple[str, ...], checks: tuple[DisabledSafetyCh
     outs = [_over_mesh(s, aval) for s, aval in zip(module.shardings.out, closed.out_avals)]
     effects = sorted(module.closed.effects, key=str)
     lowering.module_text.name_boundary(context.module, *traced.boundary_names(module.live))
-    polymorphic = len(platforms) > 1 or bool(context.dimension_variables)
+    inner = [x for x in context.keepalives if isinstance(x, ExportedModule)]
+    polymorphic = len(platforms) > 1 or bool(context.dimension_variables) or any([x.uses_global_constants for x in inner])
     with lowering.mlir.context:
         context.module.operation.attributes["jax.uses_shape_polymorphism"] = lowering.mlir.boolean(polymorphic)
     return Exported(

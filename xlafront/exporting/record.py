@@ -36,7 +36,7 @@ class ExportedModule:
         calling_convention_version: Version of the arguments of `main`: the index of the platform if there are several, the
             tokens of ordered effects, then the arguments in `module_kept_var_idx`.
         module_kept_var_idx: Indices of the live arguments, which the module takes.
-        uses_global_constants: True if the module is for several platforms or has symbolic dimensions.
+        uses_global_constants: True if the module is for several platforms or has symbolic dimensions, or calls such a module.
     """
 
     fun_name: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from xlafront.symbolic.dimensions import DimExpr, check_one_scope, evaluate, from_terms, variables
+from xlafront.symbolic.dimensions import DimExpr, about, check_one_scope, evaluate, from_terms, linear, variables
 
 
 class ArgumentShape(NamedTuple):
@@ -26,13 +26,13 @@ Check = Callable[[str, Any, str, Sequence[Any]], None]
 
 
 def refuse(relation: str, value: Any, text: str, values: Sequence[Any]) -> None:
-    """Raise if a condition does not hold for integers, or cannot hold for expressions.
-
-    Conditions that may hold are checked by the module when it runs.
-    """
+    """Raise if a condition does not hold for integers, or does not hold for all values of the variables of expressions."""
     low, high = (value, value) if type(value) is not DimExpr else value.scope.bounds_of(value)
-    if high is not None and high < 0 or relation == "==" and low is not None and low > 0:
-        raise ValueError(text.format(*values))
+    if low is None or low < 0 or relation == "==" and high != 0:
+        remedy = "" if type(value) is not DimExpr else (
+            f" This must hold for all values of the variables{about(value.scope) or ', which have no constraints.'} Add one, as in "
+            f"symbolic_shape(..., constraints=['{value} {relation} 0']).")
+        raise ValueError(text.format(*values) + remedy)
 
 
 def solve(arguments: Sequence[ArgumentShape], size_of: Callable[[int, int], Any], check: Check = refuse) -> dict[str, Any]:
@@ -86,7 +86,12 @@ def solve(arguments: Sequence[ArgumentShape], size_of: Callable[[int, int], Any]
     for scope in {id(n.scope): n.scope for a in arguments for n in a.shape if type(n) is DimExpr}.values():
         for constraint in scope.constraints:
             difference = constraint.difference
-            if type(difference) is DimExpr and difference.get_vars() <= found.keys():
+            unknown = variables(difference) - found.keys()
+            if unknown & variables(linear([(difference, 1)])):  # (variables that an equation replaces need no value)
+                raise ValueError(f"the symbolic shape constraint {constraint.text} has the dimension variable(s) "
+                                 f"{', '.join(map(repr, sorted(unknown)))}, which are not in the shapes of the arguments, {shapes}. "
+                                 f"Pass an argument with this size, or remove the constraint.")
+            if type(difference) is DimExpr and not unknown:
                 value = evaluate(difference, found)
                 relation = "equal" if constraint.relation == "==" else "greater or equal"
                 condition(constraint.relation, value, f"the symbolic shape constraint {constraint.text} does not hold: "
