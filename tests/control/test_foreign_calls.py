@@ -70,6 +70,13 @@ def test_attributes_of_every_kind():
     assert np.array_equal(call(**other), [0, *expected[1:5], 4 * 1000 + ord("a"), 0, 2 + 10 * 3.5, 9])
 
 
+def test_scalar_attributes_have_their_dtype():
+    for value, text in ((xnp.bfloat16(1).dtype.type(1.5), "1.500000e+00 : bf16"), (np.float16(2), "2.000000e+00 : f16"),
+                        (np.uint64(3), "3 : ui64")):
+        lowered = xf.jit(lambda x: ffi.ffi_call("Scale", struct(2, 3))(x, scale=value)).lower(X)  # noqa: B023
+        assert f"scale = {text}" in lowered.as_text()
+
+
 def test_python_scalar_attributes_have_64_bits():
     call = ffi.ffi_call("Scale", struct(2, 3))
     assert np.array_equal(call(X, scale=np.float32(1)), X)

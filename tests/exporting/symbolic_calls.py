@@ -505,6 +505,8 @@ CASES = UNARY | BINARY | {
     "pad edges by size": (lambda x: xnp.pad(x, x.shape[0], "edge"), "f32[b,3]"),
     "unravel_index in sizes": (lambda x: xnp.unravel_index(x, (3, x.shape[0])), "i32[b]"),
     "unravel_index from the end": (lambda x: xnp.unravel_index(xnp.array([-1, 4], "int8"), (x.shape[0], 3)), "i32[b]"),
+    "read far rows": (lambda x: [x.at[i].get(mode="fill", fill_value=-1.) for i in (0, -1, 2, -3, 100)], "f32[b,3]"),
+    "read far rows without wrapping": (lambda x: x.at[-1].get(mode="fill", fill_value=7., wrap_negative_indices=False), "f32[b,3]"),
     "set the last row": (lambda x: x.at[x.shape[0] - 1:].set(0.), "f32[b,3]"),
     "add to half of the rows": (lambda x: x.at[x.shape[0] // 2:, 1:].add(x[x.shape[0] // 2:, :2]), "f32[b,3]"),
     "multiply the last row": (lambda x: x.at[x.shape[0] - 1:x.shape[0], 0].multiply(2.), "f32[b,3]"),

@@ -101,6 +101,13 @@ def test_gmres_restart_minimizes_residual_in_krylov_space(incremental):
             assert_close(x, expected, "float64")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "bfloat16"])
+def test_cg_under_strict_dtype_promotion(dtype):
+    with xf.numpy_dtype_promotion("strict"):
+        found = xf.grad(lambda b: linalg.cg(2 * xnp.eye(2, dtype=dtype), b)[0].real.sum())(xnp.ones(2, dtype))
+    assert found.dtype == dtype and found.tolist() == [0.5, 0.5]
+
+
 def test_cg_step_and_stopping_rule():
     a, b, _ = system("cg", "float64")
     with xf.enable_x64(True):

@@ -168,7 +168,7 @@ def from_json(record: Any) -> PyTreeDef:
     elif kind == "defaultdict":
         node = collections.defaultdict, (_FACTORIES[rest[1]], tuple(rest[0]))
     else:
-        return _registered_node(*rest, children)
+        return _registered_node(rest[0], rest[1], children)
     return tree.structure_of_node(node, children)
 
 

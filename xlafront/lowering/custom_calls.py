@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.base.layouts import Layout
+from xlafront.core import dtypes
 from xlafront.core.avals import abstract_token
 from xlafront.lowering import mlir
 from xlafront.lowering.mlir import create, ir
@@ -31,8 +32,8 @@ def attribute_of(value: Any) -> ir.Attribute:
                                 f"of an unsigned type, or as text.")
         kind = mlir.element_type(value.dtype if isinstance(value, np.integer) else np.int64)
         return ir.IntegerAttr.get(kind, int(value))
-    if isinstance(value, (float, np.floating)):
-        kind = mlir.element_type(value.dtype if isinstance(value, np.floating) else np.float64)
+    if isinstance(value, float) or isinstance(value, np.generic) and dtypes.is_float(value.dtype):
+        kind = mlir.element_type(value.dtype if isinstance(value, np.generic) else np.float64)
         return ir.FloatAttr.get(kind, float(value), loc=mlir.unknown_location)
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufcV":
         return mlir.dense(value)

@@ -371,7 +371,8 @@ def _read_mode(mode):
 def read(x, indices, entries, mode, fill_value, is_sorted, unique, wrap):
     kinds = [e[0] for e in entries]
     if "array" not in kinds and "mask" not in kinds and not (
-            mode is GatherScatterMode.PROMISE_IN_BOUNDS and _has_out_of_bounds(np.shape(x), entries, wrap)):
+            mode is GatherScatterMode.PROMISE_IN_BOUNDS and _has_out_of_bounds(np.shape(x), entries, wrap)) and not (
+            mode is GatherScatterMode.FILL_OR_DROP and _may_be_outside(np.shape(x), entries, wrap)):
         return _read_static(x, entries, mode, fill_value, wrap)
     x = _apply_slices(x, entries)
     layout = IndexLayout(np.shape(x), entries, indices)
@@ -417,6 +418,16 @@ def _has_out_of_bounds(shape: tuple, entries: tuple, wrap: bool) -> bool:
         if entry[0] != "new":
             n = next(sizes, 0)
             if entry[0] == "int" and not is_symbolic_dim(n) and not (-n if wrap else 0) <= entry[1] < n:
+                return True
+    return False
+
+
+def _may_be_outside(shape: tuple, entries: tuple, wrap: bool) -> bool:
+    """True if a static position is out of bounds for some values of the dimension variables."""
+    for n, entry in zip(shape, [entry for entry in entries if entry[0] != "new"]):
+        if entry[0] == "int" and is_symbolic_dim(n):
+            furthest = max(entry[1], -1 - entry[1])
+            if min_dim(n - 1, furthest) != furthest or entry[1] < 0 and not wrap:
                 return True
     return False
 

@@ -415,9 +415,10 @@ def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
     """
     check_arraylike("squeeze", a)
     dims = np.shape(a)
-    if axis is None and any(is_symbolic_dim(n) and may_equal(n, 1) for n in dims):
-        raise ValueError(f"xnp.squeeze of shape {dims} needs an axis: a symbolic size may be 1 when the program runs. Add a constraint "
-                         f"such as '{[n for n in dims if is_symbolic_dim(n)][0]} >= 2' to keep the dimension.")
+    unknown = [n for n in dims if is_symbolic_dim(n) and may_equal(n, 1)]
+    if axis is None and unknown:
+        raise ValueError(f"xnp.squeeze of shape {dims} needs an axis: a symbolic size may be 1 when the program runs. Add a "
+                         f"constraint such as '{unknown[0]} >= 2' to keep the dimension.")
     axes = tuple(i for i, n in enumerate(dims) if n == 1) if axis is None else canonical_axes(
         axis, len(dims), "xnp.squeeze")
     return shapes.squeeze_p.bind(unwrap(a), dimensions=axes) if axes else asarray(a)

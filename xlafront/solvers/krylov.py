@@ -37,8 +37,8 @@ def _norm(x):
 
 
 def _add_scaled(x, factor, y):
-    """Return `x + factor * y` for pytrees."""
-    return tree.map(lambda a, b: a + factor * b, x, y)
+    """Return `x + factor * y` for pytrees. A real factor gets the dtype of each leaf."""
+    return tree.map(lambda a, b: a + (factor if xnp.iscomplexobj(factor) else xnp.asarray(factor, b.dtype)) * b, x, y)
 
 
 def _conjugate_gradients(A, b, x0, M, limit, maxiter):

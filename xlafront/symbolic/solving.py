@@ -30,7 +30,7 @@ def refuse(relation: str, value: Any, text: str, values: Sequence[Any]) -> None:
     low, high = (value, value) if type(value) is not DimExpr else value.scope.bounds_of(value)
     if low is None or low < 0 or relation == "==" and high != 0:
         remedy = "" if type(value) is not DimExpr else (
-            f" This must hold for all values of the variables{about(value.scope) or ', which have no constraints.'} Add one, as in "
+            f" This must hold for all values of the variables.{about(value.scope)} Add a constraint, as in "
             f"symbolic_shape(..., constraints=['{value} {relation} 0']).")
         raise ValueError(text.format(*values) + remedy)
 
@@ -89,8 +89,8 @@ def solve(arguments: Sequence[ArgumentShape], size_of: Callable[[int, int], Any]
             unknown = variables(difference) - found.keys()
             if unknown & variables(linear([(difference, 1)])):  # (variables that an equation replaces need no value)
                 raise ValueError(f"the symbolic shape constraint {constraint.text} has the dimension variable(s) "
-                                 f"{', '.join(map(repr, sorted(unknown)))}, which are not in the shapes of the arguments, {shapes}. "
-                                 f"Pass an argument with this size, or remove the constraint.")
+                                 f"{', '.join(map(repr, sorted(unknown)))}, which are not in the shapes of the arguments, "
+                                 f"{shapes}. Pass an argument with this size, or remove the constraint.")
             if type(difference) is DimExpr and not unknown:
                 value = evaluate(difference, found)
                 relation = "equal" if constraint.relation == "==" else "greater or equal"
