@@ -514,7 +514,7 @@ def is_at_least(x: DimExpr | int, y: DimExpr | int, shown: str) -> bool:
 
 
 def may_equal(x: DimExpr | int, y: DimExpr | int) -> bool:
-    """True if two sizes are equal, or are equal for some values of the variables as far as their bounds tell."""
+    """True if the bounds of two sizes allow that they are equal for some values of the variables."""
     if x == y:
         return True
     difference = linear([(x, 1), (y, -1)])
