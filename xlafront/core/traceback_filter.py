@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import FunctionType, TracebackType
+from types import CodeType, FunctionType, TracebackType
 from typing import Any, TypeVar
 
 from xlafront.base import config
@@ -128,13 +128,19 @@ def boundary(function: _F) -> _F:
 
 def exported(function: _F, module: str, name: str) -> _F:
     """Return the boundary of a function that a public module exports: the same one for each module that exports it."""
-    if function.__code__ is _BOUNDARY or not is_internal[function.__code__.co_filename]:  # the latter: NumPy's
+    if function.__code__ in _filtering or not is_internal[function.__code__.co_filename]:  # the latter: NumPy's
         return function
     found = _exported.get(function)
     if found is None:
         found = _exported[function] = boundary(function)
         found.__module__, found.__qualname__ = module, name  # where pickle finds it
     return found
+
+
+def filters_itself(function: _F) -> _F:
+    """Mark a function that calls `filter_traceback` for its errors, and so needs no boundary. Usable as a decorator."""
+    _filtering.add(function.__code__)
+    return function
 
 
 def with_boundaries(cls: type[_T]) -> type[_T]:
@@ -162,7 +168,7 @@ def guarded(function: Callable) -> Any:
     return call
 
 
-_BOUNDARY = guarded(guarded).__code__
+_filtering: set[CodeType] = {guarded(guarded).__code__}
 _exported: dict[Callable, Any] = {}
 
 with_boundaries(config.Settings)  # whose module is below this one

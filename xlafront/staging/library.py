@@ -26,7 +26,7 @@ from xlafront.core.errors import NotAnArrayError, not_an_array
 from xlafront.core.ir import DebugInfo, Jaxpr, JaxprEqn, jaxpr_as_fun, last_reads
 from xlafront.core.primitive import Primitive, Structured
 from xlafront.core.program_key import append_values, scalar_key
-from xlafront.core.traceback_filter import filter_traceback
+from xlafront.core.traceback_filter import filter_traceback, filters_itself
 from xlafront.core.tracing import StagedTracer, StagingTrace, Trace, Tracer
 from xlafront.runtime import backends
 from xlafront.runtime.arrays import ArrayImpl, put_host
@@ -95,15 +95,20 @@ def free_promotion() -> Iterator[None]:
 def _cached_in_traces(fun: Callable, name: str) -> Callable:
     traces, thread, eval_trace = TraceCache(fun, name), tracing.thread, tracing.eval_trace
 
+    @filters_itself
     @functools.wraps(fun)
     def call(*args, **kwargs):
         if thread.in_library and must_free_promotion():
             with free_promotion():
                 return call(*args, **kwargs)
         trace = thread.trace
-        if trace is not eval_trace and (type(trace) is StagingTrace or trace.is_transformation):
-            return traces.call(trace, args, kwargs)
-        return fun(*args, **kwargs)
+        try:
+            if trace is not eval_trace and (type(trace) is StagingTrace or trace.is_transformation):
+                return traces.call(trace, args, kwargs)
+            return fun(*args, **kwargs)
+        except Exception as e:
+            filter_traceback(e)
+            raise
 
     return call
 
@@ -155,6 +160,7 @@ def eager_kernel(fun: Callable, *, static: str | Sequence[str] = (), name: str |
 
 def _or_uncompiled(dispatcher: Callable, fun: Callable) -> Callable:
     """Return the dispatcher with calls of the function itself for arguments that it cannot take, and for `out_sharding`."""
+    @filters_itself
     @functools.wraps(fun)
     def call(*args, **kwargs):
         if kwargs.get("out_sharding") is None:
@@ -162,24 +168,33 @@ def _or_uncompiled(dispatcher: Callable, fun: Callable) -> Callable:
                 return dispatcher(*args, **kwargs)
             except Exception:  # the function itself accepts static values without a hash, and reports errors
                 pass
-        return fun(*args, **kwargs)
+        try:
+            return fun(*args, **kwargs)
+        except Exception as e:
+            filter_traceback(e)
+            raise
 
     return call
 
 
 def _with_hashable(dispatcher: Callable, fun: Callable, conversions: Conversions) -> Callable:
     """Return the dispatcher with conversions of static arguments that C++ cannot hash."""
+    @filters_itself
     @functools.wraps(fun)
     def call(*args, **kwargs):
         try:
+            try:
+                return dispatcher(*args, **kwargs)
+            except ValueError as e:
+                if "static arguments" not in str(e):
+                    raise
+            args, kwargs = conversions.hashable(args, kwargs)
+            if conversions.is_traced(args, kwargs):
+                return fun(*args, **kwargs)  # reports the error
             return dispatcher(*args, **kwargs)
-        except ValueError as e:
-            if "static arguments" not in str(e):
-                raise
-        args, kwargs = conversions.hashable(args, kwargs)
-        if conversions.is_traced(args, kwargs):
-            return fun(*args, **kwargs)  # reports the error
-        return dispatcher(*args, **kwargs)
+        except Exception as e:
+            filter_traceback(e)
+            raise
 
     return call
 
