@@ -28,13 +28,18 @@ def test_contributing_programs():
         exec(compile(code, "CONTRIBUTING.md", "exec"), namespace)
 
 
+def test_differences_from_jax():
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "notebooks" / "from_jax.md").read_text(), re.S)
+    exec(compile(code, "from_jax.md", "exec"), {})
+
+
 def prose(path: pathlib.Path) -> str:
     if path.suffix == ".md":
         return path.read_text()
     return "\n\n".join("".join(c["source"]) for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "markdown")
 
 
-@pytest.mark.parametrize("path", [*sorted((ROOT / "notebooks" / "notes").glob("*.md")), ROOT / "CONTRIBUTING.md",
+@pytest.mark.parametrize("path", [*sorted((ROOT / "notebooks").rglob("*.md")), ROOT / "CONTRIBUTING.md",
                                   ROOT / "README.md", ROOT / "notebooks" / "how_it_works.ipynb"], ids=lambda p: p.name)
 def test_files_and_names_in_documents_exist(path):
     """A file is a path below `xlafront`; names after it, separated by commas or "and", are defined in it."""
