@@ -466,3 +466,20 @@ def test_scalar_keys_have_no_elements(index):
         return
     with pytest.raises(IndexError, match="too many indices"):
         key[index]
+
+
+def test_threefry_partitionable_holds_within_compiled_functions():
+    """The bits are those of jax 0.12.0.1 with and without the setting."""
+    def bits(key):
+        return random.bits(key, (3,))
+
+    @xf.jit
+    def of_both(key):
+        with xf.threefry_partitionable(False):
+            sequential = bits(key), xf.vmap(bits)(random.split(key, 2))
+        return *sequential, bits(key)
+
+    one, several, partitionable = of_both(random.key(0))
+    assert one.tolist() == [4146024105, 1351547692, 2718843009]
+    assert several.tolist() == [[2384771982, 2983891053, 1278412471], [3746991216, 476962823, 1190051861]]
+    assert partitionable.tolist() == [4070199207, 4202968722, 1427181096]

@@ -249,6 +249,11 @@ class Setting:
         """Return the value of the process."""
         return self.state.get_global()
 
+    @property
+    def has_local_value(self) -> bool:
+        """True if this thread has a value of its own, as within the setting's context manager."""
+        return self.state.get_local() is not _unset
+
     def get_local(self):
         """Return the value of this thread, or a marker object if the thread has none."""
         return self.state.get_local()
@@ -277,7 +282,7 @@ class Setting:
             hook(value)
         if self.rare:
             rare = [setting for setting in settings.values() if setting.rare]
-            has_local_values = any([setting.get_local() is not _unset for setting in rare])
+            has_local_values = any([setting.has_local_value for setting in rare])
             _rarely_set.set_local(_rare_key(tuple([setting.value for setting in rare])) if has_local_values else _unset)
 
     def __bool__(self):

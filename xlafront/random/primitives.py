@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from xlafront.api.vmap import vmap
+from xlafront.base import config
 from xlafront.core import tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import broadcast_in_dim_p
@@ -57,11 +58,18 @@ def _expanding_primitive(name: str, expand_key: Callable, dtype: Callable) -> Pr
         result = _map_leading(lambda words: expand_key(key_dtype.impl, words, **params), np.ndim(keys), words)
         return wrap_p.bind(result, impl=key_dtype.impl) if dtype(tracing.aval_of(keys), **params) == key_dtype else result
 
+    def stage(trace, args, params):
+        """Stage the operations themselves within a `with threefry_partitionable(...)`, which lowering may be outside of."""
+        if not config.threefry_partitionable.has_local_value:
+            return None
+        with tracing.current_trace(trace):
+            return lower(*args, **params)
+
     def sharding_rule(name, operands, result, params):
         return (*operands[0][1], *[None] * len(params["shape"]))
 
     primitive = Primitive(
-        name, abstract=abstract, lower={None: lower_fun(lower), "cpu": lower_fun(lower_on_cpu)},
+        name, abstract=abstract, lower={None: lower_fun(lower), "cpu": lower_fun(lower_on_cpu)}, stage=stage,
         batch=lambda axis_size, xs, ds, **params: (primitive.bind(*xs, **params), ds[0]), mesh=MeshRules(sharding_rule),
         jvp=no_tangent, traits=Traits(key_use=KeyUse.PERMUTES))
     return primitive
