@@ -10,7 +10,7 @@ Names are loaded on first use.
 import os as _os
 from importlib import import_module as _import_module
 
-from xlafront.base import jax_names as _jax_names  # noqa: F401  (refuses imports of jax from here on)
+from xlafront.base import jax_names as _jax_names, start as _start  # noqa: F401  (refuses imports of jax from here on)
 from xlafront.base.version import __version__ as __version__
 from xlafront.lazy_module import attach
 

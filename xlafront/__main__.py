@@ -6,6 +6,8 @@ import argparse
 import math
 import sys
 
+from xlafront.base.version import __version__
+
 
 def _cache(args) -> int:
     from xlafront.base import config  # start-up: as above
@@ -67,17 +69,19 @@ def main(argv=None) -> int:
         _run(argv[1:])
         return 0
     parser = argparse.ArgumentParser(prog="python -m xlafront", description="xlafront from the command line")
+    parser.add_argument("--version", action="version", version=f"xlafront {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     demo = commands.add_parser("demo", help="train a small network over all devices and plot its loss")
     demo.add_argument("--steps", type=int, default=300, help="optimisation steps (default 300)")
     demo.add_argument("--devices", type=int, default=4, help="CPU devices to simulate without an accelerator (default 4)")
     demo.add_argument("--plot", default="demo_loss.svg", help="file for the plot of the loss (default demo_loss.svg)")
     demo.set_defaults(run=_demo)
-    commands.add_parser(
+    run = commands.add_parser(
         "run", help="run a program that imports jax, with xlafront in its place",
         usage="python -m xlafront run [SCRIPT | -m MODULE | -c PROGRAM | -] [ARGUMENT ...]",
         description="Run a script, a module, a program given as text or one from standard input (-) as `python` does. `import "
                     "jax` gives xlafront, also in child processes, whether or not jax is installed.")
+    run.set_defaults(run=lambda args: run.error("give a script, -m MODULE, -c PROGRAM, or - for standard input"))
     plan = commands.add_parser(
         "plan", help="memory, work and collectives of a training step on machines that are not attached",
         description="Compile a function of a script for a topology, and print memory, work and collectives of each device. "

@@ -1,6 +1,7 @@
 """The compilation cache on disk: hits, damaged entries, size, permissions, settings."""
 
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.runtime.disk_cache import DiskCache
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
 
 pytestmark = pytest.mark.cpu_only
 
@@ -81,6 +84,30 @@ def test_unlimited_and_zero_cache_size(tmp_path):
     assert entries(tmp_path / "none") == []
     run(tmp_path / "any", JAX_COMPILATION_CACHE_MAX_SIZE="-1")
     assert entries(tmp_path / "any")
+
+
+def test_relative_cache_dir_is_that_of_the_start(tmp_path):
+    code = """
+import os
+import xlafront as xf
+os.mkdir("elsewhere")
+os.chdir("elsewhere")
+xf.jit(lambda x: x * 2 + 1)(3.0)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=60,
+                   env={**os.environ, "XLAFRONT_CACHE_DIR": "programs", "PYTHONPATH": str(ROOT)})
+    assert entries(tmp_path / "programs") and sorted(os.listdir(tmp_path)) == ["elsewhere", "programs"]
+    assert os.listdir(tmp_path / "elsewhere") == []
+
+
+def test_commands_say_their_version_and_what_they_need():
+    def command(*arguments):
+        return subprocess.run([sys.executable, "-m", "xlafront", *arguments], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+    assert command("--version").stdout.split() == ["xlafront", xf.__version__]
+    run_nothing = command("run")
+    assert run_nothing.returncode == 2 and "give a script" in run_nothing.stderr and "Traceback" not in run_nothing.stderr
 
 
 def test_cache_dir_expands_home_directory(tmp_path):

@@ -12,6 +12,7 @@ import functools
 import os
 from typing import Any
 
+from xlafront.base import start
 from xlafront.base.jaxlib_compat import Config, Device, _jax, register_jit_states
 from xlafront.base.platforms import PlatformError, canonical_platform
 
@@ -24,9 +25,16 @@ DOT_ALGORITHMS = (
     "TF32_TF32_F32", "TF32_TF32_F32_X3", "F32_F32_F32", "F64_F64_F64")
 _PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32", *DOT_ALGORITHMS)
 
-# Name, kind (a type, or the allowed strings), default, role in the cache key of compiled functions, help text. The role is
-# True; False; "calls", if a change only makes C++ look the function up in Python, without retracing; or "rare": all settings
-# with this role are one entry of the key.
+
+
+def directory(path: str) -> str:
+    """Return the absolute path of a directory, which stays the same after a `chdir`."""
+    return os.path.abspath(os.path.expanduser(path)) if path else path
+
+
+# Name, kind (a type, a conversion, or the allowed strings), default, role in the cache key of compiled functions, help text.
+# The role is True; False; "calls", if a change only makes C++ look the function up in Python, without retracing; or "rare": all
+# settings with this role are one entry of the key.
 _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("enable_x64", bool, False, True, "keep 64-bit types instead of truncating them to 32 bits"),
     ("disable_jit", bool, False, True, "run the operations of jitted functions one by one, without compiling the functions"),
@@ -99,7 +107,7 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("cpu_get_local_topology_timeout_minutes", int, 2, False, "timeout for the devices of processes on the same host"),
     ("cpu_get_global_topology_timeout_minutes", int, 5, False, "timeout for the devices of all hosts"),
     ("enable_compilation_cache", bool, True, False, "store executables on disk"),
-    ("cache_dir", str, None, False, "directory of the compilation cache"),
+    ("cache_dir", directory, None, False, "directory of the compilation cache"),
     ("compilation_cache_max_size", int, 2 << 30, False,
      "maximum size of the compilation cache in bytes; -1: unlimited, 0: no cache"),
     ("compilation_cache_min_compile_time_secs", float, 0.008, False, "minimum compile time of executables to store"),
@@ -188,6 +196,8 @@ class Setting:
         for variable in [prefix + name.upper() for name in names for prefix in ("XLAFRONT_", "JAX_")]:
             text = os.environ.get(variable)
             if text is not None:
+                if self.kind is directory and text:
+                    text = os.path.join(start.working_directory, os.path.expanduser(text))
                 return self.parse(text, f"the environment variable {variable}"), True
         return self.default, False
 

@@ -269,8 +269,7 @@ def disk_cache(also_off: bool = False):
     size = config.compilation_cache_max_size.value
     if not (also_off or config.enable_compilation_cache.value and size):
         return None
-    given = config.cache_dir.value
-    key = (os.path.abspath(os.path.expanduser(given)) if given else default_directory(), size if size >= 0 else math.inf,
+    key = (config.cache_dir.value or default_directory(), size if size >= 0 else math.inf,
            config.compilation_cache_min_compile_time_secs.value)
     if not _cache or _cache[0] != key:
         _cache[:] = [key, DiskCache(*key)]

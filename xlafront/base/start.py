@@ -1,0 +1,8 @@
+"""The process when xlafront was imported."""
+
+import os
+
+try:
+    working_directory = os.getcwd()
+except OSError:  # it was removed
+    working_directory = ""
