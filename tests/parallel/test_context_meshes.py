@@ -288,3 +288,18 @@ def test_functions_compiled_for_a_device_take_arrays_of_others():
         assert transfers(x).devices() == {second} and np.array_equal(transfers(x), 2 * X)
         with pytest.raises(ValueError, match="compiled for its argument"):
             refuses(x)
+
+
+# Names
+
+
+@pytest.mark.parametrize("name", ["β", "é b", 'quo"te', "back\\slash", "100%", "two\nlines"])
+def test_axis_names_of_any_characters(name):
+    """XLA ends the process for names that are not ASCII."""
+    mesh = xf.make_mesh((2,), (name,), axis_types=(AxisType.Auto,))
+    x = xf.device_put(np.arange(4.0, dtype=np.float32), NamedSharding(mesh, P(name)))
+    doubled = xf.jit(lambda x: x * 2)(x)
+    assert doubled.tolist() == [0, 2, 4, 6] and doubled.sharding.spec == P(name)
+    total = xf.shard_map(lambda x: lax.psum(x, name), mesh=mesh, in_specs=P(name), out_specs=P())
+    assert xf.jit(total)(x).tolist() == [2, 4]
+    assert xf.pmap(lambda x: lax.psum(x, name), axis_name=name)(np.float32([1, 2])).tolist() == [3, 3]

@@ -187,8 +187,8 @@ def sharding_text(manual: ManualMesh, spec: PartitionSpec, rank: int) -> str:
     open_dims = ["?"] if manual.automatic() else []
     dims = []
     for p in [*spec, *[None] * (rank - len(spec))]:
-        dims.append("{" + ", ".join([f'"{axis}"' for axis in axes_of(p)] + open_dims) + "}")
-    unreduced = ", ".join([f'"{axis}"' for axis in manual.axis_names if axis in spec.unreduced])
+        dims.append("{" + ", ".join([lowering.mlir.axis(a) for a in axes_of(p)] + open_dims) + "}")
+    unreduced = ", ".join([lowering.mlir.axis(a) for a in manual.axis_names if a in spec.unreduced])
     return f"<@{manual.symbol}, [{', '.join(dims)}]{f', unreduced={{{unreduced}}}' if unreduced else ''}>"
 
 
@@ -200,7 +200,7 @@ def manual_computation(ctx: RuleContext, operands: Sequence[ir.Value], in_avals:
     The body has these ordered effects on each device of the mesh with this symbol.
     """
     mlir, count = lowering.mlir, len(effects)
-    names = ", ".join([f'"{a}"' for a in axes])
+    names = ", ".join([mlir.axis(a) for a in axes])
     replicated = [f"<@{mesh}, []>"] * count  # tokens have no dimensions
 
     def per_value(texts: Sequence[str]) -> ir.Attribute:

@@ -146,15 +146,15 @@ class ProgramShardings:
             if p is PartitionSpec.UNCONSTRAINED:
                 dims.append("{?}")
             else:
-                dims.append("{" + ", ".join([f'"{axis}"' for axis in axes_of(p)] + more) + "}")
+                dims.append("{" + ", ".join([lowering.mlir.axis(a) for a in axes_of(p)] + more) + "}")
         refuse_extremes(sharding)
-        sums = [f'"{axis}"' for axis in sharding.mesh.explicit_axes if axis in sharding.spec.unreduced]
+        sums = [axis for axis in sharding.mesh.explicit_axes if axis in sharding.spec.unreduced]
         if sums and sharding.mesh.manual_axes:  # XLA aborts
             raise NotImplementedError(
                 f"a value in a shard_map over {', '.join(map(repr, sharding.mesh.manual_axes))} is unreduced over "
-                f"{', '.join(sums)}, which that shard_map leaves to types: XLA does not support open sums within "
+                f"{', '.join(map(repr, sums))}, which that shard_map leaves to types: XLA does not support open sums within "
                 f"one. Request the sum at once (out_sharding without unreduced) or add the axes to the shard_map's axis_names.")
-        unreduced = f", unreduced={{{', '.join(sums)}}}" if sums else ""
+        unreduced = f", unreduced={{{', '.join(map(lowering.mlir.axis, sums))}}}" if sums else ""
         return lowering.mlir.attribute(f"#sdy.sharding<@{symbol}, [{', '.join(dims)}]{unreduced}>")
 
     def constrain_to_types(self, ctx, results):
@@ -222,7 +222,7 @@ class ProgramShardings:
         mlir = lowering.mlir
         with mlir.context, mlir.unknown_location:
             for (shape, ids), symbol in self.meshes.items():
-                axes = ", ".join(f'"{name}"={size}' for name, size in shape)
+                axes = ", ".join(f"{mlir.axis(name)}={size}" for name, size in shape)
                 order = {d.id: i for i, d in enumerate(self.assignment.devices)}
                 positions = [order[i] for i in ids]
                 text = f"[{axes}]"
