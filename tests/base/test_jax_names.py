@@ -136,7 +136,7 @@ def test_import_jax_raises(how, monkeypatch, tmp_path):
     else:
         monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, OtherModule])
     for _ in range(2):
-        with pytest.raises(ImportError, match="^jax cannot be imported after xlafront"):
+        with pytest.raises(ImportError, match="^jax cannot be imported after xlafront.*import xlafront.as_jax"):
             __import__("jax.numpy")
     assert np.asarray(xnp.ones(3) + 1).sum() == 6
     spec = importlib.util.find_spec("jax")

@@ -29,8 +29,10 @@ def refuse_beside_jax() -> None:
 
 
 refuse_beside_jax()
+_REMEDY = ("To run a library that imports jax on xlafront, write `import xlafront.as_jax` before its import, or run the program "
+           "by `python -m xlafront run`.")
 _REFUSAL = ("jax cannot be imported after xlafront: both attach their methods to the same array class of jaxlib. "
-            "Run jax in a process of its own.")
+            f"{_REMEDY} To compare with jax, run it in a process of its own.")
 
 
 class _Refusal:
@@ -53,7 +55,9 @@ class _Refusal:
         if installed:
             return ModuleSpec(name, self)
         if is_import:
-            raise ModuleNotFoundError("No module named 'jax'", name=name)
+            missing = ModuleNotFoundError("No module named 'jax'", name=name)
+            missing.add_note(_REMEDY)
+            raise missing
         return None
 
     def create_module(self, spec):
