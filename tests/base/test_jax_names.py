@@ -128,7 +128,7 @@ class OtherModule:
 @pytest.mark.parametrize("how", ["path", "finder"])
 def test_import_jax_raises(how, monkeypatch, tmp_path):
     for _ in range(2):  # the second time without a search
-        with pytest.raises(ImportError, match="jax cannot be imported" if INSTALLED else "^No module named 'jax'$"):
+        with pytest.raises(ImportError, match="jax cannot be imported" if INSTALLED else "^No module named 'jax'\n.*import xlafront.as_jax"):
             __import__("jax")
     if how == "path":
         (tmp_path / "jax.py").write_text("raise SystemExit('run')\n")

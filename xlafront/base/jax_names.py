@@ -29,8 +29,8 @@ def refuse_beside_jax() -> None:
 
 
 refuse_beside_jax()
-_REMEDY = ("To run a library that imports jax on xlafront, write `import xlafront.as_jax` before its import, or run the program "
-           "by `python -m xlafront run`.")
+_REMEDY = ("To run a library that imports jax on xlafront, write `import xlafront.as_jax` before its import, or run the "
+           "program by `python -m xlafront run`.")
 _REFUSAL = ("jax cannot be imported after xlafront: both attach their methods to the same array class of jaxlib. "
             f"{_REMEDY} To compare with jax, run it in a process of its own.")
 
