@@ -63,7 +63,7 @@ class LazyNames:
         owner = import_module(module)
         public = _dictionary(owner).get("PUBLIC", ())
         value = public[attribute] if attribute in public else getattr(owner, attribute)
-        if type(value) is FunctionType:
+        if type(value) is FunctionType and "._" not in self.module:  # private modules of jax have the functions themselves
             from xlafront.core.traceback_filter import exported  # start-up
 
             value = exported(value, self.module, attribute)

@@ -299,7 +299,7 @@ def _copier() -> Callable:
 
 def _evaluate_call(*args, jaxpr, name, in_shardings, out_shardings, **params):
     """Evaluate a call outside of any trace, over its mesh in context: its program is compiled once."""
-    has_mesh = not params["ctx_mesh"].empty
+    has_mesh = "ctx_mesh" in params and not params["ctx_mesh"].empty
     options = params.pop("compiler_options_kvs", ())
     donated = tuple([i for i, flag in enumerate(params["donated_invars"]) if flag])
     has_shardings = any([s is not UNSPECIFIED for s in (*in_shardings, *out_shardings)])
