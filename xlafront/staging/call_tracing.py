@@ -69,19 +69,15 @@ def trace_call(fun: Callable, name: str, static: Selection, call: Call, in_avals
         jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
     closed = jaxpr.with_consts(consts)
     if any([type(value) is ShapeDtypeStruct for value in consts]):
-        closed = _without_abstract_constants(closed, name)
+        closed = _without_unused_constants(closed)
     return TracedCall(closed, out_tree, in_avals, debug_info)
 
 
-def _without_abstract_constants(closed: Jaxpr, name: str) -> Jaxpr:
-    """Drop unused constants, as a `ShapeDtypeStruct` that a function reads only the type of; raise for one that is used."""
+def _without_unused_constants(closed: Jaxpr) -> Jaxpr:
+    """Drop unused constants, as a `ShapeDtypeStruct` of which a function reads only the type."""
     jaxpr, count = closed.structure.with_constants_as_inputs(), len(closed.consts)
     pruned, live = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), [False] * count + [True] * len(closed.invars))
     consts = [value for value, is_live in zip(closed.consts, live) if is_live]
-    for value in consts:
-        if type(value) is ShapeDtypeStruct:
-            raise TypeError(f"{name} computes with a {value}, which has a type and no value. Pass an array, or create one with "
-                            f"zeros_like.")
     return pruned.replace(constvars=pruned.invars[:len(consts)], invars=pruned.invars[len(consts):], consts=consts)
 
 

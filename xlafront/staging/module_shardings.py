@@ -14,6 +14,7 @@ from xlafront.base.jaxlib_compat import GSPMDSharding, HloSharding, NamedShardin
 from xlafront.base.layouts import Layout, MemorySpace
 from xlafront.base.meshes import check_spec
 from xlafront.core import avals, errors, tracing
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.runtime import keys
 from xlafront.runtime.guards import to_host
 from xlafront.runtime.sharding import (
@@ -37,6 +38,9 @@ INLINE_BYTES = 256  # constants up to this size are written into the module
 
 def inline_constant(value) -> np.ndarray | None:
     """Return the value of a constant that is inlined in the module; None for one that becomes an argument."""
+    if type(value) is ShapeDtypeStruct:
+        raise TypeError(f"a function computes with a {value} that it closes over, which has a type and no value. Pass an "
+                        f"array, or create one with zeros_like.")
     value = keys.physical_array(value) if type(value) is avals.Token else value
     aval = tracing.aval_of(value)
     if isinstance(value, tracing.Tracer) or aval.size * aval.dtype.itemsize > INLINE_BYTES or not isinstance(
