@@ -90,14 +90,14 @@ def test_relative_cache_dir_is_that_of_the_start(tmp_path):
     code = """
 import os
 import xlafront as xf
-os.mkdir("elsewhere")
-os.chdir("elsewhere")
+os.mkdir("other")
+os.chdir("other")
 xf.jit(lambda x: x * 2 + 1)(3.0)
 """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=60,
                    env={**os.environ, "XLAFRONT_CACHE_DIR": "programs", "PYTHONPATH": str(ROOT)})
-    assert entries(tmp_path / "programs") and sorted(os.listdir(tmp_path)) == ["elsewhere", "programs"]
-    assert os.listdir(tmp_path / "elsewhere") == []
+    assert entries(tmp_path / "programs") and sorted(os.listdir(tmp_path)) == ["other", "programs"]
+    assert os.listdir(tmp_path / "other") == []
 
 
 def test_commands_say_their_version_and_what_they_need():

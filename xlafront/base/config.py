@@ -26,7 +26,6 @@ DOT_ALGORITHMS = (
 _PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32", *DOT_ALGORITHMS)
 
 
-
 def directory(path: str) -> str:
     """Return the absolute path of a directory, which stays the same after a `chdir`."""
     return os.path.abspath(os.path.expanduser(path)) if path else path

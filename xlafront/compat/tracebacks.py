@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import FrameType, TracebackType
 
-from xlafront.core.traceback_filter import boundary, hidden_paths, is_hidden
+from xlafront.core.traceback_filter import boundary, hidden_paths, is_hidden, without_hidden_frames
 
 _exclude_paths = hidden_paths
 
@@ -22,10 +22,7 @@ def register_exclusion(path: str) -> None:
 
 def filter_traceback(tb: TracebackType | None) -> TracebackType | None:
     """Return a traceback without hidden frames."""
-    if tb is None:
-        return None
-    rest = filter_traceback(tb.tb_next)
-    return TracebackType(rest, tb.tb_frame, tb.tb_lasti, tb.tb_lineno) if include_frame(tb.tb_frame) else rest
+    return without_hidden_frames(tb)[0]
 
 
 def include_frame(f: FrameType) -> bool:

@@ -46,23 +46,26 @@ def filter_traceback(error: BaseException) -> None:
     if mode == "tracebackhide":
         _mark(error.__traceback__)
         return
-    frames = []
-    hidden = False
-    step = error.__traceback__
-    while step is not None:
-        if is_hidden(step.tb_frame.f_code.co_filename):
-            hidden = True
-        else:
-            frames.append(step)
-        step = step.tb_next
-    if not hidden:
+    filtered, has_hidden = without_hidden_frames(error.__traceback__)
+    if not has_hidden:
         return
-    filtered = _chained(frames, None)
     if mode == "remove_frames":
         _attach_unfiltered(error, filtered)
     elif _NOTE not in getattr(error, "__notes__", ()):
         error.add_note(_NOTE)
     error.__traceback__ = filtered
+
+
+def without_hidden_frames(step: TracebackType | None) -> tuple[TracebackType | None, bool]:
+    """Return a traceback without hidden frames, and whether it had any."""
+    visible, has_hidden = [], False
+    while step is not None:
+        if is_hidden(step.tb_frame.f_code.co_filename):
+            has_hidden = True
+        else:
+            visible.append(step)
+        step = step.tb_next
+    return _chained(visible, None), has_hidden
 
 
 def _chained(steps: list[TracebackType], rest: TracebackType | None) -> TracebackType | None:

@@ -15,7 +15,6 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import broadcast_in_dim_p
 from xlafront.core.primitive import MeshRules, Primitive
 from xlafront.core.sharding_types import of_first
-from xlafront.core.traceback_filter import boundary
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
@@ -294,7 +293,6 @@ PUBLIC = {name: _public_cumulative(name) for name in PRIMITIVES}
 PUBLIC.update({f"{_name}_p": _primitive for _name, _primitive in PRIMITIVES.items()})
 
 
-@boundary
 @library(static=None)
 def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """Scan elements with an associative function, in a logarithmic number of steps.

@@ -175,13 +175,8 @@ def boolean(value: bool) -> ir.Attribute:
 
 def axis(name: Any) -> str:
     """Return the name of a mesh axis as quoted text. XLA ends the process for characters beyond ASCII, which are escaped."""
-    text = str(name)
-    if not text.isascii() or not text.isprintable() or not _ESCAPED.isdisjoint(text):
-        text = "".join([f"%{ord(c):x}%" if c in _ESCAPED or not c.isascii() or not c.isprintable() else c for c in text])
-    return f'"{text}"'
-
-
-_ESCAPED = frozenset('"\\%')
+    plain = [c if c.isascii() and c.isprintable() and c not in '"\\%' else f"%{ord(c):x}%" for c in str(name)]
+    return f'"{"".join(plain)}"'
 
 
 def string(text: str) -> ir.Attribute:
