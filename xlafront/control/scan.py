@@ -511,9 +511,8 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     length = _length(name, xs, x_leaves, length)
     if isinstance(unroll, bool):
         unroll = max_dim(length, 1) if unroll and not is_symbolic_dim(length) else 1
-    if isinstance(unroll, tracing.Tracer) and unroll._concrete() is None:
-        raise errors.ConcretizationTypeError(
-            unroll, "scan needs `unroll`, the number of steps at a time, as a concrete int or bool: make it a static argument.")
+    _check_concrete(unroll, "scan needs `unroll`, the number of steps at a time, as a concrete int or bool: make it a static "
+                            "argument.")
     if not isinstance(unroll, (int, np.integer)):
         raise TypeError(f"scan of {name} takes unroll as an integer or a bool, got {unroll!r}.")
     if unroll < 0:
@@ -573,6 +572,12 @@ def _split_forwarded(body: Jaxpr, layout: ScanLayout
     return reduced, changes, rows
 
 
+def _check_concrete(x: Any, need: str) -> None:
+    """Raise if a value is only known at run time."""
+    if isinstance(x, tracing.Tracer) and x._concrete() is None:
+        raise errors.ConcretizationTypeError(x, need)
+
+
 def _length(name: str, xs: Any, leaves: Sequence[Any], length: Any) -> Any:
     """Return the number of steps, from `length` or the leading axis size of `xs`."""
     sizes: dict[int, str] = {}
@@ -586,10 +591,8 @@ def _length(name: str, xs: Any, leaves: Sequence[Any], length: Any) -> Any:
     if len(sizes) > 1:
         raise ValueError(f"scan of {name} got arrays with different leading axis sizes: {'; '.join(sizes.values())}.")
     if length is not None:
-        if isinstance(length, tracing.Tracer) and length._concrete() is None:
-            raise errors.ConcretizationTypeError(
-                length, "scan needs `length`, the number of its steps, as a concrete int: make it a static argument, or use "
-                        "while_loop or fori_loop for a number that is known only at run time.")
+        _check_concrete(length, "scan needs `length`, the number of its steps, as a concrete int: make it a static argument, "
+                                "or use while_loop or fori_loop for a number that is known only at run time.")
         try:
             length = length if is_symbolic_dim(length) else int(length)
         except (TypeError, ValueError) as e:

@@ -57,7 +57,7 @@ def filter_traceback(error: BaseException) -> None:
 
 
 def without_hidden_frames(step: TracebackType | None) -> tuple[TracebackType | None, bool]:
-    """Return a traceback without hidden frames, and whether it had any."""
+    """Return a traceback without hidden frames, and True if it had any."""
     visible, has_hidden = [], False
     while step is not None:
         if is_hidden(step.tb_frame.f_code.co_filename):

@@ -14,7 +14,7 @@ from xlafront.core import dtypes, errors, source, tracing
 from xlafront.core.basic_primitives import broadcast_in_dim_p
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import broadcast_shapes
-from xlafront.staging.library import free_promotion
+from xlafront.staging.library import free_promotion, is_promotion_restricted
 
 _F = TypeVar("_F", bound=Callable)
 
@@ -40,7 +40,7 @@ def promotes_freely(function: _F) -> _F:
     """
     @functools.wraps(function)
     def call(*args, **kwargs):
-        if config.numpy_rank_promotion.value == "allow" and config.numpy_dtype_promotion.value == "standard":
+        if not is_promotion_restricted():
             return function(*args, **kwargs)
         with free_promotion():
             return function(*args, **kwargs)
@@ -51,9 +51,9 @@ def promotes_freely(function: _F) -> _F:
 
 def with_present_promotion(function: Callable) -> Callable:
     """Return a function that runs under the promotion settings of now, also where `promotes_freely` calls it."""
-    ranks, types = config.numpy_rank_promotion.value, config.numpy_dtype_promotion.value
-    if ranks == "allow" and types == "standard":
+    if not is_promotion_restricted():
         return function
+    ranks, types = config.numpy_rank_promotion.value, config.numpy_dtype_promotion.value
 
     @functools.wraps(function)
     def call(*args, **kwargs):

@@ -276,7 +276,7 @@ def _solve_backward(func, settings, residuals, g):
         end_bar = xnp.sum(func(y, t, active, inactive) * g_end).real.astype(ts.dtype)
         flat, unravel = ravel_pytree((y, y_bar, t_bar - end_bar, active_bar))
         raveled = ravel_first_arg(adjoint, unravel)
-        # Differentiable again: the adjoint equation has an adjoint equation too.
+        # The adjoint equation has an adjoint equation too, for higher derivatives.
         ends = _differentiable_solve(raveled, settings, flat, xnp.stack([-t, -before]), active, inactive)
         _, y_bar, t_bar, active_bar = unravel(ends[1])
         return (y_bar + g_before, t_bar, active_bar), end_bar

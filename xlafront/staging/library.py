@@ -79,10 +79,9 @@ def _as_body(fun: Callable) -> Callable:
     return body
 
 
-def must_free_promotion() -> bool:
-    """True if settings restrict promotion and an internal function runs, which they do not concern."""
-    return tracing.thread.in_library and (
-        config.numpy_rank_promotion.value != "allow" or config.numpy_dtype_promotion.value != "standard")
+def is_promotion_restricted() -> bool:
+    """True if settings forbid promotions that are allowed by default. They concern operands of users only."""
+    return config.numpy_rank_promotion.value != "allow" or config.numpy_dtype_promotion.value != "standard"
 
 
 @contextlib.contextmanager
@@ -98,7 +97,7 @@ def _cached_in_traces(fun: Callable, name: str) -> Callable:
     @filters_itself
     @functools.wraps(fun)
     def call(*args, **kwargs):
-        if thread.in_library and must_free_promotion():
+        if thread.in_library and is_promotion_restricted():
             with free_promotion():
                 return call(*args, **kwargs)
         trace = thread.trace
@@ -131,7 +130,7 @@ def eager_kernel(fun: Callable, *, static: str | Sequence[str] = (), name: str |
     def cache_miss(*args, **kwargs):
         if conversions is not None:
             args, kwargs = conversions.flattened(args, kwargs)
-        if thread.in_library and must_free_promotion():
+        if thread.in_library and is_promotion_restricted():
             with free_promotion():
                 return cache_miss(*args, **kwargs)
         trace = thread.trace
