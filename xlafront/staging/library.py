@@ -80,7 +80,7 @@ def _as_body(fun: Callable) -> Callable:
 
 
 def is_promotion_restricted() -> bool:
-    """True if settings forbid promotions that are allowed by default. They concern operands of users only."""
+    """True if settings forbid promotions that are allowed by default. They concern operands of public calls only."""
     return config.numpy_rank_promotion.value != "allow" or config.numpy_dtype_promotion.value != "standard"
 
 
