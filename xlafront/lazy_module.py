@@ -52,7 +52,7 @@ class LazyNames:
             from xlafront.core.traceback_filter import filter_traceback  # start-up
 
             try:
-                raise missing(self.module, attribute, (*self.module_of, *self.submodules))
+                raise missing(self.module, attribute, (*self.module_of, *self.submodules), _owners)
             except AttributeError as e:
                 filter_traceback(e)
                 raise
@@ -79,6 +79,17 @@ class LazyNames:
 
 
 names_of: dict[str, LazyNames] = {}  # by module
+# Where users look for a name that another module lacks.
+_SEARCHED = ("xlafront", *[f"xlafront.{name}" for name in (
+    "numpy", "lax", "nn", "random", "numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg", "scipy.signal", "scipy.stats",
+    "sharding", "tree_util", "image", "ops", "errors", "dtypes", "debug", "experimental.sparse", "experimental.checkify")])
+
+
+def _owners(name: str) -> list[str]:
+    """Return the modules that have a name, of those in which users look for names."""
+    return [module for module in _SEARCHED if not name.startswith("_") and name in dir(import_module(module))][:2]
+
+
 # Names that modules no longer list, by module and name: the modules that define them, and the texts of the warnings.
 former_names: dict[tuple[str, str], tuple[str, str]] = {}
 

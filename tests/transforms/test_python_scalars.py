@@ -59,7 +59,7 @@ def test_no_term_is_lost(transform):
 
 
 def test_the_error_names_the_remedy():
-    with pytest.raises(xf.errors.ConcretizationTypeError, match=r"lose a term.*xnp\.sin for math\.sin.*stop_gradient"):
+    with pytest.raises(xf.errors.ConcretizationTypeError, match=r"lose a term.*numpy\.sin for math\.sin.*stop_gradient"):
         xf.grad(lambda x: x * math.sin(x))(3.0)
     assert xf.grad(lambda x: x * float(lax.stop_gradient(x)))(3.0) == 3
 
@@ -272,5 +272,5 @@ def test_ranges_to_values_that_are_differentiated():
     assert xf.grad(lambda x: x * xnp.arange(x).sum())(3.0) == 0 + 1 + 2
     assert xf.grad(lambda x: x * xnp.arange(x - 1, 2 * x, x - 2).sum())(3.0) == 2 + 3 + 4 + 5
     assert xf.jvp(lambda x: xnp.arange(xnp.max(x), dtype="int32"), (X,), (X,))[0].tolist() == [0, 1, 2]
-    with pytest.raises(xf.errors.ConcretizationTypeError, match="'stop' of xnp.arange"):
+    with pytest.raises(xf.errors.ConcretizationTypeError, match="'stop' of numpy.arange"):
         xf.jit(xf.grad(lambda x: x * xnp.arange(x).sum()))(3.0)

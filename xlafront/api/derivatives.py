@@ -324,7 +324,7 @@ def _check_scalar(name, value, results, out_tree, holomorphic):
     aval = tracing.aval_of(results[0])
     if aval.shape:
         raise TypeError(f"grad, the gradient, is defined for scalar-output functions, but {name} returned an output of shape "
-                        f"{aval.shape}. Reduce it (xnp.sum, xnp.mean), or use jacrev or vjp.")
+                        f"{aval.shape}. Reduce it (numpy.sum, numpy.mean), or use jacrev or vjp.")
     if holomorphic:
         if not dtypes.is_complex(aval.dtype):
             raise TypeError(f"grad with holomorphic=True needs complex outputs, but {name} returned dtype {aval.dtype}.")

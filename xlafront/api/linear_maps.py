@@ -359,7 +359,7 @@ class Pullback:
         for i, (aval, ref) in enumerate(zip(program.in_avals, targets)):
             if type(aval) is AbstractRef and ref is None:
                 raise ValueError(f"the vjp of {self.name} needs a reference for the cotangent of its argument number {i}, "
-                                 f"a reference of type {aval}. Give it one: f_vjp.with_refs(new_ref(xnp.zeros(...)), "
+                                 f"a reference of type {aval}. Give it one: f_vjp.with_refs(new_ref(numpy.zeros(...)), "
                                  "...)(ct).")
         logs = None
         if self.want_logs:

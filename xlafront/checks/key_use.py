@@ -114,7 +114,7 @@ def together(a, b):
 
 def _spent_twice(jaxpr: Jaxpr, eqn: JaxprEqn, i: int, by: JaxprEqn | None) -> KeyReuseError:
     earlier = "" if by is None or by is eqn else f", and was by {_operation_name(by)} at {source.describe(by.site)}"
-    return KeyReuseError(f"{jaxpr.debug_info.func_src_info} uses a random key twice: argument {i} of "
+    return KeyReuseError(f"{jaxpr.debug_info.label} uses a random key twice: argument {i} of "
                          f"{_operation_name(eqn)} at {source.describe(eqn.site)} is already consumed{earlier}. "
                          f"{KeyReuseError.remedy}")
 

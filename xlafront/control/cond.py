@@ -13,7 +13,7 @@ from xlafront.base import config
 from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.base.meshes import active
 from xlafront.control.discharge_rules import discharge_cond
-from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core import dtypes, errors, source, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import broadcast_in_dim_p, convert_element_type_p, place_axis, reshard_p
 from xlafront.core.ir import (
@@ -378,8 +378,8 @@ def cond(pred: ArrayLike, true_fun: Callable, false_fun: Callable, *operands: An
                         f"{errors.short(pred)}, of type {type(pred).__name__}.")
     aval = tracing.aval_of(pred)
     if aval.shape:
-        raise TypeError(f"cond takes a scalar as its predicate, got an array of type {aval}. Reduce it with xnp.any or "
-                        f"xnp.all, or choose element by element with xnp.where or vmap.")
+        raise TypeError(f"cond takes a scalar as its predicate, got an array of type {aval}. Reduce it with numpy.any or "
+                        f"numpy.all, or choose element by element with numpy.where or vmap.")
     if not (aval.dtype == dtypes.bool_ or dtypes.is_integer(aval.dtype) or dtypes.is_float(aval.dtype)):
         raise TypeError(f"cond takes a scalar, a boolean or a number, as its predicate; the predicate is of type {aval}.")
     if config.disable_jit.value and (value := _concrete(pred)) is not None:
@@ -513,21 +513,40 @@ def join_branches(context: str, jaxprs: Sequence[Jaxpr], trees: Sequence[Any], f
     for jaxpr, out_tree, f, name in zip(jaxprs[1:], trees[1:], functions[1:], names[1:]):
         if out_tree != trees[0]:
             returned = [t.unflatten(p.out_avals) for t, p in ((trees[0], jaxprs[0]), (out_tree, jaxpr))]
-            raise TypeError(f"{context} branch outputs must have the same pytree structure, but those of "
-                            f"{_described(names[0], functions[0])} and {_described(name, f)} differ "
-                            f"{tree.first_difference(*returned)}. Return the same structure from both.")
+            raise TypeError(errors.in_lines(
+                f"{context} branch outputs must have the same pytree structure, but they differ "
+                f"{tree.first_difference(*returned, (names[0], name))}.",
+                f"{_described(names[0], functions[0])} returns {_shown(returned[0])},",
+                f"{_described(name, f)} returns {_shown(returned[1])}.", "Return the same structure from both."))
         lines = type_mismatches("result", first, jaxpr.out_avals, lambda i: tree.path_of(
             tree.leaf_indices(trees[0]), i), f"from {names[0]}", f"from {name}", not is_internal(f))
         if lines:
-            raise TypeError(
-                f"{context} needs branches with equal output types, but of {_described(names[0], functions[0])} and "
-                            f"{_described(name, f)} {'; '.join(lines)}. Convert with astype, or give Python scalars as arrays.")
+            raise TypeError(errors.in_lines(
+                f"{context} needs branches with equal output types, but {'; '.join(lines)}.",
+                f"The branches are {_described(names[0], functions[0])} and {_described(name, f)}.",
+                "Convert with astype, or give Python scalars as arrays."))
     return [a.update(vma=frozenset().union(*[p.out_avals[i].vma for p in jaxprs])) for i, a in enumerate(first)]
 
 
 def _described(name: str, f: Callable) -> str:
-    where = signatures.function_location(f)
-    return f"{name} ({signatures.function_name(f)}{f' at {where}' if where else ''})"
+    code, _ = signatures.code_of(f)
+    where = f" at {source.position(code.co_filename, code.co_firstlineno)}" if code is not None else ""
+    return f"{name} ({signatures.function_name(f)}{where})"
+
+
+def _shown(types: Any) -> str:
+    """Return a pytree of types as text, `{'a': float32[3]}`."""
+    return errors.short(tree.map(_Shown, types))
+
+
+class _Shown:
+    """A type whose repr is its short form."""
+
+    def __init__(self, aval: Aval) -> None:
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return self.aval.str_short()
 
 
 def merge_constants(jaxprs: Sequence[Jaxpr], consts: Sequence[list]) -> tuple[list[Jaxpr], list]:

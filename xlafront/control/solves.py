@@ -200,7 +200,7 @@ def _transpose_matvec(matvec: Jaxpr, num_consts: int, avals: Sequence[Aval]) -> 
     try:
         return transpose_program(matvec, linear, (True,) * len(avals), True)[0]
     except (NotImplementedError, TypeError) as e:
-        raise type(e)(f"custom_linear_solve transposes matvec, {matvec.debug_info.func_src_info}, which must be linear in its "
+        raise type(e)(f"custom_linear_solve transposes matvec, {matvec.debug_info.label}, which must be linear in its "
                       f"argument. {e}") from None
 
 

@@ -229,7 +229,7 @@ def _key_use(eqn: JaxprEqn, use_of_program: Callable) -> tuple[list[tuple[int, A
                                                "it spends a key of the value, and the body returns no new one in its place")
     if not spent_by_condition.keys().isdisjoint(spent_by_body):
         raise errors.KeyReuseError(f"while_loop cond and body functions both use the same key of the value: "
-                                   f"{condition.debug_info.func_src_info} and {body.debug_info.func_src_info}. "
+                                   f"{condition.debug_info.label} and {body.debug_info.label}. "
                                    f"{errors.KeyReuseError.remedy}")
     first = layout.cond_nconsts + layout.body_nconsts
     spends = [(first + i, part) for i, part in {**spent_by_body, **spent_by_condition}.items()]
@@ -320,8 +320,8 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
     if cond_tree.num_nodes != 1 or len(cond_avals) != 1 or cond_avals[0].shape != () or cond_avals[0].dtype != dtypes.bool_:
         returned = cond_tree.unflatten(cond_avals)
         raise TypeError(f"while_loop needs a cond_fun that returns a boolean scalar, but {signatures.function_name(cond_fun)} "
-                        f"returned {returned}, a pytree {cond_tree}. Return a comparison of scalars, or reduce with xnp.any or "
-                        f"xnp.all.")
+                        f"returned {returned}, a pytree {cond_tree}. Return a comparison of scalars, or reduce with numpy.any "
+                        f"or numpy.all.")
     return out_tree.unflatten(_bind_without_invariants(condition, body_jaxpr, cond_consts, consts, carry))
 
 
@@ -382,7 +382,7 @@ def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fun: Callable, init_val: 
         strong = last if first.weak_type else first
         if first.weak_type == last.weak_type or not first.dtype.kind == last.dtype.kind == "i":
             raise TypeError(f"lower and upper of fori_loop must have equal types, got {first} and {last}. Convert one "
-                            f"of them, as in xnp.{last.dtype}(lower).")
+                            f"of them, as in numpy.{last.dtype}(lower).")
         lower, upper = as_type(lower, strong.dtype, False), as_type(upper, strong.dtype, False)
     if config.disable_jit.value and None not in values:
         value = tree.map(as_array, init_val)

@@ -1,6 +1,7 @@
 """Exceptions, and functions that build their messages.
 
-A message says which operation failed, on which values, where those came from, and what to do instead.
+A message says which operation failed, on which values, where those came from, and what to do instead. Those of errors with a
+page of their own have a line for each.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xlafront.base.jaxlib_compat import JaxRuntimeError as JaxRuntimeError
+from xlafront.base.version import DOCUMENTATION
 from xlafront.core.zeros import is_undefined
 
 if TYPE_CHECKING:
@@ -36,25 +38,30 @@ def described(tracer: Any) -> str:
     return f"a traced array (tracer) of type {shape}" + (f", {origin}" if origin else "")
 
 
+def in_lines(*sentences: str) -> str:
+    """Return the sentences that are not empty, each on a line of its own."""
+    return "\n".join(filter(None, sentences))
+
+
 class _Explained:
-    """Mixin of errors that JAX's documentation explains under the same name."""
+    """Mixin of errors that the documentation explains under their name."""
 
     def __str__(self) -> str:
-        page = f"https://docs.jax.dev/en/latest/errors.html#jax.errors.{type(self).__name__}"
-        return f"{super().__str__()} More about this error: {page}"
+        return f"{super().__str__()}\nMore about this error: {DOCUMENTATION}/errors.html#{type(self).__name__.lower()}"
+
+
+ONLY_AT_RUN_TIME = "Its value is only known when the compiled function runs."
 
 
 class ConcretizationTypeError(_Explained, JAXTypeError):
     """Raised where tracing needs the concrete value of an array."""
 
-    attempt = "a concrete value is needed here, and an abstract tracer value was found: {what}"
-    remedy = ("Its value is only known when the compiled function runs. Keep the computation in xlafront.numpy (as "
-              "x.astype(int) for int(x)), make the argument static (static_argnums), or compute this part outside of the "
-              "transformed function.")
+    attempt = "A concrete value is needed here, and an abstract tracer value was found: {what}."
+    remedy = ("Keep the computation in xlafront.numpy (as x.astype(int) for int(x)), make the argument static "
+              "(static_argnums), or compute this part outside of the transformed function.")
 
     def __init__(self, tracer: Tracer, context: str = "") -> None:
-        text = self.attempt.format(what=described(tracer))
-        super().__init__(f"{text[0].upper()}{text[1:]}.{' ' + context if context else ''} {self.remedy}")
+        super().__init__(in_lines(self.attempt.format(what=described(tracer)), context, ONLY_AT_RUN_TIME, self.remedy))
 
 
 def decides_shape(function: str, argument: str, tracer: Tracer) -> ConcretizationTypeError:
@@ -66,10 +73,13 @@ def decides_shape(function: str, argument: str, tracer: Tracer) -> Concretizatio
 def no_number(tracer: Tracer) -> str:
     """Return why a traced array cannot become a Python number, and what to do instead."""
     if tracer._concrete() is None:
-        return f"{described(tracer)} has no concrete value, it is an abstract tracer value. {ConcretizationTypeError.remedy}"
-    return (f"{described(tracer)} is being differentiated: a concrete Python number in its place would be a constant, and the "
-            f"derivative would lose a term. Use the function of the same name in xlafront.numpy (xnp.sin for math.sin). To "
-            f"hold the value constant, use lax.stop_gradient(x); to print it, use xlafront.debug.print.")
+        return in_lines(f"{described(tracer)} has no concrete value, it is an abstract tracer value.", ONLY_AT_RUN_TIME,
+                        ConcretizationTypeError.remedy)
+    return in_lines(
+        f"{described(tracer)} is being differentiated: a concrete Python number in its place would be a constant, and the "
+        f"derivative would lose a term.",
+        "Use the function of the same name in xlafront.numpy (numpy.sin for math.sin). To hold the value constant, use "
+        "lax.stop_gradient(x); to print it, use xlafront.debug.print.")
 
 
 def python_number(tracer: Tracer, attempt: str) -> ConcretizationTypeError:
@@ -81,11 +91,10 @@ def python_number(tracer: Tracer, attempt: str) -> ConcretizationTypeError:
 class TracerBoolConversionError(ConcretizationTypeError):
     """Raised where a traced array is used as a condition."""
 
-    attempt = ("attempted boolean conversion of traced array, by `if`, `while`, `and`, `or` or `not`: {what} has no concrete "
-               "value while it is traced")
-    remedy = ("Its value is only known when the compiled function runs. Use lax.cond or lax.while_loop for "
-              "branches and loops, xlafront.numpy.where to select elements, & | ~ for logic on arrays, or make the "
-              "argument static (static_argnums).")
+    attempt = ("Attempted boolean conversion of traced array, by `if`, `while`, `and`, `or` or `not`.\n"
+               "It is {what}, which has no concrete value while it is traced.")
+    remedy = ("Use lax.cond or lax.while_loop for branches and loops, numpy.where to select elements, & | ~ for logic on "
+              "arrays, or make the argument static (static_argnums).")
 
     def __init__(self, tracer: Tracer) -> None:
         super().__init__(tracer)
@@ -98,31 +107,32 @@ class TracerIntegerConversionError(ConcretizationTypeError):
     """
 
     def __init__(self, tracer: Tracer, caller: str = "Python") -> None:
-        JAXTypeError.__init__(
-            self,
+        JAXTypeError.__init__(self, in_lines(
             f"{caller} called the method __index__ (for an axis, a shape, a list index, a range), which needs a concrete "
-            f"value, on {described(tracer)}. Its value is only known when the compiled function runs. Make the "
-            "argument static (static_argnums), index an array instead of a list, or use lax.fori_loop or lax.dynamic_slice.")
+            f"value, on {described(tracer)}.", ONLY_AT_RUN_TIME,
+            "Make the argument static (static_argnums), index an array instead of a list, or use lax.fori_loop or "
+            "lax.dynamic_slice."))
 
 
 class TracerArrayConversionError(_Explained, JAXTypeError):
     """Raised where a traced array is passed to NumPy."""
 
     def __init__(self, tracer: Tracer) -> None:
-        super().__init__(
+        super().__init__(in_lines(
             "A NumPy function (or another library) called the numpy.ndarray conversion method __array__ on "
-            f"{described(tracer)}. Its elements have concrete values only when the compiled function runs. Use the function of "
-            "the same name in xlafront.numpy, or pure_callback to call NumPy from compiled code.")
+            f"{described(tracer)}.", ONLY_AT_RUN_TIME,
+            "Use the function of the same name in xlafront.numpy, or pure_callback to call NumPy from compiled code."))
 
 
 class NonConcreteBooleanIndexError(_Explained, JAXIndexError):
     """Raised where a traced boolean array is used as an index."""
 
     def __init__(self, tracer: Tracer) -> None:
-        super().__init__(
-            f"An array was indexed by {described(tracer)}. Boolean indices must be concrete: the number of selected elements, "
-            "and with it the shape of the result, must be known while tracing. Use xlafront.numpy.where(mask, x, fill), "
-            "also in place of x.at[mask].set(fill), or xlafront.numpy.nonzero(mask, size=n).")
+        super().__init__(in_lines(
+            f"An array was indexed by {described(tracer)}.",
+            "Boolean indices must be concrete: the number of selected elements, and with it the shape of the result, must be "
+            "known while tracing.",
+            "Use numpy.where(mask, x, fill), also in place of x.at[mask].set(fill), or numpy.nonzero(mask, size=n)."))
 
 
 class UnexpectedTracerError(_Explained, JAXTypeError):
@@ -138,7 +148,7 @@ class KeyReuseError(JAXTypeError):
 
 def key_reuse_in_loop(loop: str, jaxpr: Jaxpr, reason: str) -> KeyReuseError:
     """Return the error for a loop whose body consumes the same key on each iteration."""
-    return KeyReuseError(f"A {loop} leads to key reuse when it runs more than once: {jaxpr.debug_info.func_src_info}, "
+    return KeyReuseError(f"A {loop} leads to key reuse when it runs more than once: {jaxpr.debug_info.label}, "
                          f"{reason}. {KeyReuseError.remedy}")
 
 
@@ -151,10 +161,10 @@ class InconclusiveDimensionOperation(Exception):
 
 
 def leaked_tracer(tracer: Tracer, caller: str) -> UnexpectedTracerError:
-    return UnexpectedTracerError(
-        f"{caller} was given an unexpected tracer, one that leaked: {described(tracer)}. The trace of its function has ended. "
-        "The tracer was stored (in global state, an attribute, a list) as a side effect. Return it from the transformed "
-        "function instead; the setting check_tracer_leaks finds where it was stored.")
+    return UnexpectedTracerError(in_lines(
+        f"{caller} was given an unexpected tracer, one that leaked: {described(tracer)}.",
+        "The trace of its function has ended. The tracer was stored (in global state, an attribute, a list) as a side effect.",
+        "Return it from the transformed function instead; the setting check_tracer_leaks finds where it was stored."))
 
 
 def ambiguous_truth(shape: Sequence[int]) -> ValueError:

@@ -146,6 +146,12 @@ class DebugInfo:
         return f"{self.function_name} at {self.location}" if self.location else self.function_name
 
     @property
+    def label(self) -> str:
+        """The function with its position, for messages."""
+        return (f"{self.function_name} at {source.position(self.func_filename, self.func_lineno)}" if self.location
+                else self.function_name)
+
+    @property
     def func_name(self) -> str:
         return self.function_name
 

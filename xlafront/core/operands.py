@@ -27,7 +27,7 @@ class _Abstractors(dict):
     def __missing__(self, kind: type) -> Callable[[Any], AbstractValue]:
         if kind.__name__ == "MaskedArray" and issubclass(kind, np.ndarray):
             raise ValueError("NumPy's masked arrays are not supported: the mask would be lost. Use m.filled(value), or the "
-                             "mask with xnp.where, or as `where` of a reduction.")
+                             "mask with numpy.where, or as `where` of a reduction.")
         for base in kind.__mro__[1:]:
             found = self.get(base)
             if found is not None:

@@ -270,7 +270,16 @@ class SourceInfo(NamedTuple):
     site: Site | None = None
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} ({self.function})"
+        return f"{position(self.file, self.line)} ({self.function})"
+
+
+def position(file: str, line: int) -> str:
+    """Return `file:line`, or `In[n], line k` for a cell of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = getattr(ipython, "get_ipython", lambda: None)()
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", lambda file: None)
+    cell = name_of(file)
+    return f"{file}:{line}" if cell is None else f"{cell[1]}, line {line}"
 
 
 def describe(site: Site | None) -> SourceInfo:
@@ -292,7 +301,7 @@ def with_column(site: Site | None) -> str:
     if site is None or site[0] is None:
         return str(found)
     column = next(itertools.islice(site[0].co_positions(), site[1] // 2, None), (None,) * 4)[2]
-    return str(found) if column is None else f"{found.file}:{found.line}:{column} ({found.function})"
+    return str(found) if column is None else f"{position(found.file, found.line)}:{column} ({found.function})"
 
 
 class using_site:

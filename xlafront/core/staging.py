@@ -263,7 +263,7 @@ class StagingTrace(Trace):
         for index, candidate in enumerate(self.invars):
             if candidate is var:
                 name = self.debug_info.safe_arg_names(len(self.invars))[index] or f"number {index}"
-                return f"argument {name} of {self.debug_info.func_src_info}"
+                return f"argument {name} of {self.debug_info.label}"
         for eqn in self.eqns:
             if var in eqn.outvars:
                 where = source.describe(eqn.site)
@@ -329,7 +329,7 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
         source.current_scope.reset(saved_scope)
         trace.end()
     if config.check_tracer_leaks.value:
-        name, ended = trace.debug_info.func_src_info, weakref.ref(trace)
+        name, ended = trace.debug_info.label, weakref.ref(trace)
         del tracers, results, trace
         check_leaks(ended, name)
     for setting, check in jaxpr_checks:

@@ -163,8 +163,8 @@ def map(f: Callable, tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | Non
     try:
         columns = [first, *(treedef.flatten_up_to(r) for r in rest)]
     except (ValueError, TypeError) as e:
-        for r in rest:
-            check_prefix("the first tree of map", tree, r, is_leaf)
+        for i, r in enumerate(rest):
+            check_prefix("map: tree", tree, r, is_leaf, f"rest[{i}]" if len(rest) > 1 else "rest")
         raise e
     return treedef.unflatten([f(*xs) for xs in zip(*columns)])
 
@@ -552,48 +552,60 @@ def leaves_by_prefix(name: str, prefix: Any, full: Any, is_leaf: Callable[[Any],
         raise
 
 
-def check_prefix(name: str, prefix: Any, full: Any, is_leaf: Callable[[Any], bool] | None = None) -> None:
+def check_prefix(name: str, prefix: Any, full: Any, is_leaf: Callable[[Any], bool] | None = None,
+                 full_name: str = "the pytree that it is given for") -> None:
     """Raise unless `prefix` is a prefix of `full`; the error lists all mismatches."""
-    found = [f"at key path {name}{keystr(path)} {reason}" for path, reason in mismatches((), prefix, full, is_leaf)]
+    short_name = name.rpartition(": ")[2]
+    found = [f"at key path {short_name}{keystr(path)}: {reason}"
+             for path, reason in mismatches((), prefix, full, is_leaf, (short_name, full_name))]
     if found:
         raise ValueError(
-            f"{name} must be a tree prefix of the pytree that it is given for: have its pytree structure, or the upper part "
-            f"of it. Mismatch details ({len(found)} found): {'; '.join(found)}.") from None
+            f"{name} must be a tree prefix of {full_name}: have its pytree structure, or the upper part of it.\n"
+            f"Mismatch details ({len(found)} found): {'; '.join(found)}.") from None
 
 
-def mismatches(path: tuple, prefix: Any, full: Any, is_leaf: Callable[[Any], bool] | None) -> Iterator[tuple[tuple, str]]:
-    """Yield the paths at which `prefix` is no prefix of `full`, with the reasons."""
+def mismatches(path: tuple, prefix: Any, full: Any, is_leaf: Callable[[Any], bool] | None,
+               names: tuple[str, str] = ("the prefix", "the full tree")) -> Iterator[tuple[tuple, str]]:
+    """Yield the paths at which `prefix` is no prefix of `full`, with the reasons, in which the two have these names."""
+    first, second = names
     if (is_leaf is not None and is_leaf(prefix)) or default_registry.flatten_one_level(prefix) is None:
         return  # a leaf is a prefix of anything
     if type(prefix) is not type(full):
-        yield path, f"the types are different: it is a {_kind(prefix)}, the other a {_kind(full)}"
+        yield path, f"the types are different: {first} has a {_kind(prefix)}, {second} a {_kind(full)}"
         return
     pairs, aux = default_registry.flatten_one_level_with_keys(prefix)
     full_pairs, full_aux = default_registry.flatten_one_level_with_keys(full)
     pairs, full_pairs = list(pairs), list(full_pairs)
     if isinstance(prefix, dict) and set(prefix) != set(full):
-        yield path, f"the metadata are different (Dict key mismatch): its keys are {list(prefix)}, the other's {list(full)}"
+        yield path, _key_difference(prefix, full, names)
         return
     if len(pairs) != len(full_pairs):
-        yield path, f"the lengths are different: it has {len(pairs)} children, the other {len(full_pairs)}"
+        yield path, f"the lengths are different: {first} has {len(pairs)} children, {second} {len(full_pairs)}"
         return
     if aux != full_aux:
-        yield path, f"the metadata are different: its static data is {aux!r}, the other's {full_aux!r}"
+        yield path, f"the metadata are different: the static data of {first} is {aux!r}, that of {second} {full_aux!r}"
         return
     for (key, child), (_, full_child) in zip(pairs, full_pairs):
-        yield from mismatches((*path, key), child, full_child, is_leaf)
+        yield from mismatches((*path, key), child, full_child, is_leaf, names)
+
+
+def _key_difference(tree1: dict, tree2: dict, names: tuple[str, str]) -> str:
+    """Return which keys only one of two dictionaries has."""
+    only = [(name, [k for k in one if k not in other]) for name, one, other in
+            zip(names, (tree1, tree2), (tree2, tree1))]
+    listed = " and ".join(f"only {name} has {', '.join(map(repr, keys))}" for name, keys in only if keys)
+    return f"the metadata are different (Dict key mismatch): {listed}"
 
 
 def _kind(x: Any) -> str:
     return "leaf" if default_registry.flatten_one_level(x) is None else type(x).__name__
 
 
-def first_difference(tree1: Any, tree2: Any) -> str:
-    """Return a description of the first difference between two pytrees of unequal structure."""
-    for path, reason in mismatches((), tree1, tree2, None):
-        return f"at {keystr(path) or 'the root'} {reason}"
-    for path, reason in mismatches((), tree2, tree1, None):
-        return f"at {keystr(path) or 'the root'} {reason} (seen from the second)"
+def first_difference(tree1: Any, tree2: Any, names: tuple[str, str] = ("the first", "the second")) -> str:
+    """Return a description of the first difference between two pytrees of unequal structure, which have these names."""
+    for trees in ((tree1, tree2, names), (tree2, tree1, names[::-1])):
+        for path, reason in mismatches((), *trees[:2], None, trees[2]):
+            return f"at {keystr(path) or 'the root'}: {reason}"
     return f"{structure(tree1)} against {structure(tree2)}"
 
 

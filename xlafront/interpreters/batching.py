@@ -271,7 +271,7 @@ def batch_jaxpr_axes(closed_jaxpr: Jaxpr, axis_data: Any, in_axes: Sequence[int 
         if dim is None and (target is None or isinstance(target, ZeroIfMapped)):
             return x, False
         if target is None:
-            raise ValueError(f"batch_jaxpr_axes: a result of {closed_jaxpr.debug_info.func_src_info} is mapped along the axis "
+            raise ValueError(f"batch_jaxpr_axes: a result of {closed_jaxpr.debug_info.label} is mapped along the axis "
                              f"{axis_data.name!r}, but its entry in out_axes_dest is None. Give it a dimension.")
         return place_axis(x, dim, 0 if isinstance(target, ZeroIfMapped) else target, size), True
 

@@ -76,7 +76,7 @@ def trace_to_jaxpr_dynamic(fun: WrappedFun, in_avals: Sequence[Any], *, keep_inp
     if keep_inputs is not None:
         dropped = {v for v, keep in zip(jaxpr.invars, keep_inputs) if not keep}
         if dropped & last_reads(jaxpr).keys():
-            raise ValueError(f"{wrapped.debug_info.func_src_info} reads an argument that keep_inputs leaves out.")
+            raise ValueError(f"{wrapped.debug_info.label} reads an argument that keep_inputs leaves out.")
         jaxpr = jaxpr.replace(invars=[v for v in jaxpr.invars if v not in dropped])
     return jaxpr, jaxpr.out_avals, consts
 

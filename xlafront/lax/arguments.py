@@ -35,7 +35,7 @@ def check_dtype(name: str, accepts: str, d: np.dtype, error: type[Exception] = T
         return
     if not dtypes.is_extended(d) and d == dtypes.float0:
         raise error(f"{name} was called with an array of dtype float0, which supports no operations by design: it is the "
-                    f"tangent of integers and booleans. Use xnp.zeros_like(x, dtype=float) for zeros to compute with.")
+                    f"tangent of integers and booleans. Use numpy.zeros_like(x, dtype=float) for zeros to compute with.")
     listed = ", ".join([_SHOWN.get(kind, kind) for kind in kinds])
     raise error(f"{name} does not accept dtype {d}: it takes arrays of dtypes {listed}. Convert with x.astype(...).")
 

@@ -369,7 +369,7 @@ def dot(lhs: ArrayLike, rhs: ArrayLike, *, dimension_numbers: DotDimensionNumber
     if not (1 <= len(a) <= 2 and 1 <= len(b) <= 2 and a[-1] == b[0]):
         raise ValueError(f"dot without dimension_numbers takes vectors and matrices whose contracting dimensions, the last of "
                          f"lhs and the first of rhs, agree: got incompatible shapes {a} and {b}. Pass dimension_numbers, or "
-                         f"use xnp.matmul.")
+                         f"use numpy.matmul.")
     return dot_general(lhs, rhs, (((len(a) - 1,), (0,)), ((), ())), precision, preferred_element_type,
                        out_sharding=out_sharding)
 

@@ -170,11 +170,11 @@ def _window_of_slice(item: slice, n: int, dim: int) -> Window:
     if any([isinstance(x, tracing.Tracer) and x._concrete() is None for x in (item.start, item.stop, item.step)]):
         raise IndexError(f"the bounds of a slice must be known while tracing, got {item} for dimension {dim}: the size of the "
                          f"result would depend on run-time values. Use lax.dynamic_slice_in_dim of ref[...], or the indices "
-                         f"start + xnp.arange(size).")
+                         f"start + numpy.arange(size).")
     start, stop, step = item.indices(n)
     if step < 1:
         raise ValueError(f"references can only be sliced forward, got the step {step} for dimension {dim}. Reverse the value: "
-                         f"xnp.flip(ref[...], {dim}).")
+                         f"numpy.flip(ref[...], {dim}).")
     if start >= n > 0:
         raise ValueError(f"the slice {item} is out of bounds for dimension {dim}, of size {n}: it starts at {start}.")
     return Window(start, len(range(start, stop, step)), step)
@@ -202,7 +202,7 @@ def _check_index(item: Any) -> Any:
 def _mask_error(item: Any) -> IndexError:
     error = errors.NonConcreteBooleanIndexError.__new__(errors.NonConcreteBooleanIndexError)
     IndexError.__init__(error, f"a reference cannot be indexed by a mask, got {errors.short(item)}. Select from the value: "
-                               f"xnp.where(mask, new, ref[...]).")
+                               f"numpy.where(mask, new, ref[...]).")
     return error
 
 

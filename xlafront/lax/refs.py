@@ -526,7 +526,7 @@ def _check_value(caller: str, ref: Any, indexers: Sequence[Indexer], operands: S
     shape = selected_shape(aval.shape, indexers, list(map(np.shape, operands)))
     if value_aval.shape != shape:
         raise ValueError(f"{caller} needs a value of the shape that is written, {shape}, to a reference of type {aval}; got "
-                         f"{value_aval}. Broadcast it first: xnp.broadcast_to(value, {shape}).")
+                         f"{value_aval}. Broadcast it first: numpy.broadcast_to(value, {shape}).")
     if value_aval.dtype == aval.dtype:
         if not value_aval.weak_type:
             return _cast_to_varying(caller, to_dtype(value, value_aval.dtype) if isinstance(value, np.ndarray) else value, aval)

@@ -49,7 +49,7 @@ def _jvp_by_indices(primitive: Primitive, axis_of: Callable) -> Callable:
 def _abstract(x: ShapedArray, *, k: int, axis: int, is_stable: bool) -> list[ShapedArray]:
     if dtypes.is_complex(x.dtype):
         raise ValueError(f"top_k is not compatible with complex numbers, which have no order: got an array of {x.dtype}. Use "
-                         f"xnp.abs(x).")
+                         f"numpy.abs(x).")
     check_dtype("top_k", "int float bool", x.dtype)
     if not 0 <= k <= x.shape[axis]:
         raise ValueError(f"top_k of k={k} along axis {axis} of shape {x.shape}: k must be nonnegative and no larger than the "

@@ -33,15 +33,15 @@ def _concrete_value(name: str, x, remedy: str) -> np.ndarray:
     """Return coefficients whose values determine the shape of a result; raise if they are traced."""
     value = x._concrete() if isinstance(x, tracing.Tracer) else x
     if value is None:
-        raise errors.ConcretizationTypeError(x, f"The number of coefficients of xnp.{name} depends on values: {remedy}.")
+        raise errors.ConcretizationTypeError(x, f"The number of coefficients of numpy.{name} depends on values: {remedy}.")
     return np.asarray(value)
 
 
 def _check_not_scalar(name: str, p, error: type[Exception]) -> None:
     """Raise an error for a scalar, which has no dimension of coefficients."""
     if not np.ndim(p):
-        raise error(f"xnp.{name} takes the coefficients of a polynomial as a vector, got an unsized (0-d) scalar. "
-                    f"Pass a constant as xnp.array([c]).")
+        raise error(f"numpy.{name} takes the coefficients of a polynomial as a vector, got an unsized (0-d) scalar. "
+                    f"Pass a constant as numpy.array([c]).")
 
 
 def _coefficients(name: str, p) -> Array:
@@ -50,8 +50,8 @@ def _coefficients(name: str, p) -> Array:
     _check_not_scalar(name, p, TypeError)
     p = xnp.asarray(p)
     if p.ndim != 1:
-        raise ValueError(f"xnp.{name} takes the coefficients of one polynomial: the input must be a rank-1 array, its shape is "
-                         f"{p.shape}.")
+        raise ValueError(f"numpy.{name} takes the coefficients of one polynomial: the input must be a rank-1 array, its shape "
+                         f"is {p.shape}.")
     return p
 
 
@@ -84,7 +84,7 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     if roots.ndim == 2 and roots.shape[0] == roots.shape[1] and roots.shape[0]:
         roots = eigvals(roots)
     if roots.ndim != 1:
-        raise ValueError(f"xnp.poly: the input must be 1d or a non-empty square 2d array, got shape {roots.shape}.")
+        raise ValueError(f"numpy.poly: the input must be 1d or a non-empty square 2d array, got shape {roots.shape}.")
     return _from_roots(roots) if roots.shape[0] else xnp.ones((), roots.dtype)
 
 
@@ -106,7 +106,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     check_arraylike("roots", p)
     [p] = promote_dtypes_inexact(unwrap(p))
     if np.ndim(p) > 1:
-        raise ValueError(f"xnp.roots: the input must be a rank-1 array, got shape {np.shape(p)}.")
+        raise ValueError(f"numpy.roots: the input must be a rank-1 array, got shape {np.shape(p)}.")
     d = dtypes.to_complex(tracing.aval_of(p).dtype)
     if not np.ndim(p):
         return xnp.zeros((0,), d)
@@ -297,7 +297,7 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
 def _check_order(name: str, operation: str, m) -> int:
     m = as_size(m)
     if m < 0:
-        raise ValueError(f"the order of {operation} must be positive for xnp.{name}, got m={m}.")
+        raise ValueError(f"the order of {operation} must be positive for numpy.{name}, got m={m}.")
     return m
 
 
@@ -356,7 +356,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     check_arraylike("polyint", p, k)
     m, p, k = _check_order("polyint", "integral", m), unwrap(p), unwrap(k)
     if np.ndim(k) > 1 or np.size(k) not in (1, m):
-        raise ValueError(f"xnp.polyint needs one constant k, or one for each of the {m} integrals; got shape {np.shape(k)}.")
+        raise ValueError(f"numpy.polyint needs one constant k, or one for each of the {m} integrals; got shape {np.shape(k)}.")
     if not m:
         return promote_dtypes_inexact(p)[0]
     p, k = promote_dtypes_inexact(_coefficients("polyint", p), k)
@@ -389,13 +389,13 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     """
     check_arraylike("vander", x)
     if np.ndim(x) != 1:
-        raise ValueError(f"xnp.vander: x must be a one-dimensional array, got shape {np.shape(x)}.")
+        raise ValueError(f"numpy.vander: x must be a one-dimensional array, got shape {np.shape(x)}.")
     n = np.shape(x)[0] if N is None else as_size(N)
     if n < 0:
-        raise ValueError(f"xnp.vander: N must be nonnegative, got {n}.")
+        raise ValueError(f"numpy.vander: N must be nonnegative, got {n}.")
     x = xnp.asarray(unwrap(x))
     if x.dtype == dtypes.bool_:
-        raise TypeError("xnp.vander needs numbers, got booleans, which have no powers.")
+        raise TypeError("numpy.vander needs numbers, got booleans, which have no powers.")
     if 0 < known(n, 0) <= _MAX_UNROLLED_POWERS:
         columns = [xnp.ones_like(x)]
         while len(columns) < n:
@@ -436,25 +436,25 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
     check_arraylike("polyfit", x, y, *[v for v in (w,) if v is not None])
     deg = as_size(deg)
     if deg < 0:
-        raise ValueError(f"xnp.polyfit expected deg >= 0, got {deg}.")
+        raise ValueError(f"numpy.polyfit expected deg >= 0, got {deg}.")
     if np.ndim(x) != 1:
-        raise TypeError(f"xnp.polyfit expected a 1D vector for x, got shape {np.shape(x)}.")
+        raise TypeError(f"numpy.polyfit expected a 1D vector for x, got shape {np.shape(x)}.")
     if not np.size(x):
-        raise TypeError("xnp.polyfit expected a non-empty vector for x.")
+        raise TypeError("numpy.polyfit expected a non-empty vector for x.")
     if np.ndim(y) not in (1, 2):
-        raise TypeError(f"xnp.polyfit expected a 1D or 2D array for y, got shape {np.shape(y)}.")
+        raise TypeError(f"numpy.polyfit expected a 1D or 2D array for y, got shape {np.shape(y)}.")
     if np.shape(x)[0] != np.shape(y)[0]:
-        raise TypeError(f"xnp.polyfit expected x and y to have the same length, got {np.shape(x)[0]} and {np.shape(y)[0]}.")
+        raise TypeError(f"numpy.polyfit expected x and y to have the same length, got {np.shape(x)[0]} and {np.shape(y)[0]}.")
     if w is not None and np.ndim(w) != 1:
-        raise TypeError(f"xnp.polyfit expected a 1D vector for weights, got shape {np.shape(w)}.")
+        raise TypeError(f"numpy.polyfit expected a 1D vector for weights, got shape {np.shape(w)}.")
     if w is not None and np.shape(w) != np.shape(x):
-        raise TypeError(f"xnp.polyfit expected w and y to have the same length, got {np.shape(w)[0]} and {np.shape(y)[0]}.")
+        raise TypeError(f"numpy.polyfit expected w and y to have the same length, got {np.shape(w)[0]} and {np.shape(y)[0]}.")
     x, y, *weights = promote_dtypes_inexact(*map(unwrap, (x, y, *[v for v in (w,) if v is not None])))
     d = tracing.aval_of(x).dtype
     if rcond is None:
         rcond = np.size(x) * float(dtypes.finfo(d).eps)
     if cov and not full and cov != "unscaled" and np.size(x) <= deg + 1:
-        raise ValueError(f"xnp.polyfit: the number of data points, {np.size(x)}, must exceed the {deg + 1} coefficients to "
+        raise ValueError(f"numpy.polyfit: the number of data points, {np.size(x)}, must exceed the {deg + 1} coefficients to "
                          f"scale the covariance matrix.")
     matrix, target = vander(x, deg + 1), xnp.asarray(y)
     if weights:

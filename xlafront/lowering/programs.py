@@ -155,7 +155,7 @@ def _check_order(jaxpr, effects: list[Effect], devices: int) -> None:
     """Raise if an effect cannot be ordered across devices."""
     for effect in effects:
         if not effect.ordered_over_devices:
-            raise ValueError(f"{jaxpr.debug_info.func_src_info} has ordered effects ({effect}, of a callback with "
+            raise ValueError(f"{jaxpr.debug_info.label} has ordered effects ({effect}, of a callback with "
                              f"ordered=True) in a program for more than 1 device: the {devices} devices have no common order. "
                              "Leave ordered out, call io_callback, or run it on one device.")
 

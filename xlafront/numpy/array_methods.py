@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing
+from xlafront.core import dtypes, errors, source, tracing
 from xlafront.core.avals import ShapedArray, entry_of, without_dimension
 from xlafront.core.basic_primitives import reshard_p
 from xlafront.core.refs import AbstractRef
@@ -29,6 +29,7 @@ from xlafront.lax.device_put import device_put
 from xlafront.numpy import (
     creation,
     diagonals,
+    habits,
     indexing,
     linear,
     manipulation,
@@ -272,12 +273,15 @@ def _contains(self, item):
 
 def _setitem(self, key, value):
     shown = errors.short(key) if not isinstance(key, tuple) else ", ".join(errors.short(k) for k in key)
-    raise TypeError(f"arrays are immutable and do not support item assignment, x[{shown}] = y. Write x = x.at[{shown}].set(y).")
+    sign = habits.augmented_operator(*source.current_site()[:2])
+    method = habits.UPDATES.get(sign, "set")
+    raise TypeError(f"arrays are immutable and do not support item assignment, x[{shown}] {sign} y. Write "
+                    f"x = x.at[{shown}].{method}(y).")
 
 
 def _delitem(self, key):
     raise AttributeError("__delitem__: arrays are immutable, their elements cannot be deleted. Select the remaining ones, as "
-                         "in x[xnp.array(indices)].")
+                         "in x[numpy.array(indices)].")
 
 
 # Text
@@ -873,6 +877,9 @@ def _attach() -> None:
             setattr(cls, name, function if name == "__getitem__" else boundary(function))
         for name, function in _PROPERTIES.items():
             setattr(cls, name, property(function))
+        for name, remedy in habits.REMEDIES.items():
+            setattr(cls, name, remedy)
+        cls.__dir__ = habits.attributes_of
     for name, function in _TRACED_ONLY.items():
         setattr(Tracer, name, function)
     for name, function in _CONCRETE_ONLY.items():

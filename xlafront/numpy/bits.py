@@ -26,11 +26,11 @@ def _checked(name: str, a, axis, bitorder):
     """Check the arguments; return the array with the packed axis moved to the end, and the position of that axis."""
     check_arraylike(name, a)
     if bitorder not in ("little", "big"):
-        raise ValueError(f"the bitorder of xnp.{name} must be either 'little' or 'big', got {bitorder!r}.")
+        raise ValueError(f"the bitorder of numpy.{name} must be either 'little' or 'big', got {bitorder!r}.")
     a = asarray(a)
     if axis is None:
         a, axis = ravel(a), 0
-    axis = canonical_axis(axis, a.ndim, f"xnp.{name}")
+    axis = canonical_axis(axis, a.ndim, f"numpy.{name}")
     return move_dim(a, axis, a.ndim - 1), axis
 
 
@@ -71,7 +71,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     """
     a, axis = _checked("packbits", a, axis, bitorder)
     if not dtypes.is_integer(a.dtype) and a.dtype != dtypes.bool_:
-        raise TypeError(f"xnp.packbits expected an input array of integer or boolean data type, got {a.dtype}.")
+        raise TypeError(f"numpy.packbits expected an input array of integer or boolean data type, got {a.dtype}.")
     packed = _pack(a, bitorder)
     return move_dim(packed, packed.ndim - 1, axis)
 
@@ -107,6 +107,6 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
     """
     a, axis = _checked("unpackbits", a, axis, bitorder)
     if a.dtype != dtypes.uint8:
-        raise TypeError(f"xnp.unpackbits expected an input array of unsigned byte data type (uint8), got {a.dtype}.")
+        raise TypeError(f"numpy.unpackbits expected an input array of unsigned byte data type (uint8), got {a.dtype}.")
     bits = _unpack(a, None if count is None else operator.index(count), bitorder)
     return move_dim(bits, bits.ndim - 1, axis)

@@ -45,12 +45,12 @@ def _checked(name: str, a, v, mode, preferred):
     check_arraylike(name, a, v)
     for x in (a, v):
         if np.ndim(x) != 1:
-            raise ValueError(f"xnp.{name} only supports 1-dimensional inputs, got shapes {np.shape(a)} and {np.shape(v)}.")
+            raise ValueError(f"numpy.{name} only supports 1-dimensional inputs, got shapes {np.shape(a)} and {np.shape(v)}.")
         if not np.size(x):
-            raise ValueError(f"xnp.{name}: inputs cannot be empty, got shapes {np.shape(a)} and {np.shape(v)}.")
+            raise ValueError(f"numpy.{name}: inputs cannot be empty, got shapes {np.shape(a)} and {np.shape(v)}.")
     if mode not in _MODES:
-        raise ValueError(f"the mode of xnp.{name} must be one of {', '.join(_MODES)}; got {mode!r}.")
-    return None if preferred is None else dtypes.check_user_dtype(preferred, f"xnp.{name}")
+        raise ValueError(f"the mode of numpy.{name} must be one of {', '.join(_MODES)}; got {mode!r}.")
+    return None if preferred is None else dtypes.check_user_dtype(preferred, f"numpy.{name}")
 
 
 @library(static=("mode", "precision", "preferred_element_type"))

@@ -70,7 +70,7 @@ from xlafront.symbolic.dimensions import (
 
 
 def _checked_dtype(dtype, name: str):
-    return None if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
+    return None if dtype is None else dtypes.check_user_dtype(dtype, f"numpy.{name}")
 
 
 def array(object: Any, dtype: DTypeLike | None = None, *, copy: bool = True, order: str | None = "K", ndmin: int = 0,
@@ -108,12 +108,12 @@ def array(object: Any, dtype: DTypeLike | None = None, *, copy: bool = True, ord
         result = object
         if type(result) is KeyArray:
             if target_dtype is not None and target_dtype != result.dtype:
-                raise ValueError(f"xnp.array: cannot convert_element_type from {result.dtype} to {target_dtype}: random keys "
+                raise ValueError(f"numpy.array: cannot convert_element_type from {result.dtype} to {target_dtype}: random keys "
                                  f"are not numbers. Get their data with random.key_data(keys).")
             keys: Any = result.with_words(_copy_of(result._base_array)) if copy else result
             return keys
         if target_dtype is not None and (result.aval.dtype != target_dtype or result.aval.weak_type):
-            dtypes.warn_of_discarded_imaginary("xnp.array", result.aval.dtype, target_dtype)
+            dtypes.warn_of_discarded_imaginary("numpy.array", result.aval.dtype, target_dtype)
             result = _astype(result, target_dtype)
         elif copy and isinstance(result, ArrayImpl):
             writer = tracing.staging_trace()
@@ -125,7 +125,7 @@ def array(object: Any, dtype: DTypeLike | None = None, *, copy: bool = True, ord
         result = _from_host(object, target_dtype, weak, device if put_directly else None)
     if ndmin > np.ndim(result):
         result = shapes.expand_dims(result, tuple(range(ndmin - np.ndim(result))))
-    target = device if out_sharding is None else resolve_out_sharding("xnp.array", out_sharding, np.shape(result))
+    target = device if out_sharding is None else resolve_out_sharding("numpy.array", out_sharding, np.shape(result))
     return result if target is None else _placed("array", result, target)
 
 
@@ -139,7 +139,7 @@ def _placed(name: str, x, target):
     both = type(x) is type(result) is ArrayImpl
     if both and x.committed and x.sharding.device_set != result.sharding.device_set:
         own, requested = (", ".join(map(str, a.devices())) for a in (x, result))
-        raise ValueError(f"xnp.{name} got incompatible devices: the array is on {own}, the argument device is {requested}. "
+        raise ValueError(f"numpy.{name} got incompatible devices: the array is on {own}, the argument device is {requested}. "
                          f"Move the array with device_put.")
     return result
 
@@ -233,7 +233,7 @@ def _from_nested(object, dtype):
     items = [array(x, dtype=dtype, copy=False) if not isinstance(x, (list, tuple)) else _from_host(x, dtype, False)
              for x in object]
     if len({np.shape(x) for x in items}) > 1:
-        raise errors.incompatible_shapes("xnp.array", [("element", np.shape(x)) for x in items],
+        raise errors.incompatible_shapes("numpy.array", [("element", np.shape(x)) for x in items],
                                          "All elements of a sequence must have one shape.")
     result = _stacked(items)
     strong = result.dtype if dtype is None else dtype
@@ -324,12 +324,12 @@ def _sizes(name: str, shape) -> tuple[int, ...]:
             return shape
     shape = shapes.static_shape(name, shape)
     if any(n < 0 for n in shape):
-        raise TypeError(f"xnp.{name} needs a shape of nonnegative sizes, got {shape}.")
+        raise TypeError(f"numpy.{name} needs a shape of nonnegative sizes, got {shape}.")
     return shape
 
 
 def _filled(shape, value, dtype, device, name, out_sharding=None):
-    d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
+    d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"numpy.{name}")
     return _filled_with(_sizes(name, shape), value, d, device, name, out_sharding)
 
 
@@ -337,7 +337,7 @@ def _filled_with(shape, value, d, device, name, out_sharding=None):
     if not tracing.is_tracing():
         guards.check("host_to_device", "The fill value of a new array is transferred to a device")
     if device is None:
-        device = None if out_sharding is None else resolve_out_sharding(f"xnp.{name}", out_sharding, shape)
+        device = None if out_sharding is None else resolve_out_sharding(f"numpy.{name}", out_sharding, shape)
         if device is None:
             return _constant_kernel(shape, d, value)
     result = placed_constant(shape, value, d, device)
@@ -423,7 +423,7 @@ def _full_kernel(value, shape, dtype, weak):
 
 def _check_fill_shape(own, shape):
     if len(own) > len(shape) or any(n not in (1, m) for n, m in zip(own[::-1], shape[::-1])):
-        raise ValueError(str(errors.incompatible_shapes("xnp.full", [("fill value", own), ("shape", shape)],
+        raise ValueError(str(errors.incompatible_shapes("numpy.full", [("fill value", own), ("shape", shape)],
                                                         "The fill value must broadcast to the shape.", broadcast=True)))
 
 
@@ -446,7 +446,7 @@ def full(shape: int | Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | N
                [1., 2.]], dtype=float32)
     """
     check_arraylike("full", fill_value)
-    d = None if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full")
+    d = None if dtype is None else dtypes.check_user_dtype(dtype, "numpy.full")
     fill_value = canonical_fill_value(fill_value, d)
     value_dtype, weak = dtypes.lattice_result_type(fill_value)
     d = value_dtype if d is None else d
@@ -455,11 +455,11 @@ def full(shape: int | Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | N
         _check_fill_shape(np.shape(fill_value), shape)
     shape = _sizes("full", shape)
     weak = weak and dtype is None and not is_placed(device)
-    return _full(shape, fill_value, d, weak, device or resolve_out_sharding("xnp.full", out_sharding, shape))
+    return _full(shape, fill_value, d, weak, device or resolve_out_sharding("numpy.full", out_sharding, shape))
 
 
 def _full(shape, fill_value, d, weak, target):
-    check_fill("xnp.full", fill_value, d)
+    check_fill("numpy.full", fill_value, d)
     result = None if weak else placed_constant(shape, fill_value, d, target)
     if result is not None:
         return result
@@ -482,8 +482,8 @@ def _like(name, value, example):
             check_arraylike(name, a)
         aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
         own = tuple(aval.shape) if shape is None else _sizes(name, shape)
-        target = device or resolve_out_sharding(f"xnp.{name}", out_sharding, own) or placement_of(a, own)
-        d = _own_dtype(aval) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
+        target = device or resolve_out_sharding(f"numpy.{name}", out_sharding, own) or placement_of(a, own)
+        d = _own_dtype(aval) if dtype is None else dtypes.check_user_dtype(dtype, f"numpy.{name}")
         result = _filled_with(own, value, d, target, name)
         if dtype is None and getattr(aval, "weak_type", False) and not is_placed(device):
             result = convert_element_type_p.bind(result, new_dtype=result.dtype, weak_type=True, sharding=None)
@@ -554,11 +554,11 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     check_arraylike("full_like", a) if not hasattr(a, "dtype") else None
     aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
     own = tuple(aval.shape) if shape is None else shapes.static_shape("full_like", shape)
-    target = device or resolve_out_sharding("xnp.full_like", out_sharding, own)
+    target = device or resolve_out_sharding("numpy.full_like", out_sharding, own)
     if target is None and not np.shape(fill_value):
         target = placement_of(a, own)
     check_arraylike("full_like", fill_value)
-    d = _own_dtype(aval) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full_like")
+    d = _own_dtype(aval) if dtype is None else dtypes.check_user_dtype(dtype, "numpy.full_like")
     weak = dtype is None and getattr(aval, "weak_type", False) and not is_placed(device) and not np.ndim(fill_value)
     result = _full(own, canonical_fill_value(fill_value, d), d, weak, target)
     return placed_like(result, aval, target is None and shape is None and not np.ndim(fill_value))
@@ -601,18 +601,18 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         return _arange_kernel(0, 1, max(start, 0), d)
     for name, x in (("stop" if stop is None else "start", start), ("stop", stop), ("step", step)):
         if isinstance(x, tracing.Tracer) and x._concrete() is None:
-            raise errors.decides_shape("xnp.arange", name, x)
+            raise errors.decides_shape("numpy.arange", name, x)
         if np.ndim(x):
-            raise ValueError(f"xnp.arange takes scalars, got {name} of shape {np.shape(x)}.")
+            raise ValueError(f"numpy.arange takes scalars, got {name} of shape {np.shape(x)}.")
         if x is not None and dtypes.operand_type(x)[0].kind == "c":
-            raise ValueError(f"xnp.arange takes real numbers, got {name}={x}: complex ones have no order.")
+            raise ValueError(f"numpy.arange takes real numbers, got {name}={x}: complex ones have no order.")
     if start is stop is step is None:
-        raise TypeError("xnp.arange needs at least a number as stop, got None.")
+        raise TypeError("numpy.arange needs at least a number as stop, got None.")
     if dtype is None:
         dtype = dtypes.result_type(*[x for x in (start, stop, step) if x is not None])
-    d = dtypes.check_user_dtype(dtype, "xnp.arange")
+    d = dtypes.check_user_dtype(dtype, "numpy.arange")
     if d == dtypes.bool_:
-        raise TypeError("xnp.arange does not support dtype bool.")
+        raise TypeError("numpy.arange does not support dtype bool.")
     if is_symbolic((start, stop, step)):
         return _symbolic_arange(*((0, start) if stop is None else (start, stop)), 1 if step is None else step, d)
     known = [x._concrete() if isinstance(x, tracing.Tracer) else x for x in (start, stop, step)]
@@ -621,14 +621,14 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         start, stop = 0, start
     step = 1 if step is None else step
     if step == 0:
-        raise ZeroDivisionError("xnp.arange needs a step other than 0.")
+        raise ZeroDivisionError("numpy.arange needs a step other than 0.")
     size = max(0, math.ceil((stop - start) / step))
     if not dtypes.is_integer(d) and not (start == 0 and step == 1):
         # NumPy's values exactly: it computes the elements of float ranges in a way of its own.
         result = array(np.arange(start, stop, step).astype(d))
     else:
         result = _arange_kernel(_python(start), _python(step), size, d)
-    target = device or resolve_out_sharding("xnp.arange", out_sharding, np.shape(result))
+    target = device or resolve_out_sharding("numpy.arange", out_sharding, np.shape(result))
     return result if target is None else put_leaf(result, target)
 
 
@@ -636,11 +636,11 @@ def _symbolic_arange(start, stop, step, d):
     """Compute `arange` of symbolic sizes."""
     numbers = [x if is_symbolic_dim(x) else np.asarray(x)[()] for x in (start, stop, step)]
     if not all([is_symbolic_dim(x) or dtypes.is_integer(x.dtype) or x.dtype == bool for x in numbers]):
-        raise ValueError(f"xnp.arange with symbolic sizes takes no floats, got start={start}, stop={stop}, step={step}. Give a "
-                         "dtype.")
+        raise ValueError(f"numpy.arange with symbolic sizes takes no floats, got start={start}, stop={stop}, step={step}. Give "
+                         "a dtype.")
     start, stop, step = (x if is_symbolic_dim(x) else int(x) for x in numbers)
     if step == 0:
-        raise ValueError("xnp.arange needs a step other than 0.")
+        raise ValueError("numpy.arange needs a step other than 0.")
     size = range_size(start, stop, step)
     counts = shapes.counting(d, (size,), 0)
     return add(counts if step == 1 else mul(counts, size_scalar(step, d)), size_scalar(start, d))
@@ -715,13 +715,13 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
 @accepts(nodes=True, lists=("num", "axis"))
 def _linspace(start, stop, num, endpoint, retstep, dtype, axis):
     if isinstance(num, tracing.Tracer):
-        raise errors.decides_shape("xnp.linspace", "num", num)
+        raise errors.decides_shape("numpy.linspace", "num", num)
     num = shapes.static_shape("linspace", num)[0]
     if num < 0:
-        raise ValueError(f"xnp.linspace needs a number of samples of at least 0, got {num}.")
+        raise ValueError(f"numpy.linspace needs a number of samples of at least 0, got {num}.")
     check_arraylike("linspace", start, stop)
     d = dtypes.to_inexact(dtypes.result_type(start, stop)) if dtype is None else dtypes.check_user_dtype(
-        dtype, "xnp.linspace")
+        dtype, "numpy.linspace")
     rank = max(np.ndim(start), np.ndim(stop)) + 1
     result = _evenly_spaced(start, stop, num, bool(endpoint), shapes.canonical_axis(axis, rank, "linspace"), d)
     if not retstep:
@@ -771,7 +771,7 @@ def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool =
 
 def _space_dtype(start, stop, dtype, name):
     if dtype is not None:
-        return dtypes.check_user_dtype(dtype, f"xnp.{name}")
+        return dtypes.check_user_dtype(dtype, f"numpy.{name}")
     return dtypes.to_inexact(dtypes.array_dtype(dtypes.result_type(start, stop)))
 
 
@@ -858,8 +858,8 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
     [rows] = shapes.static_shape("eye", N)
     columns = rows if M is None else shapes.static_shape("eye", M)[0]
     if rows < 0 or columns < 0:
-        raise ValueError(f"xnp.eye got a negative size: ({rows}, {columns}).")
-    d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.eye")
+        raise ValueError(f"numpy.eye got a negative size: ({rows}, {columns}).")
+    d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "numpy.eye")
     result = _eye_kernel(diagonal_number(k, ValueError), rows, columns, d)
     return result if device is None else put_leaf(result, device)
 
@@ -887,7 +887,7 @@ def _triangle(name: str, m, k, upper: bool):
     m = unwrap(m)
     shape = np.shape(m)
     if len(shape) < 2:
-        raise ValueError(f"xnp.{name} needs an array with at least 2 dimensions, got shape {shape}.")
+        raise ValueError(f"numpy.{name} needs an array with at least 2 dimensions, got shape {shape}.")
     k = diagonal_number(k)
     i, j = (shapes.counting(dtypes.int32, shape, dimension) for dimension in (len(shape) - 2, len(shape) - 1))
     below = (gt if upper else ge)(*_diagonal_operands(i, j, k))
@@ -958,7 +958,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
                [1., 1., 0.]], dtype=float32)
     """
     rows, columns = _sizes("tri", (N, N if M is None else M))
-    d = dtypes.float32 if dtype is None else dtypes.check_user_dtype(dtype, "xnp.tri")
+    d = dtypes.float32 if dtype is None else dtypes.check_user_dtype(dtype, "numpy.tri")
     return _tri_kernel(diagonal_number(k), rows, columns, d)
 
 
@@ -1012,13 +1012,13 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
                [4, 4]], dtype=int32))
     """
     if not copy:
-        raise ValueError("xnp.meshgrid always copies.")
+        raise ValueError("numpy.meshgrid always copies.")
     if indexing not in ("xy", "ij"):
-        raise ValueError(f"xnp.meshgrid takes indexing 'xy' or 'ij', got {indexing!r}.")
+        raise ValueError(f"numpy.meshgrid takes indexing 'xy' or 'ij', got {indexing!r}.")
     check_arraylike("meshgrid", *xi)
     xs = [asarray(x) for x in xi]
     if any(x.ndim != 1 for x in xs):
-        raise ValueError("xnp.meshgrid needs vectors.")
+        raise ValueError("numpy.meshgrid needs vectors.")
     return _meshgrid_kernel(xs, sparse, indexing)
 
 

@@ -37,7 +37,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     """
     check_arraylike("diagonal", a)
     if np.ndim(a) < 2:
-        raise ValueError(f"xnp.diagonal needs at least 2 dimensions, got shape {np.shape(a)}.")
+        raise ValueError(f"numpy.diagonal needs at least 2 dimensions, got shape {np.shape(a)}.")
     offset = as_size(offset)
     a = moveaxis(a, (axis1, axis2), (-2, -1))
     rows, columns = a.shape[-2:]
@@ -70,13 +70,13 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
     refuse_out("trace", out)
     check_arraylike("trace", a)
     if np.ndim(a) < 2:
-        raise ValueError(f"xnp.trace needs at least 2 dimensions, got shape {np.shape(a)}.")
-    axes = tuple(canonical_axis(i, np.ndim(a), "xnp.trace") for i in (axis1, axis2))
+        raise ValueError(f"numpy.trace needs at least 2 dimensions, got shape {np.shape(a)}.")
+    axes = tuple(canonical_axis(i, np.ndim(a), "numpy.trace") for i in (axis1, axis2))
     if axes[0] == axes[1]:
-        raise ValueError(f"xnp.trace needs two axes, axis1 and axis2 cannot be the same: {axis1} and {axis2}.")
+        raise ValueError(f"numpy.trace needs two axes, axis1 and axis2 cannot be the same: {axis1} and {axis2}.")
     if isinstance(offset, bool):
-        raise ValueError("the offset of xnp.trace must be an integer, not a boolean.")
-    d = None if dtype is None else dtypes.check_user_dtype(dtype, "xnp.trace")
+        raise ValueError("the offset of numpy.trace must be an integer, not a boolean.")
+    d = None if dtype is None else dtypes.check_user_dtype(dtype, "numpy.trace")
     a = moveaxis(unwrap(a), axes, (-2, -1))
     rows, columns = np.shape(a)[-2:]
     mask = _eye_kernel(diagonal_number(offset, ValueError), rows, columns, dtypes.bool_)
@@ -106,7 +106,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
         return _on_diagonal(v, as_size(k))
     if np.ndim(v) == 2:
         return diagonal(v, k)
-    raise ValueError(f"xnp.diag takes a vector or a matrix, got shape {np.shape(v)}.")
+    raise ValueError(f"numpy.diag takes a vector or a matrix, got shape {np.shape(v)}.")
 
 
 def _on_diagonal(v, k):

@@ -73,11 +73,11 @@ def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = N
     if n == 0:
         return asarray(a)
     if n < 0:
-        raise ValueError(f"xnp.diff needs a nonnegative order, got n={n}.")
+        raise ValueError(f"numpy.diff needs a nonnegative order, got n={n}.")
     if not np.ndim(a):
-        raise ValueError("xnp.diff needs an array of at least one dimension, got a scalar.")
+        raise ValueError("numpy.diff needs an array of at least one dimension, got a scalar.")
     hashable_axis(axis, "diff")
-    axis = canonical_axis(axis, np.ndim(a), "xnp.diff")
+    axis = canonical_axis(axis, np.ndim(a), "numpy.diff")
     shape = (*np.shape(a)[:axis], 1, *np.shape(a)[axis + 1:])
     before, after = (x if x is None or np.ndim(x) else broadcast_to(x, shape) for x in (prepend, append))
     return _diff(a, before, after, n, axis)
@@ -161,18 +161,19 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axes = None, edge_order: i
     """
     check_arraylike("gradient", f, *varargs)
     if edge_order is not None:
-        raise NotImplementedError("xnp.gradient uses first-order differences at the ends; the argument edge_order is not "
+        raise NotImplementedError("numpy.gradient uses first-order differences at the ends; the argument edge_order is not "
                                   "supported.")
     hashable_axis(axis, "gradient")
     axes = static_axes(axis, np.ndim(f), "gradient")
     if any(np.shape(f)[i] < 2 for i in axes):
-        raise ValueError(f"xnp.gradient needs at least 2 samples along each axis: the shape {np.shape(f)} is too small.")
+        raise ValueError(f"numpy.gradient needs at least 2 samples along each axis: the shape {np.shape(f)} is too small.")
     spacings = varargs * len(axes) if len(varargs) == 1 else varargs
     if spacings and len(spacings) != len(axes):
-        raise TypeError(f"xnp.gradient got {len(varargs)} distances for {len(axes)} axes: it takes none, one, or one for each.")
+        raise TypeError(
+            f"numpy.gradient got {len(varargs)} distances for {len(axes)} axes: it takes none, one, or one for each.")
     for h, i in zip(spacings, axes):
         if np.ndim(h) > 1 or np.ndim(h) and np.shape(h)[0] != np.shape(f)[i]:
-            raise ValueError(f"xnp.gradient takes as distances scalars or vectors of positions, {np.shape(f)[i]} along axis "
+            raise ValueError(f"numpy.gradient takes as distances scalars or vectors of positions, {np.shape(f)[i]} along axis "
                              f"{i}; got shape {np.shape(h)}.")
     if not axes:
         return []
@@ -188,7 +189,7 @@ def _trapezoid(y, x, dx, axis, x_axis):
         y = move_dim(y, axis, last)
         if np.ndim(width) == 0:  # one sum, which is faster than the means of adjacent samples
             if np.shape(y)[-1] == 0:
-                raise IndexError(f"xnp.trapezoid needs at least one sample along axis {axis}, got shape {np.shape(y)}.")
+                raise IndexError(f"numpy.trapezoid needs at least one sample along axis {axis}, got shape {np.shape(y)}.")
             ends = _slice_axis(y, 0, 1, last) + _slice_axis(y, -1, None, last)
             return width * (total(y, axis=-1) - 0.5 * total(ends, axis=-1))
         if np.ndim(width) <= last:  # broadcasts like y, before the axis is moved
@@ -226,16 +227,17 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     hashable_axis(axis, "trapezoid")
     if isinstance(axis, tuple):
         if len(axis) != 1:
-            raise ValueError(f"xnp.trapezoid needs one axis, got {len(axis)}: {axis}.")
+            raise ValueError(f"numpy.trapezoid needs one axis, got {len(axis)}: {axis}.")
         [axis] = axis
     if x is None:
         dx = asarray(dx)
     if x is not None and np.ndim(x) == 0:
-        raise ValueError("xnp.trapezoid takes positions x in a vector or an array like y, got a scalar. Give a distance as dx.")
-    y_axis = canonical_axis(axis, np.ndim(y), "xnp.trapezoid")
+        raise ValueError(
+            "numpy.trapezoid takes positions x in a vector or an array like y, got a scalar. Give a distance as dx.")
+    y_axis = canonical_axis(axis, np.ndim(y), "numpy.trapezoid")
     if x is None:
         return _trapezoid(y, None, dx, y_axis, None)
-    x_axis = canonical_axis(axis, np.ndim(x), "xnp.trapezoid, in x,") if np.ndim(x) > 1 else None
+    x_axis = canonical_axis(axis, np.ndim(x), "numpy.trapezoid, in x,") if np.ndim(x) > 1 else None
     return _trapezoid(y, x, None, y_axis, x_axis)
 
 
@@ -244,7 +246,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
 
 def _refuse_complex(name: str, x) -> None:
     if tracing.aval_of(operand(x)).dtype.kind == "c":
-        raise ValueError(f"xnp.{name} does not support complex numbers, which have no order: pass x.real and x.imag.")
+        raise ValueError(f"numpy.{name} does not support complex numbers, which have no order: pass x.real and x.imag.")
 
 
 def _unwrap(p, discont, axis, period):
@@ -288,7 +290,7 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     """
     check_arraylike("unwrap", p, period, *[x for x in (discont,) if x is not None])
     _refuse_complex("unwrap", p)
-    axis = canonical_axis(axis, np.ndim(p), "xnp.unwrap")
+    axis = canonical_axis(axis, np.ndim(p), "numpy.unwrap")
     if not np.shape(p)[axis]:
         return as_type(operand(p), *dtypes.lattice_result_type(p, period))
     return _unwrap(p, discont, axis, period)
@@ -341,14 +343,14 @@ def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: ArrayLike | str | N
     check_arraylike("interp", x, xp, fp)
     _refuse_complex("interp", x)
     if np.shape(xp) != np.shape(fp) or np.ndim(xp) != 1:
-        raise ValueError(f"xnp.interp needs vectors of samples: xp and fp must be one-dimensional arrays of equal size, got "
+        raise ValueError(f"numpy.interp needs vectors of samples: xp and fp must be one-dimensional arrays of equal size, got "
                          f"shapes {np.shape(xp)} and {np.shape(fp)}.")
     outside = tuple(v if isinstance(v, str) else None for v in (left, right))
     for name, v in zip(("left", "right"), outside):
         if v not in (None, "extrapolate"):
-            raise ValueError(f"the only valid string for {name} of xnp.interp is 'extrapolate', got {v!r}.")
+            raise ValueError(f"the only valid string for {name} of numpy.interp is 'extrapolate', got {v!r}.")
     left, right = (None if isinstance(v, str) else v for v in (left, right))
     check_arraylike("interp", *[v for v in (left, right, period) if v is not None])
     if period is not None and np.ndim(period):
-        raise ValueError(f"the period of xnp.interp must be a scalar, got shape {np.shape(period)}.")
+        raise ValueError(f"the period of numpy.interp must be a scalar, got shape {np.shape(period)}.")
     return _interp(x, xp, fp, left, right, period, outside)

@@ -17,7 +17,7 @@ def _magnitudes(name: str, x1, x2) -> list:
     """Return the absolute values of integers, with a common dtype and shape."""
     operands = promote_args(name, x1, x2)
     if not all(dtypes.is_integer(tracing.aval_of(x).dtype) for x in operands):
-        raise ValueError(f"the arguments of xnp.{name} must be integers, got {tracing.aval_of(operands[0]).dtype}.")
+        raise ValueError(f"the arguments of numpy.{name} must be integers, got {tracing.aval_of(operands[0]).dtype}.")
     operands = [PUBLIC["absolute"](x) for x in operands]
     shape = max((tracing.aval_of(x).shape for x in operands), key=len)
     if shape:  # only scalar results are weakly typed

@@ -37,14 +37,14 @@ def _flat_or_axis(name: str, arr, axis):
     arr = unwrap(arr)
     if axis is None:
         return ravel(arr), 0
-    return asarray(arr), canonical_axis(axis, np.ndim(arr), f"xnp.{name}")
+    return asarray(arr), canonical_axis(axis, np.ndim(arr), f"numpy.{name}")
 
 
 def _concrete(name: str, x, argument: str) -> np.ndarray:
     """Return the concrete value of an argument that determines shapes."""
     value = x._concrete() if isinstance(x, tracing.Tracer) else x
     if value is None:
-        raise errors.decides_shape(f"xnp.{name}", argument, x)
+        raise errors.decides_shape(f"numpy.{name}", argument, x)
     return np.asarray(value)
 
 
@@ -91,9 +91,9 @@ def insert(arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: int 
     if not positions.size:  # an empty array may have any dtype
         positions = positions.astype(np.int32)
     if not dtypes.is_integer(positions.dtype):
-        raise ValueError(f"xnp.insert: the index array must be integer typed, got {positions.dtype}.")
+        raise ValueError(f"numpy.insert: the index array must be integer typed, got {positions.dtype}.")
     if positions.ndim > 1:
-        raise ValueError(f"xnp.insert takes a position or a vector of them, got shape {positions.shape}.")
+        raise ValueError(f"numpy.insert takes a position or a vector of them, got shape {positions.shape}.")
     values, is_scalar_index = asarray(values), not positions.ndim
     if positions.size == 1:  # several values may be inserted at one position
         lead = np.shape(values)[0:1] if is_scalar_index else np.shape(values)[axis - arr.ndim:][:1]
@@ -127,18 +127,19 @@ def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None, *, a
     if not isinstance(obj, slice):
         d = dtypes.operand_type(unwrap(obj))[0]
         if not dtypes.is_integer(d) and d != dtypes.bool_:
-            raise ValueError(f"xnp.delete needs obj to be integers, a slice or a mask; its dtype {d} must be integer or bool.")
+            raise ValueError(
+                f"numpy.delete needs obj to be integers, a slice or a mask; its dtype {d} must be integer or bool.")
         if assume_unique_indices and dtypes.is_integer(d):
             return _delete_unique(arr, ravel(obj), axis)
         positions = _concrete("delete", obj, "obj")
         if positions.dtype != bool:
             if not positions.ndim:
                 if not is_symbolic_dim(n):
-                    canonical_axis(int(positions), n, "xnp.delete")
+                    canonical_axis(int(positions), n, "numpy.delete")
             elif not is_symbolic_dim(n) and positions.size and (positions.min() < -n or positions.max() >= n):
-                raise IndexError(f"xnp.delete got an index out of bounds for axis {axis} with size {n}: {positions}.")
+                raise IndexError(f"numpy.delete got an index out of bounds for axis {axis} with size {n}: {positions}.")
         elif positions.shape != (n,):
-            raise ValueError(f"a mask for xnp.delete must have an element for each of the {n} along axis {axis}, got shape "
+            raise ValueError(f"a mask for numpy.delete must have an element for each of the {n} along axis {axis}, got shape "
                              f"{positions.shape}.")
     if is_symbolic_dim(n) and not isinstance(obj, slice) and positions.dtype != bool:
         return _delete_unique(arr, np.unique(positions), axis)
@@ -176,7 +177,7 @@ def resize(a: ArrayLike, new_shape: int | Sequence[int]) -> Array:
     check_arraylike("resize", a)
     shape = static_shape("resize", new_shape)
     if any(n < 0 for n in shape):
-        raise ValueError(f"xnp.resize: all elements of `new_shape` must be non-negative, got {shape}.")
+        raise ValueError(f"numpy.resize: all elements of `new_shape` must be non-negative, got {shape}.")
     a, size = ravel(a), math.prod(shape)
     if not a.shape[0] or not size:
         return zeros(shape, a.dtype)
@@ -218,7 +219,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | No
 
 def _refuse_inplace(name: str, inplace: bool, error: type[Exception] = ValueError) -> None:
     if inplace:
-        raise error(f"xnp.{name} cannot modify arrays in-place, because arrays are immutable. Write y = xnp.{name}(x, ..., "
+        raise error(f"numpy.{name} cannot modify arrays in-place, because arrays are immutable. Write y = numpy.{name}(x, ..., "
                     f"inplace=False).")
 
 
@@ -257,13 +258,13 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     _refuse_inplace("put", inplace)
     check_arraylike("put", a, ind, v)
     if mode == "raise":
-        raise NotImplementedError("the mode 'raise' of xnp.put is not supported: values are not known while a function is "
+        raise NotImplementedError("the mode 'raise' of numpy.put is not supported: values are not known while a function is "
                                   "compiled. Use 'clip', 'wrap' or None.")
     if mode not in (None, "clip", "wrap"):
-        raise ValueError(f"the mode of xnp.put should be one of 'wrap' or 'clip', or None; got {mode!r}.")
+        raise ValueError(f"the mode of numpy.put should be one of 'wrap' or 'clip', or None; got {mode!r}.")
     if np.size(ind) and not dtypes.is_integer(dtypes.operand_type(unwrap(ind))[0]):
-        raise TypeError(f"xnp.put needs integer indices, got {dtypes.operand_type(unwrap(ind))[0]}.")
-    joint_dtype("xnp.put", unwrap(a), unwrap(v))
+        raise TypeError(f"numpy.put needs integer indices, got {dtypes.operand_type(unwrap(ind))[0]}.")
+    joint_dtype("numpy.put", unwrap(a), unwrap(v))
     return _put_kernel(a, ind, v, mode)
 
 
@@ -294,10 +295,10 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
     _refuse_inplace("place", inplace)
     check_arraylike("place", arr, mask, vals)
     if np.size(arr) != np.size(mask):
-        raise ValueError(f"xnp.place: arr and mask must be the same size, got shapes {np.shape(arr)} and {np.shape(mask)}.")
+        raise ValueError(f"numpy.place: arr and mask must be the same size, got shapes {np.shape(arr)} and {np.shape(mask)}.")
     if not np.size(vals):
-        raise ValueError("xnp.place cannot place values from an empty array.")
-    joint_dtype("xnp.place", unwrap(arr), unwrap(vals))
+        raise ValueError("numpy.place cannot place values from an empty array.")
+    joint_dtype("numpy.place", unwrap(arr), unwrap(vals))
     return _place_kernel(arr, mask, vals)
 
 
@@ -328,17 +329,17 @@ def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: 
     arr, indices = asarray(arr), asarray(indices)
     shape = arr.shape
     if not dtypes.is_integer(indices.dtype):
-        raise TypeError(f"xnp.put_along_axis needs integer indices, got {indices.dtype}.")
+        raise TypeError(f"numpy.put_along_axis needs integer indices, got {indices.dtype}.")
     if axis is None:
         arr, axis = ravel(arr), 0
-    axis = canonical_axis(axis, arr.ndim, "xnp.put_along_axis")
+    axis = canonical_axis(axis, arr.ndim, "numpy.put_along_axis")
     if arr.ndim != indices.ndim:
-        raise ValueError(f"xnp.put_along_axis: arr and indices must have the same ndim, got shapes {arr.shape} and "
+        raise ValueError(f"numpy.put_along_axis: arr and indices must have the same ndim, got shapes {arr.shape} and "
                          f"{indices.shape}.")
     key = [reshape_to(arange(n, dtype=np.int32), tuple(n if j == i else 1 for j in range(arr.ndim)))
            for i, n in enumerate(arr.shape)]
     key[axis] = indices
-    joint_dtype("xnp.put_along_axis", arr, unwrap(values))
+    joint_dtype("numpy.put_along_axis", arr, unwrap(values))
     result = arr.at[tuple(key)].set(as_type(unwrap(values), arr.dtype, False), mode=mode)
     return result if result.shape == shape else reshape_to(result, shape)
 
@@ -370,12 +371,12 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
     """
     _refuse_inplace("fill_diagonal", inplace, NotImplementedError)
     if wrap:
-        raise NotImplementedError("wrap=True of xnp.fill_diagonal is not implemented, use wrap=False.")
+        raise NotImplementedError("wrap=True of numpy.fill_diagonal is not implemented, use wrap=False.")
     check_arraylike("fill_diagonal", a, val)
     a = asarray(a)
     if a.ndim < 2:
-        raise ValueError(f"xnp.fill_diagonal: the array must be at least 2-d, got shape {a.shape}.")
+        raise ValueError(f"numpy.fill_diagonal: the array must be at least 2-d, got shape {a.shape}.")
     if a.ndim > 2 and len(set(a.shape)) > 1:
-        raise ValueError(f"xnp.fill_diagonal: all dimensions of input must be of equal length, got shape {a.shape}.")
-    joint_dtype("xnp.fill_diagonal", a, unwrap(val))
+        raise ValueError(f"numpy.fill_diagonal: all dimensions of input must be of equal length, got shape {a.shape}.")
+    joint_dtype("numpy.fill_diagonal", a, unwrap(val))
     return _fill_diagonal_kernel(a, val)

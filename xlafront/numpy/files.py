@@ -111,8 +111,8 @@ def fromfile(*args: Any, **kwargs: Any) -> NoReturn:
             ...
         NotImplementedError: xnp.fromfile is not implemented, ...
     """
-    raise NotImplementedError("xnp.fromfile is not implemented, because it would read a file while a function is traced. Use "
-                              "xnp.asarray(np.fromfile(...)).")
+    raise NotImplementedError("numpy.fromfile is not implemented, because it would read a file while a function is traced. Use "
+                              "numpy.asarray(np.fromfile(...)).")
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:

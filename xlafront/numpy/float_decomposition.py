@@ -60,7 +60,7 @@ def _promote_real(name: str, x, error: type[Exception]):
     [x] = promote_args_inexact(name, x)
     d = tracing.aval_of(x).dtype
     if d.kind == "c":
-        raise error(f"xnp.{name} does not support complex numbers, its input has dtype {d}: use x.real and x.imag.")
+        raise error(f"numpy.{name} does not support complex numbers, its input has dtype {d}: use x.real and x.imag.")
     return x, d
 
 
@@ -129,7 +129,8 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     n = unwrap(x2)
     d, exponent_dtype = tracing.aval_of(x).dtype, tracing.aval_of(n).dtype
     if d.kind == "c" or not (dtypes.is_integer(exponent_dtype) or exponent_dtype == dtypes.bool_):
-        raise ValueError(f"xnp.ldexp is not supported for input types {d} and {exponent_dtype}: it takes floats and integers.")
+        raise ValueError(
+            f"numpy.ldexp is not supported for input types {d} and {exponent_dtype}: it takes floats and integers.")
     layout = _Format(d)
     word = layout.word.type
     x, n = broadcast_to_common("ldexp", [as_type(x, d, False), n])
@@ -166,7 +167,7 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
         (Array([ 0.5 , -0.25], dtype=float32), Array([ 1., -2.], dtype=float32))
     """
     if out is not None:
-        raise NotImplementedError("the 'out' argument of xnp.modf is not supported: arrays are immutable. Use the result.")
+        raise NotImplementedError("the 'out' argument of numpy.modf is not supported: arrays are immutable. Use the result.")
     check_arraylike("modf", x)
     return _modf(x)
 

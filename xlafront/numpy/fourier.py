@@ -32,7 +32,7 @@ _OPPOSITE = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 def _check_norm(name: str, norm: str | None) -> str:
     norm = "backward" if norm is None else norm
     if norm not in _NORMS:
-        raise ValueError(f"the norm of xnp.fft.{name} must be 'backward', 'ortho' or 'forward', got {norm!r}.")
+        raise ValueError(f"the norm of numpy.fft.{name} must be 'backward', 'ortho' or 'forward', got {norm!r}.")
     return norm
 
 
@@ -97,20 +97,20 @@ def _over_axes(name: str, kind: FftType, a, s, axes, norm):
     if s is not None:
         s = tuple(map(as_size, s))
         if any(n < 1 for n in s):
-            raise ValueError(f"the shape s of xnp.fft.{name} must be positive, got {s}.")
+            raise ValueError(f"the shape s of numpy.fft.{name} must be positive, got {s}.")
     if axes is None:
         if s is not None and len(s) > rank:
-            raise ValueError(f"xnp.fft.{name} got more sizes s={s} than the array of shape {np.shape(a)} has dimensions.")
+            raise ValueError(f"numpy.fft.{name} got more sizes s={s} than the array of shape {np.shape(a)} has dimensions.")
         axes = range(rank) if s is None else range(rank - len(s), rank)
     axes = tuple(axes)
     if len(set(axes)) != len(axes):
-        raise ValueError(f"xnp.fft.{name} does not support repeated axes, got {axes}.")
-    axes = canonical_axes(axes, rank, f"xnp.fft.{name}", TypeError)
+        raise ValueError(f"numpy.fft.{name} does not support repeated axes, got {axes}.")
+    axes = canonical_axes(axes, rank, f"numpy.fft.{name}", TypeError)
     if kind == FftType.RFFT and dtypes.operand_type(asarray(a))[0].kind == "c":
-        raise ValueError(f"xnp.fft.{name} only takes real numbers, got {dtypes.operand_type(asarray(a))[0]}: use fft "
+        raise ValueError(f"numpy.fft.{name} only takes real numbers, got {dtypes.operand_type(asarray(a))[0]}: use fft "
                          f"or fftn.")
     if s is not None and len(s) != len(axes):
-        raise ValueError(f"xnp.fft.{name} needs as many sizes as axes, got s={s} and axes={axes}.")
+        raise ValueError(f"numpy.fft.{name} needs as many sizes as axes, got s={s} and axes={axes}.")
     if not axes:
         d = dtypes.to_inexact(asarray(a).dtype)
         return asarray(a, dtype=d if kind == FftType.RFFT else dtypes.to_complex(d))
@@ -138,13 +138,13 @@ def _empty_transform(a, kind, sizes, axes):
 
 def _over_axis(name: str, kind: FftType, a, n, axis, norm, opposite: bool = False):
     if isinstance(axis, (tuple, list)):
-        raise ValueError(f"xnp.fft.{name} does not support multiple axes, got {axis}. Use xnp.fft.{name}n.")
+        raise ValueError(f"numpy.fft.{name} does not support multiple axes, got {axis}. Use numpy.fft.{name}n.")
     if n is not None and as_size(n) < 1:
-        raise ValueError(f"xnp.fft.{name} got an invalid number of data points, n={n}: it should be positive (non-negative and "
-                         f"not 0).")
+        raise ValueError(f"numpy.fft.{name} got an invalid number of data points, n={n}: it should be positive (non-negative "
+                         f"and not 0).")
     check_arraylike(name, a)
     a = unwrap(a)
-    axis = canonical_axis(axis, np.ndim(a), f"xnp.fft.{name}")
+    axis = canonical_axis(axis, np.ndim(a), f"numpy.fft.{name}")
     norm = _OPPOSITE[_check_norm(name, norm)] if opposite else norm
     return _over_axes(name, kind, a, None if n is None else (n,), (axis,), norm)
 
@@ -349,7 +349,7 @@ def irfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | N
 
 def _over_two_axes(name: str, kind: FftType, a, s, axes, norm):
     if len(axes) != 2:
-        raise ValueError(f"xnp.fft.{name} only supports 2 axes, got axes={axes}. Use xnp.fft.{name[:-1]}n.")
+        raise ValueError(f"numpy.fft.{name} only supports 2 axes, got axes={axes}. Use numpy.fft.{name[:-1]}n.")
     return _over_axes(name, kind, a, s, axes, norm)
 
 
@@ -433,8 +433,8 @@ def irfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (
 def _frequencies(name, n, d, dtype, device, positions):
     n = _count(name, n)
     if isinstance(d, (list, tuple)):
-        raise ValueError(f"the d argument of xnp.fft.{name} only takes a single number, got {d!r}.")
-    result_dtype = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.fft.{name}")
+        raise ValueError(f"the d argument of numpy.fft.{name} only takes a single number, got {d!r}.")
+    result_dtype = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"numpy.fft.{name}")
     if name == "rfftfreq":
         result_dtype = dtypes.to_inexact(result_dtype)
     if isinstance(d, tracing.Tracer) or is_symbolic_dim(n):
@@ -446,7 +446,7 @@ def _frequencies(name, n, d, dtype, device, positions):
 
 def _count(name, n) -> int:
     if isinstance(n, (tuple, list)):
-        raise ValueError(f"the n argument of xnp.fft.{name} only takes an integer, got {n!r}.")
+        raise ValueError(f"the n argument of numpy.fft.{name} only takes an integer, got {n!r}.")
     return int(n) if isinstance(n, float) and n.is_integer() else as_size(n)
 
 
@@ -491,7 +491,7 @@ def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, devi
 def _shift(name, x, axes, sign):
     check_arraylike(name, x)
     x = unwrap(x)
-    axes = canonical_axes(axes, np.ndim(x), f"xnp.fft.{name}")
+    axes = canonical_axes(axes, np.ndim(x), f"numpy.fft.{name}")
     shifts = tuple(n // 2 if sign > 0 else -(n // 2) for n in (np.shape(x)[i] for i in axes))
     return roll(x, shifts, axes) if axes else asarray(x)
 

@@ -47,7 +47,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     tracing.aval_of(bins)  # raises for values that would need a conversion
     bins = asarray(bins)
     if bins.ndim != 1:
-        raise ValueError(f"xnp.digitize needs bins in one dimension, got shape {bins.shape}.")
+        raise ValueError(f"numpy.digitize needs bins in one dimension, got shape {bins.shape}.")
     side = "right" if not right else "left"
     if bins.shape[0] == 0:
         return zeros(np.shape(x), np.int32)
@@ -75,8 +75,8 @@ def histogram_bin_edges(a: ArrayLike, bins: int | ArrayLike = 10, range: Sequenc
         Array([0., 1., 2., 3., 4.], dtype=float32)
     """
     if isinstance(bins, str):
-        raise NotImplementedError(f"xnp.histogram_bin_edges does not support rules for the number of bins, got bins={bins!r}: "
-                                  f"give a number or the edges, or use numpy.histogram_bin_edges.")
+        raise NotImplementedError(f"numpy.histogram_bin_edges does not support rules for the number of bins, got "
+                                  f"bins={bins!r}: give a number or the edges, or use numpy.histogram_bin_edges.")
     check_arraylike("histogram_bin_edges", a, bins)
     a = ravel(asarray(a))
     d = dtypes.to_inexact(a.dtype)
@@ -112,21 +112,21 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
         Array([0, 2, 0, 1], dtype=int32)
     """
     if out_sharding is not None:
-        return with_out_sharding("xnp.bincount", out_sharding, lambda x, weights: bincount(
+        return with_out_sharding("numpy.bincount", out_sharding, lambda x, weights: bincount(
             x, weights, minlength, length=length), (x, weights))
     check_arraylike("bincount", x)
     x = asarray(x)
     if not dtypes.is_integer(x.dtype) and x.dtype != dtypes.bool_:
-        raise TypeError(f"xnp.bincount counts integers: x must have an integer type, got {x.dtype}.")
+        raise TypeError(f"numpy.bincount counts integers: x must have an integer type, got {x.dtype}.")
     if x.ndim != 1:
-        raise ValueError(f"xnp.bincount counts the elements of a vector, got shape {x.shape}: use x.ravel().")
+        raise ValueError(f"numpy.bincount counts the elements of a vector, got shape {x.shape}: use x.ravel().")
     check_arraylike("bincount", *[w for w in (weights,) if w is not None])
     if weights is not None and np.shape(weights) != x.shape:
-        raise ValueError(f"xnp.bincount needs a weight for each element of x, whose shape is {x.shape}: the weights have shape "
-                         f"{np.shape(weights)}.")
+        raise ValueError(f"numpy.bincount needs a weight for each element of x, whose shape is {x.shape}: the weights have "
+                         f"shape {np.shape(weights)}.")
     if length is None:
         if isinstance(x, tracing.Tracer):
-            raise errors.ConcretizationTypeError(x, "xnp.bincount needs a static `length` inside a traced function.")
+            raise errors.ConcretizationTypeError(x, "numpy.bincount needs a static `length` inside a traced function.")
         least = operator.index(minlength)
         length = max(least, int(reductions.max(x)) + 1, 1) if x.size else max(least, 0)
     if weights is None:
@@ -185,9 +185,9 @@ def histogram(a: ArrayLike, bins: ArrayLike = 10, range: Sequence[ArrayLike] | N
         check_arraylike("histogram", bins)
         bins = _bin_count(bins)
     if weighted and np.shape(weights) != np.shape(a):
-        raise ValueError(f"the weights of xnp.histogram should have the same shape as its values {np.shape(a)}, got "
+        raise ValueError(f"the weights of numpy.histogram should have the same shape as its values {np.shape(a)}, got "
                          f"{np.shape(weights)}.")
-    sharding = named_sharding(out_sharding, "xnp.histogram")
+    sharding = named_sharding(out_sharding, "numpy.histogram")
     a, *joint = promote_dtypes_inexact(*[x if sharding is None else _replicated(x, sharding) for x in (
         unwrap(a), *[unwrap(x) for x in (weights,) if weighted])])
     a, d = ravel(a), tracing.aval_of(a).dtype
@@ -233,17 +233,18 @@ def histogramdd(sample: ArrayLike, bins: ArrayLike | Sequence[ArrayLike] = 10,
     check_arraylike("histogramdd", sample, *[x for x in (weights,) if x is not None])
     sample = unwrap_node(sample)
     if np.ndim(sample) != 2:
-        raise ValueError(f"xnp.histogramdd needs a matrix with a point in each row, got shape {np.shape(sample)}.")
+        raise ValueError(f"numpy.histogramdd needs a matrix with a point in each row, got shape {np.shape(sample)}.")
     count, rank = np.shape(sample)
     if weights is not None and np.shape(weights) != (count,):
-        raise ValueError(f"the weights of xnp.histogramdd should be a number for each of the {count} points, got shape "
+        raise ValueError(f"the weights of numpy.histogramdd should be a number for each of the {count} points, got shape "
                          f"{np.shape(weights)}.")
     if range is not None and len(range) != rank:
-        raise ValueError(f"the range of xnp.histogramdd must have a pair for each of the {rank} dimensions, got {len(range)}.")
+        raise ValueError(
+            f"the range of numpy.histogramdd must have a pair for each of the {rank} dimensions, got {len(range)}.")
     if not isinstance(bins, (list, tuple)) and np.ndim(bins) == 0:
         bins = (bins,) * rank
     elif len(bins) != rank:
-        raise ValueError(f"xnp.histogramdd needs bins for each dimension of the points, {rank}; got {len(bins)}.")
+        raise ValueError(f"numpy.histogramdd needs bins for each dimension of the points, {rank}; got {len(bins)}.")
     [sample] = promote_dtypes_inexact(sample)
     d = tracing.aval_of(sample).dtype
     edges = [_edges(sample[:, i], b if np.ndim(b) else _bin_count(b), None if range is None else range[i], d)
@@ -281,7 +282,7 @@ def histogram2d(x: ArrayLike, y: ArrayLike, bins: ArrayLike | Sequence[ArrayLike
     x, y = unwrap_node(x), unwrap_node(y)
     if np.shape(x) != np.shape(y) or np.ndim(x) != 1:
         raise (TypeError if np.ndim(x) == np.ndim(y) == 1 else ValueError)(
-            f"xnp.histogram2d needs two vectors of one size, got shapes {np.shape(x)} and {np.shape(y)}.")
+            f"numpy.histogram2d needs two vectors of one size, got shapes {np.shape(x)} and {np.shape(y)}.")
     if len(bins) > 2 if isinstance(bins, (list, tuple)) else np.ndim(bins) == 1 and np.shape(bins)[0] > 2:
         bins = (asarray(bins),) * 2
     x, y = promote_dtypes_inexact(x, y)

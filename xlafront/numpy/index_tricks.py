@@ -54,7 +54,7 @@ class _Grid:
         if isinstance(key, slice):
             return _points(key)
         if not isinstance(key, tuple) or not all(isinstance(s, slice) for s in key):
-            raise TypeError(f"a grid is indexed by slices, as in xnp.mgrid[0:3, 0:1:5j], not by {key!r}: it is not iterable.")
+            raise TypeError(f"a grid is indexed by slices, as in numpy.mgrid[0:3, 0:1:5j], not by {key!r}: it is not iterable.")
         if not key:
             return [] if self._sparse else zeros(0, int)
         axes = promote_dtypes(*map(_points, key))
@@ -90,11 +90,11 @@ class _Concatenator:
                 try:
                     axis, rank, offset = (*map(int, directive.split(",")), *(axis, rank, offset)[directive.count(",") + 1:])
                 except ValueError:
-                    raise ValueError(f"xnp.{self._name} could not understand directive {directive!r}: it is 'r', 'c' or up to "
-                                     f"three integers (axis, minimum number of dimensions, their position).") from None
+                    raise ValueError(f"numpy.{self._name} could not understand directive {directive!r}: it is 'r', 'c' or up "
+                                     f"to three integers (axis, minimum number of dimensions, their position).") from None
         arrays = [self._expand(x, rank, offset) for x in items]
         if not arrays:
-            raise ValueError(f"xnp.{self._name}: need at least one array to concatenate.")
+            raise ValueError(f"numpy.{self._name}: need at least one array to concatenate.")
         result = concatenate(arrays, axis=axis)
         if matrix and result.ndim == 1:
             result = reshape(result, (1, -1) if matrix == "r" else (-1, 1))
@@ -169,9 +169,9 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     for i, x in enumerate(args):
         x = asarray(x)
         if x.ndim != 1:
-            raise ValueError(f"the arguments of xnp.ix_ must be 1-dimensional, argument {i} has shape {x.shape}.")
+            raise ValueError(f"the arguments of numpy.ix_ must be 1-dimensional, argument {i} has shape {x.shape}.")
         if x.dtype == dtypes.bool_:
-            raise NotImplementedError("xnp.ix_ does not support boolean arguments: pass xnp.nonzero(mask, size=n)[0].")
+            raise NotImplementedError("numpy.ix_ does not support boolean arguments: pass numpy.nonzero(mask, size=n)[0].")
         if not x.size:
             x = asarray(x, dtype=dtypes.default_dtype(int))
         found.append(expand_dims(x, [j for j in range(len(args)) if j != i]) if len(args) > 1 else x)
@@ -195,9 +195,9 @@ def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: b
                [0, 1]], dtype=int32)
     """
     if not isinstance(dimensions, (tuple, list, np.ndarray)):
-        raise TypeError(f"xnp.indices needs the shape of a grid, a tuple; {dimensions!r} is not iterable.")
+        raise TypeError(f"numpy.indices needs the shape of a grid, a tuple; {dimensions!r} is not iterable.")
     shape = static_shape("indices", dimensions)
-    d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.indices")
+    d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "numpy.indices")
     found = [counting(d, tuple(n if j == i or not sparse else 1 for j, n in enumerate(shape)), i) for i in range(len(shape))]
     if sparse:
         return tuple(found)
@@ -262,7 +262,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 def _matrix_shape(name: str, arr) -> tuple[int, int]:
     arr = unwrap_node(arr)
     if np.ndim(arr) != 2:
-        raise ValueError(f"xnp.{name}: only 2-D inputs are accepted, got shape {np.shape(arr)}.")
+        raise ValueError(f"numpy.{name}: only 2-D inputs are accepted, got shape {np.shape(arr)}.")
     return np.shape(arr)
 
 
@@ -338,9 +338,9 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     """
     shape = np.shape(unwrap_node(arr))
     if len(shape) < 2:
-        raise ValueError(f"xnp.diag_indices_from: the input array must be at least 2-d, got shape {shape}.")
+        raise ValueError(f"numpy.diag_indices_from: the input array must be at least 2-d, got shape {shape}.")
     if len(set(shape)) > 1:
-        raise ValueError(f"xnp.diag_indices_from: all dimensions of input must be of equal length, got shape {shape}.")
+        raise ValueError(f"numpy.diag_indices_from: all dimensions of input must be of equal length, got shape {shape}.")
     return diag_indices(shape[0], len(shape))
 
 
@@ -452,7 +452,7 @@ def _check_holds(dtype, dims):
     """Raise if an integer dtype cannot hold the positions in an array of a shape."""
     size = math.prod(dims)
     if not is_symbolic_dim(size) and size - 1 > dtypes.iinfo(dtype).max:
-        raise ValueError(f"xnp.ravel_multi_index computes in {dtype}, which is not large enough to hold the positions in an "
+        raise ValueError(f"numpy.ravel_multi_index computes in {dtype}, which is not large enough to hold the positions in an "
                          f"array of shape {tuple(dims)}. Pass a wider dtype, as in dtype={dtypes.default_dtype(int)}.")
 
 
@@ -478,30 +478,30 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mod
     dims = static_shape("ravel_multi_index", dims)
     multi_index = list(multi_index)
     if len(multi_index) != len(dims):
-        raise AssertionError(f"xnp.ravel_multi_index needs an index array for each of the {len(dims)} dimensions, got "
+        raise AssertionError(f"numpy.ravel_multi_index needs an index array for each of the {len(dims)} dimensions, got "
                              f"{len(multi_index)}.")
     check_arraylike("ravel_multi_index", *multi_index)
     if dtype is not None:
-        d = dtypes.check_user_dtype(dtype, "xnp.ravel_multi_index")
+        d = dtypes.check_user_dtype(dtype, "numpy.ravel_multi_index")
     else:
         d = dtypes.result_type(*map(unwrap, multi_index)) if multi_index else dtypes.default_dtype(int)
     for given in (*[dtypes.operand_type(unwrap(x))[0] for x in multi_index], d):
         if not dtypes.is_integer(given):
-            raise ValueError(f"xnp.ravel_multi_index takes integers; {given} is not an integer type.")
+            raise ValueError(f"numpy.ravel_multi_index takes integers; {given} is not an integer type.")
     _check_holds(d, dims)
     if mode not in ("raise", "clip", "wrap", "ignore"):
-        raise ValueError(f"invalid mode={mode!r} of xnp.ravel_multi_index: it has 'raise', 'wrap', 'clip' and 'ignore'.")
+        raise ValueError(f"invalid mode={mode!r} of numpy.ravel_multi_index: it has 'raise', 'wrap', 'clip' and 'ignore'.")
     if order not in ("C", "F"):
-        raise ValueError(f"invalid order={order!r} of xnp.ravel_multi_index: it has 'C' and 'F'.")
+        raise ValueError(f"invalid order={order!r} of numpy.ravel_multi_index: it has 'C' and 'F'.")
     if mode == "raise":
         for i, n in zip(multi_index, dims):
             known = i._concrete() if isinstance(i, tracing.Tracer) else i
             if known is None:
                 raise errors.ConcretizationTypeError(
-                    i, "xnp.ravel_multi_index with mode='raise' checks the indices: use mode='wrap' or 'clip'.")
+                    i, "numpy.ravel_multi_index with mode='raise' checks the indices: use mode='wrap' or 'clip'.")
             if np.size(known) and (np.min(np.asarray(known)) < 0 or np.max(np.asarray(known)) >= n):
-                raise ValueError(f"xnp.ravel_multi_index got an invalid entry in coordinates array: an index out of bounds for "
-                                 f"size {n}.")
+                raise ValueError(f"numpy.ravel_multi_index got an invalid entry in coordinates array: an index out of bounds "
+                                 f"for size {n}.")
     if order == "F":
         multi_index, dims = multi_index[::-1], dims[::-1]
     return _ravel_kernel(multi_index, dims, mode, d)

@@ -86,7 +86,7 @@ def plan_key(shape: tuple, key, static_ints: bool, reads: bool = True) -> tuple[
     if type(key) is list:
         raise TypeError(
             f"an array cannot be indexed by a list, got x[{errors.short(key)}]: a list could mean one index for each "
-            f"dimension or an array of positions. Use x[xnp.array({errors.short(key)})] or x[tuple(...)].")
+            f"dimension or an array of positions. Use x[numpy.array({errors.short(key)})] or x[tuple(...)].")
     items: list = [_normalize_item(item, shape) for item in key] if type(key) is tuple else [_normalize_item(key, shape)]
     rank = len(shape)
     used = 0
@@ -652,22 +652,22 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
                [6, 4]], dtype=int32)
     """
     if out is not None:
-        raise NotImplementedError("xnp.take cannot write into `out`: arrays are immutable. Use the result.")
+        raise NotImplementedError("numpy.take cannot write into `out`: arrays are immutable. Use the result.")
     check_arraylike("take", a, indices)
     d, resolved_mode = tracing.aval_of(unwrap(indices)).dtype, _row_mode("take", mode)
     if d == dtypes.bool_ and resolved_mode in (GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS):
-        raise ValueError(f"xnp.take needs integer indices for mode={mode!r}, got booleans. To select by a mask use x[mask] or "
-                         f"xnp.compress.")
+        raise ValueError(f"numpy.take needs integer indices for mode={mode!r}, got booleans. To select by a mask use x[mask] "
+                         f"or numpy.compress.")
     if d == dtypes.bool_:
         indices = to_dtype(unwrap(indices), _int32)
     elif not dtypes.is_integer(d):
-        raise ValueError(f"xnp.take needs integer indices, got {d}.")
+        raise ValueError(f"numpy.take needs integer indices, got {d}.")
     a = unwrap_node(a)
     shape = np.shape(a)
     if axis is not None:
         axis = shapes.canonical_axis(axis, len(shape), "take")
     if 0 in shape and (axis is None or not shape[axis]) and np.size(indices):
-        raise IndexError(f"xnp.take cannot select from {'an array' if axis is None else f'axis {axis}'} of size 0.")
+        raise IndexError(f"numpy.take cannot select from {'an array' if axis is None else f'axis {axis}'} of size 0.")
     return _take_kernel(a, indices, axis, resolved_mode, fill_value, bool(unique_indices), bool(indices_are_sorted))
 
 
@@ -752,13 +752,13 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
     check_arraylike("take_along_axis", arr, indices)
     arr, indices = unwrap(arr), unwrap(indices)
     if not dtypes.is_integer(tracing.aval_of(indices).dtype):
-        raise TypeError(f"xnp.take_along_axis needs integer indices, got {tracing.aval_of(indices).dtype}.")
+        raise TypeError(f"numpy.take_along_axis needs integer indices, got {tracing.aval_of(indices).dtype}.")
     if axis is None:
         if np.ndim(indices) != 1:
-            raise ValueError(f"xnp.take_along_axis with axis=None needs one-dimensional indices, got {np.shape(indices)}.")
+            raise ValueError(f"numpy.take_along_axis with axis=None needs one-dimensional indices, got {np.shape(indices)}.")
         arr, axis = shapes.reshape_to(arr, (np.size(arr),)), 0
     if np.ndim(arr) != np.ndim(indices):
-        raise ValueError(f"xnp.take_along_axis needs as many dimensions in the indices as in the array, got shapes "
+        raise ValueError(f"numpy.take_along_axis needs as many dimensions in the indices as in the array, got shapes "
                          f"{np.shape(indices)} and {np.shape(arr)}.")
     axis = shapes.canonical_axis(axis, np.ndim(arr), "take_along_axis")
     wrap = bool(wrap_negative_indices)

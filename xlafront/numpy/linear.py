@@ -37,7 +37,7 @@ def _operands_and_dtype(name, args, preferred):
     check_arraylike(name, *args)
     operands = [unwrap(x) for x in args]
     if preferred is not None:
-        return operands, dtypes.check_user_dtype(preferred, f"xnp.{name}"), False
+        return operands, dtypes.check_user_dtype(preferred, f"numpy.{name}"), False
     d, weak = dtypes.lattice_result_type(*operands)
     if any([tracing.aval_of(x).dtype != d for x in operands]):
         return list(map(within_setting, operands)), d, weak
@@ -148,7 +148,7 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_eleme
         Array([3, 7], dtype=int32)
     """
     if out_sharding is not None:
-        return _with_out_sharding("xnp.matmul", out_sharding, _matmul_kernel, (a, b), canonical_precision(precision),
+        return _with_out_sharding("numpy.matmul", out_sharding, _matmul_kernel, (a, b), canonical_precision(precision),
                                   preferred_element_type)
     if precision is None and preferred_element_type is None:
         return _matmul_kernel(a, b)  # faster in eager calls, as in `dot`
@@ -194,7 +194,7 @@ def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_
     """
     if precision is None and preferred_element_type is None and out_sharding is None:
         return _dot_kernel(a, b)  # an eager call takes a quarter less time than with all arguments
-    return _with_out_sharding("xnp.dot", out_sharding, _dot_kernel, (a, b), canonical_precision(precision),
+    return _with_out_sharding("numpy.dot", out_sharding, _dot_kernel, (a, b), canonical_precision(precision),
                               preferred_element_type)
 
 
@@ -275,7 +275,7 @@ def _matrices_and_vectors(name: str, matrices, vectors, dim: int):
     check_arraylike(name, matrices, vectors)
     matrices, vectors = unwrap(matrices), unwrap(vectors)
     if np.ndim(matrices) < 2 or not np.ndim(vectors) or np.shape(matrices)[dim] != np.shape(vectors)[-1]:
-        raise ValueError(f"xnp.{name} got matrices of shape {np.shape(matrices)} and vectors of shape {np.shape(vectors)}: "
+        raise ValueError(f"numpy.{name} got matrices of shape {np.shape(matrices)} and vectors of shape {np.shape(vectors)}: "
                          f"dimension {dim} of the matrices and the last one of the vectors must have the same size.")
     return matrices, vectors
 
@@ -368,7 +368,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
                [6, 8]], dtype=int32)
     """
     if out is not None:
-        raise NotImplementedError("xnp.outer cannot write into `out`: arrays are immutable. Use the result.")
+        raise NotImplementedError("numpy.outer cannot write into `out`: arrays are immutable. Use the result.")
     check_arraylike("outer", a, b)
     vectors = [reshape_to(x, (np.size(x),)) for x in promote_dtypes(unwrap(a), unwrap(b))]
     shape = np.size(a), np.size(b)
@@ -428,7 +428,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int | Sequence[in
     """
     check_arraylike("tensordot", a, b)
     a, b = unwrap_node(a), unwrap_node(b)
-    return _with_out_sharding("xnp.tensordot", out_sharding, _tensordot_kernel, (a, b), _tensordot_axes(
+    return _with_out_sharding("numpy.tensordot", out_sharding, _tensordot_kernel, (a, b), _tensordot_axes(
         np.shape(a), np.shape(b), axes), canonical_precision(precision), preferred_element_type)
 
 
@@ -654,7 +654,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
                [7]], dtype=int32)
     """
     if out is not None:
-        raise NotImplementedError("xnp.einsum cannot write into `out`: arrays are immutable. Use the result.")
+        raise NotImplementedError("numpy.einsum cannot write into `out`: arrays are immutable. Use the result.")
     text, arrays = _subscripts((subscripts, *operands))
     check_arraylike("einsum", *arrays)
     arrays = [unwrap(x) for x in arrays]
@@ -665,7 +665,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
 
         def product(x, y, numbers, precision, preferred):
             return _dot_general(x, y, numbers, precision=precision, preferred_element_type=preferred or joint)
-    return _with_out_sharding("xnp.einsum", out_sharding, _einsum_kernel, (arrays,), plan, canonical_precision(precision),
+    return _with_out_sharding("numpy.einsum", out_sharding, _einsum_kernel, (arrays,), plan, canonical_precision(precision),
                               preferred_element_type, product)
 
 

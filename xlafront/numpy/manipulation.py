@@ -43,7 +43,7 @@ _ARRAYS = (ArrayImpl, tracing.Tracer, np.ndarray)
 
 def _discourage_lists(name: str, a) -> None:
     if not tracing.is_arraylike(a):
-        source.warn(f"xnp.{name} of {errors.short(a)}, which is not an array, is deprecated. Use np.{name}.",
+        source.warn(f"numpy.{name} of {errors.short(a)}, which is not an array, is deprecated. Use np.{name}.",
                     DeprecationWarning)
 
 
@@ -121,14 +121,14 @@ def new_shape(name: str, shape, old: tuple) -> tuple[int, ...]:
         inferred = exact_quotient(total, known) if known else None
         if shape.count(-1) > 1 or (inferred is None if known else total):
             kind = errors.InconclusiveDimensionOperation if is_symbolic_dim(total) and shape.count(-1) == 1 else TypeError
-            raise kind(f"xnp.{name} cannot reshape the {total} elements of shape {old} to {shape}: at most one size may be "
+            raise kind(f"numpy.{name} cannot reshape the {total} elements of shape {old} to {shape}: at most one size may be "
                        f"-1, and the others must divide the number of elements.")
         if not known:
-            raise ZeroDivisionError(f"xnp.{name} cannot reshape an array of shape {old} to {shape}: beside a size of 0 the "
+            raise ZeroDivisionError(f"numpy.{name} cannot reshape an array of shape {old} to {shape}: beside a size of 0 the "
                                     "size -1 is ambiguous.")
         shape = tuple(inferred if n == -1 else n for n in shape)
     if not may_equal(math.prod(shape), total) or any(n < 0 for n in shape):
-        raise TypeError(f"xnp.{name} got incompatible shapes: cannot reshape array of shape {old} ({total} elements) to "
+        raise TypeError(f"numpy.{name} got incompatible shapes: cannot reshape array of shape {old} ({total} elements) to "
                         f"{shape} ({math.prod(shape)} elements).")
     return shape
 
@@ -171,24 +171,24 @@ def reshape_array(a: ArrayLike, shape: int | Sequence[int], order: str = "C", ou
         if target == np.shape(a) and out_sharding is None and type(a) is ArrayImpl:
             return a
         return _reshape_kernel(a, target) if out_sharding is None else with_out_sharding(
-            "xnp.reshape", out_sharding, _reshape_kernel, (a,), target)
+            "numpy.reshape", out_sharding, _reshape_kernel, (a,), target)
     if order == "F":
-        return with_out_sharding("xnp.reshape", out_sharding, _reshape_by_columns, (a,), target)
+        return with_out_sharding("numpy.reshape", out_sharding, _reshape_by_columns, (a,), target)
     if order == "A":
-        raise NotImplementedError("xnp.reshape does not support order='A': arrays have row-major order. Use 'C' or 'F'.")
-    raise ValueError(f"xnp.reshape takes order 'C' or 'F', got {order!r}.")
+        raise NotImplementedError("numpy.reshape does not support order='A': arrays have row-major order. Use 'C' or 'F'.")
+    raise ValueError(f"numpy.reshape takes order 'C' or 'F', got {order!r}.")
 
 
 def _check_unreduced(a, out_sharding) -> None:
     """Raise if `out_sharding` changes the unreduced or reduced axes, which a reshape cannot do."""
     explicit = tracing.aval_of(a).explicit_sharding
-    own, target = PartitionSpec() if explicit is None else explicit.spec, named_sharding(out_sharding, "xnp.reshape")
+    own, target = PartitionSpec() if explicit is None else explicit.spec, named_sharding(out_sharding, "numpy.reshape")
     requested = PartitionSpec() if target is None else target.spec
     for kind in ("unreduced", "reduced"):
         if getattr(own, kind) != getattr(requested, kind):
-            raise ValueError(f"xnp.reshape got out_sharding={requested} for an array of type {tracing.aval_of(a)}: it must be "
-                             f"{kind} over the same axes, and cannot contain {kind} axes where the array has none. Change them "
-                             f"with reshard.")
+            raise ValueError(f"numpy.reshape got out_sharding={requested} for an array of type {tracing.aval_of(a)}: it must "
+                             f"be {kind} over the same axes, and cannot contain {kind} axes where the array has none. "
+                             f"Change them with reshard.")
 
 
 def _reshape_by_columns(a, target):
@@ -221,7 +221,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
         return _ravel_kernel(a)
     a = unwrap_node(a)
     if order == "K":
-        raise NotImplementedError("xnp.ravel does not support order='K': arrays have row-major order. Use 'C' or 'F'.")
+        raise NotImplementedError("numpy.ravel does not support order='K': arrays have row-major order. Use 'C' or 'F'.")
     return reshape_array(a, (-1,) if math.prod(np.shape(a)) else (0,), order, out_sharding)
 
 
@@ -250,9 +250,10 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     rank = np.ndim(a)
     if axes is None:
         return a if rank < 2 and type(a) is ArrayImpl else _transpose_kernel(a, tuple(range(rank - 1, -1, -1)))
-    order = [canonical_axis(i, rank, "xnp.transpose") for i in axes]
+    order = [canonical_axis(i, rank, "numpy.transpose") for i in axes]
     if sorted(order) != list(range(rank)):
-        raise TypeError(f"xnp.transpose needs a permutation of the {rank} axes of an array of shape {np.shape(a)}, got {axes}.")
+        raise TypeError(
+            f"numpy.transpose needs a permutation of the {rank} axes of an array of shape {np.shape(a)}, got {axes}.")
     return a if order == sorted(order) and type(a) is ArrayImpl else _transpose_kernel(a, tuple(order))
 
 
@@ -291,7 +292,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     check_arraylike("matrix_transpose", x)
     x = unwrap_node(x)
     if np.ndim(x) < 2:
-        raise ValueError(f"xnp.matrix_transpose needs at least 2 dimensions, got shape {np.shape(x)}.")
+        raise ValueError(f"numpy.matrix_transpose needs at least 2 dimensions, got shape {np.shape(x)}.")
     return swapaxes(x, -1, -2)
 
 
@@ -340,9 +341,9 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     check_arraylike("moveaxis", a)
     rank = np.ndim(a)
     if np.size(source) != np.size(destination):
-        raise ValueError(f"xnp.moveaxis needs as many sources as destinations, got {source} and {destination}.")
+        raise ValueError(f"numpy.moveaxis needs as many sources as destinations, got {source} and {destination}.")
     if source is None or destination is None:
-        raise TypeError(f"xnp.moveaxis needs axes, integers or sequences of them, got {source} and {destination}.")
+        raise TypeError(f"numpy.moveaxis needs axes, integers or sequences of them, got {source} and {destination}.")
     source, destination = (canonical_axes(axes, rank, "moveaxis", TypeError) for axes in (source, destination))
     order = [i for i in range(rank) if i not in source]
     for d, s in sorted(zip(destination, source)):
@@ -394,7 +395,7 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     a = unwrap(a)
     check_arraylike("expand_dims", a)
     axes = (axis,) if type(axis) is int or not (isinstance(axis, (tuple, list, range)) or np.ndim(axis)) else tuple(axis)
-    return shapes._expand_kernel(a, canonical_axes(axes, np.ndim(a) + len(axes), "xnp.expand_dims"))
+    return shapes._expand_kernel(a, canonical_axes(axes, np.ndim(a) + len(axes), "numpy.expand_dims"))
 
 
 @library(static="axis")
@@ -417,10 +418,10 @@ def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
     dims = np.shape(a)
     unknown = [n for n in dims if is_symbolic_dim(n) and may_equal(n, 1)]
     if axis is None and unknown:
-        raise ValueError(f"xnp.squeeze of shape {dims} needs an axis: a symbolic size may be 1 when the program runs. Add a "
+        raise ValueError(f"numpy.squeeze of shape {dims} needs an axis: a symbolic size may be 1 when the program runs. Add a "
                          f"constraint such as '{unknown[0]} >= 2' to keep the dimension.")
     axes = tuple(i for i, n in enumerate(dims) if n == 1) if axis is None else canonical_axes(
-        axis, len(dims), "xnp.squeeze")
+        axis, len(dims), "numpy.squeeze")
     return shapes.squeeze_p.bind(unwrap(a), dimensions=axes) if axes else asarray(a)
 
 
@@ -439,7 +440,7 @@ def _check_out_sharding(sharding, target: tuple, out_sharding) -> None:
     own = sharding.spec.partitions
     entries = (*out_sharding.spec, *(None,) * (len(target) - len(out_sharding.spec)))[len(target) - len(own):]
     if any(e is not None and e != new for e, new in zip(own, entries)):
-        raise ValueError(f"xnp.broadcast_to of an array sharded by {sharding.spec} to {target} got incompatible types for "
+        raise ValueError(f"numpy.broadcast_to of an array sharded by {sharding.spec} to {target} got incompatible types for "
                          f"broadcasting: out_sharding={out_sharding.spec} shards its dimensions differently. "
                          "Use reshard first.")
 
@@ -465,15 +466,16 @@ def broadcast_to(array: ArrayLike, shape: int | Sequence[int], *, out_sharding: 
     target = static_shape("broadcast_to", shape)
     own = np.shape(array)
     if len(own) > len(target) or any(n not in (1, m) for n, m in zip(own[::-1], target[::-1])):
-        raise ValueError(f"xnp.broadcast_to got incompatible shapes for broadcasting, {own} to {target}: sizes must be equal "
+        raise ValueError(f"numpy.broadcast_to got incompatible shapes for broadcasting, {own} to {target}: sizes must be equal "
                          "or 1, counted from the last dimension.")
     if any(n < 0 for n in target):
-        raise TypeError(f"xnp.broadcast_to got a negative size in the shape {target}.")
+        raise TypeError(f"numpy.broadcast_to got a negative size in the shape {target}.")
     if own == target and out_sharding is None and type(array) is ArrayImpl:
         return array
     if out_sharding is not None:
-        _check_out_sharding(tracing.aval_of(array).explicit_sharding, target, named_sharding(out_sharding, "xnp.broadcast_to"))
-    return with_out_sharding("xnp.broadcast_to", out_sharding, _broadcast_kernel, (array,), target)
+        _check_out_sharding(tracing.aval_of(array).explicit_sharding, target,
+                            named_sharding(out_sharding, "numpy.broadcast_to"))
+    return with_out_sharding("numpy.broadcast_to", out_sharding, _broadcast_kernel, (array,), target)
 
 
 @library
@@ -537,19 +539,19 @@ def _rows(name, arrays):
     """Return the arrays of a sequence, or the rows of an array, as a list."""
     if hasattr(arrays, "shape") and tracing.is_arraylike(arrays):  # not a container of arrays with a shape, such as SCICO's
         if not arrays.shape or not arrays.shape[0]:
-            raise ValueError(f"xnp.{name} takes a sequence of arrays, or an array of at least one row; got an array of shape "
+            raise ValueError(f"numpy.{name} takes a sequence of arrays, or an array of at least one row; got an array of shape "
                              f"{arrays.shape}.")
         return [arrays[i] for i in range(arrays.shape[0])]
     items = list(arrays)
     if not items:
-        raise ValueError(f"xnp.{name} needs at least one array.")
+        raise ValueError(f"numpy.{name} needs at least one array.")
     check_arraylike(name, *items)
     return [unwrap(x) for x in items]
 
 
 def _converted(name, arrays, dtype):
     for x in arrays:
-        dtypes.warn_of_discarded_imaginary(f"xnp.{name}", tracing.aval_of(x).dtype, dtype)
+        dtypes.warn_of_discarded_imaginary(f"numpy.{name}", tracing.aval_of(x).dtype, dtype)
     return [as_type(x, dtype, False) for x in arrays]
 
 
@@ -579,9 +581,9 @@ def concatenate(arrays: ArrayLike | Sequence[ArrayLike], axis: int | None = 0, d
     if axis is None:
         items, axis = [ravel(x) for x in items], 0
     if np.ndim(items[0]) == 0:
-        raise ValueError("xnp.concatenate cannot join scalars: use stack.")
+        raise ValueError("numpy.concatenate cannot join scalars: use stack.")
     d = None if dtype is None else dtypes.check_user_dtype(dtype, "concatenate")
-    return _concatenate_kernel(items, canonical_axis(axis, np.ndim(items[0]), "xnp.concatenate"), d)
+    return _concatenate_kernel(items, canonical_axis(axis, np.ndim(items[0]), "numpy.concatenate"), d)
 
 
 def concat(arrays: ArrayLike | Sequence[ArrayLike], /, *, axis: int | None = 0) -> Array:
@@ -626,13 +628,13 @@ def stack(arrays: ArrayLike | Sequence[ArrayLike], axis: int = 0, out: None = No
                [2, 4]], dtype=int32)
     """
     if out is not None:
-        raise NotImplementedError("xnp.stack does not support `out`: arrays are immutable.")
+        raise NotImplementedError("numpy.stack does not support `out`: arrays are immutable.")
     items = _rows("stack", arrays)
     given = {np.shape(x) for x in items}
     if len(given) > 1:
-        raise ValueError(f"xnp.stack needs arrays of one shape, got {', '.join(map(str, sorted(given)))}.")
+        raise ValueError(f"numpy.stack needs arrays of one shape, got {', '.join(map(str, sorted(given)))}.")
     d = None if dtype is None else dtypes.check_user_dtype(dtype, "stack")
-    return _stack_kernel(items, canonical_axis(axis, np.ndim(items[0]) + 1, "xnp.stack"), d)
+    return _stack_kernel(items, canonical_axis(axis, np.ndim(items[0]) + 1, "numpy.stack"), d)
 
 
 @library(static="axis")
@@ -653,7 +655,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """
     check_arraylike("unstack", x)
     if np.ndim(x) == 0:
-        raise ValueError("xnp.unstack needs an array with at least one dimension.")
+        raise ValueError("numpy.unstack needs an array with at least one dimension.")
     axis = canonical_axis(axis, np.ndim(x), "unstack")
     int(np.shape(x)[axis])  # raises for a symbolic size, which has no tuple
     return tuple(unstack_p.bind(unwrap(x), axis=axis))
@@ -754,13 +756,13 @@ def block(arrays: ArrayLike | Sequence[Any]) -> Array:
     """
     def depth(x):
         if x is None or isinstance(x, tuple):
-            raise ValueError(f"xnp.block takes nested lists of arrays, got a {type(x).__name__} in them. Use only lists.")
+            raise ValueError(f"numpy.block takes nested lists of arrays, got a {type(x).__name__} in them. Use only lists.")
         if not isinstance(x, list):
             return 0
         depths = set(map(depth, x))
         if len(depths) != 1:
             found = f"lists of different depths {sorted(depths)}" if depths else "an empty list"
-            raise ValueError(f"xnp.block takes lists that are nested equally deep, got {found}.")
+            raise ValueError(f"numpy.block takes lists that are nested equally deep, got {found}.")
         return 1 + depths.pop()
 
     levels = depth(arrays)
@@ -840,14 +842,14 @@ def _as_int(name, n, meaning):
     except TypeError:
         if isinstance(n, tracing.Tracer):
             raise
-        raise TypeError(f"xnp.{name} needs integers as {meaning}, got {n!r}.") from None
+        raise TypeError(f"numpy.{name} needs integers as {meaning}, got {n!r}.") from None
 
 
 def _split(name, ary, indices_or_sections, axis, even):
     check_arraylike(name, ary)
     ary = unwrap_node(ary)
     shape, sections = np.shape(ary), indices_or_sections
-    axis = canonical_axis(axis, len(shape), f"xnp.{name}")
+    axis = canonical_axis(axis, len(shape), f"numpy.{name}")
     n = shape[axis]
     if type(sections) is not int and (isinstance(sections, (tuple, list)) or np.ndim(sections)):
         bounds = [0, *[i if is_symbolic_dim(i) else _as_int(name, i, "split positions") for i in sections], n]
@@ -856,11 +858,11 @@ def _split(name, ary, indices_or_sections, axis, even):
         if isinstance(sections, (float, np.floating, ArrayImpl)) and sections == int(sections):
             sections = int(sections)
         if is_symbolic_dim(sections):
-            raise ValueError(f"xnp.{name} does not support a symbolic number of sections, got {sections}: it returns a list of "
-                             f"so many arrays. Give the number, or reshape.")
+            raise ValueError(f"numpy.{name} does not support a symbolic number of sections, got {sections}: it returns a list "
+                             f"of so many arrays. Give the number, or reshape.")
         sections = _as_int(name, sections, "number of sections")
         if sections < 1 or (even and n % sections):
-            raise ValueError(f"xnp.{name} cannot split axis {axis} of size {n} into {sections} equal parts.")
+            raise ValueError(f"numpy.{name} cannot split axis {axis} of size {n} into {sections} equal parts.")
         base, extra = divmod(n, sections)
         bounds = list(accumulate([base + 1] * extra + [base] * (sections - extra), initial=0))
     return _split_kernel(ary, tuple(bounds), axis)
@@ -995,7 +997,7 @@ def flip(m: ArrayLike, axis: Axes = None) -> Array:
     """
     m = unwrap(m)
     check_arraylike("flip", m)
-    return shapes.rev(m, range(np.ndim(m)) if axis is None else canonical_axes(axis, np.ndim(m), "xnp.flip", TypeError))
+    return shapes.rev(m, range(np.ndim(m)) if axis is None else canonical_axes(axis, np.ndim(m), "numpy.flip", TypeError))
 
 
 def fliplr(m: ArrayLike) -> Array:
@@ -1051,8 +1053,8 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
                [1, 3]], dtype=int32)
     """
     if isinstance(k, tracing.Tracer):
-        raise ValueError(f"xnp.rot90 needs k while it is traced, got {errors.described(k)}: non-hashable static arguments are "
-                         "not supported. Make the argument static (static_argnums).")
+        raise ValueError(f"numpy.rot90 needs k while it is traced, got {errors.described(k)}: non-hashable static arguments "
+                         "are not supported. Make the argument static (static_argnums).")
     a, b = canonical_axes(axes, np.ndim(m), "rot90")
     k = k % 4  # not `k %= 4`, which would change a NumPy array in place
     if k == 0:
@@ -1073,7 +1075,7 @@ def _check_rolled_axes(a, axes) -> None:
     for i in axes:
         if entries[i] is not None:
             raise errors.ShardingTypeError(
-                f"xnp.roll of an array of type {aval} along axis {i}, which is sharded over {entries[i]!r}: rolled axes must "
+                f"numpy.roll of an array of type {aval} along axis {i}, which is sharded over {entries[i]!r}: rolled axes must "
                 f"be unsharded. Unshard it first, with reshard.")
 
 
@@ -1140,13 +1142,13 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[in
         shift = unwrap_node(shift)
     flat = axis is None
     rank = 1 if flat else a.ndim if isinstance(a, ArrayImpl) else np.ndim(a)  # Hot: np.ndim costs a microsecond
-    axes = canonical_axes(0 if flat else axis, rank, "xnp.roll") if not isinstance(axis, (tuple, list)) else tuple(
-        [canonical_axis(i, rank, "xnp.roll") for i in axis])
+    axes = canonical_axes(0 if flat else axis, rank, "numpy.roll") if not isinstance(axis, (tuple, list)) else tuple(
+        [canonical_axis(i, rank, "numpy.roll") for i in axis])
     shifts = (shift,) * len(axes) if type(shift) is int else tuple(shift) if isinstance(shift, (tuple, list)) else (
         tuple(shift) if np.ndim(shift) == 1 else (shift,) * len(axes))
     if len(shifts) != len(axes):
         if len(shifts) != 1 and len(axes) != 1:
-            raise ValueError(f"xnp.roll got {len(shifts)} shifts for {len(axes)} axes.")
+            raise ValueError(f"numpy.roll got {len(shifts)} shifts for {len(axes)} axes.")
         shifts, axes = shifts * len(axes) if len(shifts) == 1 else shifts, axes * len(shifts) if len(axes) == 1 else axes
     if (tracing.is_tracing() or isinstance(a, KeyArray) or isinstance(a, ArrayImpl) and a.sharding.num_devices > 1) and all(
             [isinstance(s, (int, np.integer)) for s in shifts]):

@@ -117,10 +117,10 @@ def vectorize(pyfunc: Callable, *, excluded: Collection[int | str] = frozenset()
         Array([3., 6.], dtype=float32)
     """
     if any(not isinstance(e, (int, str)) for e in excluded):
-        raise TypeError(f"xnp.vectorize can only exclude integer or string arguments, positions and names; got "
+        raise TypeError(f"numpy.vectorize can only exclude integer or string arguments, positions and names; got "
                         f"excluded={excluded!r}.")
     if any(isinstance(e, int) and e < 0 for e in excluded):
-        raise ValueError(f"excluded={excluded!r} of xnp.vectorize contains negative numbers.")
+        raise ValueError(f"excluded={excluded!r} of numpy.vectorize contains negative numbers.")
     context = f"on vectorized function with excluded={excluded!r} and signature={signature!r}"
 
     @wraps(pyfunc)
@@ -174,7 +174,7 @@ def apply_along_axis(func1d: Callable, axis: int, arr: ArrayLike, *args: Any, **
     """
     check_arraylike("apply_along_axis", arr)
     rank = np.ndim(arr)
-    axis = canonical_axis(axis, rank, "xnp.apply_along_axis")
+    axis = canonical_axis(axis, rank, "numpy.apply_along_axis")
 
     def function(x):
         return func1d(x, *args, **kwargs)
@@ -208,7 +208,7 @@ def apply_over_axes(func: Callable, a: ArrayLike, axes: Sequence[int]) -> Array:
         if np.ndim(result) == a.ndim - 1:
             result = expand_dims(result, axis)
         if np.ndim(result) != a.ndim:
-            raise ValueError(f"the function given to xnp.apply_over_axes must return an array of {a.ndim} dimensions, or one "
+            raise ValueError(f"the function given to numpy.apply_over_axes must return an array of {a.ndim} dimensions, or one "
                              f"less; got shape {np.shape(result)}.")
         a = asarray(result)
     return a
@@ -236,10 +236,10 @@ def piecewise(x: ArrayLike, condlist: ArrayLike | Sequence[ArrayLike], funclist:
     check_arraylike("piecewise", x)
     count, given = len(condlist), len(funclist)
     if not count:
-        raise ValueError("xnp.piecewise needs at least one condition: it cannot take the argmax of an empty sequence.")
+        raise ValueError("numpy.piecewise needs at least one condition: it cannot take the argmax of an empty sequence.")
     if given not in (count, count + 1):
-        raise ValueError(f"xnp.piecewise: with {count} condition(s), either {count} or {count + 1} functions are expected; got "
-                         f"{given}.")
+        raise ValueError(f"numpy.piecewise: with {count} condition(s), either {count} or {count + 1} functions are expected; "
+                         f"got {given}.")
     x, values = asarray(x), [*funclist[:count], funclist[count] if given > count else 0]
     called = [i for i, f in enumerate(values) if callable(f)]
     if called:

@@ -24,7 +24,7 @@ def _nan_reduction(name, reduction, filler, a, out, where, axis, keepdims, initi
     refuse_out(name, out)
     check_arraylike(name, a)
     hashable_axis(axis, name)
-    where = None if where is None else boolean_mask(f"xnp.{name}", where)
+    where = None if where is None else boolean_mask(f"numpy.{name}", where)
     return _reduce_ignoring_nan(asarray(a), where, initial, reduction, filler, axis, keepdims, dtype)
 
 
@@ -127,7 +127,7 @@ def _nan_moment(name, moment, a, out, where, mean, axis, dtype, keepdims, ddof=0
     refuse_out(name, out)
     check_arraylike(name, a)
     hashable_axis(axis, name)
-    where = None if where is None else boolean_mask(f"xnp.{name}", where)
+    where = None if where is None else boolean_mask(f"numpy.{name}", where)
     return _moment_ignoring_nan(asarray(a), where, mean, moment, axis, dtype, keepdims, ddof)
 
 
@@ -212,7 +212,8 @@ def nanstd(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out:
         Array(1., dtype=float32)
     """
     if dtype is not None and not dtypes.is_inexact(np.dtype(dtype)):
-        raise TypeError(f"xnp.nanstd computes the square root in the dtype of the result, which must be inexact: got {dtype}.")
+        raise TypeError(
+            f"numpy.nanstd computes the square root in the dtype of the result, which must be inexact: got {dtype}.")
     return PUBLIC["sqrt"](nanvar(a, axis, dtype, out, ddof, keepdims, where, mean))
 
 

@@ -38,7 +38,7 @@ def _pairs(value, rank: int, name: str) -> list[tuple]:
     try:
         return [tuple(row) for row in np.broadcast_to(array, (rank, 2)).tolist()]
     except ValueError:
-        raise ValueError(f"xnp.pad needs {name} as a number, a pair or one pair for each of the {rank} dimensions, "
+        raise ValueError(f"numpy.pad needs {name} as a number, a pair or one pair for each of the {rank} dimensions, "
                          f"got {value!r}.") from None
 
 
@@ -86,26 +86,26 @@ def _pad(array, pad_width, mode, kwargs):
     x = asarray(unwrap(array))
     for n in tree.leaves(pad_width):
         if isinstance(n, tracing.Tracer) and n._concrete() is None:
-            raise errors.decides_shape("xnp.pad", "pad_width", n)
+            raise errors.decides_shape("numpy.pad", "pad_width", n)
     if isinstance(pad_width, dict):
         widths = [(0, 0)] * x.ndim
         for axis, width in pad_width.items():
-            widths[shapes.canonical_axis(axis, x.ndim, "xnp.pad")] = (width, width) if np.ndim(width) == 0 else tuple(width)
+            widths[shapes.canonical_axis(axis, x.ndim, "numpy.pad")] = (width, width) if np.ndim(width) == 0 else tuple(width)
     else:
         widths = _pairs(pad_width, x.ndim, "pad_width")
     try:
         widths = [tuple(as_size(n) for n in pair) for pair in widths]
     except TypeError as e:
-        raise TypeError(f"xnp.pad pads by whole numbers of elements, but pad_width is {pad_width!r}.") from e
+        raise TypeError(f"numpy.pad pads by whole numbers of elements, but pad_width is {pad_width!r}.") from e
     if any(n < 0 for pair in widths for n in pair):
-        raise ValueError(f"xnp.pad cannot pad by a negative number: {widths}.")
+        raise ValueError(f"numpy.pad cannot pad by a negative number: {widths}.")
     if callable(mode):
         return _pad_by_function(x, widths, mode, kwargs)
     if mode not in _OPTIONS:
-        raise NotImplementedError(f"xnp.pad has no mode {mode!r}; it has {', '.join(_OPTIONS)}.")
+        raise NotImplementedError(f"numpy.pad has no mode {mode!r}; it has {', '.join(_OPTIONS)}.")
     unknown = set(kwargs) - set(_OPTIONS[mode])
     if unknown:
-        raise ValueError(f"xnp.pad with mode {mode!r} does not take {', '.join(sorted(unknown))}.")
+        raise ValueError(f"numpy.pad with mode {mode!r} does not take {', '.join(sorted(unknown))}.")
     options = _OPTIONS[mode] | kwargs
     value, weak = options.get("constant_values"), tracing.aval_of(x).weak_type
     if mode == "constant" and (isinstance(value, tracing.Tracer) or not np.ndim(value)):
@@ -149,7 +149,7 @@ def _repeat_padder(mode: str):
         if is_symbolic((n, before, after)):
             return take(x, _symbolic_positions(n, before, after, mode), axis=axis)
         if n == 0:
-            raise ValueError(f"xnp.pad cannot extend the empty axis {axis} of shape {x.shape} with its own values.")
+            raise ValueError(f"numpy.pad cannot extend the empty axis {axis} of shape {x.shape} with its own values.")
         positions = source(n, before, after)
         ends = [_runs(positions[:before]), _runs(positions[before + n:])]
         if max(map(len, ends)) > 4:
@@ -193,7 +193,7 @@ def _reflect_padder(edge: int):
         if options["reflect_type"] == "even" or n == 1:
             return plain(x, axis, before, after, options)
         if options["reflect_type"] != "odd":
-            raise ValueError(f"xnp.pad takes reflect_type 'even' or 'odd', got {options['reflect_type']!r}.")
+            raise ValueError(f"numpy.pad takes reflect_type 'even' or 'odd', got {options['reflect_type']!r}.")
         return _reflect_oddly(x, axis, before, after, edge)
 
     return padder

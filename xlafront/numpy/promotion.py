@@ -29,7 +29,7 @@ def check_arraylike(name: str, *args) -> None:
 def _not_arraylike(name: str, i: int, x) -> TypeError:
     if x is None:
         return TypeError(f"{name} requires an array or a scalar, got None, of type NoneType, at position {i}.")
-    return errors.not_an_array(x, f"xnp.{name}" if hasattr(sys.modules[__package__], name) else name, f"number {i}")
+    return errors.not_an_array(x, f"numpy.{name}" if hasattr(sys.modules[__package__], name) else name, f"number {i}")
 
 
 def promotes_freely(function: _F) -> _F:
@@ -68,7 +68,7 @@ def hashable_axis(axis, name: str):
     try:
         hash(axis)
     except TypeError:
-        raise errors.unhashable_static("axis", axis, f"xnp.{name}") from None
+        raise errors.unhashable_static("axis", axis, f"numpy.{name}") from None
 
 
 def boolean_mask(name: str, where):
@@ -148,8 +148,8 @@ def refuse_keys(name: str, x) -> None:
     """Raise for random keys, which cannot be converted to numbers."""
     d = tracing.aval_of(x).dtype
     if not isinstance(d, np.dtype):
-        raise TypeError(f"xnp.{name} does not accept dtype {d}: random keys are not numbers. Use random.key_data(x) for their "
-                        f"words.")
+        raise TypeError(f"numpy.{name} does not accept dtype {d}: random keys are not numbers. Use random.key_data(x) for "
+                        f"their words.")
 
 
 def within_setting(x):

@@ -26,7 +26,7 @@ from xlafront.symbolic.dimensions import common_shape, is_symbolic_dim
 
 def refuse_out(name: str, out) -> None:
     if out is not None:
-        raise NotImplementedError(f"xnp.{name} does not support `out`: arrays are immutable.")
+        raise NotImplementedError(f"numpy.{name} does not support `out`: arrays are immutable.")
 
 
 def keep_dims(x, shape, axes):
@@ -82,25 +82,25 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
     combine = {"sum": "add", "prod": "mul"}.get(name, name)
     result = d
     if upcast:
-        dtypes.warn_of_discarded_imaginary(f"xnp.{name}", d, dtype)
+        dtypes.warn_of_discarded_imaginary(f"numpy.{name}", d, dtype)
         result = _sum_dtype(d, promote_integers) if dtype is None else dtype
         compute = dtypes.float32 if result in _HALF and dtype is None else result
         a = _convert(a, compute)
     else:
         a = _convert(a, d)
     if where is not None:
-        mask = boolean_mask(f"xnp.{name}", where)
+        mask = boolean_mask(f"numpy.{name}", where)
         if np.shape(mask) not in ((), aval.shape):
             shape = common_shape(np.shape(mask), aval.shape)
             mask, a = (x if np.shape(x) == shape else _broadcast(x, shape) for x in (mask, a))
         if name in ("max", "min") and initial is None:
-            raise ValueError(f"xnp.{name} with `where` needs `initial`: `where` may select no element.")
+            raise ValueError(f"numpy.{name} with `where` needs `initial`: `where` may select no element.")
         ad = tracing.aval_of(a).dtype
         filler = np.asarray(identity(ad)).astype(ad)[()]
         a = elementwise.where(mask, a, filler)
     shape = np.shape(a)
     if name in ("max", "min") and initial is None and 0 in [shape[i] for i in axes]:
-        raise ValueError(f"xnp.{name} of an empty array (shape {shape}) needs `initial`.")
+        raise ValueError(f"numpy.{name} of an empty array (shape {shape}) needs `initial`.")
     total = reduced(primitive, a, axes) if axes else a
     if names:
         total = getattr(_collectives(), over_names)(total, names)
@@ -108,8 +108,8 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
         check_arraylike(name, initial)
         start = unwrap(initial)
         if np.ndim(start):
-            raise ValueError(f"the `initial` of xnp.{name} must be a scalar, got an array of shape {np.shape(start)}.")
-        dtypes.warn_of_discarded_imaginary(f"xnp.{name}", tracing.aval_of(start).dtype, tracing.aval_of(total).dtype)
+            raise ValueError(f"the `initial` of numpy.{name} must be a scalar, got an array of shape {np.shape(start)}.")
+        dtypes.warn_of_discarded_imaginary(f"numpy.{name}", tracing.aval_of(start).dtype, tracing.aval_of(total).dtype)
         start = as_type(start, tracing.aval_of(total).dtype, False)
         total = PRIMITIVES[combine].bind(total, start)
     total = _convert(total, result)
@@ -123,9 +123,9 @@ def _names_among(axis) -> tuple[str, ...]:
 def static_axes(axis, rank: int, name: str):
     """Return `axis`, an int or a sequence of ints, as nonnegative positions. None means all axes."""
     if _names_among(axis):
-        raise NameError(f"xnp.{name} got the axis {axis!r}, an unbound axis name: it takes positions only. Reduce over named "
+        raise NameError(f"numpy.{name} got the axis {axis!r}, an unbound axis name: it takes positions only. Reduce over named "
                         f"axes with lax.psum, lax.pmax or lax.pmin.")
-    return canonical_axes(axis, rank, f"xnp.{name}")
+    return canonical_axes(axis, rank, f"numpy.{name}")
 
 
 def positions_and_names(axis, rank: int, name: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -137,7 +137,7 @@ def positions_and_names(axis, rank: int, name: str) -> tuple[tuple[int, ...], tu
 
 
 def _checked_dtype(dtype, name):
-    return None if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
+    return None if dtype is None else dtypes.check_user_dtype(dtype, f"numpy.{name}")
 
 
 # Descriptions of parameters and results, for the docstrings of the functions that are made below.
@@ -173,7 +173,7 @@ def _make_summing(name, summary, details, example):
         refuse_out(name, out)
         check_arraylike(name, a)
         axes, names = (static_axes(axis, np.ndim(a), name), ()) if name == "prod" else positions_and_names(
-            axis, np.ndim(a), f"xnp.{name}")
+            axis, np.ndim(a), f"numpy.{name}")
         return _reduce(name, a, axes, _checked_dtype(dtype, name), keepdims, initial, where, promote_integers, names)
 
     return _finish(kernel, name, ("axis", "dtype", "keepdims", "out", "promote_integers"), summary, example,
@@ -193,11 +193,11 @@ def _make_extreme(name, alias, summary, example):
                where: ArrayLike | None = None) -> Array:
         refuse_out(name, out)
         check_arraylike(name, a)
-        axes, names = positions_and_names(axis, np.ndim(a), f"xnp.{name}")
+        axes, names = positions_and_names(axis, np.ndim(a), f"numpy.{name}")
         return _reduce(name, a, axes, None, keepdims, initial, where, names=names)
 
     return _finish(kernel, name, ("axis", "keepdims", "out"), summary, example, _EXTREME_PARAMETERS | _NAMED_AXES,
-                   details=f"The result is NaN if an element is NaN. `xnp.{alias}` is an alias.")
+                   details=f"The result is NaN if an element is NaN. `numpy.{alias}` is an alias.")
 
 
 max = amax = _make_extreme("max", "amax", "Compute the maximum over axes.", """\
@@ -216,7 +216,7 @@ def _make_truth(name, primitive, identity, summary, example):
         x = _convert(to_bool(unwrap(a)), dtypes.bool_)
         axes = static_axes(axis, np.ndim(x), name)
         if where is not None:
-            mask = boolean_mask(f"xnp.{name}", where)
+            mask = boolean_mask(f"numpy.{name}", where)
             full = common_shape(np.shape(mask), np.shape(x))
             mask, x = (v if np.shape(v) == full else _broadcast(v, full) for v in (mask, x))
             x = elementwise.where(mask, x, np.bool_(identity))
@@ -290,7 +290,7 @@ def mean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: N
     """
     refuse_out("mean", out)
     check_arraylike("mean", a)
-    axes, names = positions_and_names(axis, np.ndim(a), "xnp.mean")
+    axes, names = positions_and_names(axis, np.ndim(a), "numpy.mean")
     _check_mask("mean", where, np.shape(a))
     own = dtypes.array_dtype(tracing.aval_of(unwrap(a)).dtype)
     d = dtypes.to_inexact(own) if dtype is None else _checked_dtype(dtype, "mean")
@@ -311,10 +311,10 @@ def _check_mask(name: str, where, shape: tuple) -> None:
     """Raise if `where` does not broadcast to the shape of the array: the elements it selects are counted in that shape."""
     if where is None:
         return
-    given = np.shape(boolean_mask(f"xnp.{name}", where))
+    given = np.shape(boolean_mask(f"numpy.{name}", where))
     if common_shape(given, shape) != shape:
-        raise ValueError(f"the `where` of xnp.{name} must broadcast to the shape of the array, {shape}; it has shape {given}. "
-                         f"Broadcast the array with xnp.broadcast_to.")
+        raise ValueError(f"the `where` of numpy.{name} must broadcast to the shape of the array, {shape}; it has shape "
+                         f"{given}. Broadcast the array with numpy.broadcast_to.")
 
 
 def _count_where(where, shape, axes, keepdims, dtype, names=()):
@@ -355,7 +355,7 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     check_arraylike("var", a)
     if correction is not None:
         if ddof != 0:
-            raise ValueError("xnp.var takes ddof or correction, not both.")
+            raise ValueError("numpy.var takes ddof or correction, not both.")
         ddof = correction
     ddof = np.asarray(ddof) if isinstance(ddof, tuple) else ddof  # an array was converted to a tuple to be hashable
     a = unwrap(a)
@@ -363,12 +363,12 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     own = dtypes.array_dtype(tracing.aval_of(a).dtype)
     d = dtypes.to_real(dtypes.to_inexact(own)) if dtype is None else _checked_dtype(dtype, "var")
     if own.kind == "c" and d.kind != "c" and dtype is not None:
-        raise ValueError(f"xnp.var of complex numbers takes no real dtype, got {d}: omit dtype, or apply it to x.real and "
+        raise ValueError(f"numpy.var of complex numbers takes no real dtype, got {d}: omit dtype, or apply it to x.real and "
                          f"x.imag.")
     if not dtypes.is_inexact(d):
         return _variance_of_integers(a, static_axes(axis, np.ndim(a), "var"), d, ddof, keepdims, where, mean)
     compute = dtypes.float32 if d in _HALF else dtypes.to_complex(d) if own.kind == "c" else dtypes.to_real(d)
-    axes, names = positions_and_names(axis, np.ndim(a), "xnp.var")
+    axes, names = positions_and_names(axis, np.ndim(a), "numpy.var")
     a = as_type(a, compute, False)
     center = globals()["mean"].__wrapped__(a, axes + names, compute, keepdims=True, where=where) if mean is None else (
         as_type(unwrap(mean), compute, False))
@@ -402,7 +402,7 @@ def _subtract_ddof(count, ddof, d):
 def _variance_of_integers(a, axes, d, ddof, keepdims, where, mean):
     """Compute the variance in integer arithmetic; the result is a float, NaN where the divisor is not positive."""
     if d == dtypes.bool_:
-        raise TypeError("xnp.var cannot divide in dtype bool: its dtype argument must be a floating-point or integer dtype.")
+        raise TypeError("numpy.var cannot divide in dtype bool: its dtype argument must be a floating-point or integer dtype.")
     a = as_type(a, d, False)
     count = np.asarray(_count(np.shape(a), axes)).astype(d)[()] if where is None else _count_where(
         where, np.shape(a), axes, True, d)
@@ -443,7 +443,7 @@ def std(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
         Array(1., dtype=float32)
     """
     if dtype is not None and not dtypes.is_inexact(_checked_dtype(dtype, "std")):
-        raise ValueError(f"the dtype argument of xnp.std must be inexact, got {dtype}.")
+        raise ValueError(f"the dtype argument of numpy.std must be inexact, got {dtype}.")
     return sqrt_(var.__wrapped__(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
 
 
@@ -509,12 +509,12 @@ def _make_arg(name, primitive, summary, details, example):
             flat = reshape_to(a, (math.prod(shape),))
             axes, position = tuple(range(len(shape))), 0
         else:
-            flat, position = a, canonical_axis(axis, len(shape), f"xnp.{name}")
+            flat, position = a, canonical_axis(axis, len(shape), f"numpy.{name}")
             axes = (position,)
         if np.shape(flat)[position] == 0:
-            raise ValueError(f"xnp.{name} of an empty sequence: axis {axis} of shape {shape}.")
+            raise ValueError(f"numpy.{name} of an empty sequence: axis {axis} of shape {shape}.")
         if tracing.aval_of(flat).dtype.kind == "c":
-            raise TypeError(f"xnp.{name} does not support complex numbers: apply it to x.real or abs(x).")
+            raise TypeError(f"numpy.{name} does not support complex numbers: apply it to x.real or abs(x).")
         result = primitive.bind(flat, axes=(position,), index_dtype=dtypes.default_dtype(int))
         return keep_dims(result, shape, axes) if keepdims else result
 
@@ -541,8 +541,8 @@ def _make_cumulative(name, primitive, summary, example):
             a, axis = reshape_to(a, (math.prod(np.shape(a)),)), axis or 0
         d = dtypes.array_dtype(tracing.aval_of(a).dtype)
         result_dtype = (_sum_dtype(d, True) if d == dtypes.bool_ else d) if dtype is None else _checked_dtype(dtype, name)
-        dtypes.warn_of_discarded_imaginary(f"xnp.{name}", d, result_dtype)
-        axis = canonical_axis(axis, np.ndim(a), f"xnp.{name}")
+        dtypes.warn_of_discarded_imaginary(f"numpy.{name}", d, result_dtype)
+        axis = canonical_axis(axis, np.ndim(a), f"numpy.{name}")
         if result_dtype == dtypes.bool_:
             return to_bool(primitive.bind(as_type(to_bool(a), dtypes.int32, False), axis=axis, reverse=False))
         return primitive.bind(_convert(a, result_dtype), axis=axis, reverse=False)
@@ -566,11 +566,11 @@ def _cumulative_from(name, function, start, x, axis, dtype, include_initial):
     x = unwrap(x)
     rank = np.ndim(x)
     if not rank:
-        raise ValueError(f"xnp.{name} needs an array of at least one dimension: the input must be non-scalar.")
+        raise ValueError(f"numpy.{name} needs an array of at least one dimension: the input must be non-scalar.")
     if axis is None and rank > 1:
-        raise ValueError(f"xnp.{name} needs an axis for an array of shape {np.shape(x)}: its argument is only optional for "
+        raise ValueError(f"numpy.{name} needs an axis for an array of shape {np.shape(x)}: its argument is only optional for "
                          f"one-dimensional arrays.")
-    axis = canonical_axis(0 if axis is None else axis, rank, f"xnp.{name}")
+    axis = canonical_axis(0 if axis is None else axis, rank, f"numpy.{name}")
     result = function(x, axis=axis, dtype=dtype)
     if not include_initial:
         return result

@@ -47,26 +47,26 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_r
     a = unwrap(a)
     check_arraylike("repeat", a, repeats)
     if out_sharding is not None:
-        return with_out_sharding("xnp.repeat", out_sharding, lambda a, repeats: repeat(
+        return with_out_sharding("numpy.repeat", out_sharding, lambda a, repeats: repeat(
             a, repeats, axis, total_repeat_length=total_repeat_length), (a, repeats))
     if axis is None or not np.ndim(a):
         a, axis = ravel(a), 0
-    axis = shapes.canonical_axis(axis, np.ndim(a), "xnp.repeat")
+    axis = shapes.canonical_axis(axis, np.ndim(a), "numpy.repeat")
     n = np.shape(a)[axis]
     if total_repeat_length is None:
         if isinstance(repeats, tracing.Tracer):
             raise errors.ConcretizationTypeError(
-                repeats, "The argument 'repeats' of xnp.repeat determines the shape of the result: give total_repeat_length "
+                repeats, "The argument 'repeats' of numpy.repeat determines the shape of the result: give total_repeat_length "
                 "as well.")
         if is_symbolic_dim(repeats):
             return _repeat_kernel(a, repeats, axis)
         counts = np.asarray(repeats)
         if counts.size and not np.can_cast(counts.dtype, np.int64, "same_kind"):
-            raise TypeError(f"xnp.repeat needs integers as repeats, got dtype {counts.dtype}.")
+            raise TypeError(f"numpy.repeat needs integers as repeats, got dtype {counts.dtype}.")
         if counts.ndim == 0 or counts.size == 1:
             return _repeat_kernel(a, int(counts.reshape(())), axis)
         if counts.shape != (n,):
-            raise ValueError(f"xnp.repeat needs one count, or one for each of the {n} elements along axis {axis}; got "
+            raise ValueError(f"numpy.repeat needs one count, or one for each of the {n} elements along axis {axis}; got "
                              f"{counts.shape[0]}.")
         return take(a, np.repeat(np.arange(n), counts), axis=axis)
     counts = broadcast_to(repeats, (n,))

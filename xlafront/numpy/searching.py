@@ -86,11 +86,11 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
     """
     check_arraylike("searchsorted", a, v, *(() if sorter is None else (sorter,)))
     if side not in ("left", "right"):
-        raise ValueError(f"xnp.searchsorted takes side 'left' or 'right', got {side!r}.")
+        raise ValueError(f"numpy.searchsorted takes side 'left' or 'right', got {side!r}.")
     if method not in ("scan", "scan_unrolled", "sort", "compare_all"):
-        raise ValueError(f"xnp.searchsorted has no method {method!r}.")
+        raise ValueError(f"numpy.searchsorted has no method {method!r}.")
     if np.ndim(a) != 1:
-        raise ValueError(f"xnp.searchsorted needs a vector to search, got shape {np.shape(a)}.")
+        raise ValueError(f"numpy.searchsorted needs a vector to search, got shape {np.shape(a)}.")
     if sorter is not None:
         a = getitem(unwrap(a), unwrap(sorter))
     sharding = tracing.aval_of(v).explicit_sharding
@@ -159,7 +159,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
     check_arraylike("nonzero", a)
     a = unwrap(a)
     if np.ndim(a) == 0:
-        raise ValueError("nonzero does not accept an array without dimensions. Use xnp.atleast_1d(x) first.")
+        raise ValueError("nonzero does not accept an array without dimensions. Use numpy.atleast_1d(x) first.")
     if size is None:
         a = stop_gradient(a)  # positions have no derivative, so they may depend on the values of what is differentiated
     if size is None and isinstance(a, tracing.Tracer):
@@ -178,8 +178,8 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
                          f"got {fill_value!r}.")
     aval = tracing.aval_of(a)
     if aval.explicit_sharding is not None and any(aval.explicit_sharding.spec.partitions):
-        raise ValueError(f"xnp.nonzero of an array of type {aval} with size={size}: positions are counted over all dimensions, "
-                         f"so that no dimension may be sharded. Unshard the array first, with reshard.")
+        raise ValueError(f"numpy.nonzero of an array of type {aval} with size={size}: positions are counted over all "
+                         f"dimensions, so that no dimension may be sharded. Unshard the array first, with reshard.")
     if size == 0 or 0 in np.shape(a):
         index = dtypes.default_dtype(int)
         kinds = [tracing.aval_of(f).dtype for f in fills]
@@ -254,10 +254,10 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
     """
     condition, a = unwrap(condition), unwrap(a)
     if out is not None:
-        raise NotImplementedError("xnp.compress cannot write into `out`: arrays are immutable. Use the result.")
+        raise NotImplementedError("numpy.compress cannot write into `out`: arrays are immutable. Use the result.")
     check_arraylike("compress", condition, a)
     if np.ndim(condition) != 1:
-        raise ValueError(f"the condition of xnp.compress must have one dimension, got shape {np.shape(condition)}.")
+        raise ValueError(f"the condition of numpy.compress must have one dimension, got shape {np.shape(condition)}.")
     a = unwrap(a)
     if axis is None:
         a, axis = shapes.reshape_to(a, (np.size(a),)), 0
@@ -265,9 +265,9 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
     n = np.shape(a)[axis]
     length = min_dim(np.shape(condition)[0], n)
     if not isinstance(condition, tracing.Tracer) and np.asarray(condition)[length:].any():
-        raise ValueError("the condition of xnp.compress is true beyond the end of the array.")
+        raise ValueError("the condition of numpy.compress is true beyond the end of the array.")
     if size is not None and isinstance(length, int) and size > length:
-        raise ValueError(f"xnp.compress cannot return size={size} slices: a condition of shape {np.shape(condition)} selects "
+        raise ValueError(f"numpy.compress cannot return size={size} slices: a condition of shape {np.shape(condition)} selects "
                          f"at most {length} along an axis of size {n}.")
     found = nonzero(getitem(condition, slice(0, length)), size=size, fill_value=n)[0]
     if size is None or is_symbolic(np.shape(a)) or not n:
@@ -340,9 +340,9 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
         check_arraylike("where", condition)
         return nonzero(condition, size=size, fill_value=fill_value)
     if x is None or y is None:
-        raise TypeError("xnp.where takes the condition alone, or both x and y: one of them is None (NoneType).")
+        raise TypeError("numpy.where takes the condition alone, or both x and y: one of them is None (NoneType).")
     if size is not None or fill_value is not None:
-        raise ValueError("xnp.where accepts size and fill_value only if x and y are omitted.")
+        raise ValueError("numpy.where accepts size and fill_value only if x and y are omitted.")
     check_arraylike("where", condition, x, y)
     return _where_kernel(condition, x, y)
 
@@ -364,9 +364,9 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
         Array([ 0,  1, -1, -1, 40], dtype=int32)
     """
     if len(condlist) != len(choicelist):
-        raise ValueError(f"xnp.select needs as many choices as conditions, got {len(choicelist)} and {len(condlist)}.")
+        raise ValueError(f"numpy.select needs as many choices as conditions, got {len(choicelist)} and {len(condlist)}.")
     if not len(condlist):
-        raise ValueError("xnp.select needs at least one condition: condlist must be non-empty.")
+        raise ValueError("numpy.select needs at least one condition: condlist must be non-empty.")
     result: Any = default
     for condition, choice in reversed(list(zip(condlist, choicelist))):
         result = where(condition, choice, result)
@@ -391,29 +391,29 @@ def choose(a: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], out: None = N
         Array([ 1, 20,  3], dtype=int32)
     """
     if out is not None:
-        raise NotImplementedError("xnp.choose cannot write into `out`: arrays are immutable. Use the result.")
+        raise NotImplementedError("numpy.choose cannot write into `out`: arrays are immutable. Use the result.")
     check_arraylike("choose", a)
     try:
         choices = [*choices]
     except TypeError:
-        raise TypeError(f"xnp.choose needs a sequence of arrays to choose from, got {choices!r}.") from None
+        raise TypeError(f"numpy.choose needs a sequence of arrays to choose from, got {choices!r}.") from None
     check_arraylike("choose", *choices)
     if not dtypes.is_integer(tracing.aval_of(unwrap(a)).dtype):
-        raise ValueError(f"xnp.choose needs an array of integers, got {tracing.aval_of(unwrap(a)).dtype}.")
+        raise ValueError(f"numpy.choose needs an array of integers, got {tracing.aval_of(unwrap(a)).dtype}.")
     n = len(choices)
     if mode == "raise":
         if isinstance(a, tracing.Tracer):
             raise errors.ConcretizationTypeError(
-                a, "xnp.choose with mode='raise' checks the indices: give mode='clip' or 'wrap'.")
+                a, "numpy.choose with mode='raise' checks the indices: give mode='clip' or 'wrap'.")
         values = np.asarray(a)
         if values.size and (values.min() < 0 or values.max() >= n):
-            raise ValueError(f"xnp.choose got an index out of bounds for {n} choices.")
+            raise ValueError(f"numpy.choose got an index out of bounds for {n} choices.")
     elif mode == "clip":
         a = PUBLIC["minimum"](PUBLIC["maximum"](a, 0), n - 1)
     elif mode == "wrap":
         a = PUBLIC["remainder"](a, n)
     else:
-        raise ValueError(f"xnp.choose has the modes 'raise', 'clip' and 'wrap', not {mode!r}.")
+        raise ValueError(f"numpy.choose has the modes 'raise', 'clip' and 'wrap', not {mode!r}.")
     a, *rest = broadcast_arrays(a, *choices)
     rows = stack(rest)
     return with_weakness(take_along_axis(rows, shapes.reshape(a, (1, *np.shape(a))), axis=0)[0], False)

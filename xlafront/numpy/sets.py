@@ -53,7 +53,7 @@ def _concrete_count(mask, name: str) -> int:
     count = total(mask, dtype=np.int32)
     known = count._concrete() if isinstance(count, tracing.Tracer) else count
     if known is None:
-        raise errors.ConcretizationTypeError(count, f"The number of elements that xnp.{name} returns depends on values: give "
+        raise errors.ConcretizationTypeError(count, f"The number of elements that numpy.{name} returns depends on values: give "
                                                     f"`size=`.")
     return int(known)
 
@@ -61,7 +61,7 @@ def _concrete_count(mask, name: str) -> int:
 def _static_size(name: str, size) -> int:
     size = operator.index(size)
     if size < 0:
-        raise TypeError(f"the size of the result of xnp.{name} must be nonnegative, got {size}.")
+        raise TypeError(f"the size of the result of numpy.{name} must be nonnegative, got {size}.")
     return size
 
 
@@ -131,11 +131,12 @@ def _unique(name: str, ar, axis, equal_nan, size, fill_value, outputs: str):
     check_arraylike(name, ar, *[x for x in (fill_value,) if x is not None])
     ar = asarray(ar)
     size = None if size is None else _static_size(name, size)
-    axis = None if axis is None else canonical_axis(axis, ar.ndim, f"xnp.{name}")
+    axis = None if axis is None else canonical_axis(axis, ar.ndim, f"numpy.{name}")
     rows = ravel(ar) if axis is None else move_dim(ar, axis, 0)
     shape = rows.shape
     if not shape[0] and size and fill_value is None:
-        raise ValueError(f"xnp.{name} cannot pad the result of an empty array (zero-sized) to size {size}: specify fill_value.")
+        raise ValueError(
+            f"numpy.{name} cannot pad the result of an empty array (zero-sized) to size {size}: specify fill_value.")
     rows = reshape_to(rows, (shape[0], math.prod(shape[1:])))
     ordered, order, differs = _sort_rows(rows, bool(equal_nan), outputs != "v")
     number = _concrete_count(differs, name) if size is None else size
@@ -288,7 +289,7 @@ def isin(element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = Fal
     """
     check_arraylike("isin", element, test_elements)
     if method not in ("auto", "compare_all", "binary_search", "sort"):
-        raise ValueError(f"xnp.isin has the methods 'auto', 'compare_all', 'binary_search' and 'sort', not {method!r}.")
+        raise ValueError(f"numpy.isin has the methods 'auto', 'compare_all', 'binary_search' and 'sort', not {method!r}.")
     return _isin(unwrap(element), unwrap(test_elements), bool(invert), method)
 
 

@@ -30,7 +30,7 @@ def _flat_or_axis(a, axis, name):
     a = unwrap(a)
     if axis is None:
         return reshape_to(a, (math.prod(np.shape(a)),)), 0
-    return a, canonical_axis(axis, np.ndim(a), f"xnp.{name}")
+    return a, canonical_axis(axis, np.ndim(a), f"numpy.{name}")
 
 
 def _positions(shape, axis, dtype=None):
@@ -43,9 +43,9 @@ def _reversed(x: ArrayLike, axis: int | None) -> Any:
 
 def _refuse_numpy_options(name, kind, order) -> None:
     if kind is not None:
-        raise TypeError(f"the `kind` of xnp.{name} is not supported, got {kind!r}: pass stable=True or stable=False.")
+        raise TypeError(f"the `kind` of numpy.{name} is not supported, got {kind!r}: pass stable=True or stable=False.")
     if order is not None:
-        raise TypeError(f"the `order` of xnp.{name} is not supported, got {order!r}: arrays have no named fields.")
+        raise TypeError(f"the `order` of numpy.{name} is not supported, got {order!r}: arrays have no named fields.")
 
 
 @library(static=("axis", "kind", "order", "stable", "descending"))
@@ -97,7 +97,7 @@ def argsort(a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: No
     """
     _refuse_numpy_options("argsort", kind, order)
     a, axis = _flat_or_axis(a, axis, "argsort")
-    positions = _positions(np.shape(a), axis, None if dtype is None else dtypes.check_user_dtype(dtype, "xnp.argsort"))
+    positions = _positions(np.shape(a), axis, None if dtype is None else dtypes.check_user_dtype(dtype, "numpy.argsort"))
     if descending and stable:  # reverse before and after the sort, so that equal elements keep their order
         a, positions = _reversed(a, axis), _reversed(positions, axis)
     _, indices = sort_p.bind(a, positions, dimension=axis, is_stable=bool(stable), num_keys=1)
@@ -130,7 +130,7 @@ def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
         >>> xnp.partition(xnp.array([4, 3, 1, 2]), 2)[2]
         Array(3, dtype=int32)
     """
-    _check_kth(a, kth, axis, "xnp.partition")
+    _check_kth(a, kth, axis, "numpy.partition")
     return sort.__wrapped__(a, axis)
 
 
@@ -153,7 +153,7 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
         >>> xnp.argpartition(xnp.array([4, 3, 1, 2]), 2)[2]
         Array(1, dtype=int32)
     """
-    _check_kth(a, kth, axis, "xnp.argpartition")
+    _check_kth(a, kth, axis, "numpy.argpartition")
     a, axis = _flat_or_axis(a, axis, "argpartition")
     return sort_p.bind(a, _positions(np.shape(a), axis, dtypes.int32), dimension=axis, is_stable=True, num_keys=1)[1]
 
@@ -202,11 +202,11 @@ def lexsort(keys: ArrayLike | Sequence[ArrayLike], axis: int = -1, *, batch_size
     """
     batch_size = operator.index(batch_size)
     if batch_size < 1:
-        raise ValueError(f"the batch_size of xnp.lexsort must be positive, got {batch_size}.")
+        raise ValueError(f"the batch_size of numpy.lexsort must be positive, got {batch_size}.")
     check_arraylike("lexsort", *keys)
     rows = [unwrap(k) for k in keys]
     if not rows:
-        raise TypeError("xnp.lexsort needs at least one key.")
+        raise TypeError("numpy.lexsort needs at least one key.")
     if not np.ndim(rows[0]):  # scalars have nothing to sort
         return zeros((), dtypes.default_dtype(int))
     axis = canonical_axis(axis, np.ndim(rows[0]), "lexsort")
@@ -250,11 +250,11 @@ def top_k(a: ArrayLike, k: int, /, *, axis: int = -1, mode: str = "largest", sor
     """
     check_arraylike("top_k", a)
     if mode not in ("largest", "smallest"):
-        raise ValueError(f"the mode of xnp.top_k must be 'largest' or 'smallest', got {mode!r}.")
+        raise ValueError(f"the mode of numpy.top_k must be 'largest' or 'smallest', got {mode!r}.")
     a = unwrap(a)
     if dtypes.is_complex(tracing.aval_of(a).dtype):
-        raise ValueError("xnp.top_k is not compatible with complex numbers, which have no order. Use xnp.abs(x).")
-    return _top_k(a, as_size(k), canonical_axis(axis, np.ndim(a), "xnp.top_k"), mode)
+        raise ValueError("numpy.top_k is not compatible with complex numbers, which have no order. Use numpy.abs(x).")
+    return _top_k(a, as_size(k), canonical_axis(axis, np.ndim(a), "numpy.top_k"), mode)
 
 
 @library

@@ -69,11 +69,11 @@ def average(a: ArrayLike, axis: Axes = None, weights: ArrayLike | None = None, r
     a, w = astype(a, d), astype(w, d)
     if w.shape != a.shape:
         if axis is None:
-            raise ValueError(f"xnp.average needs an axis if the shape of the weights, {w.shape}, differs from that of the "
+            raise ValueError(f"numpy.average needs an axis if the shape of the weights, {w.shape}, differs from that of the "
                              f"array, {a.shape}.")
         axes = reductions.static_axes(axis, a.ndim, "average")
         if w.shape != tuple(a.shape[i] for i in axes):
-            raise ValueError(f"xnp.average needs weights of the array's shape {a.shape}, or of that of its axis {axis}; got "
+            raise ValueError(f"numpy.average needs weights of the array's shape {a.shape}, or of that of its axis {axis}; got "
                              f"shape {w.shape}.")
         order = sorted(range(w.ndim), key=axes.__getitem__)
         w = reshape(transpose(w, order), tuple(n if i in axes else 1 for i, n in enumerate(a.shape)))
@@ -207,21 +207,22 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     """Check arguments and compute `quantile` or one of its variants. `q=None` is the median; `ignore_nan` excludes
     NaNs."""
     if overwrite_input or out is not None:
-        raise ValueError(f"xnp.{name} cannot overwrite its input or `out`: arrays are immutable.")
+        raise ValueError(f"numpy.{name} cannot overwrite its input or `out`: arrays are immutable.")
     check_arraylike(name, a)
     a = unwrap_node(a)
     if dtypes.is_complex(dtypes.operand_type(a)[0]):
-        raise ValueError(f"xnp.{name} is not defined for complex numbers: they have no order. Use x.real and x.imag.")
+        raise ValueError(f"numpy.{name} is not defined for complex numbers: they have no order. Use x.real and x.imag.")
     a = within_setting(a)
     if q is not None:
         check_arraylike(name, q)
         kind = tracing.aval_of(q)
         if not dtypes.is_float(kind.dtype):
-            raise TypeError(f"xnp.{name} needs q as a floating-point number, got {kind}: q=1.0, not 1.")
+            raise TypeError(f"numpy.{name} needs q as a floating-point number, got {kind}: q=1.0, not 1.")
         if kind.ndim > 1:
-            raise ValueError(f"xnp.{name} needs q as a number or a vector: its rank must be at most 1, got shape {kind.shape}.")
+            raise ValueError(
+                f"numpy.{name} needs q as a number or a vector: its rank must be at most 1, got shape {kind.shape}.")
     if method not in _METHODS:
-        raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
+        raise ValueError(f"numpy.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
     shape = np.shape(a)
     hashable_axis(axis, name)
     axes = reductions.static_axes(axis, len(shape), name)
@@ -229,15 +230,15 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
         return reductions.mean(a, axis=axis, keepdims=bool(keepdims))  # NaN
     if 0 in [shape[i] for i in axes]:
         error = ValueError if name == "median" else TypeError
-        raise error(f"xnp.{name} cannot reduce an empty axis: axis {axis} of shape {shape} has size 0.")
+        raise error(f"numpy.{name} cannot reduce an empty axis: axis {axis} of shape {shape} has size 0.")
     if weights is not None:
         if method != "inverted_cdf":
-            raise NotImplementedError(f"the method {method!r} of xnp.{name} does not support weights; 'inverted_cdf' does.")
+            raise NotImplementedError(f"the method {method!r} of numpy.{name} does not support weights; 'inverted_cdf' does.")
         check_arraylike(name, weights)
         weights = asarray(weights)
         if weights.shape != shape:
             if weights.shape != tuple(shape[i] for i in axes):
-                raise ValueError(f"xnp.{name} needs weights of the array's shape {shape} or of that of its axes, got shape "
+                raise ValueError(f"numpy.{name} needs weights of the array's shape {shape} or of that of its axes, got shape "
                                  f"{weights.shape}.")
             weights = broadcast_to(shapes.broadcast_in_dim(
                 transpose(weights, sorted(range(weights.ndim), key=axes.__getitem__)),
@@ -265,7 +266,7 @@ def percentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, 
         >>> xnp.percentile(xnp.array([1.0, 2.0, 3.0, 4.0]), 50)
         Array(2.5, dtype=float32)
     """
-    return with_out_sharding("xnp.percentile", out_sharding, checked_percentile, (a, q, weights, out), "percentile", axis,
+    return with_out_sharding("numpy.percentile", out_sharding, checked_percentile, (a, q, weights, out), "percentile", axis,
                              overwrite_input, method, keepdims)
 
 
@@ -362,14 +363,14 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
     """
     check_arraylike("cov", m, *[x for x in (y, fweights, aweights) if x is not None])
     if dtype is not None:
-        dtype = dtypes.check_user_dtype(dtype, "xnp.cov")
+        dtype = dtypes.check_user_dtype(dtype, "numpy.cov")
         if not dtypes.is_inexact(dtype):
-            raise ValueError(f"the dtype of xnp.cov must be inexact, a subclass of float or complex; got {dtype}.")
+            raise ValueError(f"the dtype of numpy.cov must be inexact, a subclass of float or complex; got {dtype}.")
     given = [m] if y is None else [m, y]
     rows = []
     for name, x in zip("my", given):
         if np.ndim(x) > 2:
-            raise ValueError(f"xnp.cov takes vectors and matrices, but {name} has more than 2 dimensions: {np.shape(x)}.")
+            raise ValueError(f"numpy.cov takes vectors and matrices, but {name} has more than 2 dimensions: {np.shape(x)}.")
         rows.append(atleast_2d(x) if rowvar or np.ndim(x) < 2 else transpose(x))
     d = dtypes.to_inexact(dtypes.result_type(*given, *(() if aweights is None else (aweights,)))) if dtype is None else dtype
     m = rows[0] if y is None else concatenate([as_type(x, d, False) for x in rows])
@@ -379,11 +380,11 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
         if w is None:
             continue
         if name == "fweights" and not dtypes.is_integer(tracing.aval_of(unwrap(w)).dtype):
-            raise TypeError(f"the fweights of xnp.cov must be integer counts, got {tracing.aval_of(unwrap(w)).dtype}.")
+            raise TypeError(f"the fweights of numpy.cov must be integer counts, got {tracing.aval_of(unwrap(w)).dtype}.")
         if np.ndim(w) > 1:
-            raise RuntimeError(f"xnp.cov cannot handle multidimensional {name}, got shape {np.shape(w)}: give a vector.")
+            raise RuntimeError(f"numpy.cov cannot handle multidimensional {name}, got shape {np.shape(w)}: give a vector.")
         if np.shape(w) != np.shape(m)[1:]:
-            raise RuntimeError(f"xnp.cov got incompatible numbers of samples and {name}: {np.shape(m)[1]} and {np.size(w)}.")
+            raise RuntimeError(f"numpy.cov got incompatible numbers of samples and {name}: {np.shape(m)[1]} and {np.size(w)}.")
     return _covariances(m, fweights, aweights, bool(bias), ddof, d)
 
 

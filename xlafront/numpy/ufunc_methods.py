@@ -125,9 +125,9 @@ class _MappedFunction:
 def _binary_only(function, method: str) -> None:
     name = function.__name__
     if function.nin != 2:
-        raise ValueError(f"xnp.{name}.{method}: {method} is only supported for binary ufuncs.")
+        raise ValueError(f"numpy.{name}.{method}: {method} is only supported for binary ufuncs.")
     if function.nout != 1:
-        raise ValueError(f"xnp.{name}.{method}: {method} is only supported for functions returning a single value.")
+        raise ValueError(f"numpy.{name}.{method}: {method} is only supported for functions returning a single value.")
 
 
 def _fold(function, a, axis: int, start=None, where=None, return_steps: bool = False):
@@ -154,7 +154,7 @@ def _fold(function, a, axis: int, start=None, where=None, return_steps: bool = F
 
 def _result_dtype(function, a, dtype):
     """Return the dtype of a function of two elements: the requested one, unless the function converts it to floats."""
-    operand_dtype = tracing.aval_of(a).dtype if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{function.__name__}")
+    operand_dtype = tracing.aval_of(a).dtype if dtype is None else dtypes.check_user_dtype(dtype, f"numpy.{function.__name__}")
     avals = [tracing.aval_of(np.zeros((), operand_dtype))]
     result_dtype = tracing.trace_to_closed_jaxpr(lambda x: [function(x, x)], avals).out_avals[0].dtype
     becomes_inexact = dtypes.is_inexact(result_dtype) and not dtypes.is_inexact(operand_dtype)
@@ -187,27 +187,28 @@ def reduce(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DTypeL
     check_arraylike(f"{name}.reduce", a)
     a = asarray(a)
     if where is not None:
-        where = boolean_mask(f"xnp.{name}.reduce", where)
+        where = boolean_mask(f"numpy.{name}.reduce", where)
         if initial is None and function.identity is None:
-            raise ValueError(f"xnp.{name} does not have an identity: reduce with `where` needs `initial`.")
+            raise ValueError(f"numpy.{name} does not have an identity: reduce with `where` needs `initial`.")
     if axis is not None and not a.ndim:
-        canonical_axis(axis, 0, f"xnp.{name}.reduce")
+        canonical_axis(axis, 0, f"numpy.{name}.reduce")
     if function in _REDUCTIONS and (initial is None or function not in _LOGICAL):
         options = {n: v for n, v in (("dtype", dtype), ("initial", initial), ("where", where)) if v is not None}
         if dtype is not None and function not in _CUMULATIVE:
-            d = dtypes.check_user_dtype(options.pop("dtype"), f"xnp.{name}.reduce")
+            d = dtypes.check_user_dtype(options.pop("dtype"), f"numpy.{name}.reduce")
             if function is PUBLIC["maximum"] or function in _LOGICAL and dtypes.issubdtype(d, np.inexact):
-                raise TypeError(f"xnp.{name}.reduce does not support dtype {d}: convert its argument or its result.")
+                raise TypeError(f"numpy.{name}.reduce does not support dtype {d}: convert its argument or its result.")
             a = as_type(a, d, False)
             return as_type(_REDUCTIONS[function](a, axis=axis, keepdims=keepdims, **options), d, False)
         return _REDUCTIONS[function](a, axis=axis, keepdims=keepdims, **options)
     if function is PUBLIC["logical_xor"] and dtype is not None and dtypes.is_inexact(
-            dtypes.check_user_dtype(dtype, "xnp.logical_xor.reduce")):
-        raise TypeError(f"xnp.{name}.reduce does not support dtype {dtype}: convert its result.")
+            dtypes.check_user_dtype(dtype, "numpy.logical_xor.reduce")):
+        raise TypeError(f"numpy.{name}.reduce does not support dtype {dtype}: convert its result.")
     if isinstance(axis, tuple) and function not in _ANY_ORDER:
-        raise NotImplementedError(f"xnp.{name}.reduce takes one axis, not a tuple of axes: the order of its elements matters.")
+        raise NotImplementedError(
+            f"numpy.{name}.reduce takes one axis, not a tuple of axes: the order of its elements matters.")
     shape = a.shape
-    axes = tuple(range(a.ndim)) if axis is None else canonical_axes(axis, a.ndim, f"xnp.{name}.reduce")
+    axes = tuple(range(a.ndim)) if axis is None else canonical_axes(axis, a.ndim, f"numpy.{name}.reduce")
     d = _result_dtype(function, a, dtype)
     where = where if where is None else broadcast_to(where, shape)
     along = axes[0] if len(axes) == 1 else 0
@@ -220,7 +221,7 @@ def reduce(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DTypeL
         a, where = merge_axes(a), where if where is None else merge_axes(where)
     start = function.identity if initial is None else initial
     if start is None and not a.shape[along]:
-        raise ValueError(f"xnp.{name}.reduce of an empty array (zero-size) has no identity to return: give `initial`.")
+        raise ValueError(f"numpy.{name}.reduce of an empty array (zero-size) has no identity to return: give `initial`.")
     is_custom = PUBLIC.get(name) is not function  # its identity may not be neutral
     if start is not None and (initial is not None or where is not None or not a.shape[along] or is_custom):
         start = full(tuple(n for i, n in enumerate(a.shape) if i != along), start, d)
@@ -255,12 +256,12 @@ def accumulate(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DT
     if function in _CUMULATIVE:
         return _CUMULATIVE[function](a, axis=axis, dtype=dtype)
     if axis is None or isinstance(axis, tuple):
-        raise ValueError(f"xnp.{name}.accumulate works along one axis and does not allow multiple axes, got {axis}: apply it "
-                         "to xnp.ravel(a).")
-    axis = canonical_axis(axis, a.ndim, f"xnp.{name}.accumulate")
+        raise ValueError(f"numpy.{name}.accumulate works along one axis and does not allow multiple axes, got {axis}: apply it "
+                         "to numpy.ravel(a).")
+    axis = canonical_axis(axis, a.ndim, f"numpy.{name}.accumulate")
     d = _result_dtype(function, a, dtype)
-    if dtype is not None and d != dtypes.check_user_dtype(dtype, f"xnp.{name}.accumulate"):
-        raise TypeError(f"xnp.{name}.accumulate cannot return dtype {dtype}: the function converts it to {d}.")
+    if dtype is not None and d != dtypes.check_user_dtype(dtype, f"numpy.{name}.accumulate"):
+        raise TypeError(f"numpy.{name}.accumulate cannot return dtype {dtype}: the function converts it to {d}.")
     operand: Any = as_type(a, d, False)
     return _fold(function, operand, axis, return_steps=True) if operand.shape[axis] else operand
 
@@ -289,7 +290,7 @@ def reduceat(function: Callable, a: ArrayLike, indices: ArrayLike, axis: int = 0
     reductions.refuse_out(f"{name}.reduceat", out)
     check_arraylike(f"{name}.reduceat", a, indices)
     a, starts = asarray(a), asarray(indices)
-    axis = canonical_axis(axis, a.ndim, f"xnp.{name}.reduceat")
+    axis = canonical_axis(axis, a.ndim, f"numpy.{name}.reduceat")
     a = as_type(a, _result_dtype(function, a, dtype), False)
     n, rows = a.shape[axis], move_dim(a, axis, 0)
     ends = append(getitem(starts, slice(1, None)), n)
@@ -346,16 +347,16 @@ def at(function: Callable, a: ArrayLike, indices: Any, b: ArrayLike | None = Non
     """
     name = function.__name__
     if inplace:
-        raise NotImplementedError(f"arrays are immutable: xnp.{name}.at cannot change its argument. Write "
-                                  f"y = xnp.{name}.at(x, indices, ..., inplace=False).")
+        raise NotImplementedError(f"arrays are immutable: numpy.{name}.at cannot change its argument. Write "
+                                  f"y = numpy.{name}.at(x, indices, ..., inplace=False).")
     check_arraylike(f"{name}.at", a, *[x for x in (b,) if x is not None])
     target = AtIndex(asarray(a), indices)
     if function.nin == 1:
         if b is not None:
-            raise TypeError(f"xnp.{name}.at takes no second operands: xnp.{name} is unary.")
+            raise TypeError(f"numpy.{name}.at takes no second operands: numpy.{name} is unary.")
         return target.apply(function)
     if b is None:
-        raise TypeError(f"xnp.{name}.at needs second operands.")
+        raise TypeError(f"numpy.{name}.at needs second operands.")
     if function not in _PRESERVES_DTYPE:
         pair = [tracing.aval_of(x).update(shape=()) for x in (target.array, asarray(b))]
         target = AtIndex(as_type(target.array, tracing.trace_to_closed_jaxpr(

@@ -125,7 +125,7 @@ def _refuse_options(name, out, where) -> None:
     """Raise for `out` or `where`, which NumPy's ufuncs take: NotImplementedError for ufuncs, else TypeError, as in JAX."""
     given = "out" if out is not None else "where"
     error = NotImplementedError if name in IDENTITIES else TypeError
-    raise error(f"xnp.{name} does not support {given!r}: arrays are immutable. Use the result, or xnp.where.")
+    raise error(f"numpy.{name} does not support {given!r}: arrays are immutable. Use the result, or numpy.where.")
 
 
 def _unary(name, primitive, promotion):
@@ -258,7 +258,7 @@ PUBLIC["abs"], INLINE["abs"] = PUBLIC["absolute"], INLINE["absolute"]
 @_define
 def fabs(x: ArrayLike, /) -> Array:
     [x] = promote_args_inexact("fabs", x)
-    check_dtype("xnp.fabs", "float", tracing.aval_of(x).dtype)
+    check_dtype("numpy.fabs", "float", tracing.aval_of(x).dtype)
     return abs_(x)
 
 
@@ -364,11 +364,11 @@ _float_test("isinf", lambda x: eq(abs_(x), _strong_constant(x, np.inf)), False)
 def _infinity_test(name, infinity):
     def function(x: ArrayLike, /, out: None = None) -> Array:
         if out is not None:
-            raise NotImplementedError(f"xnp.{name} does not support 'out': arrays are immutable. Use the result.")
+            raise NotImplementedError(f"numpy.{name} does not support 'out': arrays are immutable. Use the result.")
         [x] = promote_args(name, x)
         d = tracing.aval_of(x).dtype
         if d.kind == "c":
-            raise ValueError(f"xnp.{name} is not defined for complex numbers; apply it to x.real or x.imag.")
+            raise ValueError(f"numpy.{name} is not defined for complex numbers; apply it to x.real or x.imag.")
         return eq(x, _strong_constant(x, infinity)) if dtypes.is_float(d) else _constant_of(x, False)
 
     return public(name, function)
@@ -385,7 +385,7 @@ def signbit(x: ArrayLike, /) -> Array:
     if dtypes.is_integer(d) or d == dtypes.bool_:
         return lt(x, _strong_constant(x, 0))
     if d.kind == "c":
-        raise ValueError(f"xnp.signbit is not defined for {d}: a complex number has no sign; apply it to x.real or x.imag.")
+        raise ValueError(f"numpy.signbit is not defined for {d}: a complex number has no sign; apply it to x.real or x.imag.")
     bits = np.dtype(f"int{8 * d.itemsize}")
     return lt(shapes.bitcast_convert_type_p.bind(x, new_dtype=bits), bits.type(0))
 
@@ -394,7 +394,7 @@ def signbit(x: ArrayLike, /) -> Array:
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     shapes.broadcast_shapes("copysign", np.shape(x1), np.shape(x2))
     x, y = promote_args_inexact("copysign", x1, x2)
-    check_dtype("xnp.copysign", "float", tracing.aval_of(x).dtype)
+    check_dtype("numpy.copysign", "float", tracing.aval_of(x).dtype)
     size = abs_(x)
     return where(INLINE["signbit"](y), neg(size), size)
 
@@ -507,7 +507,7 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         opposite = ne(sign_(x), sign_(y))
         return where(and_(inexact, opposite), sub(quotient, constant_like(x, 1)), quotient)
     if d.kind == "c":
-        raise TypeError("xnp.floor_divide does not take complex numbers: they have no order.")
+        raise TypeError("numpy.floor_divide does not take complex numbers: they have no order.")
     return _float_quotient(x, y, _float_divmod(x, y)[0])
 
 
@@ -673,7 +673,7 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /, *, out: None = None, where: None
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = promote_args_inexact("hypot", x1, x2)
     if tracing.aval_of(x).dtype.kind == "c":
-        raise ValueError("xnp.hypot is not defined for complex numbers; apply it to abs(x1) and abs(x2).")
+        raise ValueError("numpy.hypot is not defined for complex numbers; apply it to abs(x1) and abs(x2).")
     x, y = abs_(x), abs_(y)
     big, small = max_(x, y), min_(x, y)
     safe = where(eq(big, constant_like(big, 0)), constant_like(big, 1), big)
@@ -764,7 +764,7 @@ def _round_kernel(a, decimals):
     [x] = promote_args("round", a)
     d = tracing.aval_of(x).dtype
     if d == dtypes.bool_:
-        raise ValueError("xnp.round does not take booleans (data type not inexact): convert with x.astype(int).")
+        raise ValueError("numpy.round does not take booleans (data type not inexact): convert with x.astype(int).")
     if dtypes.is_integer(d):
         if decimals >= 0:
             return x
@@ -814,7 +814,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
         Array([ 1.2,  2.5, -0.8], dtype=float32)
     """
     if out is not None:
-        raise NotImplementedError("xnp.round cannot write into `out`: arrays are immutable. Use the result.")
+        raise NotImplementedError("numpy.round cannot write into `out`: arrays are immutable. Use the result.")
     return _round_kernel(a, operator.index(decimals))
 
 
@@ -843,7 +843,7 @@ def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: Arr
     operands = [arr, *[x for x in (min, max) if x is not None]]
     check_arraylike("clip", *operands)
     if any(dtypes.operand_type(unwrap(x))[0].kind == "c" for x in operands):
-        raise ValueError("xnp.clip does not take a complex value: complex values have no ordering, and cannot be clipped. "
+        raise ValueError("numpy.clip does not take a complex value: complex values have no ordering, and cannot be clipped. "
                          "Clip x.real and x.imag.")
     [result, *limits] = promote_args("clip", *operands)
     if min is not None:

@@ -58,8 +58,8 @@ def _lower(ctx, *operands, **params):
     if not params["interpret"]:
         if ctx.platform == "cpu":
             raise ValueError("only interpret mode is supported on the CPU backend: nothing compiles kernels for CPUs. Give "
-                             f"pallas_call of {params['jaxpr'].debug_info.func_src_info} interpret=True.")
-        warnings.warn(f"the kernel {params['jaxpr'].debug_info.func_src_info} is run as a loop that XLA compiles, as with "
+                             f"pallas_call of {params['jaxpr'].debug_info.label} interpret=True.")
+        warnings.warn(f"the kernel {params['jaxpr'].debug_info.label} is run as a loop that XLA compiles, as with "
                       "interpret=True: kernels are not compiled for this platform yet.", stacklevel=2)
     return _interpreted(ctx, *operands, **params)
 

@@ -56,7 +56,7 @@ class Memory(enum.Enum):
 def ref_type(caller: str, description: Any) -> AbstractRef:
     """Return the type of references to the described memory."""
     if not hasattr(description, "get_ref_aval"):
-        raise TypeError(f"{caller} takes descriptions of memory, as pl.ANY((8,), xnp.float32), got "
+        raise TypeError(f"{caller} takes descriptions of memory, as pl.ANY((8,), numpy.float32), got "
                         f"{errors.short(description)}.")
     return description.get_ref_aval()
 

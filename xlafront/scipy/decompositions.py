@@ -489,7 +489,7 @@ def eigh_tridiagonal(d: Array, e: Array, *, eigvals_only: bool = False, select: 
         raise ValueError(f"select of eigh_tridiagonal must be 'a', 'i' or 'v', got {select!r}.")
     if select == "v":
         raise NotImplementedError("eigh_tridiagonal does not support select='v': the size of the result depends on values. "
-                                  "Compute all eigenvalues and select with xnp.where or outside of jit.")
+                                  "Compute all eigenvalues and select with numpy.where or outside of jit.")
     if select == "i" and select_range is None:
         raise ValueError("eigh_tridiagonal with select='i' needs select_range=(first, last).")
     d, e = (xnp.asarray(x) for x in (d, e))

@@ -112,7 +112,7 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
 def _convolve_2d(name: str, in1, in2, mode, boundary, fillvalue, precision, is_correlation):
     if boundary != "fill" or not (np.isscalar(fillvalue) and fillvalue == 0):
         raise NotImplementedError(f"scipy.signal.{name} supports only zero padding (boundary='fill', fillvalue=0), got "
-                                  f"boundary={boundary!r}, fillvalue={fillvalue!r}. Use xnp.pad.")
+                                  f"boundary={boundary!r}, fillvalue={fillvalue!r}. Use numpy.pad.")
     check_arraylike(name, in1, in2)
     if np.ndim(in1) != 2 or np.ndim(in2) != 2:
         raise ValueError(f"scipy.signal.{name} takes arrays of 2 dimensions, got shapes {np.shape(in1)} and {np.shape(in2)}.")

@@ -364,7 +364,7 @@ def odeint(func: Callable, y0: Any, t: Array, *args: Any, rtol: float = 1.4e-8, 
     for leaf in tree.leaves(y0):
         if not dtypes.is_inexact(tracing.aval_of(leaf, "odeint").dtype):
             raise TypeError(f"odeint needs y0 of floating or complex dtype, got {tracing.aval_of(leaf)}. Convert it, as in "
-                            f"xnp.asarray(y0, float).")
+                            f"numpy.asarray(y0, float).")
     y0, t = tree.map(xnp.asarray, y0), xnp.asarray(t)
     converted, consts = closure_convert(func, y0, t[0], *args)
     settings = float(rtol), float(atol), float(mxstep), float(hmax)

@@ -127,7 +127,7 @@ def lobpcg_standard(A: Any, X: ArrayLike, m: int = 100, tol: ArrayLike | None = 
         raise ValueError("lobpcg_standard needs at least one initial vector, X has none")
     if 5 * count >= size:
         raise ValueError(f"lobpcg_standard computes less than a fifth of all eigenvectors: five times the {count} columns of X "
-                         f"must be less than {size}. Use xnp.linalg.eigh for small matrices.")
+                         f"must be less than {size}. Use numpy.linalg.eigh for small matrices.")
     if callable(A):
         apply: Callable = A
         image = apply(X)

@@ -20,7 +20,7 @@ def _window(name: str, M, function: Callable, *params) -> Array:
     """Return `function(size, *params)`, or ones for at most one point, after checking the number of points."""
     size = int(M)
     if size < 0:
-        raise TypeError(f"the number of points of xnp.{name} must be nonnegative, got {M}.")
+        raise TypeError(f"the number of points of numpy.{name} must be nonnegative, got {M}.")
     d = dtypes.default_dtype(float)
     return ones((size,), d) if size <= 1 else function(size, *params)
 
@@ -151,5 +151,5 @@ def i0(x: ArrayLike) -> Array:
     """
     [x] = promote_args_inexact("i0", x)
     if tracing.aval_of(x).dtype.kind == "c":
-        raise ValueError(f"unsupported input type of xnp.i0: {tracing.aval_of(x).dtype}. It takes real numbers.")
+        raise ValueError(f"unsupported input type of numpy.i0: {tracing.aval_of(x).dtype}. It takes real numbers.")
     return bessel_i0(x)

@@ -243,7 +243,7 @@ class _LinearizedCheckpoint:
         residuals = [f"{str_short(v.aval)} {_origin(first, v)[1]}" for v in first.outvars[self.count:]]
         residuals += [f"{str_short(a)} from argument {i}"
                       for i, (a, is_read) in enumerate(zip(jaxpr.in_avals, self.reads_input)) if is_read]
-        log().warning("The derivative of a checkpointed function (%s) saves:%s", jaxpr.debug_info.func_src_info,
+        log().warning("The derivative of a checkpointed function (%s) saves:%s", jaxpr.debug_info.label,
                       "".join([f"\n  {line}" for line in residuals]) or " nothing")
 
 
