@@ -170,9 +170,9 @@ def test_ravel():
 @pytest.mark.parametrize(
     "prefix, full, words",
     [
-        ((1, 2), (1, 2, 3), "2 children, the other 3"),
-        ({"a": 1}, {"b": 1}, r"keys are \['a'\]"),
-        ([1], (1,), "list, the other a tuple"),
+        ((1, 2), (1, 2, 3), r"tree has 2 children, (rest|full_tree) 3|prefix_tree has 2 children, the pytree .* 3"),
+        ({"a": 1}, {"b": 1}, "only (prefix_)?tree has 'a' and only .* has 'b'"),
+        ([1], (1,), "(prefix_)?tree has a list, .* a tuple"),
         ({"a": [1, (2, 3)]}, {"a": [1, (2,)]}, r"\['a'\]\[1\]"),
     ],
 )

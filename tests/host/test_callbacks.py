@@ -791,3 +791,38 @@ def test_names_of_operations(name):
     for path in expected:
         assert f'"{path}"' in text, path
     assert xf.make_jaxpr(xf.grad(named))(1.0).jaxpr.pretty_print(name_stack=True).count("  # [jvp(outer)/inner]") == 2
+
+
+# Exits and interrupts
+
+
+def exit_in(kind: str) -> str:
+    call = {"pure": "xf.pure_callback(stop, xf.ShapeDtypeStruct((), 'float32'), x)",
+            "io": "xf.experimental.io_callback(stop, None, x)", "debug": "xf.debug.callback(stop, x)"}[kind]
+    return f"""
+import sys, time
+import xlafront as xf
+def stop(x): {{stop}}
+try:
+    xf.block_until_ready(xf.jit(lambda x: {call})(1.0))
+    xf.effects_barrier()
+except Exception as e:
+    print("error", type(e).__name__)
+time.sleep(0.2)
+for _ in range(1000): pass
+print("not reached")
+"""
+
+
+@pytest.mark.parametrize("kind", ["pure", "io", "debug"])
+def test_exits_of_callbacks_end_the_process_with_their_status(kind):
+    done = subprocess.run([sys.executable, "-c", exit_in(kind).format(stop="sys.exit(7)")], capture_output=True, text=True)
+    if sys.version_info >= (3, 12):
+        assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+    else:  # an error of the runtime, since this Python would lose the status
+        assert done.stdout.splitlines() == ["error JaxRuntimeError", "not reached"]
+
+
+def test_interrupts_of_callbacks_reach_the_main_thread():
+    done = subprocess.run([sys.executable, "-c", exit_in("io").format(stop="raise KeyboardInterrupt")], capture_output=True, text=True)
+    assert done.returncode and not done.stdout and done.stderr.splitlines()[-1] == "KeyboardInterrupt"

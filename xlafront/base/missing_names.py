@@ -30,7 +30,7 @@ _HABITS: dict[str, dict[str, str]] = {
         "vectorized_map": "write vmap", "GradientTape": "write grad or value_and_grad of a function",
     },
     "xlafront.numpy": {
-        "float": "write float32, or Python's float", "int": "write int32, or Python's int", "bool": "write bool_",
+        "float": "write float32, or Python's float", "int": "write int32, or Python's int",
         "object": "arrays hold numbers only", "complex": "write complex64, or Python's complex",
         "tensor": "write array", "from_numpy": "write asarray", "cat": "write concatenate", "mm": "write matmul",
         "bmm": "write matmul", "unsqueeze": "write expand_dims", "permute": "write transpose", "clamp": "write clip",

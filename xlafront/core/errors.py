@@ -120,7 +120,7 @@ class TracerArrayConversionError(_Explained, JAXTypeError):
     def __init__(self, tracer: Tracer) -> None:
         super().__init__(in_lines(
             "A NumPy function (or another library) called the numpy.ndarray conversion method __array__ on "
-            f"{described(tracer)}.", ONLY_AT_RUN_TIME,
+            f"{described(tracer)}, which has no concrete value.", ONLY_AT_RUN_TIME,
             "Use the function of the same name in xlafront.numpy, or pure_callback to call NumPy from compiled code."))
 
 

@@ -8,6 +8,7 @@ an I/O callback runs exactly when the program calls it; a debugging callback doe
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -119,6 +120,11 @@ def _host_function(callback: Callable, in_avals: Sequence[Any], out_avals: Seque
                     for x, (words, aval) in zip(args[ordered:], types)]
             try:
                 results = callback(*values)
+            except (SystemExit, KeyboardInterrupt) as e:
+                if sys.version_info < (3, 12) and type(e) is SystemExit:
+                    raise  # Python 3.11 loses the status of an exit that is raised in another thread
+                _raise_in_main_thread(e)
+                results = [np.zeros(aval.shape, aval.dtype) for aval in out_avals]
             except Exception:
                 if not raises:
                     log().exception("%s failed: the function given to it raised an error.", caller)
@@ -127,6 +133,23 @@ def _host_function(callback: Callable, in_avals: Sequence[Any], out_avals: Seque
         return (None, *found) if ordered else tuple(found)
 
     return run
+
+
+def _raise_in_main_thread(error: BaseException) -> None:
+    """Raise an exit or an interrupt of a callback in the main thread once the callback returns.
+
+    The runtime would turn it into an INTERNAL error. The callback may be called in the main thread, where the error must not be
+    raised before the runtime has left the callback: another thread gets the interpreter's lock at that moment.
+    """
+    import _thread  # start-up: rarely used
+    import ctypes
+    import threading
+
+    raised = kind = type(error)
+    if error.args:  # the interpreter takes a class, and calls it without arguments
+        raised = type(kind.__name__, (kind,), {"__init__": lambda self: kind.__init__(self, *error.args)})
+    main = ctypes.c_ulong(threading.main_thread().ident or 0)
+    _thread.start_new_thread(ctypes.pythonapi.PyThreadState_SetAsyncExc, (main, ctypes.py_object(raised)))
 
 
 def _call_eagerly(*args, callback, result_avals, sharding, caller: str) -> list[Any]:
