@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import enum
 import functools
 import importlib
 import inspect
@@ -26,6 +27,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+
 import xlafront
 from xlafront.lazy_module import names_of
 from xlafront.runtime.arrays import ArrayImpl
@@ -33,6 +36,7 @@ from xlafront.runtime.arrays import ArrayImpl
 ROOT = Path(xlafront.__file__).parent
 HEAD = "# Written by `python -m tests.stubs`.\n"
 ARRAY = "xlafront.numpy.array_methods"
+JAXLIB_TYPES = "xlafront.base.jaxlib_types"
 
 # Modules that import libraries which may not be installed.
 _NEEDS_LIBRARIES = ("xlafront.experimental.array_serialization.serialization",)
@@ -100,7 +104,7 @@ PLAIN = (bool, int, float, complex, str)
 ATTRIBUTES = {
     "shape": "builtins.tuple[builtins.int, ...]", "ndim": "builtins.int", "size": "builtins.int", "nbytes": "builtins.int",
     "itemsize": "builtins.int", "T": "Array", "mT": "Array", "real": "Array", "imag": "Array", "weak_type": "builtins.bool",
-    "committed": "builtins.bool", **dict.fromkeys(("dtype", "sharding", "aval", "device", "traceback"), "typing.Any")}
+    "committed": "builtins.bool", "dtype": "numpy.dtype[typing.Any]", **dict.fromkeys(("sharding", "aval", "device", "traceback"), "typing.Any")}
 
 
 def faces() -> list[ModuleType]:
@@ -123,7 +127,7 @@ def public(face: ModuleType) -> list[str]:
 
 def source_of(name: str) -> Path | None:
     path = ROOT.parent.joinpath(*name.split("."))
-    return next((p for p in (path / "__init__.py", path.with_suffix(".py")) if p.is_file()), None)
+    return next((p for p in (path / "__init__.py", path.with_suffix(".py"), path.with_suffix(".pyi")) if p.is_file()), None)
 
 
 @functools.cache
@@ -135,12 +139,24 @@ def definitions(module: str) -> dict[str, ast.FunctionDef | ast.ClassDef]:
 
 
 @functools.cache
-def type_aliases(module: str) -> frozenset[str]:
-    """Return the names that a module's source annotates with `TypeAlias`."""
+def assignments(module: str) -> frozenset[str]:
+    """Return the names to which the top level of a module's source assigns."""
     path = source_of(module)
     tree = ast.parse(path.read_text()) if path else ast.Module([], [])
-    return frozenset([node.target.id for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)
-                      and isinstance(node.target, ast.Name) and ast.unparse(node.annotation) == "TypeAlias"])
+    return frozenset([target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets
+                      if isinstance(target, ast.Name)])
+
+
+@functools.cache
+def type_aliases(module: str) -> frozenset[str]:
+    """Return the names that a module's source annotates with `TypeAlias`, or imports from a module that is a stub only."""
+    path = source_of(module)
+    tree = ast.parse(path.read_text()) if path else ast.Module([], [])
+    return frozenset([
+        *[node.target.id for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)
+          and isinstance(node.target, ast.Name) and ast.unparse(node.annotation) == "TypeAlias"],
+        *[alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+          and node.module == "xlafront.base.jaxlib_types" for alias in node.names]])
 
 
 def definition_of(value: Any) -> tuple[str, str] | None:
@@ -188,7 +204,7 @@ class Stub:
         for name in find.__self__.submodules if find else ():
             self.imports.add(f"from {self.face.__name__} import {name} as {name}")
         body = "".join(self.lines)
-        for module in ("builtins", "numpy", "typing", "xlafront"):  # under names that no face has
+        for module in ("builtins", "numpy", "ml_dtypes", "typing", "xlafront"):  # under names that no face has
             body, found = re.subn(rf"\b{module}\.", f"_{module}.", body)
             if found:
                 self.imports.add(f"import {module} as _{module}")
@@ -207,7 +223,7 @@ class Stub:
             self.imports.add(f"from {parent} import {last} as {name}" if parent else f"import {last} as {name}")
             return ""
         if isinstance(value, type):
-            return self.class_(name, value)
+            return self.class_(name, value, module)
         if hasattr(value, "reduceat"):
             if not any(line.startswith("class _Ufunc") for line in self.lines):
                 self.lines.insert(0, UFUNC.format(like=self.name("ArrayLike", {}), array=self.name("Array", {})))
@@ -218,7 +234,9 @@ class Stub:
             return f"{name}: builtins.{type(value).__name__}\n"
         if value is None:
             return f"{name}: None\n"
-        if callable(value) and not isinstance(value, (FunctionType,)) and not hasattr(value, "lower"):
+        if type(value).__module__ in ("types", "typing") and name in assignments(module):  # a type that is no class
+            return self.import_(module, name, name)
+        if not isinstance(value, FunctionType) and not hasattr(value, "lower"):
             return f"{name}: {self.class_of(type(value))}\n"
         definition = definition_of(value) if find else None
         if definition is not None:
@@ -319,6 +337,8 @@ class Stub:
     def class_of(self, kind: type) -> str:
         """A class, by the module that it says it is from."""
         module, name = kind.__module__, kind.__qualname__
+        if issubclass(kind, np.dtype):
+            return "numpy.dtype[typing.Any]"
         if module == "builtins":
             return f"builtins.{name}"
         if kind is xlafront.Array:
@@ -328,13 +348,23 @@ class Stub:
         self.imports.add(f"from {module} import {name} as _{name}")
         return f"_{name}"
 
-    def class_(self, name: str, value: type) -> str:
+    def class_(self, name: str, value: type, module: str) -> str:
         if value is xlafront.Array:
             return self.import_(ARRAY, "Array", name)
+        if type(value) is not type and type(value).__module__.startswith("xlafront."):  # a dtype that is a constructor
+            return f"{name}: {self.class_of(type(value))}\n"
         if value.__module__.startswith("xlafront.") and value.__qualname__ in definitions(value.__module__):
             return self.import_(value.__module__, value.__qualname__, name)
-        if value.__module__ in ("builtins", "numpy"):
-            return f"{name} = {value.__module__}.{value.__qualname__}\n"
+        if name in definitions(module):
+            return self.import_(module, name, name)
+        if issubclass(value, enum.Enum):
+            self.imports.add("import enum as _enum")
+            return f"class {name}(_enum.Enum):\n" + "".join(f"    {member} = ...\n" for member in value.__members__)
+        if value.__module__.startswith("jaxlib") and name in definitions(JAXLIB_TYPES):
+            return self.import_(JAXLIB_TYPES, name, name)
+        for owner in ("builtins", "numpy", "numpy.exceptions", "ml_dtypes"):
+            if getattr(importlib.import_module(owner), value.__qualname__, None) is value:
+                return f"{name} = {owner}.{value.__qualname__}\n"
         return f"{name}: typing.TypeAlias = typing.Any\n"
 
     def array(self, value: type) -> str:

@@ -35,7 +35,6 @@ from xlafront import test_util as test_util
 from xlafront import tree as tree
 from xlafront import tree_util as tree_util
 from xlafront import typing as typing
-from xlafront.ad_checkpoint import checkpoint_policies as checkpoint_policies
 from xlafront.api.derivatives import fwd_and_bwd as fwd_and_bwd
 from xlafront.api.derivatives import grad as grad
 from xlafront.api.derivatives import jvp as jvp
@@ -47,9 +46,11 @@ from xlafront.api.jacobians import hessian as hessian
 from xlafront.api.jacobians import jacfwd as jacfwd
 from xlafront.api.jacobians import jacrev as _source_jacobian
 from xlafront.api.jacobians import jacrev as jacrev
+from xlafront.api.linear_maps import ad as ad
 from xlafront.api.vmap import vmap as vmap
 from xlafront.base.config import IgnoredFlag as _IgnoredFlag
 from xlafront.base.config import Setting as _Setting
+from xlafront.base.config import Settings as _Settings
 from xlafront.base.config import UserContext as _source_make_user_context
 from xlafront.base.config import checking_leaks as checking_leaks
 from xlafront.base.jaxlib_compat import Device as Device
@@ -60,7 +61,6 @@ from xlafront.base.specs import P as P
 from xlafront.core.source import named_scope as named_scope
 from xlafront.core.structs import ShapeDtypeStruct as ShapeDtypeStruct
 from xlafront.core.trace import ensure_compile_time_eval as ensure_compile_time_eval
-from xlafront.dtypes import float0 as float0
 from xlafront.host.callbacks import pure_callback as pure_callback
 from xlafront.host.environment import live_arrays as live_arrays
 from xlafront.host.environment import print_environment_info as print_environment_info
@@ -69,7 +69,7 @@ from xlafront.lax.device_put import copy_to_host_async as copy_to_host_async
 from xlafront.lax.device_put import device_get as device_get
 from xlafront.lax.device_put import device_put as device_put
 from xlafront.lax.ref_indexing import ds as ds
-from xlafront.lax.refs import Ref as Ref
+from xlafront.lax.refs import _RefMeta as __RefMeta
 from xlafront.lax.refs import empty_ref as empty_ref
 from xlafront.lax.refs import free_ref as free_ref
 from xlafront.lax.refs import freeze as freeze
@@ -108,6 +108,7 @@ from xlafront.staging.meshes import get_abstract_mesh as get_abstract_mesh
 from xlafront.staging.meshes import get_mesh as get_mesh
 from xlafront.staging.meshes import set_mesh as set_mesh
 from xlafront.staging.meshes import use_abstract_mesh as use_abstract_mesh
+from xlafront.transforms.calls.checkpoint import _Policies as __Policies
 from xlafront.transforms.calls.checkpoint import checkpoint as _source_remat
 from xlafront.transforms.calls.checkpoint import checkpoint as checkpoint
 from xlafront.transforms.calls.custom_gradient import custom_gradient as custom_gradient
@@ -115,14 +116,16 @@ from xlafront.transforms.calls.custom_jvp import custom_jvp as custom_jvp
 from xlafront.transforms.calls.custom_vjp import custom_vjp as custom_vjp
 from xlafront.transforms.calls.linear_call import closure_convert as closure_convert
 import builtins as _builtins
+import numpy as _numpy
 import typing as _typing
 
-ad: _typing.Any
+Ref: __RefMeta
 allow_f16_reductions: _Setting
 array_garbage_collection_guard: _Setting
 auto_pcast: _Setting
 check_tracer_leaks: _Setting
-config: _typing.Any
+checkpoint_policies: __Policies
+config: _Settings
 debug_infs: _Setting
 debug_key_reuse: _Setting
 debug_nans: _Setting
@@ -134,6 +137,7 @@ enable_checks: _Setting
 enable_custom_prng: _Setting
 enable_x64: _Setting
 explain_cache_misses: _Setting
+float0: _numpy.dtype[_typing.Any]
 jacobian = _source_jacobian
 jax2tf_associative_scan_reductions: _IgnoredFlag
 legacy_prng_key: _Setting

@@ -1,4 +1,5 @@
 # Written by `python -m tests.stubs`.
+from xlafront.base.jaxlib_types import JaxRuntimeError as JaxRuntimeError
 from xlafront.core.errors import ConcretizationTypeError as ConcretizationTypeError
 from xlafront.core.errors import ForbiddenCollectiveError as ForbiddenCollectiveError
 from xlafront.core.errors import InconclusiveDimensionOperation as InconclusiveDimensionOperation
@@ -11,6 +12,4 @@ from xlafront.core.errors import TracerArrayConversionError as TracerArrayConver
 from xlafront.core.errors import TracerBoolConversionError as TracerBoolConversionError
 from xlafront.core.errors import TracerIntegerConversionError as TracerIntegerConversionError
 from xlafront.core.errors import UnexpectedTracerError as UnexpectedTracerError
-import typing as _typing
 
-JaxRuntimeError: _typing.TypeAlias = _typing.Any

@@ -74,6 +74,12 @@ class LazyNames:
         for attribute in self.listed() - {*_dictionary(sys.modules[self.module])}:
             self.load(attribute)
 
+    def directory(self) -> list[str]:
+        """Return the public names of the module, its `__dir__`: no inner modules, nothing that the module imports."""
+        loaded = {name for name, value in _dictionary(sys.modules[self.module]).items() if name.startswith("__") or not (
+            name.startswith("_") or value is attach or value is annotations or isinstance(value, ModuleType))}
+        return sorted((loaded | self.listed()) - {*self.deprecated})
+
     def listed(self) -> set[str]:
         return {*self.module_of, *self.submodules} - {*self.deprecated}
 
@@ -87,7 +93,7 @@ _SEARCHED = ("xlafront", *[f"xlafront.{name}" for name in (
 
 def _owners(name: str) -> list[str]:
     """Return the modules that have a name, of those in which users look for names."""
-    return [module for module in _SEARCHED if not name.startswith("_") and name in dir(import_module(module))][:2]
+    return [module for module in _SEARCHED if name in import_module(module).__all__][:2]
 
 
 # Names that modules no longer list, by module and name: the modules that define them, and the texts of the warnings.
@@ -108,8 +114,7 @@ def attach(name: str, exports: dict[str, str], submodules: str = "",
     namespace = _dictionary(sys.modules[name])
     namespace["_load_all"] = names.load_all
     sys.modules[name].__class__ = LazyModule
-    return (names.load, lambda: sorted({*namespace, *names.listed()} - {"lazy", *names.deprecated}),
-            sorted({*module_of} - {*names.deprecated}))
+    return names.load, names.directory, sorted({*module_of} - {*names.deprecated})
 
 
 def missing_name_handler(name: str) -> Callable[[str], Any]:

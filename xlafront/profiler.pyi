@@ -1,4 +1,7 @@
 # Written by `python -m tests.stubs`.
+from xlafront.base.jaxlib_types import ProfileEvent as ProfileEvent
+from xlafront.base.jaxlib_types import ProfileLine as ProfileLine
+from xlafront.base.jaxlib_types import ProfilePlane as ProfilePlane
 from xlafront.host.profiler import ProfileData as ProfileData
 from xlafront.host.profiler import ProfileOptions as ProfileOptions
 from xlafront.host.profiler import ProfileSession as ProfileSession
@@ -14,8 +17,4 @@ from xlafront.host.profiler import start_trace as start_trace
 from xlafront.host.profiler import stop_server as stop_server
 from xlafront.host.profiler import stop_trace as stop_trace
 from xlafront.host.profiler import trace as trace
-import typing as _typing
 
-ProfileEvent: _typing.TypeAlias = _typing.Any
-ProfileLine: _typing.TypeAlias = _typing.Any
-ProfilePlane: _typing.TypeAlias = _typing.Any

@@ -1,4 +1,4 @@
-"""Errors for names that a module lacks: what to write instead, where the name is, or names like it."""
+"""Errors for names that a module lacks: they give a remedy, the module that has the name, or names like it."""
 
 import importlib
 

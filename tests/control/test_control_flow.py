@@ -466,7 +466,7 @@ BAD = {
     "cond, type of branches": (lambda: lax.cond(True, lambda: {"a": 1}, lambda: {"a": 2.0}), TypeError,
                                r"result\['a'\] is ~float32\[\] from false_fun but ~int32\[\] from true_fun"),
     "cond, structure of branches": (lambda: lax.cond(True, lambda: 1, lambda: (2,)), TypeError, "structure"),
-    "cond, array predicate": (lambda: lax.cond(V > 1, lambda: 1, lambda: 2), TypeError, "xnp.any"),
+    "cond, array predicate": (lambda: lax.cond(V > 1, lambda: 1, lambda: 2), TypeError, "numpy.any"),
     "cond, predicate": (lambda: lax.cond("yes", lambda: 1, lambda: 2), TypeError, "str"),
     "cond, no function": (lambda: lax.cond(True, 1, lambda: 2), TypeError, "two functions"),
     "switch, no branches": (lambda: lax.switch(0, []), ValueError, "at least one"),

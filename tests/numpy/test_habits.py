@@ -1,4 +1,4 @@
-"""What errors say to people who write another library's attributes: what to write instead."""
+"""Errors for attributes of arrays of other libraries: they name the expression to write instead."""
 
 import numpy as np
 import pytest

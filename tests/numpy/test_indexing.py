@@ -279,7 +279,7 @@ def test_sized_nonzero():
 @pytest.mark.parametrize(
     "key, error, words",
     [
-        ([0, 1], TypeError, "xnp.array"),
+        ([0, 1], TypeError, "numpy.array"),
         ("a", TypeError, "string"),
         (1.0, TypeError, "integers"),
         (np.array([1.0]), TypeError, "integers"),

@@ -53,16 +53,13 @@ Config = _jax.config.Config
 pytree = _jax.pytree
 Buffer, ExecutionContext, ExecutionStage = _jax.ffi.Buffer, _jax.ffi.ExecutionContext, _jax.ffi.ExecutionStage
 if TYPE_CHECKING:
+    from xlafront.base.jaxlib_types import Device, GSPMDSharding, NamedSharding, Sharding, SingleDeviceSharding
     from xlafront.numpy.array_methods import Array as ArrayImpl
 else:
-    ArrayImpl = _jax.ArrayImpl
+    ArrayImpl, Device, Sharding = _jax.ArrayImpl, _jax.Device, _jax.Sharding
+    SingleDeviceSharding, NamedSharding, GSPMDSharding = _jax.SingleDeviceSharding, _jax.NamedSharding, _jax.GSPMDSharding
 Array = _jax.Array
-Sharding: TypeAlias = _jax.Sharding
-SingleDeviceSharding: TypeAlias = _jax.SingleDeviceSharding
-NamedSharding: TypeAlias = _jax.NamedSharding
-GSPMDSharding: TypeAlias = _jax.GSPMDSharding
 DeviceList: TypeAlias = _jax.DeviceList
-Device: TypeAlias = _jax.Device
 ArrayCopySemantics: TypeAlias = _jax.ArrayCopySemantics
 Client: TypeAlias = _jax.Client
 CompileOptions: TypeAlias = _jax.CompileOptions

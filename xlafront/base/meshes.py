@@ -230,7 +230,7 @@ class Mesh(_MeshAxes):
     size: int
     _abstract: AbstractMesh | None
 
-    def __new__(cls, devices, axis_names, axis_types=None):
+    def __new__(cls, devices: Any, axis_names: Any, axis_types: Sequence[AxisType] | None = None) -> Mesh:
         if not isinstance(devices, np.ndarray):
             devices = np.array(devices, dtype=object)
         names, kinds = _checked_axes(devices.shape, axis_names, axis_types, AxisType.Auto)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from xlafront.core.typing import Aval, Dims, Marks, Params, Tangent
     from xlafront.transforms.ad.linearize import LinearizedJaxpr
     from xlafront.transforms.batching.vmap import BatchTrace
+
+_R = TypeVar("_R")
 
 # The primitive. Its operands are the branch index and the operands that all branches take. For `platform_dependent`, the
 # parameter `branches_platforms` lists the platforms of each branch.
@@ -342,7 +344,8 @@ _missing = object()
 
 
 @boundary
-def cond(pred: ArrayLike, true_fun: Callable, false_fun: Callable, *operands: Any, operand: Any = _missing) -> Any:
+def cond(pred: ArrayLike, true_fun: Callable[..., _R], false_fun: Callable[..., _R], *operands: Any, operand: Any = _missing
+         ) -> _R:
     """Apply one of two functions to the operands, depending on a predicate.
 
     Both functions are traced and must return the same types; only the chosen one runs. Under `vmap` with a batched predicate,
@@ -390,7 +393,7 @@ def cond(pred: ArrayLike, true_fun: Callable, false_fun: Callable, *operands: An
 
 
 @boundary
-def switch(index: ArrayLike, branches: Sequence[Callable], *operands: Any, operand: Any = _missing) -> Any:
+def switch(index: ArrayLike, branches: Sequence[Callable[..., _R]], *operands: Any, operand: Any = _missing) -> _R:
     """Apply one of several functions to the operands, depending on an index.
 
     All functions are traced and must return the same types; only the chosen one runs.
@@ -515,7 +518,7 @@ def join_branches(context: str, jaxprs: Sequence[Jaxpr], trees: Sequence[Any], f
             returned = [t.unflatten(p.out_avals) for t, p in ((trees[0], jaxprs[0]), (out_tree, jaxpr))]
             raise TypeError(errors.in_lines(
                 f"{context} branch outputs must have the same pytree structure, but they differ "
-                f"{tree.first_difference(*returned, (names[0], name))}.",
+                f"{tree.first_difference(returned[0], returned[1], (names[0], name))}.",
                 f"{_described(names[0], functions[0])} returns {_shown(returned[0])},",
                 f"{_described(name, f)} returns {_shown(returned[1])}.", "Return the same structure from both."))
         lines = type_mismatches("result", first, jaxpr.out_avals, lambda i: tree.path_of(
@@ -590,7 +593,7 @@ platform_index_p = Primitive("platform_index", lower=_platform_index_lower,
 
 
 @boundary
-def platform_dependent(*args: Any, default: Callable | None = None, **per_platform: Callable) -> Any:
+def platform_dependent(*args: Any, default: Callable[..., _R] | None = None, **per_platform: Callable[..., _R]) -> _R:
     """Apply the function for the platform that the computation is compiled for.
 
     All functions are traced and must return the same types.

@@ -6,7 +6,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -479,10 +479,13 @@ scan_p = Primitive(
 
 # Public
 
+_Carry = TypeVar("_Carry")
+_R = TypeVar("_R")
+
 
 @boundary
-def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, unroll: int | bool = 1,
-         _split_transpose: bool = False) -> tuple[Any, Any]:
+def scan(f: Callable[[Any, Any], tuple[_Carry, _R]], init: Any, xs: Any = None, length: int | None = None,
+         reverse: bool = False, unroll: int | bool = 1, _split_transpose: bool = False) -> tuple[_Carry, _R]:
     """Scan a function over the leading axis of arrays while carrying state.
 
     The loop is compiled and can be differentiated in forward and reverse mode.
@@ -685,7 +688,7 @@ def _stacked(*rows: Any) -> Any:
 
 
 @boundary
-def map(f: Callable, xs: Any, *, batch_size: int | None = None) -> Any:
+def map(f: Callable[[Any], _R], xs: Any, *, batch_size: int | None = None) -> _R:
     """Apply a function to each row of arrays in a compiled sequential loop, and stack the results.
 
     Args:

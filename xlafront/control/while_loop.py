@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -268,9 +268,11 @@ while_p = Primitive(
 
 # Public
 
+_R = TypeVar("_R")
+
 
 @boundary
-def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
+def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], _R], init_val: Any) -> _R:
     """Apply a function repeatedly, in a compiled loop, while a condition holds.
 
     Both functions are traced once. The loop can be differentiated in forward mode only.
@@ -351,8 +353,8 @@ def _bind_without_invariants(condition: Jaxpr, body: Jaxpr, cond_consts: Sequenc
 
 
 @boundary
-def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fun: Callable, init_val: Any, *,
-              unroll: int | bool | None = None) -> Any:
+def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fun: Callable[[Any, Any], _R], init_val: Any, *,
+              unroll: int | bool | None = None) -> _R:
     """Apply a function repeatedly, in a compiled loop over a range of integers.
 
     With static bounds the loop is a `scan`, which supports reverse-mode differentiation; otherwise it is a `while_loop`.

@@ -148,8 +148,8 @@ class DebugInfo:
     @property
     def label(self) -> str:
         """The function with its position, for messages."""
-        return (f"{self.function_name} at {source.position(self.func_filename, self.func_lineno)}" if self.location
-                else self.function_name)
+        file, _, line = (self.location or "").rpartition(":")
+        return f"{self.function_name} at {source.position(file, int(line))}" if file else self.function_name
 
     @property
     def func_name(self) -> str:

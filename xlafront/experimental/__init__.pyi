@@ -31,7 +31,8 @@ from xlafront.experimental import topologies as topologies
 from xlafront.experimental import transfer as transfer
 from xlafront.experimental import xla_metadata as xla_metadata
 from xlafront.host.callbacks import io_callback as io_callback
-from xlafront.interpreters.extended_dtypes import EArray as EArray
+from xlafront.interpreters.extended_dtypes import _EArrayMeta as __EArrayMeta
 from xlafront.interpreters.extended_dtypes import primal_tangent_dtype as primal_tangent_dtype
 from xlafront.interpreters.hijax import cur_qdd as cur_qdd
 
+EArray: __EArrayMeta

@@ -1,7 +1,11 @@
 # Written by `python -m tests.stubs`.
+from xlafront.base.jaxlib_types import Buffer as Buffer
+from xlafront.base.jaxlib_types import ExecutionContext as ExecutionContext
 from xlafront.host.buffer_callbacks import buffer_callback as buffer_callback
-import typing as _typing
+import enum as _enum
 
-Buffer: _typing.TypeAlias = _typing.Any
-ExecutionContext: _typing.TypeAlias = _typing.Any
-ExecutionStage: _typing.TypeAlias = _typing.Any
+class ExecutionStage(_enum.Enum):
+    INSTANTIATE = ...
+    PREPARE = ...
+    INITIALIZE = ...
+    EXECUTE = ...

@@ -17,19 +17,21 @@ from xlafront.interpreters.hijax import register_hitype as register_hitype
 from xlafront.interpreters.hijax_primitives import HiPrim as HiPrim
 from xlafront.interpreters.hijax_primitives import VJPHiPrimitive as VJPHiPrimitive
 from xlafront.interpreters.hijax_rules import MappingSpec as MappingSpec
+from xlafront.interpreters.hijax_rules import _LinearizeRules as __LinearizeRules
+from xlafront.interpreters.hijax_rules import _ReverseRules as __ReverseRules
 from xlafront.interpreters.hijax_rules import bdims_at_front as bdims_at_front
 from xlafront.interpreters.hijax_rules import jvp_from_lin as jvp_from_lin
 from xlafront.interpreters.hijax_rules import unmap_avals as unmap_avals
 from xlafront.interpreters.hijax_rules import vmap_rule as vmap_rule
+from xlafront.interpreters.mlir import EffectTypeSet as _EffectTypeSet
 from xlafront.lax.refs import RefView as _source_TransformedRef
 from xlafront.transforms.calls.accumulators import GradAccum as GradAccum
 from xlafront.transforms.calls.accumulators import NullAccum as NullAccum
 from xlafront.transforms.calls.accumulators import RefAccum as RefAccum
 from xlafront.transforms.calls.accumulators import ValAccum as ValAccum
-import typing as _typing
 
 TransformedRef = _source_TransformedRef
-control_flow_allowed_effects: _typing.Any
-linearize_from_jvp: _typing.Any
-vjp_from_jvp: _typing.Any
-vjp_from_lin: _typing.Any
+control_flow_allowed_effects: _EffectTypeSet
+linearize_from_jvp: __LinearizeRules
+vjp_from_jvp: __ReverseRules
+vjp_from_lin: __ReverseRules

@@ -11,6 +11,7 @@ from xlafront.control.solves import custom_linear_solve as custom_linear_solve
 from xlafront.control.solves import custom_root as custom_root
 from xlafront.control.while_loop import fori_loop as fori_loop
 from xlafront.control.while_loop import while_loop as while_loop
+from xlafront.core.primitive import Primitive as _Primitive
 from xlafront.core.typing import Array as _Array
 from xlafront.core.typing import ArrayLike as _ArrayLike
 from xlafront.core.typing import DTypeLike as _DTypeLike
@@ -70,6 +71,7 @@ from xlafront.lax.creation import full as full
 from xlafront.lax.creation import full_like as full_like
 from xlafront.lax.creation import iota as iota
 from xlafront.lax.cumulative import associative_scan as associative_scan
+from xlafront.lax.device_put import _DevicePut as __DevicePut
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers as GatherDimensionNumbers
 from xlafront.lax.dimension_numbers import ScatterDimensionNumbers as ScatterDimensionNumbers
 from xlafront.lax.dimension_numbers import ScatterDimensionNumbers as _ScatterDimensionNumbers
@@ -99,10 +101,12 @@ from xlafront.lax.elementwise_functions import reduce_precision as reduce_precis
 from xlafront.lax.elementwise_functions import round as round
 from xlafront.lax.elementwise_functions import select_n as select_n
 from xlafront.lax.elementwise_functions import zeta as zeta
+from xlafront.lax.families import _WithDefaults as __WithDefaults
 from xlafront.lax.fourier import FftType as FftType
 from xlafront.lax.fourier import fft as fft
 from xlafront.lax.indexing import GatherScatterMode as GatherScatterMode
 from xlafront.lax.indexing import GatherScatterMode as _GatherScatterMode
+from xlafront.lax.indexing import _Scatter as __Scatter
 from xlafront.lax.indexing import gather as gather
 from xlafront.lax.indexing import scatter_apply as scatter_apply
 from xlafront.lax.named_axes import axis_index as axis_index
@@ -148,9 +152,26 @@ from xlafront.special.incomplete_gamma import igamma_grad_a as igamma_grad_a
 from xlafront.special.incomplete_gamma import igammac as igammac
 from xlafront.special.incomplete_gamma import random_gamma_grad as random_gamma_grad
 import builtins as _builtins
+import enum as _enum
 import typing as _typing
 
-DotAlgorithmPreset: _typing.TypeAlias = _typing.Any
+class DotAlgorithmPreset(_enum.Enum):
+    DEFAULT = ...
+    ANY_F8_ANY_F8_F32 = ...
+    ANY_F8_ANY_F8_F32_FAST_ACCUM = ...
+    ANY_F8_ANY_F8_ANY = ...
+    ANY_F8_ANY_F8_ANY_FAST_ACCUM = ...
+    F16_F16_F16 = ...
+    F16_F16_F32 = ...
+    BF16_BF16_BF16 = ...
+    BF16_BF16_F32 = ...
+    BF16_BF16_F32_X3 = ...
+    BF16_BF16_F32_X6 = ...
+    BF16_BF16_F32_X9 = ...
+    TF32_TF32_F32 = ...
+    TF32_TF32_F32_X3 = ...
+    F32_F32_F32 = ...
+    F64_F64_F64 = ...
 def abs(x: _ArrayLike) -> _Array:
     """Compute the absolute value.
 
@@ -164,7 +185,7 @@ def abs(x: _ArrayLike) -> _Array:
         >>> lax.abs(3.0 + 4.0j)
         Array(5., dtype=float32, weak_type=True)
     """
-abs_p: _typing.Any
+abs_p: _Primitive
 def acos(x: _ArrayLike) -> _Array:
     """Compute the inverse cosine, between 0 and `pi`; NaN outside of [-1, 1].
 
@@ -178,7 +199,7 @@ def acos(x: _ArrayLike) -> _Array:
         >>> lax.acos(1.0)
         Array(0., dtype=float32, weak_type=True)
     """
-acos_p: _typing.Any
+acos_p: _Primitive
 def acosh(x: _ArrayLike) -> _Array:
     """Compute the non-negative inverse hyperbolic cosine; NaN below 1.
 
@@ -192,7 +213,7 @@ def acosh(x: _ArrayLike) -> _Array:
         >>> lax.acosh(1.0)
         Array(0., dtype=float32, weak_type=True)
     """
-acosh_p: _typing.Any
+acosh_p: _Primitive
 def add(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Compute `x + y`.
 
@@ -208,13 +229,13 @@ def add(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.add(1.0, np.float32([1, 2]))
         Array([2., 3.], dtype=float32)
     """
-add_any_p: _typing.Any
-add_p: _typing.Any
-after_all_p: _typing.Any
-all_gather_p: _typing.Any
-all_to_all_p: _typing.Any
-and_p: _typing.Any
-approx_top_k_p: _typing.Any
+add_any_p: _Primitive
+add_p: _Primitive
+after_all_p: _Primitive
+all_gather_p: _Primitive
+all_to_all_p: _Primitive
+and_p: _Primitive
+approx_top_k_p: _Primitive
 def argmax(operand: _ArrayLike, axis: _builtins.int, index_dtype: _DTypeLike) -> _Array:
     """Return the index of the first largest element along a dimension; NaN counts as the largest.
 
@@ -230,7 +251,7 @@ def argmax(operand: _ArrayLike, axis: _builtins.int, index_dtype: _DTypeLike) ->
         >>> lax.argmax(xnp.array([2, 7, 1, 7]), 0, 'int32')
         Array(1, dtype=int32)
     """
-argmax_p: _typing.Any
+argmax_p: _Primitive
 def argmin(operand: _ArrayLike, axis: _builtins.int, index_dtype: _DTypeLike) -> _Array:
     """Return the index of the first smallest element along a dimension; NaN counts as the smallest.
 
@@ -246,7 +267,7 @@ def argmin(operand: _ArrayLike, axis: _builtins.int, index_dtype: _DTypeLike) ->
         >>> lax.argmin(xnp.array([2, 7, 1, 7]), 0, 'int32')
         Array(2, dtype=int32)
     """
-argmin_p: _typing.Any
+argmin_p: _Primitive
 def asin(x: _ArrayLike) -> _Array:
     """Compute the inverse sine, between `-pi/2` and `pi/2`; NaN outside of [-1, 1].
 
@@ -260,7 +281,7 @@ def asin(x: _ArrayLike) -> _Array:
         >>> lax.asin(0.0)
         Array(0., dtype=float32, weak_type=True)
     """
-asin_p: _typing.Any
+asin_p: _Primitive
 def asinh(x: _ArrayLike) -> _Array:
     """Compute the inverse hyperbolic sine.
 
@@ -274,7 +295,7 @@ def asinh(x: _ArrayLike) -> _Array:
         >>> lax.asinh(0.0)
         Array(0., dtype=float32, weak_type=True)
     """
-asinh_p: _typing.Any
+asinh_p: _Primitive
 def atan(x: _ArrayLike) -> _Array:
     """Compute the inverse tangent, between `-pi/2` and `pi/2`.
 
@@ -305,8 +326,8 @@ def atan2(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.atan2(0.0, 1.0)
         Array(0., dtype=float32, weak_type=True)
     """
-atan2_p: _typing.Any
-atan_p: _typing.Any
+atan2_p: _Primitive
+atan_p: _Primitive
 def atanh(x: _ArrayLike) -> _Array:
     """Compute the inverse hyperbolic tangent; NaN outside of [-1, 1].
 
@@ -320,11 +341,11 @@ def atanh(x: _ArrayLike) -> _Array:
         >>> lax.atanh(0.0)
         Array(0., dtype=float32, weak_type=True)
     """
-atanh_p: _typing.Any
-axis_index_p: _typing.Any
-bessel_i0e_p: _typing.Any
-bessel_i1e_p: _typing.Any
-bitcast_convert_type_p: _typing.Any
+atanh_p: _Primitive
+axis_index_p: _Primitive
+bessel_i0e_p: _Primitive
+bessel_i1e_p: _Primitive
+bitcast_convert_type_p: _Primitive
 def bitwise_and(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Compute the bitwise AND of integers, or the logical AND of booleans.
 
@@ -383,7 +404,7 @@ def bitwise_xor(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.bitwise_xor(6, 3)
         Array(5, dtype=int32, weak_type=True)
     """
-broadcast_in_dim_p: _typing.Any
+broadcast_in_dim_p: _Primitive
 def cbrt(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -> _Array:
     """Compute the real cube root, also of negative numbers.
 
@@ -399,7 +420,7 @@ def cbrt(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -
         >>> lax.cbrt(-8.0)
         Array(-2., dtype=float32, weak_type=True)
     """
-cbrt_p: _typing.Any
+cbrt_p: __WithDefaults
 def ceil(x: _ArrayLike) -> _Array:
     """Round up to the nearest integer, without changing the dtype.
 
@@ -413,8 +434,8 @@ def ceil(x: _ArrayLike) -> _Array:
         >>> lax.ceil(-1.5)
         Array(-1., dtype=float32, weak_type=True)
     """
-ceil_p: _typing.Any
-clamp_p: _typing.Any
+ceil_p: _Primitive
+clamp_p: _Primitive
 def clz(x: _ArrayLike) -> _Array:
     """Count the leading zero bits of integers.
 
@@ -428,7 +449,7 @@ def clz(x: _ArrayLike) -> _Array:
         >>> lax.clz(1)
         Array(31, dtype=int32, weak_type=True)
     """
-clz_p: _typing.Any
+clz_p: _Primitive
 def complex(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Make complex numbers of their real components `x` and imaginary components `y`.
 
@@ -444,14 +465,14 @@ def complex(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.complex(1.0, 2.0)
         Array(1.+2.j, dtype=complex64, weak_type=True)
     """
-complex_p: _typing.Any
-composite_p: _typing.Any
-concatenate_p: _typing.Any
-cond_p: _typing.Any
-conj_p: _typing.Any
-conv_general_dilated_p: _typing.Any
-convert_element_type_p: _typing.Any
-copy_p: _typing.Any
+complex_p: _Primitive
+composite_p: _Primitive
+concatenate_p: _Primitive
+cond_p: _Primitive
+conj_p: _Primitive
+conv_general_dilated_p: _Primitive
+convert_element_type_p: _Primitive
+copy_p: _Primitive
 def cos(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -> _Array:
     """Compute the cosine of angles in radians.
 
@@ -467,7 +488,7 @@ def cos(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) ->
         >>> lax.cos(0.0)
         Array(1., dtype=float32, weak_type=True)
     """
-cos_p: _typing.Any
+cos_p: __WithDefaults
 def cosh(x: _ArrayLike) -> _Array:
     """Compute the hyperbolic cosine.
 
@@ -481,8 +502,8 @@ def cosh(x: _ArrayLike) -> _Array:
         >>> lax.cosh(0.0)
         Array(1., dtype=float32, weak_type=True)
     """
-cosh_p: _typing.Any
-create_token_p: _typing.Any
+cosh_p: _Primitive
+create_token_p: _Primitive
 def cumlogsumexp(operand: _ArrayLike, axis: _builtins.int = 0, reverse: _builtins.bool = False) -> _Array:
     """Compute the cumulative logarithm of the sum of exponentials along a dimension.
 
@@ -498,7 +519,7 @@ def cumlogsumexp(operand: _ArrayLike, axis: _builtins.int = 0, reverse: _builtin
         >>> lax.cumlogsumexp(xnp.array([0.0, -np.inf]))
         Array([0., 0.], dtype=float32)
     """
-cumlogsumexp_p: _typing.Any
+cumlogsumexp_p: _Primitive
 def cummax(operand: _ArrayLike, axis: _builtins.int = 0, reverse: _builtins.bool = False) -> _Array:
     """Compute the cumulative maximum along a dimension.
 
@@ -514,7 +535,7 @@ def cummax(operand: _ArrayLike, axis: _builtins.int = 0, reverse: _builtins.bool
         >>> lax.cummax(xnp.array([1, 3, 2]))
         Array([1, 3, 3], dtype=int32)
     """
-cummax_p: _typing.Any
+cummax_p: _Primitive
 def cummin(operand: _ArrayLike, axis: _builtins.int = 0, reverse: _builtins.bool = False) -> _Array:
     """Compute the cumulative minimum along a dimension.
 
@@ -530,7 +551,7 @@ def cummin(operand: _ArrayLike, axis: _builtins.int = 0, reverse: _builtins.bool
         >>> lax.cummin(xnp.array([1, 3, 2]))
         Array([1, 1, 1], dtype=int32)
     """
-cummin_p: _typing.Any
+cummin_p: _Primitive
 def cumprod(operand: _ArrayLike, axis: _builtins.int = 0, reverse: _builtins.bool = False) -> _Array:
     """Compute the cumulative product along a dimension.
 
@@ -546,7 +567,7 @@ def cumprod(operand: _ArrayLike, axis: _builtins.int = 0, reverse: _builtins.boo
         >>> lax.cumprod(xnp.array([1, 3, 2]))
         Array([1, 3, 6], dtype=int32)
     """
-cumprod_p: _typing.Any
+cumprod_p: _Primitive
 def cumsum(operand: _ArrayLike, axis: _builtins.int = 0, reverse: _builtins.bool = False) -> _Array:
     """Compute the cumulative sum along a dimension.
 
@@ -562,9 +583,9 @@ def cumsum(operand: _ArrayLike, axis: _builtins.int = 0, reverse: _builtins.bool
         >>> lax.cumsum(xnp.array([1, 3, 2]))
         Array([1, 4, 6], dtype=int32)
     """
-cumsum_p: _typing.Any
-dce_sink_p: _typing.Any
-device_put_p: _typing.Any
+cumsum_p: _Primitive
+dce_sink_p: _Primitive
+device_put_p: __DevicePut
 def digamma(x: _ArrayLike) -> _Array:
     """Compute the derivative of `lgamma`.
 
@@ -578,7 +599,7 @@ def digamma(x: _ArrayLike) -> _Array:
         >>> f"{lax.digamma(1.0):.3f}"
         '-0.577'
     """
-digamma_p: _typing.Any
+digamma_p: _Primitive
 def div(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Compute `x / y`; integer quotients are truncated toward zero.
 
@@ -594,10 +615,10 @@ def div(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.div(-7, 2)
         Array(-3, dtype=int32, weak_type=True)
     """
-div_p: _typing.Any
-dot_general_p: _typing.Any
-dynamic_slice_p: _typing.Any
-dynamic_update_slice_p: _typing.Any
+div_p: _Primitive
+dot_general_p: _Primitive
+dynamic_slice_p: _Primitive
+dynamic_update_slice_p: _Primitive
 def eq(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Compare elementwise: `x == y`.
 
@@ -613,8 +634,8 @@ def eq(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.eq(2, np.int32([1, 2, 3]))
         Array([False,  True, False], dtype=bool)
     """
-eq_p: _typing.Any
-eq_to_p: _typing.Any
+eq_p: _Primitive
+eq_to_p: _Primitive
 def erf(x: _ArrayLike) -> _Array:
     """Compute the error function: `2 / sqrt(pi)` times the integral of `exp(-t^2)` from 0 to `x`.
 
@@ -641,8 +662,8 @@ def erf_inv(x: _ArrayLike) -> _Array:
         >>> lax.erf_inv(1.0)
         Array(inf, dtype=float32, weak_type=True)
     """
-erf_inv_p: _typing.Any
-erf_p: _typing.Any
+erf_inv_p: _Primitive
+erf_p: _Primitive
 def erfc(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -> _Array:
     """Compute `1 - erf(x)`, accurate where the result is small.
 
@@ -658,7 +679,7 @@ def erfc(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -
         >>> lax.erfc(0.0)
         Array(1., dtype=float32, weak_type=True)
     """
-erfc_p: _typing.Any
+erfc_p: __WithDefaults
 def exp(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -> _Array:
     """Compute the exponential function.
 
@@ -689,8 +710,8 @@ def exp2(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -
         >>> lax.exp2(3.0)
         Array(8., dtype=float32, weak_type=True)
     """
-exp2_p: _typing.Any
-exp_p: _typing.Any
+exp2_p: __WithDefaults
+exp_p: __WithDefaults
 def expm1(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -> _Array:
     """Compute `exp(x) - 1`, accurate for small `x` too.
 
@@ -706,8 +727,8 @@ def expm1(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) 
         >>> lax.expm1(1e-10)
         Array(1.e-10, dtype=float32, weak_type=True)
     """
-expm1_p: _typing.Any
-fft_p: _typing.Any
+expm1_p: __WithDefaults
+fft_p: _Primitive
 def floor(x: _ArrayLike) -> _Array:
     """Round down to the nearest integer, without changing the dtype.
 
@@ -721,8 +742,8 @@ def floor(x: _ArrayLike) -> _Array:
         >>> lax.floor(-1.5)
         Array(-2., dtype=float32, weak_type=True)
     """
-floor_p: _typing.Any
-gather_p: _typing.Any
+floor_p: _Primitive
+gather_p: _Primitive
 def ge(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Compare elementwise: `x >= y`.
 
@@ -738,7 +759,7 @@ def ge(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.ge(2, np.int32([1, 2, 3]))
         Array([ True,  True, False], dtype=bool)
     """
-ge_p: _typing.Any
+ge_p: _Primitive
 def gt(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Compare elementwise: `x > y`.
 
@@ -754,10 +775,10 @@ def gt(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.gt(2, np.int32([1, 2, 3]))
         Array([ True, False, False], dtype=bool)
     """
-gt_p: _typing.Any
-igamma_grad_a_p: _typing.Any
-igamma_p: _typing.Any
-igammac_p: _typing.Any
+gt_p: _Primitive
+igamma_grad_a_p: _Primitive
+igamma_p: _Primitive
+igammac_p: _Primitive
 def imag(x: _ArrayLike) -> _Array:
     """Return the imaginary component of complex numbers.
 
@@ -771,9 +792,9 @@ def imag(x: _ArrayLike) -> _Array:
         >>> lax.imag(1.0 + 2.0j)
         Array(2., dtype=float32, weak_type=True)
     """
-imag_p: _typing.Any
-integer_pow_p: _typing.Any
-iota_p: _typing.Any
+imag_p: _Primitive
+integer_pow_p: _Primitive
+iota_p: _Primitive
 def is_finite(x: _ArrayLike) -> _Array:
     """Test whether numbers are neither infinite nor NaN.
 
@@ -787,7 +808,7 @@ def is_finite(x: _ArrayLike) -> _Array:
         >>> lax.is_finite(np.float32([1, np.inf, np.nan]))
         Array([ True, False, False], dtype=bool)
     """
-is_finite_p: _typing.Any
+is_finite_p: _Primitive
 def le(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Compare elementwise: `x <= y`.
 
@@ -803,8 +824,8 @@ def le(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.le(2, np.int32([1, 2, 3]))
         Array([False,  True,  True], dtype=bool)
     """
-le_p: _typing.Any
-le_to_p: _typing.Any
+le_p: _Primitive
+le_to_p: _Primitive
 def lgamma(x: _ArrayLike) -> _Array:
     """Compute the logarithm of the absolute value of the gamma function.
 
@@ -818,8 +839,8 @@ def lgamma(x: _ArrayLike) -> _Array:
         >>> f"{lax.lgamma(10.0):.3f}"
         '12.802'
     """
-lgamma_p: _typing.Any
-linear_solve_p: _typing.Any
+lgamma_p: _Primitive
+linear_solve_p: _Primitive
 def log(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -> _Array:
     """Compute the natural logarithm; NaN for negative numbers.
 
@@ -850,7 +871,7 @@ def log1p(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) 
         >>> lax.log1p(1e-10)
         Array(1.e-10, dtype=float32, weak_type=True)
     """
-log1p_p: _typing.Any
+log1p_p: __WithDefaults
 def log2(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -> _Array:
     """Compute the base-2 logarithm; NaN for negative numbers.
 
@@ -866,8 +887,8 @@ def log2(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -
         >>> lax.log2(8.0)
         Array(3., dtype=float32, weak_type=True)
     """
-log2_p: _typing.Any
-log_p: _typing.Any
+log2_p: __WithDefaults
+log_p: __WithDefaults
 def logistic(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -> _Array:
     """Compute the logistic function `1 / (1 + exp(-x))`.
 
@@ -883,7 +904,7 @@ def logistic(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = Non
         >>> lax.logistic(0.0)
         Array(0.5, dtype=float32, weak_type=True)
     """
-logistic_p: _typing.Any
+logistic_p: __WithDefaults
 def lt(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Compare elementwise: `x < y`.
 
@@ -899,8 +920,8 @@ def lt(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.lt(2, np.int32([1, 2, 3]))
         Array([False, False,  True], dtype=bool)
     """
-lt_p: _typing.Any
-lt_to_p: _typing.Any
+lt_p: _Primitive
+lt_to_p: _Primitive
 def max(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Compute the maximum of `x` and `y`; NaN if either is NaN.
 
@@ -918,7 +939,7 @@ def max(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.max(2.0, np.float32([1, 3]))
         Array([2., 3.], dtype=float32)
     """
-max_p: _typing.Any
+max_p: _Primitive
 def min(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Compute the minimum of `x` and `y`; NaN if either is NaN.
 
@@ -936,10 +957,10 @@ def min(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.min(2.0, np.float32([1, 3]))
         Array([1., 2.], dtype=float32)
     """
-min_p: _typing.Any
+min_p: _Primitive
 mul = _source_mul
-mul_p: _typing.Any
-mulhi_p: _typing.Any
+mul_p: __WithDefaults
+mulhi_p: _Primitive
 def ne(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Compare elementwise: `x != y`; a NaN differs from everything, itself included.
 
@@ -955,7 +976,7 @@ def ne(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.ne(2, np.int32([1, 2, 3]))
         Array([ True, False,  True], dtype=bool)
     """
-ne_p: _typing.Any
+ne_p: _Primitive
 def neg(x: _ArrayLike) -> _Array:
     """Compute `-x`.
 
@@ -969,9 +990,9 @@ def neg(x: _ArrayLike) -> _Array:
         >>> lax.neg(2.0)
         Array(-2., dtype=float32, weak_type=True)
     """
-neg_p: _typing.Any
-nextafter_p: _typing.Any
-not_p: _typing.Any
+neg_p: _Primitive
+nextafter_p: _Primitive
+not_p: _Primitive
 def one_minus_square(x: _ArrayLike) -> _Array:
     """Compute `1 - x * x`, accurate for `x` close to 1 and -1 too.
 
@@ -987,14 +1008,14 @@ def one_minus_square(x: _ArrayLike) -> _Array:
         >>> lax.one_minus_square(0.5)
         Array(0.75, dtype=float32, weak_type=True)
     """
-one_minus_square_p: _typing.Any
-optimization_barrier_p: _typing.Any
-or_p: _typing.Any
-pad_p: _typing.Any
-pmax_p: _typing.Any
-pmin_p: _typing.Any
-polygamma_p: _typing.Any
-polynomial_p: _typing.Any
+one_minus_square_p: _Primitive
+optimization_barrier_p: _Primitive
+or_p: _Primitive
+pad_p: _Primitive
+pmax_p: _Primitive
+pmin_p: _Primitive
+polygamma_p: _Primitive
+polynomial_p: __WithDefaults
 def population_count(x: _ArrayLike) -> _Array:
     """Count the bits of integers that are 1.
 
@@ -1008,7 +1029,7 @@ def population_count(x: _ArrayLike) -> _Array:
         >>> lax.population_count(7)
         Array(3, dtype=int32, weak_type=True)
     """
-population_count_p: _typing.Any
+population_count_p: _Primitive
 def pow(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Compute `x` to the power `y`.
 
@@ -1026,11 +1047,11 @@ def pow(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.pow(2.0, 3.0)
         Array(8., dtype=float32, weak_type=True)
     """
-pow_p: _typing.Any
-ppermute_p: _typing.Any
-psum_p: _typing.Any
-ragged_all_to_all_p: _typing.Any
-ragged_dot_general_p: _typing.Any
+pow_p: _Primitive
+ppermute_p: _Primitive
+psum_p: _Primitive
+ragged_all_to_all_p: _Primitive
+ragged_dot_general_p: _Primitive
 def real(x: _ArrayLike) -> _Array:
     """Return the real component of complex numbers.
 
@@ -1044,7 +1065,7 @@ def real(x: _ArrayLike) -> _Array:
         >>> lax.real(1.0 + 2.0j)
         Array(1., dtype=float32, weak_type=True)
     """
-real_p: _typing.Any
+real_p: _Primitive
 def reduce_and(operand: _ArrayLike, axes: _typing.Sequence[_builtins.int]) -> _Array:
     """Compute the logical AND of booleans, or the bitwise AND of integers, along some dimensions.
 
@@ -1059,7 +1080,7 @@ def reduce_and(operand: _ArrayLike, axes: _typing.Sequence[_builtins.int]) -> _A
         >>> lax.reduce_and(xnp.array([[True, False], [True, True]]), (1,))
         Array([False,  True], dtype=bool)
     """
-reduce_and_p: _typing.Any
+reduce_and_p: _Primitive
 def reduce_max(operand: _ArrayLike, axes: _typing.Sequence[_builtins.int], *, out_sharding: _ShardingLike = None) -> _Array:
     """Compute the maximum of elements along some dimensions.
 
@@ -1075,7 +1096,7 @@ def reduce_max(operand: _ArrayLike, axes: _typing.Sequence[_builtins.int], *, ou
         >>> lax.reduce_max(xnp.array([[1, 2], [3, 4]]), (1,))
         Array([2, 4], dtype=int32)
     """
-reduce_max_p: _typing.Any
+reduce_max_p: _Primitive
 def reduce_min(operand: _ArrayLike, axes: _typing.Sequence[_builtins.int], *, out_sharding: _ShardingLike = None) -> _Array:
     """Compute the minimum of elements along some dimensions.
 
@@ -1091,7 +1112,7 @@ def reduce_min(operand: _ArrayLike, axes: _typing.Sequence[_builtins.int], *, ou
         >>> lax.reduce_min(xnp.array([[1, 2], [3, 4]]), (1,))
         Array([1, 3], dtype=int32)
     """
-reduce_min_p: _typing.Any
+reduce_min_p: _Primitive
 def reduce_or(operand: _ArrayLike, axes: _typing.Sequence[_builtins.int]) -> _Array:
     """Compute the logical OR of booleans, or the bitwise OR of integers, along some dimensions.
 
@@ -1106,9 +1127,9 @@ def reduce_or(operand: _ArrayLike, axes: _typing.Sequence[_builtins.int]) -> _Ar
         >>> lax.reduce_or(xnp.array([[True, False], [True, True]]), (1,))
         Array([ True,  True], dtype=bool)
     """
-reduce_or_p: _typing.Any
-reduce_p: _typing.Any
-reduce_precision_p: _typing.Any
+reduce_or_p: _Primitive
+reduce_p: _Primitive
+reduce_precision_p: _Primitive
 def reduce_prod(operand: _ArrayLike, axes: _typing.Sequence[_builtins.int]) -> _Array:
     """Compute the product of elements along some dimensions.
 
@@ -1123,7 +1144,7 @@ def reduce_prod(operand: _ArrayLike, axes: _typing.Sequence[_builtins.int]) -> _
         >>> lax.reduce_prod(xnp.array([[1, 2], [3, 4]]), (1,))
         Array([ 2, 12], dtype=int32)
     """
-reduce_prod_p: _typing.Any
+reduce_prod_p: _Primitive
 def reduce_sum(operand: _ArrayLike, axes: _typing.Sequence[_builtins.int], *, out_sharding: _ShardingLike = None) -> _Array:
     """Compute the sum of elements along some dimensions.
 
@@ -1139,11 +1160,11 @@ def reduce_sum(operand: _ArrayLike, axes: _typing.Sequence[_builtins.int], *, ou
         >>> lax.reduce_sum(xnp.array([[1, 2], [3, 4]]), (1,))
         Array([3, 7], dtype=int32)
     """
-reduce_sum_p: _typing.Any
-reduce_window_max_p: _typing.Any
-reduce_window_min_p: _typing.Any
-reduce_window_p: _typing.Any
-reduce_window_sum_p: _typing.Any
+reduce_sum_p: _Primitive
+reduce_window_max_p: _Primitive
+reduce_window_min_p: _Primitive
+reduce_window_p: _Primitive
+reduce_window_sum_p: _Primitive
 def reduce_xor(operand: _ArrayLike, axes: _typing.Sequence[_builtins.int]) -> _Array:
     """Compute the logical XOR of booleans, or the bitwise XOR of integers, along some dimensions.
 
@@ -1158,8 +1179,8 @@ def reduce_xor(operand: _ArrayLike, axes: _typing.Sequence[_builtins.int]) -> _A
         >>> lax.reduce_xor(xnp.array([[True, False], [True, True]]), (1,))
         Array([ True, False], dtype=bool)
     """
-reduce_xor_p: _typing.Any
-regularized_incomplete_beta_p: _typing.Any
+reduce_xor_p: _Primitive
+regularized_incomplete_beta_p: _Primitive
 def rem(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Compute the remainder of `x / y` with the sign of `x`, as `numpy.fmod` does.
 
@@ -1175,12 +1196,12 @@ def rem(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.rem(-7, 3)
         Array(-1, dtype=int32, weak_type=True)
     """
-rem_p: _typing.Any
-reshape_p: _typing.Any
-rev_p: _typing.Any
-rng_bit_generator_p: _typing.Any
-rng_uniform_p: _typing.Any
-round_p: _typing.Any
+rem_p: _Primitive
+reshape_p: _Primitive
+rev_p: _Primitive
+rng_bit_generator_p: _Primitive
+rng_uniform_p: _Primitive
+round_p: _Primitive
 def rsqrt(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -> _Array:
     """Compute the reciprocal square root `1 / sqrt(x)`.
 
@@ -1196,8 +1217,8 @@ def rsqrt(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) 
         >>> lax.rsqrt(4.0)
         Array(0.5, dtype=float32, weak_type=True)
     """
-rsqrt_p: _typing.Any
-scan_p: _typing.Any
+rsqrt_p: __WithDefaults
+scan_p: _Primitive
 def scatter(operand: _ArrayLike, scatter_indices: _ArrayLike, updates: _ArrayLike, dimension_numbers: _ScatterDimensionNumbers, *, indices_are_sorted: _builtins.bool = False, unique_indices: _builtins.bool = False, mode: _builtins.str | _GatherScatterMode | None = None) -> _Array:
     """Replace windows of an array at run-time positions: StableHLO's `scatter`.
 
@@ -1242,8 +1263,8 @@ def scatter_add(operand: _ArrayLike, scatter_indices: _ArrayLike, updates: _Arra
         >>> lax.scatter_add(xnp.array([2, 5]), xnp.array([[1]]), xnp.array([3]), numbers)
         Array([2, 8], dtype=int32)
     """
-scatter_add_p: _typing.Any
-scatter_apply_p: _typing.Any
+scatter_add_p: __Scatter
+scatter_apply_p: _Primitive
 def scatter_max(operand: _ArrayLike, scatter_indices: _ArrayLike, updates: _ArrayLike, dimension_numbers: _ScatterDimensionNumbers, *, indices_are_sorted: _builtins.bool = False, unique_indices: _builtins.bool = False, mode: _builtins.str | _GatherScatterMode | None = None) -> _Array:
     """Take the maximum of updates and windows of an array at run-time positions: StableHLO's `scatter`.
 
@@ -1266,7 +1287,7 @@ def scatter_max(operand: _ArrayLike, scatter_indices: _ArrayLike, updates: _Arra
         >>> lax.scatter_max(xnp.array([2, 5]), xnp.array([[1]]), xnp.array([3]), numbers)
         Array([2, 5], dtype=int32)
     """
-scatter_max_p: _typing.Any
+scatter_max_p: __Scatter
 def scatter_min(operand: _ArrayLike, scatter_indices: _ArrayLike, updates: _ArrayLike, dimension_numbers: _ScatterDimensionNumbers, *, indices_are_sorted: _builtins.bool = False, unique_indices: _builtins.bool = False, mode: _builtins.str | _GatherScatterMode | None = None) -> _Array:
     """Take the minimum of updates and windows of an array at run-time positions: StableHLO's `scatter`.
 
@@ -1289,7 +1310,7 @@ def scatter_min(operand: _ArrayLike, scatter_indices: _ArrayLike, updates: _Arra
         >>> lax.scatter_min(xnp.array([2, 5]), xnp.array([[1]]), xnp.array([3]), numbers)
         Array([2, 3], dtype=int32)
     """
-scatter_min_p: _typing.Any
+scatter_min_p: __Scatter
 def scatter_mul(operand: _ArrayLike, scatter_indices: _ArrayLike, updates: _ArrayLike, dimension_numbers: _ScatterDimensionNumbers, *, indices_are_sorted: _builtins.bool = False, unique_indices: _builtins.bool = False, mode: _builtins.str | _GatherScatterMode | None = None) -> _Array:
     """Multiply windows of an array by updates at run-time positions: StableHLO's `scatter`.
 
@@ -1312,8 +1333,8 @@ def scatter_mul(operand: _ArrayLike, scatter_indices: _ArrayLike, updates: _Arra
         >>> lax.scatter_mul(xnp.array([2, 5]), xnp.array([[1]]), xnp.array([3]), numbers)
         Array([ 2, 15], dtype=int32)
     """
-scatter_mul_p: _typing.Any
-scatter_p: _typing.Any
+scatter_mul_p: __Scatter
+scatter_p: __Scatter
 def scatter_sub(operand: _ArrayLike, scatter_indices: _ArrayLike, updates: _ArrayLike, dimension_numbers: _ScatterDimensionNumbers, *, indices_are_sorted: _builtins.bool = False, unique_indices: _builtins.bool = False, mode: _builtins.str | _GatherScatterMode | None = None) -> _Array:
     """Subtract updates from windows of an array at run-time positions: StableHLO's `scatter`.
 
@@ -1336,12 +1357,12 @@ def scatter_sub(operand: _ArrayLike, scatter_indices: _ArrayLike, updates: _Arra
         >>> lax.scatter_sub(xnp.array([2, 5]), xnp.array([[1]]), xnp.array([3]), numbers)
         Array([2, 2], dtype=int32)
     """
-scatter_sub_p: _typing.Any
-select_and_gather_add_p: _typing.Any
-select_and_scatter_add_p: _typing.Any
-select_and_scatter_p: _typing.Any
-select_n_p: _typing.Any
-sharding_constraint_p: _typing.Any
+scatter_sub_p: __Scatter
+select_and_gather_add_p: _Primitive
+select_and_scatter_add_p: _Primitive
+select_and_scatter_p: _Primitive
+select_n_p: _Primitive
+sharding_constraint_p: _Primitive
 def shift_left(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Shift the bits of `x` left by `y`, filling with zeros.
 
@@ -1357,7 +1378,7 @@ def shift_left(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.shift_left(3, 2)
         Array(12, dtype=int32, weak_type=True)
     """
-shift_left_p: _typing.Any
+shift_left_p: _Primitive
 def shift_right_arithmetic(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Shift the bits of `x` right by `y`, filling with the sign bit: `floor(x / 2**y)`.
 
@@ -1373,7 +1394,7 @@ def shift_right_arithmetic(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.shift_right_arithmetic(-8, 1)
         Array(-4, dtype=int32, weak_type=True)
     """
-shift_right_arithmetic_p: _typing.Any
+shift_right_arithmetic_p: _Primitive
 def shift_right_logical(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Shift the bits of `x` right by `y`, filling with zeros.
 
@@ -1389,7 +1410,7 @@ def shift_right_logical(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.shift_right_logical(np.int8(-8), np.int8(1))
         Array(124, dtype=int8)
     """
-shift_right_logical_p: _typing.Any
+shift_right_logical_p: _Primitive
 def sign(x: _ArrayLike) -> _Array:
     """Compute the sign: -1, 0 or 1; `x / abs(x)` for complex numbers.
 
@@ -1403,7 +1424,7 @@ def sign(x: _ArrayLike) -> _Array:
         >>> lax.sign(-2.5)
         Array(-1., dtype=float32, weak_type=True)
     """
-sign_p: _typing.Any
+sign_p: _Primitive
 def sin(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -> _Array:
     """Compute the sine of angles in radians.
 
@@ -1419,7 +1440,7 @@ def sin(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) ->
         >>> lax.sin(0.0)
         Array(0., dtype=float32, weak_type=True)
     """
-sin_p: _typing.Any
+sin_p: __WithDefaults
 def sinh(x: _ArrayLike) -> _Array:
     """Compute the hyperbolic sine.
 
@@ -1433,10 +1454,10 @@ def sinh(x: _ArrayLike) -> _Array:
         >>> lax.sinh(0.0)
         Array(0., dtype=float32, weak_type=True)
     """
-sinh_p: _typing.Any
-slice_p: _typing.Any
-sort_p: _typing.Any
-split_p: _typing.Any
+sinh_p: _Primitive
+slice_p: _Primitive
+sort_p: _Primitive
+split_p: _Primitive
 def sqrt(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -> _Array:
     """Compute the square root; NaN for negative numbers.
 
@@ -1452,7 +1473,7 @@ def sqrt(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -
         >>> lax.sqrt(9.0)
         Array(3., dtype=float32, weak_type=True)
     """
-sqrt_p: _typing.Any
+sqrt_p: __WithDefaults
 def square(x: _ArrayLike) -> _Array:
     """Compute `x * x`.
 
@@ -1466,11 +1487,11 @@ def square(x: _ArrayLike) -> _Array:
         >>> lax.square(-3.0)
         Array(9., dtype=float32, weak_type=True)
     """
-square_p: _typing.Any
-squeeze_p: _typing.Any
-stack_p: _typing.Any
-stage_p: _typing.Any
-stop_gradient_p: _typing.Any
+square_p: _Primitive
+squeeze_p: _Primitive
+stack_p: _Primitive
+stage_p: _Primitive
+stop_gradient_p: _Primitive
 def sub(x: _ArrayLike, y: _ArrayLike) -> _Array:
     """Compute `x - y`.
 
@@ -1486,7 +1507,7 @@ def sub(x: _ArrayLike, y: _ArrayLike) -> _Array:
         >>> lax.sub(1.0, np.float32([1, 2]))
         Array([ 0., -1.], dtype=float32)
     """
-sub_p: _typing.Any
+sub_p: _Primitive
 def tan(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -> _Array:
     """Compute the tangent of angles in radians.
 
@@ -1502,7 +1523,7 @@ def tan(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) ->
         >>> lax.tan(0.0)
         Array(0., dtype=float32, weak_type=True)
     """
-tan_p: _typing.Any
+tan_p: __WithDefaults
 def tanh(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -> _Array:
     """Compute the hyperbolic tangent.
 
@@ -1518,11 +1539,11 @@ def tanh(x: _ArrayLike, *, accuracy: _AccuracyMode | _Tolerance | None = None) -
         >>> lax.tanh(0.0)
         Array(0., dtype=float32, weak_type=True)
     """
-tanh_p: _typing.Any
-tile_p: _typing.Any
-top_k_p: _typing.Any
-transpose_p: _typing.Any
-unstack_p: _typing.Any
-while_p: _typing.Any
-xor_p: _typing.Any
-zeta_p: _typing.Any
+tanh_p: __WithDefaults
+tile_p: _Primitive
+top_k_p: _Primitive
+transpose_p: _Primitive
+unstack_p: _Primitive
+while_p: _Primitive
+xor_p: _Primitive
+zeta_p: _Primitive

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from xlafront.staging.jit import jit
 from xlafront.staging.sharding_arguments import over_active_mesh
 
 if TYPE_CHECKING:
-    from xlafront.core.typing import Array, Dims, Params, Tangent
+    from xlafront.core.typing import Array, ArrayLike, Dims, Params, Tangent
     from xlafront.lowering.equations import RuleContext
     from xlafront.lowering.mlir import ir
 
@@ -65,6 +65,17 @@ def _is_target(x: Any) -> bool:
 
 def _is_flag(x: Any) -> bool:
     return x is None or isinstance(x, (bool, np.bool_))
+
+
+_T = TypeVar("_T")
+
+
+@overload
+def device_put(x: ArrayLike, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None) -> Array: ...
+
+
+@overload
+def device_put(x: _T, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None) -> _T: ...
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None) -> Any:
@@ -147,7 +158,7 @@ def _check_targets_in_shard_map(targets: list) -> None:
                              f"on one device; the active mesh is {active_mesh}. Call device_put outside of it.")
 
 
-def check_devices(x: Array, sharding: Sharding, caller: str) -> None:
+def check_devices(x: Array, sharding: Any, caller: str) -> None:
     """Raise an error if an array is committed to other devices than those of a sharding: executables transfer nothing."""
     source = None if isinstance(x, tracing.Tracer) else getattr(x, "sharding", None)
     if not has_devices(sharding) and active.mesh is not None and active.mesh.shape_tuple == sharding.mesh.shape_tuple:

@@ -1,4 +1,5 @@
 # Written by `python -m tests.stubs`.
+from xlafront.core.primitive import Primitive as _Primitive
 from xlafront.linalg.condensed_forms import hessenberg as hessenberg
 from xlafront.linalg.condensed_forms import schur as schur
 from xlafront.linalg.condensed_forms import tridiagonal as tridiagonal
@@ -19,21 +20,20 @@ from xlafront.linalg.spectra import SvdAlgorithm as SvdAlgorithm
 from xlafront.linalg.spectra import eig as eig
 from xlafront.linalg.spectra import eigh as eigh
 from xlafront.linalg.spectra import svd as svd
-import typing as _typing
 
-cholesky_p: _typing.Any
-cholesky_update_p: _typing.Any
-eig_p: _typing.Any
-eigh_p: _typing.Any
-hessenberg_p: _typing.Any
-householder_product_p: _typing.Any
-lu_p: _typing.Any
-lu_pivots_to_permutation_p: _typing.Any
-ormqr_p: _typing.Any
-qr_p: _typing.Any
-schur_p: _typing.Any
-svd_p: _typing.Any
-symmetric_product_p: _typing.Any
-triangular_solve_p: _typing.Any
-tridiagonal_p: _typing.Any
-tridiagonal_solve_p: _typing.Any
+cholesky_p: _Primitive
+cholesky_update_p: _Primitive
+eig_p: _Primitive
+eigh_p: _Primitive
+hessenberg_p: _Primitive
+householder_product_p: _Primitive
+lu_p: _Primitive
+lu_pivots_to_permutation_p: _Primitive
+ormqr_p: _Primitive
+qr_p: _Primitive
+schur_p: _Primitive
+svd_p: _Primitive
+symmetric_product_p: _Primitive
+triangular_solve_p: _Primitive
+tridiagonal_p: _Primitive
+tridiagonal_solve_p: _Primitive

@@ -86,6 +86,9 @@ from xlafront.numpy.histograms import histogram as histogram
 from xlafront.numpy.histograms import histogram2d as histogram2d
 from xlafront.numpy.histograms import histogram_bin_edges as histogram_bin_edges
 from xlafront.numpy.histograms import histogramdd as histogramdd
+from xlafront.numpy.index_tricks import CClass as _CClass
+from xlafront.numpy.index_tricks import RClass as _RClass
+from xlafront.numpy.index_tricks import _Grid as __Grid
 from xlafront.numpy.index_tricks import diag_indices as diag_indices
 from xlafront.numpy.index_tricks import diag_indices_from as diag_indices_from
 from xlafront.numpy.index_tricks import indices as indices
@@ -182,6 +185,7 @@ from xlafront.numpy.reductions import std as std
 from xlafront.numpy.reductions import var as var
 from xlafront.numpy.repeating import repeat as repeat
 from xlafront.numpy.repeating import tile as tile
+from xlafront.numpy.scalar_types import ScalarType as _ScalarType
 from xlafront.numpy.scalar_types import can_cast as can_cast
 from xlafront.numpy.scalar_types import iscomplexobj as iscomplexobj
 from xlafront.numpy.scalar_types import isdtype as isdtype
@@ -221,8 +225,8 @@ from xlafront.numpy.statistics import cov as cov
 from xlafront.numpy.statistics import median as median
 from xlafront.numpy.statistics import percentile as percentile
 from xlafront.numpy.statistics import quantile as quantile
+from xlafront.numpy.ufunc_methods import _UfuncMeta as __UfuncMeta
 from xlafront.numpy.ufunc_methods import frompyfunc as frompyfunc
-from xlafront.numpy.ufunc_methods import ufunc as ufunc
 from xlafront.numpy.ufuncs import absolute as _source_abs
 from xlafront.numpy.ufuncs import absolute as absolute
 from xlafront.numpy.ufuncs import angle as angle
@@ -269,6 +273,7 @@ from xlafront.special.windows import hanning as hanning
 from xlafront.special.windows import i0 as i0
 from xlafront.special.windows import kaiser as kaiser
 import builtins as _builtins
+import ml_dtypes as _ml_dtypes
 import numpy as _numpy
 import typing as _typing
 
@@ -286,7 +291,7 @@ class _Ufunc:
     def reduceat(self, a: _ArrayLike, indices: _typing.Any, axis: _builtins.int = ..., dtype: _typing.Any = ..., out: None = ...
                  ) -> _Array: ...
 
-ComplexWarning: _typing.TypeAlias = _typing.Any
+ComplexWarning = _numpy.exceptions.ComplexWarning
 __array_api_version__: _builtins.str
 abs = _source_abs
 def acos(x: _ArrayLike, /) -> _Array:
@@ -357,7 +362,7 @@ def all(a: _ArrayLike, axis: _Axes = None, out: None = None, keepdims: _builtins
 def amax(a: _ArrayLike, axis: _Axes = None, out: None = None, keepdims: _builtins.bool = False, initial: _ArrayLike | None = None, where: _ArrayLike | None = None) -> _Array:
     """Compute the maximum over axes.
 
-    The result is NaN if an element is NaN. `xnp.amax` is an alias.
+    The result is NaN if an element is NaN. `numpy.amax` is an alias.
 
     Args:
         a: Array.
@@ -377,7 +382,7 @@ def amax(a: _ArrayLike, axis: _Axes = None, out: None = None, keepdims: _builtin
 def amin(a: _ArrayLike, axis: _Axes = None, out: None = None, keepdims: _builtins.bool = False, initial: _ArrayLike | None = None, where: _ArrayLike | None = None) -> _Array:
     """Compute the minimum over axes.
 
-    The result is NaN if an element is NaN. `xnp.amin` is an alias.
+    The result is NaN if an element is NaN. `numpy.amin` is an alias.
 
     Args:
         a: Array.
@@ -642,7 +647,7 @@ def atleast_2d(*arys: _ArrayLike) -> _Array | _builtins.list[_Array]: ...
 def atleast_3d(ary: _ArrayLike, /) -> _Array: ...
 @_typing.overload
 def atleast_3d(*arys: _ArrayLike) -> _Array | _builtins.list[_Array]: ...
-bfloat16: _typing.TypeAlias = _typing.Any
+bfloat16: _ScalarType
 bitwise_and: _Ufunc
 """Compute the bitwise AND elementwise, as `x1 & x2`.
 
@@ -725,9 +730,9 @@ Example:
     >>> xnp.bitwise_xor(6, xnp.array([3, 4]))
     Array([5, 2], dtype=int32)
 """
-bool: _typing.TypeAlias = _typing.Any
-bool_: _typing.TypeAlias = _typing.Any
-c_: _typing.Any
+bool: _ScalarType
+bool_: _ScalarType
+c_: _CClass
 def cbrt(x: _ArrayLike, /) -> _Array:
     """Compute the real cube root elementwise.
 
@@ -743,7 +748,7 @@ def cbrt(x: _ArrayLike, /) -> _Array:
         >>> xnp.cbrt(xnp.array([8.0, -27.0]))
         Array([ 2., -3.], dtype=float32)
     """
-cdouble: _typing.TypeAlias = _typing.Any
+cdouble: _ScalarType
 def ceil(x: _ArrayLike, /) -> _Array:
     """Round up to the nearest integer elementwise.
 
@@ -760,9 +765,9 @@ def ceil(x: _ArrayLike, /) -> _Array:
         Array([ 2., -1.], dtype=float32)
     """
 character = _numpy.character
-complex128: _typing.TypeAlias = _typing.Any
-complex64: _typing.TypeAlias = _typing.Any
-complex_: _typing.TypeAlias = _typing.Any
+complex128: _ScalarType
+complex64: _ScalarType
+complex_: _ScalarType
 complexfloating = _numpy.complexfloating
 conj = _source_conj
 def cos(x: _ArrayLike, /) -> _Array:
@@ -791,7 +796,7 @@ def cosh(x: _ArrayLike, /) -> _Array:
         >>> xnp.cosh(xnp.array([0.0, xnp.inf]))
         Array([ 1., inf], dtype=float32)
     """
-csingle: _typing.TypeAlias = _typing.Any
+csingle: _ScalarType
 def cumprod(a: _ArrayLike, axis: _builtins.int | None = None, dtype: _DTypeLike | None = None, out: None = None) -> _Array:
     """Compute the cumulative product along an axis.
 
@@ -873,7 +878,7 @@ def divide(x1: _ArrayLike, x2: _ArrayLike, /, *, out: None = None, where: None =
         >>> xnp.divide(xnp.array([1, -1, 0]), xnp.array([2, 0, 0]))
         Array([ 0.5, -inf,  nan], dtype=float32)
     """
-double: _typing.TypeAlias = _typing.Any
+double: _ScalarType
 dtype = _numpy.dtype
 e: _builtins.float
 def equal(x: _ArrayLike, y: _ArrayLike, /, *, out: None = None, where: None = None) -> _Array:
@@ -932,23 +937,23 @@ def expm1(x: _ArrayLike, /) -> _Array:
         >>> xnp.expm1(xnp.array([0.0, 1e-10]))
         Array([0.e+00, 1.e-10], dtype=float32)
     """
-finfo: _typing.TypeAlias = _typing.Any
+finfo = _ml_dtypes.finfo
 flexible = _numpy.flexible
-float16: _typing.TypeAlias = _typing.Any
-float32: _typing.TypeAlias = _typing.Any
-float4_e2m1fn: _typing.TypeAlias = _typing.Any
-float64: _typing.TypeAlias = _typing.Any
-float6_e2m3fn: _typing.TypeAlias = _typing.Any
-float6_e3m2fn: _typing.TypeAlias = _typing.Any
-float8_e3m4: _typing.TypeAlias = _typing.Any
-float8_e4m3: _typing.TypeAlias = _typing.Any
-float8_e4m3b11fnuz: _typing.TypeAlias = _typing.Any
-float8_e4m3fn: _typing.TypeAlias = _typing.Any
-float8_e4m3fnuz: _typing.TypeAlias = _typing.Any
-float8_e5m2: _typing.TypeAlias = _typing.Any
-float8_e5m2fnuz: _typing.TypeAlias = _typing.Any
-float8_e8m0fnu: _typing.TypeAlias = _typing.Any
-float_: _typing.TypeAlias = _typing.Any
+float16: _ScalarType
+float32: _ScalarType
+float4_e2m1fn: _ScalarType
+float64: _ScalarType
+float6_e2m3fn: _ScalarType
+float6_e3m2fn: _ScalarType
+float8_e3m4: _ScalarType
+float8_e4m3: _ScalarType
+float8_e4m3b11fnuz: _ScalarType
+float8_e4m3fn: _ScalarType
+float8_e4m3fnuz: _ScalarType
+float8_e5m2: _ScalarType
+float8_e5m2fnuz: _ScalarType
+float8_e8m0fnu: _ScalarType
+float_: _ScalarType
 floating = _numpy.floating
 def floor(x: _ArrayLike, /) -> _Array:
     """Round down to the nearest integer elementwise.
@@ -1071,18 +1076,18 @@ def greater_equal(x: _ArrayLike, y: _ArrayLike, /) -> _Array:
         >>> xnp.greater_equal(xnp.array([1, 2, 3]), 2)
         Array([False,  True,  True], dtype=bool)
     """
-iinfo: _typing.TypeAlias = _typing.Any
+iinfo = _ml_dtypes.iinfo
 index_exp: _typing.Any
 inexact = _numpy.inexact
 inf: _builtins.float
-int1: _typing.TypeAlias = _typing.Any
-int16: _typing.TypeAlias = _typing.Any
-int2: _typing.TypeAlias = _typing.Any
-int32: _typing.TypeAlias = _typing.Any
-int4: _typing.TypeAlias = _typing.Any
-int64: _typing.TypeAlias = _typing.Any
-int8: _typing.TypeAlias = _typing.Any
-int_: _typing.TypeAlias = _typing.Any
+int1: _ScalarType
+int16: _ScalarType
+int2: _ScalarType
+int32: _ScalarType
+int4: _ScalarType
+int64: _ScalarType
+int8: _ScalarType
+int_: _ScalarType
 integer = _numpy.integer
 def invert(x: _ArrayLike, /, *, out: None = None, where: None = None) -> _Array:
     """Invert all bits elementwise, as `~x`.
@@ -1313,7 +1318,7 @@ Example:
 def max(a: _ArrayLike, axis: _Axes = None, out: None = None, keepdims: _builtins.bool = False, initial: _ArrayLike | None = None, where: _ArrayLike | None = None) -> _Array:
     """Compute the maximum over axes.
 
-    The result is NaN if an element is NaN. `xnp.amax` is an alias.
+    The result is NaN if an element is NaN. `numpy.amax` is an alias.
 
     Args:
         a: Array.
@@ -1346,11 +1351,11 @@ Example:
     >>> xnp.maximum(xnp.array([1.0, 3.0, xnp.nan]), 2.0)
     Array([ 2.,  3., nan], dtype=float32)
 """
-mgrid: _typing.Any
+mgrid: __Grid
 def min(a: _ArrayLike, axis: _Axes = None, out: None = None, keepdims: _builtins.bool = False, initial: _ArrayLike | None = None, where: _ArrayLike | None = None) -> _Array:
     """Compute the minimum over axes.
 
-    The result is NaN if an element is NaN. `xnp.amin` is an alias.
+    The result is NaN if an element is NaN. `numpy.amin` is an alias.
 
     Args:
         a: Array.
@@ -1451,7 +1456,7 @@ def not_equal(x: _ArrayLike, y: _ArrayLike, /, *, out: None = None, where: None 
     """
 number = _numpy.number
 object_ = _numpy.object_
-ogrid: _typing.Any
+ogrid: __Grid
 def ones_like(a: _ArrayLike, dtype: _DTypeLike | None = None, shape: _builtins.int | _typing.Sequence[_builtins.int] | None = None, *, device: _typing.Any = None, out_sharding: _typing.Any = None) -> _Array:
     """Return an array of ones with the shape, dtype and devices of another array.
 
@@ -1524,7 +1529,7 @@ def prod(a: _ArrayLike, axis: _Axes = None, dtype: _DTypeLike | None = None, out
         >>> xnp.prod(xnp.array([[1, 2], [3, 4]]), axis=0)
         Array([3, 8], dtype=int32)
     """
-r_: _typing.Any
+r_: _RClass
 def rad2deg(x: _ArrayLike, /) -> _Array:
     """Convert angles from radians to degrees.
 
@@ -1767,7 +1772,7 @@ def sin(x: _ArrayLike, /) -> _Array:
         Array([0., 1.], dtype=float32)
     """
 sinc = _source_sinc
-single: _typing.TypeAlias = _typing.Any
+single: _ScalarType
 def sinh(x: _ArrayLike, /) -> _Array:
     """Compute the hyperbolic sine elementwise.
 
@@ -1869,14 +1874,15 @@ def true_divide(x1: _ArrayLike, x2: _ArrayLike, /, *, out: None = None, where: N
         >>> xnp.true_divide(xnp.array([1, -1, 0]), xnp.array([2, 0, 0]))
         Array([ 0.5, -inf,  nan], dtype=float32)
     """
-uint: _typing.TypeAlias = _typing.Any
-uint1: _typing.TypeAlias = _typing.Any
-uint16: _typing.TypeAlias = _typing.Any
-uint2: _typing.TypeAlias = _typing.Any
-uint32: _typing.TypeAlias = _typing.Any
-uint4: _typing.TypeAlias = _typing.Any
-uint64: _typing.TypeAlias = _typing.Any
-uint8: _typing.TypeAlias = _typing.Any
+ufunc: __UfuncMeta
+uint: _ScalarType
+uint1: _ScalarType
+uint16: _ScalarType
+uint2: _ScalarType
+uint32: _ScalarType
+uint4: _ScalarType
+uint64: _ScalarType
+uint8: _ScalarType
 unsignedinteger = _numpy.unsignedinteger
 def zeros_like(a: _ArrayLike, dtype: _DTypeLike | None = None, shape: _builtins.int | _typing.Sequence[_builtins.int] | None = None, *, device: _typing.Any = None, out_sharding: _typing.Any = None) -> _Array:
     """Return an array of zeros with the shape, dtype and devices of another array.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,12 +28,13 @@ from xlafront.staging.jitted import Jitted
 from xlafront.staging.passes import CompileJob
 from xlafront.staging.signatures import Options, Selection
 
+_R = TypeVar("_R")
 _UNNAMED = "_internal_pmap_axis_name"  # appears in the shardings of results
 
 
-def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
+def pmap(fun: Callable[..., _R], axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
          static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None, backend: str | None = None,
-         axis_size: int | None = None, donate_argnums: int | Sequence[int] = ()) -> Callable:
+         axis_size: int | None = None, donate_argnums: int | Sequence[int] = ()) -> Callable[..., _R]:
     """Compile a function and run it on each device, on slices of the arguments.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.base.specs import DuplicateSpecError
@@ -72,6 +72,19 @@ def _check_context(name: str, mesh) -> None:
 
 
 # Public
+
+_F = TypeVar("_F", bound=Callable)
+_R = TypeVar("_R")
+
+
+@overload
+def shard_map(f: Callable[..., _R], *, out_specs: Any, in_specs: Any = Infer, mesh: Any = None,
+              axis_names: Any = frozenset(), check_vma: bool = True) -> Callable[..., _R]: ...
+
+
+@overload
+def shard_map(f: None = None, *, out_specs: Any, in_specs: Any = Infer, mesh: Any = None, axis_names: Any = frozenset(),
+              check_vma: bool = True) -> Callable[[_F], _F]: ...
 
 
 def shard_map(f: Callable | None = None, *, out_specs: Any, in_specs: Any = Infer, mesh: Any = None,

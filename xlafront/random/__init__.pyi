@@ -1,4 +1,5 @@
 # Written by `python -m tests.stubs`.
+from xlafront.core.primitive import Primitive as _Primitive
 from xlafront.core.typing import Array as _Array
 from xlafront.core.typing import ArrayLike as _ArrayLike
 from xlafront.core.typing import DTypeLike as _DTypeLike
@@ -24,6 +25,7 @@ from xlafront.random.gammas import f as f
 from xlafront.random.gammas import gamma as gamma
 from xlafront.random.gammas import loggamma as loggamma
 from xlafront.random.gammas import t as t
+from xlafront.random.prng import Key as Key
 from xlafront.random.prng import PRNGKey as PRNGKey
 from xlafront.random.prng import bits as bits
 from xlafront.random.prng import clone as clone
@@ -49,7 +51,6 @@ from xlafront.random.transformed import weibull_min as weibull_min
 import builtins as _builtins
 import typing as _typing
 
-Key: _typing.Any
 def cauchy(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = (), dtype: _DTypeLike | None = None, *, out_sharding: _ShardingLike = None) -> _Array:
     """Sample from the Cauchy distribution with median 0 and scale 1.
 
@@ -114,4 +115,4 @@ def logistic(key: _ArrayLike, shape: _typing.Sequence[_builtins.int] = (), dtype
         >>> random.logistic(random.key(0), (2, 3)).shape
         (2, 3)
     """
-random_gamma_p: _typing.Any
+random_gamma_p: _Primitive

@@ -64,7 +64,7 @@ def default_backend() -> str:
     return client().platform
 
 
-def devices(backend: str | None = None) -> list:
+def devices(backend: str | None = None) -> list[Device]:
     """Return all devices of a platform, including those of other processes.
 
     Args:
@@ -80,7 +80,7 @@ def devices(backend: str | None = None) -> list:
     return client(backend).devices()
 
 
-def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> list:
+def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> list[Device]:
     """Return the devices of one process.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, overload
 
 from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import errors, source, tracing, tree
@@ -12,6 +12,23 @@ from xlafront.runtime import keys
 from xlafront.staging import mutable_composites, signatures, stages
 from xlafront.staging.jitted import Jitted
 from xlafront.staging.signatures import Options
+
+if TYPE_CHECKING:
+    from xlafront.core.ir import Jaxpr
+
+_P = ParamSpec("_P")
+
+
+@overload
+def make_jaxpr(fun: Callable[_P, Any], static_argnums: int | Sequence[int] = (),
+               axis_env: Sequence[tuple[Hashable, int]] | None = None, return_shape: Literal[False] = False
+               ) -> Callable[_P, Jaxpr]: ...
+
+
+@overload
+def make_jaxpr(fun: Callable[_P, Any], static_argnums: int | Sequence[int] = (),
+               axis_env: Sequence[tuple[Hashable, int]] | None = None, *, return_shape: Literal[True]
+               ) -> Callable[_P, tuple[Jaxpr, Any]]: ...
 
 
 def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (), axis_env: Sequence[tuple[Hashable, int]] | None = None,

@@ -1,4 +1,5 @@
 # Written by `python -m tests.stubs`.
+from xlafront.core.primitive import Primitive as _Primitive
 from xlafront.experimental.pallas import mosaic_gpu as mosaic_gpu
 from xlafront.experimental.pallas import tpu as tpu
 from xlafront.experimental.pallas import triton as triton
@@ -34,6 +35,7 @@ from xlafront.pallas.primitives import reciprocal as reciprocal
 from xlafront.pallas.semaphores import semaphore_read as semaphore_read
 from xlafront.pallas.semaphores import semaphore_signal as semaphore_signal
 from xlafront.pallas.semaphores import semaphore_wait as semaphore_wait
+from xlafront.pallas.specs import BlockDim as BlockDim
 from xlafront.pallas.specs import BlockSpec as BlockSpec
 from xlafront.pallas.specs import Blocked as Blocked
 from xlafront.pallas.specs import BoundedSlice as BoundedSlice
@@ -47,14 +49,14 @@ from xlafront.pallas.specs import Indirect as Indirect
 from xlafront.pallas.specs import MemoryRef as MemoryRef
 from xlafront.pallas.specs import MemorySpace as MemorySpace
 from xlafront.pallas.specs import MemorySpace as _MemorySpace
+from xlafront.pallas.specs import NoBlockSpec as _NoBlockSpec
 from xlafront.pallas.specs import RevisitMode as RevisitMode
 from xlafront.pallas.specs import Squeezed as Squeezed
-import typing as _typing
+from xlafront.pallas.specs import Squeezed as _Squeezed
 
 ANY: _MemorySpace
-BlockDim: _typing.Any
 HOST: _MemorySpace
 dslice = _source_dslice
-no_block_spec: _typing.Any
-pallas_call_p: _typing.Any
-squeezed: _typing.Any
+no_block_spec: _NoBlockSpec
+pallas_call_p: _Primitive
+squeezed: _Squeezed

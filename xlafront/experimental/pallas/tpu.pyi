@@ -7,6 +7,7 @@ from xlafront.pallas.semaphores import sync_copy as sync_copy
 from xlafront.pallas.tpu import CompilerParams as CompilerParams
 from xlafront.pallas.tpu import CoreType as CoreType
 from xlafront.pallas.tpu import GridDimensionSemantics as GridDimensionSemantics
+from xlafront.pallas.tpu import GridDimensionSemantics as _GridDimensionSemantics
 from xlafront.pallas.tpu import MemorySpace as MemorySpace
 from xlafront.pallas.tpu import MemorySpace as _MemorySpace
 from xlafront.pallas.tpu import PrefetchScalarGridSpec as PrefetchScalarGridSpec
@@ -18,15 +19,14 @@ from xlafront.pallas.tpu import load as load
 from xlafront.pallas.tpu import roll as roll
 from xlafront.pallas.tpu import store as store
 from xlafront.pallas.tpu import trace_value as trace_value
-import typing as _typing
 
-ARBITRARY: _typing.Any
+ARBITRARY: _GridDimensionSemantics
 CMEM: _MemorySpace
-CORE_PARALLEL: _typing.Any
+CORE_PARALLEL: _GridDimensionSemantics
 HBM: _MemorySpace
-PARALLEL: _typing.Any
+PARALLEL: _GridDimensionSemantics
 SEMAPHORE: _MemorySpace
 SMEM: _MemorySpace
-SUBCORE_PARALLEL: _typing.Any
+SUBCORE_PARALLEL: _GridDimensionSemantics
 VMEM: _MemorySpace
 VMEM_SHARED: _MemorySpace

@@ -1,4 +1,5 @@
 # Written by `python -m tests.stubs`.
+from xlafront.core.primitive import Primitive as _Primitive
 from xlafront.experimental.sparse import ad as ad
 from xlafront.experimental.sparse import api as api
 from xlafront.experimental.sparse import bcoo as bcoo
@@ -9,35 +10,13 @@ from xlafront.experimental.sparse import linalg as linalg
 from xlafront.experimental.sparse import random as random
 from xlafront.experimental.sparse import transform as transform
 from xlafront.experimental.sparse import util as util
-from xlafront.experimental.sparse.api import todense_p as todense_p
 from xlafront.experimental.sparse.bcoo import bcoo_broadcast_in_dim as bcoo_broadcast_in_dim
 from xlafront.experimental.sparse.bcoo import bcoo_concatenate as bcoo_concatenate
-from xlafront.experimental.sparse.bcoo import bcoo_dot_general_p as bcoo_dot_general_p
-from xlafront.experimental.sparse.bcoo import bcoo_dot_general_sampled_p as bcoo_dot_general_sampled_p
-from xlafront.experimental.sparse.bcoo import bcoo_extract_p as bcoo_extract_p
-from xlafront.experimental.sparse.bcoo import bcoo_fromdense_p as bcoo_fromdense_p
 from xlafront.experimental.sparse.bcoo import bcoo_reduce_sum as bcoo_reduce_sum
 from xlafront.experimental.sparse.bcoo import bcoo_reshape as bcoo_reshape
 from xlafront.experimental.sparse.bcoo import bcoo_rev as bcoo_rev
 from xlafront.experimental.sparse.bcoo import bcoo_slice as bcoo_slice
-from xlafront.experimental.sparse.bcoo import bcoo_sort_indices_p as bcoo_sort_indices_p
-from xlafront.experimental.sparse.bcoo import bcoo_spdot_general_p as bcoo_spdot_general_p
 from xlafront.experimental.sparse.bcoo import bcoo_squeeze as bcoo_squeeze
-from xlafront.experimental.sparse.bcoo import bcoo_sum_duplicates_p as bcoo_sum_duplicates_p
-from xlafront.experimental.sparse.bcoo import bcoo_todense_p as bcoo_todense_p
-from xlafront.experimental.sparse.bcoo import bcoo_transpose_p as bcoo_transpose_p
-from xlafront.experimental.sparse.bcsr import bcsr_dot_general_p as bcsr_dot_general_p
-from xlafront.experimental.sparse.bcsr import bcsr_extract_p as bcsr_extract_p
-from xlafront.experimental.sparse.bcsr import bcsr_fromdense_p as bcsr_fromdense_p
-from xlafront.experimental.sparse.bcsr import bcsr_todense_p as bcsr_todense_p
-from xlafront.experimental.sparse.coo import coo_fromdense_p as coo_fromdense_p
-from xlafront.experimental.sparse.coo import coo_matmat_p as coo_matmat_p
-from xlafront.experimental.sparse.coo import coo_matvec_p as coo_matvec_p
-from xlafront.experimental.sparse.coo import coo_todense_p as coo_todense_p
-from xlafront.experimental.sparse.csr import csr_fromdense_p as csr_fromdense_p
-from xlafront.experimental.sparse.csr import csr_matmat_p as csr_matmat_p
-from xlafront.experimental.sparse.csr import csr_matvec_p as csr_matvec_p
-from xlafront.experimental.sparse.csr import csr_todense_p as csr_todense_p
 from xlafront.sparse.base import CuSparseEfficiencyWarning as CuSparseEfficiencyWarning
 from xlafront.sparse.base import JAXSparse as JAXSparse
 from xlafront.sparse.base import SparseEfficiencyError as SparseEfficiencyError
@@ -88,4 +67,26 @@ from xlafront.sparse.matrices import csr_todense as csr_todense
 from xlafront.sparse.sparsify import SparseTracer as SparseTracer
 from xlafront.sparse.sparsify import sparsify as sparsify
 
+bcoo_dot_general_p: _Primitive
+bcoo_dot_general_sampled_p: _Primitive
+bcoo_extract_p: _Primitive
+bcoo_fromdense_p: _Primitive
+bcoo_sort_indices_p: _Primitive
+bcoo_spdot_general_p: _Primitive
+bcoo_sum_duplicates_p: _Primitive
+bcoo_todense_p: _Primitive
+bcoo_transpose_p: _Primitive
+bcsr_dot_general_p: _Primitive
+bcsr_extract_p: _Primitive
+bcsr_fromdense_p: _Primitive
+bcsr_todense_p: _Primitive
+coo_fromdense_p: _Primitive
+coo_matmat_p: _Primitive
+coo_matvec_p: _Primitive
+coo_todense_p: _Primitive
+csr_fromdense_p: _Primitive
+csr_matmat_p: _Primitive
+csr_matvec_p: _Primitive
+csr_todense_p: _Primitive
 jacobian = _source_jacobian
+todense_p: _Primitive

@@ -1,4 +1,5 @@
 # Written by `python -m tests.stubs`.
+from xlafront.core.primitive import Primitive as _Primitive
 from xlafront.sparse.base import JAXSparse as JAXSparse
 from xlafront.sparse.bcoo import BCOO as BCOO
 from xlafront.sparse.bcsr import BCSR as BCSR
@@ -8,6 +9,5 @@ from xlafront.sparse.creation import todense as todense
 from xlafront.sparse.matrices import COO as COO
 from xlafront.sparse.matrices import CSC as CSC
 from xlafront.sparse.matrices import CSR as CSR
-import typing as _typing
 
-todense_p: _typing.Any
+todense_p: _Primitive

@@ -1,4 +1,5 @@
 # Written by `python -m tests.stubs`.
+from xlafront.core.primitive import Primitive as _Primitive
 from xlafront.sparse.bcoo import BCOO as BCOO
 from xlafront.sparse.bcoo import BCOO as _BCOO
 from xlafront.sparse.bcoo import BCOOProperties as BCOOProperties
@@ -77,10 +78,10 @@ def bcoo_concatenate(operands: _typing.Sequence[_BCOO], *, dimension: _builtins.
         >>> sparse.bcoo_concatenate([sparse.eye(2), sparse.eye(2)], dimension=0).shape
         (4, 2)
     """
-bcoo_dot_general_p: _typing.Any
-bcoo_dot_general_sampled_p: _typing.Any
-bcoo_extract_p: _typing.Any
-bcoo_fromdense_p: _typing.Any
+bcoo_dot_general_p: _Primitive
+bcoo_dot_general_sampled_p: _Primitive
+bcoo_extract_p: _Primitive
+bcoo_fromdense_p: _Primitive
 def bcoo_reduce_sum(mat: _BCOO, *, axes: _typing.Sequence[_builtins.int]) -> _BCOO:
     """Sum an array along dimensions.
 
@@ -143,8 +144,8 @@ def bcoo_slice(mat: _BCOO, *, start_indices: _typing.Sequence[_builtins.int], li
         >>> sparse.bcoo_slice(sparse.eye(3), start_indices=(1, 0), limit_indices=(3, 2)).todense().tolist()
         [[0.0, 1.0], [0.0, 0.0]]
     """
-bcoo_sort_indices_p: _typing.Any
-bcoo_spdot_general_p: _typing.Any
+bcoo_sort_indices_p: _Primitive
+bcoo_spdot_general_p: _Primitive
 def bcoo_squeeze(arr: _BCOO, *, dimensions: _typing.Sequence[_builtins.int]) -> _BCOO:
     """Remove dimensions of size 1.
 
@@ -159,6 +160,6 @@ def bcoo_squeeze(arr: _BCOO, *, dimensions: _typing.Sequence[_builtins.int]) -> 
         >>> sparse.bcoo_squeeze(sparse.eye(1, 3), dimensions=(0,)).shape
         (3,)
     """
-bcoo_sum_duplicates_p: _typing.Any
-bcoo_todense_p: _typing.Any
-bcoo_transpose_p: _typing.Any
+bcoo_sum_duplicates_p: _Primitive
+bcoo_todense_p: _Primitive
+bcoo_transpose_p: _Primitive
