@@ -92,7 +92,7 @@ class TracerBoolConversionError(ConcretizationTypeError):
     """Raised where a traced array is used as a condition."""
 
     attempt = ("Attempted boolean conversion of traced array, by `if`, `while`, `and`, `or` or `not`.\n"
-               "It is {what}, which has no concrete value while it is traced.")
+               "It is {what}, and has no concrete value while it is traced.")
     remedy = ("Use lax.cond or lax.while_loop for branches and loops, numpy.where to select elements, & | ~ for logic on "
               "arrays, or make the argument static (static_argnums).")
 
