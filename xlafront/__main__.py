@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 
 from xlafront.base.version import __version__
@@ -46,7 +47,11 @@ def _demo(args) -> int:
 
 
 def _plan(args) -> int:
-    from xlafront.planning.script import main  # start-up: of this command alone
+    from xlafront.planning import child  # start-up: of this command alone
+
+    if args.argv is None and child.VARIABLE not in os.environ:
+        return child.run(sys.argv[1:])
+    from xlafront.planning.script import main
 
     return main(args)
 
@@ -64,7 +69,7 @@ def _run(arguments: list[str]) -> None:
 
 
 def main(argv=None) -> int:
-    argv = sys.argv[1:] if argv is None else argv
+    given, argv = argv, sys.argv[1:] if argv is None else argv
     if argv[:1] == ["run"] and argv[1:] not in ([], ["-h"], ["--help"]):  # the program parses its own arguments
         _run(argv[1:])
         return 0
@@ -122,7 +127,7 @@ def main(argv=None) -> int:
     info = commands.add_parser("info", help="show versions, devices and settings, or the contents of an exported file")
     info.add_argument("file", nargs="?", metavar="FILE", help="file written by export, or a StableHLO module")
     info.set_defaults(run=_info)
-    args = parser.parse_args(argv)
+    args = parser.parse_args(argv, argparse.Namespace(argv=given))
     return args.run(args)
 
 

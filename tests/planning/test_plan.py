@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -515,6 +516,21 @@ def test_module_from_the_command_line(script):
     done = subprocess.run([sys.executable, "-m", "xlafront", "plan", f"{script}:train_step"], capture_output=True, text=True,
                           timeout=120, cwd=pathlib.Path(__file__).parents[2])
     assert done.returncode == 0 and "Memory on each device" in done.stdout, done.stderr
+
+
+def test_an_interrupt_ends_planning_at_once(tmp_path):
+    """Also while a compiler runs, which holds the interpreter: here C's `sleep` does."""
+    script = tmp_path / "slow.py"
+    script.write_text("import ctypes\ndef step(x): return x\ndef step_args():\n    print('began', flush=True)\n"
+                      "    ctypes.PyDLL(None).sleep(60)\n")
+    plan = subprocess.Popen([sys.executable, "-m", "xlafront", "plan", f"{script}:step"], stdout=subprocess.PIPE, text=True,
+                            cwd=pathlib.Path(__file__).parents[2])
+    try:
+        assert plan.stdout.readline() == "began\n"
+        plan.send_signal(signal.SIGINT)
+        assert plan.wait(20) == 130 and plan.stdout.read() == ""  # which ends when no process has it open
+    finally:
+        plan.kill()
 
 
 @pytest.mark.parametrize("count, shape", [(1, "1x1x1"), (4, "2x2x1"), (8, "2x2x2"), (256, "4x8x8"), (512, "8x8x8"), (2048, None)])

@@ -1,0 +1,35 @@
+"""The command `plan` in a process of its own: XLA compiles for minutes, and Python sees no signal meanwhile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+VARIABLE = "XLAFRONT_PLANS_HERE"  # set in the environment of the process that plans
+
+
+def run(arguments: list[str]) -> int:
+    """Run `python -m xlafront` with these arguments in another process, and return its exit status.
+
+    An interrupt ends it at once. A terminal shows the time that it takes.
+    """
+    child = subprocess.Popen([sys.executable, "-m", "xlafront", *arguments], env=os.environ | {VARIABLE: "1"})
+    started, shows_time = time.monotonic(), sys.stderr.isatty()
+    try:
+        while True:
+            try:
+                status = child.wait(1)
+                break
+            except subprocess.TimeoutExpired:
+                if shows_time:
+                    print(f"\rplanning, {time.monotonic() - started:.0f} s (Ctrl-C ends it)", end="", file=sys.stderr,
+                          flush=True)
+    except KeyboardInterrupt:
+        child.kill()
+        child.wait()
+        status = 130
+    if shows_time:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    return 128 - status if status < 0 else status
