@@ -125,6 +125,20 @@ def test_ignored_settings_in_environment_and_context_manager():
         "remat3", "jax2tf_associative_scan_reductions"]
 
 
+@pytest.mark.parametrize("name, bits", [
+    ("random_seed_offset", 64), ("num_cpu_devices", 32), ("cpu_get_local_topology_timeout_minutes", 32),
+    ("cpu_get_global_topology_timeout_minutes", 32)])
+def test_numbers_beyond_the_runtimes_are_refused(name, bits):
+    setting = xf.config._find(name)
+    before = setting.get_global()
+    for value in (10**20, str(10**20), -10**20, float("inf"), "many"):
+        with pytest.raises(ValueError, match=f"the setting {name} is .*; it must be a whole number of at most {bits} bits"):
+            xf.config.update(name, value)
+        with pytest.raises(ValueError, match=f"the environment variable X is .*at most {bits} bits"):
+            setting.parse(value, "the environment variable X")
+    assert setting.get_global() == before and setting.parse(str(2**(bits - 1) - 1)) == 2**(bits - 1) - 1
+
+
 @pytest.mark.parametrize("change", ["set_local", "set_global"])
 def test_ignored_settings_warn_from_every_setter(change):
     setting = xf.jax2tf_associative_scan_reductions

@@ -31,6 +31,26 @@ def directory(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path)) if path else path
 
 
+def c_int(value: Any) -> int:
+    """Return a number that fits into the 32 bits that the runtime has for it."""
+    number = int(value)
+    if not -2**31 <= number < 2**31:
+        raise ValueError
+    return number
+
+
+def uint64_difference(value: Any) -> int:
+    """Return a number that can be added to a seed of 64 bits."""
+    number = int(value)
+    if not -2**64 < number < 2**64:
+        raise ValueError
+    return number
+
+
+# The kinds of settings that are numbers: conversions, and the words for them.
+NUMBERS = {int: "of type int", c_int: "a whole number of at most 32 bits",
+           uint64_difference: "a whole number of at most 64 bits"}
+
 # Name, kind (a type, a conversion, or the allowed strings), default, role in the cache key of compiled functions, help text.
 # The role is True; False; "calls", if a change only makes C++ look the function up in Python, without retracing; or "rare": all
 # settings with this role are one entry of the key.
@@ -55,7 +75,7 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("auto_pcast", bool, True, True, "cast replicated operands to varying over manual axes as needed"),
     ("remove_size_one_mesh_axis_from_type", bool, False, True, "omit mesh axes of size 1 from types"),
     ("raise_on_ppermute_sort_diff", bool, True, "rare", "refuse ppermute over axes in another order than the mesh's"),
-    ("random_seed_offset", int, 0, "rare", "offset that is added to the seed of new keys"),
+    ("random_seed_offset", uint64_difference, 0, "rare", "offset that is added to the seed of new keys"),
     ("high_dynamic_range_gumbel", bool, False, "rare", "sample Gumbel noise with the full tail if no mode is given"),
     ("check_static_indices", bool, False, "rare", "raise IndexError for static indices that are out of bounds"),
     ("optimization_level", ("UNKNOWN", "O0", "O1", "O2", "O3"), "UNKNOWN", "rare", "how much the compiler optimizes for speed"),
@@ -101,10 +121,10 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
      "allow, log or refuse transfers from devices to the host"),
     ("platforms", str, "", False, "comma-separated platforms to initialize, the default first: 'cuda,cpu'"),
     ("platform_name", str, "", False, "older name for the first of `platforms`"),
-    ("num_cpu_devices", int, -1, False, "number of CPU devices to simulate"),
+    ("num_cpu_devices", c_int, -1, False, "number of CPU devices to simulate"),
     ("cpu_enable_async_dispatch", bool, True, False, "return from calls on CPU before they complete"),
-    ("cpu_get_local_topology_timeout_minutes", int, 2, False, "timeout for the devices of processes on the same host"),
-    ("cpu_get_global_topology_timeout_minutes", int, 5, False, "timeout for the devices of all hosts"),
+    ("cpu_get_local_topology_timeout_minutes", c_int, 2, False, "timeout for the devices of processes on the same host"),
+    ("cpu_get_global_topology_timeout_minutes", c_int, 5, False, "timeout for the devices of all hosts"),
     ("enable_compilation_cache", bool, True, False, "store executables on disk"),
     ("cache_dir", directory, None, False, "directory of the compilation cache"),
     ("compilation_cache_max_size", int, 2 << 30, False,
@@ -229,15 +249,16 @@ class Setting:
             if value in kind:
                 return value
             raise SettingError(f"{where} is {value!r}; it can be one of {', '.join(filter(None, kind))}.")
+        wrong = SettingError(f"{where} is {value!r}; it must be {NUMBERS.get(kind, f'of type {kind.__name__}')}.")
         if isinstance(value, bool) or kind is str and not isinstance(value, str):
-            raise SettingError(f"{where} is {value!r}; it must be of type {kind.__name__}.")
+            raise wrong
         try:
             converted = kind(value)
-            if kind is int and converted != value and not isinstance(value, str):
+            if kind in NUMBERS and converted != value and not isinstance(value, str):
                 raise ValueError
             return converted
-        except (TypeError, ValueError):
-            raise SettingError(f"{where} is {value!r}; it must be of type {kind.__name__}.") from None
+        except (TypeError, ValueError, OverflowError):
+            raise wrong from None
 
     @property
     def value(self):
