@@ -8,6 +8,7 @@ Names are loaded on first use.
 """
 
 import os as _os
+import sys as _sys
 from importlib import import_module as _import_module
 
 from xlafront.base import jax_names as _jax_names, start as _start  # noqa: F401  (refuses imports of jax from here on)
@@ -65,5 +66,7 @@ __getattr__, __dir__, __all__ = attach(__name__, _EXPORTS, """
     profiler random ref scipy sharding stages test_util tree tree_util typing
 """)
 
+if "IPython" in _sys.modules:
+    _import_module("xlafront.host.notebook_views").register()
 if _os.environ.get("XLAFRONT_AS_JAX", "0").lower() not in ("", "0", "false", "no", "off"):
     _import_module("xlafront.compat").install()
