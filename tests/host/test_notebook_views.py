@@ -54,7 +54,7 @@ def mesh(shape=(2, 4), names=("x", "y")):
     return Mesh(np.array(xf.devices()[:int(np.prod(shape))]).reshape(shape), names, (AxisType.Auto,) * len(names))
 
 
-def test_jaxprs_are_shown_whole():
+def test_jaxprs_are_shown_with_all_equations():
     jaxpr = xf.make_jaxpr(scaled)(X, W)
     shown = Checked(views.jaxpr(jaxpr))
     assert f"Jaxpr of scaled: {len(jaxpr.eqns)} equations, 2 inputs, 1 result" in shown.text and str(jaxpr) in shown.text
@@ -83,14 +83,14 @@ def test_meshes_are_grids():
 
 
 @pytest.mark.cpu_only
-@pytest.mark.parametrize("spec, shape, rows, parts", [
+@pytest.mark.parametrize("spec, shape, rows, shards", [
     (P("x", "y"), (4, 8), 2, 8), (P("x"), (4, 8), 2, 2), (P(None, "y"), (4, 8), 1, 4), (P(), (3,), 1, 1), (P(), (), 1, 1),
     (P(("x", "y")), (8,), 8, 8), (P("x", None, "y"), (2, 3, 4), 2, 8)])
-def test_arrays_are_grids_of_their_parts(spec, shape, rows, parts):
+def test_arrays_are_grids_of_their_shards(spec, shape, rows, shards):
     x = xf.device_put(np.zeros(shape, np.float32), NamedSharding(mesh(), spec))
     shown = Checked(views.array(x))
     assert f"float32{list(shape)} over 8 devices" in shown.text and repr(x) in shown.text
-    assert (shown.tags.count("tr"), shown.tags.count("td")) == (rows, parts)
+    assert (shown.tags.count("tr"), shown.tags.count("td")) == (rows, shards)
     devices = ", ".join(re.findall(r'color:#\w+">([^<]*)<', views.array(x)))
     assert {int(number) for number in devices.split(", ")} == set(range(8))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from xlafront.base.config import NUMBERS
-
 _defined: set[str] = set()
 
 
@@ -17,7 +15,7 @@ def _define(name: str, setting: Any) -> None:
     common = {"module_name": __name__, "allow_override": True}
     if kind is bool:
         flags.DEFINE_bool(name, value, setting.help, **common)
-    elif kind in NUMBERS:
+    elif isinstance(setting.default, int):
         flags.DEFINE_integer(name, value, setting.help, **common)
     elif kind is float:
         flags.DEFINE_float(name, value, setting.help, **common)

@@ -26,8 +26,8 @@ def _element(name: str, content: str, style: str = "", **attributes: str) -> str
     return f"<{name}{style_text}{''.join(f' {k}={html.escape(v)!r}' for k, v in attributes.items())}>{content}</{name}>"
 
 
-def _view(title: str, *parts: str) -> str:
-    return _element("div", _element("b", html.escape(title)) + "".join(parts), _STYLE)
+def _view(title: str, *blocks: str) -> str:
+    return _element("div", _element("b", html.escape(title)) + "".join(blocks), _STYLE)
 
 
 def _folded(label: str, text_html: str, lines: int) -> str:
@@ -63,15 +63,15 @@ def _size(count: float) -> str:
     raise AssertionError
 
 
-def _bar(parts: Sequence[tuple[str, float]], limit: float | None = None) -> str:
+def _bar(amounts: Sequence[tuple[str, float]], limit: float | None = None) -> str:
     """Return a bar of labelled amounts of memory, in proportion to their sum or to the limit."""
-    parts = [(label, amount) for label, amount in parts if amount > 0]
-    total = sum(amount for _, amount in parts)
+    amounts = [(label, amount) for label, amount in amounts if amount > 0]
+    total = sum(amount for _, amount in amounts)
     width = max(total, limit or 0.0) or 1.0
     segments = "".join(_element("div", "", f"width:{100 * amount / width:.2f}%;background:{colour};height:1em", title=(
-        f"{label} {_size(amount)}")) for (label, amount), colour in zip(parts, _COLOURS))
+        f"{label} {_size(amount)}")) for (label, amount), colour in zip(amounts, _COLOURS))
     legend = " &nbsp; ".join(_element("span", "&#9632;", f"color:{colour}") + html.escape(f" {label} {_size(amount)}")
-                             for (label, amount), colour in zip(parts, _COLOURS))
+                             for (label, amount), colour in zip(amounts, _COLOURS))
     return _element("div", segments, f"display:flex;width:100%;{_LINE}") + _element("small", legend)
 
 
@@ -107,11 +107,11 @@ def lowered(value: Any) -> str:
 
 def compiled(value: Any) -> str:
     memory, cost = value.memory_analysis(), value.cost_analysis() or {}
-    parts = [] if memory is None else [
+    amounts = [] if memory is None else [
         ("arguments", memory.argument_size_in_bytes), ("results", memory.output_size_in_bytes),
         ("temporary", memory.temp_size_in_bytes), ("code", memory.generated_code_size_in_bytes)]
     flops = f": {cost['flops']:.3g} flops" if cost.get("flops", 0) > 0 else ""
-    return _view(f"Compiled{flops}", _bar(parts), _text("optimized HLO", value.as_text()))
+    return _view(f"Compiled{flops}", _bar(amounts), _text("optimized HLO", value.as_text()))
 
 
 def mesh(value: Any) -> str:
@@ -121,8 +121,8 @@ def mesh(value: Any) -> str:
     devices = value.devices
     rows = devices.reshape(devices.shape[0], -1) if devices.ndim > 1 else devices.reshape(1, -1)
     shown = [[html.escape(str(d.id)) for d in row[:32]] for row in rows[:32]]
-    cut = "" if rows.shape[0] <= 32 and rows.shape[1] <= 32 else _element("small", "the first 32 rows and columns")
-    return _view(f"Mesh({shape})", _element("div", html.escape(types)), _table(shown), cut)
+    truncated = "" if rows.shape[0] <= 32 and rows.shape[1] <= 32 else _element("small", "the first 32 rows and columns")
+    return _view(f"Mesh({shape})", _element("div", html.escape(types)), _table(shown), truncated)
 
 
 def sharding(value: Any) -> str:
@@ -130,24 +130,24 @@ def sharding(value: Any) -> str:
 
 
 def array(value: Any) -> str | None:
-    """Return the array with a grid of the devices that hold its parts; None for one on one device, whose text is shown."""
+    """Return the array with a grid of the devices that hold its shards; None for one on one device, whose text is shown."""
     if value.is_deleted() or value.sharding.num_devices == 1:
         return None
-    parts: dict[tuple, list[str]] = {}
+    shards: dict[tuple, list[str]] = {}
     for device, index in value.sharding.devices_indices_map(value.shape).items():
         bounds = tuple((s.start or 0, size if s.stop is None else s.stop) for s, size in zip(index or (), value.shape))
-        parts.setdefault(bounds, []).append(str(device.id))
-    starts = [sorted({bounds[i] for bounds in parts}) for i in range(value.ndim)]
+        shards.setdefault(bounds, []).append(str(device.id))
+    starts = [sorted({bounds[i] for bounds in shards}) for i in range(value.ndim)]
     rows = starts[0] if value.ndim else [()]
     grid: list[list[str]] = [[] for _ in rows]
-    for i, (bounds, devices) in enumerate(sorted(parts.items())):
+    for i, (bounds, devices) in enumerate(sorted(shards.items())):
         row = rows.index(bounds[0]) if value.ndim else 0
         colour = _COLOURS[i % len(_COLOURS)]
         place = ", ".join(f"{start}:{stop}" for start, stop in bounds)
         grid[row].append(_element("span", html.escape(", ".join(devices)), f"color:{colour}") + _element(
             "small", f"<br>[{html.escape(place)}]"))
     title = f"{value.dtype}{list(value.shape)} over {_count(value.sharding.num_devices, 'device')}"
-    table = _table(grid) if len(parts) <= 256 else _element("small", f"{len(parts)} parts")
+    table = _table(grid) if len(shards) <= 256 else _element("small", f"{len(shards)} shards")
     return _view(title, _element("div", html.escape(str(getattr(value.sharding, "spec", value.sharding)))), table,
                  _text("values", repr(value)) if value.is_fully_addressable else "")
 
@@ -156,10 +156,10 @@ def plan(value: Any) -> str:
     memory = value.memory
     verdict = {True: "fits", False: "does not fit", None: "needs"}[value.fits]
     limit = f" of {_size(memory.limit)}" if memory.limit else ""
-    parts = [("arguments", memory.arguments), ("results", memory.outputs - memory.donated), ("temporary", memory.temporaries),
+    amounts = [("arguments", memory.arguments), ("results", memory.outputs - memory.donated), ("temporary", memory.temporaries),
              ("code", memory.code)]
     title = f"{value.name} on {value.topology}: {verdict}, {_size(memory.total)}{limit} on each device"
-    return _view(title, _bar(parts, memory.limit), _text("plan", str(value)))
+    return _view(title, _bar(amounts, memory.limit), _text("plan", str(value)))
 
 
 def settings(value: Any) -> str:
