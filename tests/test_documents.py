@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 
+os.environ["MPLBACKEND"] = "Agg"  # chapters plot
 ROOT = pathlib.Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
@@ -39,13 +40,13 @@ def prose(path: pathlib.Path) -> str:
     return "\n\n".join("".join(c["source"]) for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "markdown")
 
 
-@pytest.mark.parametrize("path", [*sorted((ROOT / "notebooks").rglob("*.md")), ROOT / "CONTRIBUTING.md",
-                                  ROOT / "README.md", ROOT / "notebooks" / "how_it_works.ipynb"], ids=lambda p: p.name)
+@pytest.mark.parametrize("path", [*sorted((ROOT / "notebooks").rglob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "README.md", *NOTEBOOKS],
+                         ids=lambda p: p.name)
 def test_files_and_names_in_documents_exist(path):
     """A file is a path below `xlafront`; names after it, separated by commas or "and", are defined in it."""
     text = prose(path)
-    for link in re.findall(r"\]\((?!http)([^)#]+)\)", text):
-        assert (path.parent / link).exists(), link
+    for link in re.findall(r"\]\((?!http|api/)([^)#]+)\)", re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)):  # `api` is generated
+        assert (ROOT / "notebooks" / link[1:] if link.startswith("/") else path.parent / link).exists(), link
     for file, names in re.findall(r"`((?:\w+/)*\w+\.py)`((?:(?:,\s| and\s|,\sand\s)`[\w.]+`)*)", text):
         found = [place / file for place in (ROOT / "xlafront", ROOT) if (place / file).exists()]
         assert found, f"there is no {file}"
@@ -54,6 +55,33 @@ def test_files_and_names_in_documents_exist(path):
                 continue
             for part in name.split("."):
                 assert re.search(rf"^\s*(?:def|class) {part}\b|^(?:    )?{part}\b.* = ", found[0].read_text(), re.M), f"{file} has no {name}"
+
+
+@pytest.mark.parametrize("section", re.split(r"^## ", (ROOT / "notebooks" / "errors.md").read_text(), flags=re.M)[1:],
+                         ids=lambda text: text.split()[0])
+def test_errors_are_those_that_their_sections_are_about(section):
+    """The session of a section ends in an error of its class, whose message begins as it is shown."""
+    import xlafront as xf
+    import xlafront.numpy as xnp
+    from xlafront.core import errors
+
+    name = section.split()[0]
+    for session in re.findall(r"```pycon\n(.*?)```", section, re.S):
+        code, shown = re.fullmatch(r"((?:(?:>>>|\.\.\.) .*\n)+)(\w+: .*)\n", session).groups()
+        with pytest.raises(getattr(errors, name)) as error:
+            exec(re.sub(r"^.{4}", "", code, flags=re.M), {"xf": xf, "xnp": xnp, "np": np})
+        assert f"{type(error.value).__name__}: {error.value}".startswith(shown.removesuffix("..."))
+
+
+def test_each_error_has_a_section():
+    from xlafront.core import errors
+
+    def classes(kind):
+        return [kind, *(c for subclass in kind.__subclasses__() for c in classes(subclass))]
+
+    explained = {c.__name__ for c in classes(errors._Explained)[1:]}
+    sections = re.findall(r"^## (\w+)", (ROOT / "notebooks" / "errors.md").read_text(), re.M)
+    assert len(explained) > 5 and not explained - {*sections}
 
 
 def play(path: pathlib.Path, strict: bool) -> None:
@@ -73,6 +101,8 @@ def play(path: pathlib.Path, strict: bool) -> None:
         else:
             assert not (raises and strict), f"{where} should raise"
             assert not isinstance(value, (bool, np.bool_)) or value, f"{where} ends with False"
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
