@@ -45,7 +45,7 @@ copybutton_prompt_is_regexp = True
 # which Pygments takes for an error.
 suppress_warnings = ["ref.python", "misc.highlighting_failure"]
 default_role = "literal"  # what docstrings have between single backticks
-autodoc_typehints = "none"  # the types are in the signatures of the `.pyi` files and of `help`; here they would fill the page
+autodoc_typehints = "none"  # `types_of` adds them, as the source has them: aliases such as `ArrayLike` by their names
 autodoc_preserve_defaults = True
 maximum_signature_line_length = 90
 python_use_unqualified_type_names = True
@@ -106,7 +106,21 @@ def process_docstring(app: object, what: str, name: str, value: object, options:
     blocks = re.split(r"((?:^[ ]*>>>.*\n?)(?:^[ ]*\S.*\n?)*)", text, flags=re.MULTILINE)
     text = "".join(b if i % 2 else to_rst(b) for i, b in enumerate(blocks))
     # Napoleon's parser alone: its extension fails on methods that have no qualified name.
-    lines[:] = GoogleDocstring(text, Config(napoleon_use_ivar=True), app, what, name, value, options).lines()
+    described = GoogleDocstring(text, Config(napoleon_use_ivar=True), app, what, name, value, options).lines()
+    types = types_of(value) if is_function(value) else {}
+    lines.clear()
+    for line in described:
+        found = re.match(r":param (\w+):", line)
+        lines += [f":type {found[1]}: ``{types[found[1]]}``", line] if found and found[1] in types else [line]
+
+
+def types_of(function: object) -> dict[str, str]:
+    """Return the annotations of parameters, as text."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    return {p.name: p.annotation for p in parameters if isinstance(p.annotation, str)}
 
 
 def is_private(app: object, what: str, name: str, value: object, skip: bool, options: object) -> bool:
@@ -133,21 +147,23 @@ def page(name: str) -> str:
         lines += [f"   * - :py:obj:`~{name}.{public}`", f"     - {summary}"]
     lines.append("")
     for public, value in values.items():
-        lines += description(f"{name}.{public}", value) + [""]
+        lines += description(name, public, value) + [""]
     return "\n".join(lines)
 
 
-def description(name: str, value: object) -> list[str]:
-    """Return the directive that describes a public name."""
+def description(module: str, public: str, value: object) -> list[str]:
+    """Return the directive that describes a public name of a module."""
+    name = f"{module}.{public}"
+    data = [f".. py:data:: {public}", f"   :module: {module}", ""]
     if is_function(value):
         return [f".. autofunction:: {name}"]
     if not inspect.isclass(value):
-        return [f".. py:data:: {name}"]
+        return data
     if value.__module__.partition(".")[0] in ("builtins", "numpy", "ml_dtypes"):
-        return [f".. py:data:: {name}", "", f"   The class ``{value.__module__}.{value.__qualname__}``."]
+        return [*data, f"   The class ``{value.__module__}.{value.__qualname__}``."]
     first = _page_of_class.setdefault(value, name)
     if first != name:
-        return [f".. py:data:: {name}", "", f"   The class :py:class:`{first}`."]
+        return [*data, f"   The class :py:class:`{first}`."]
     return [f".. autoclass:: {name}", "   :members:"]
 
 

@@ -31,7 +31,7 @@ _needed = {"test_compile_for_tpu.py": clients.find_tpu(), "test_compile_for_cuda
            "test_foreign_calls.py": shutil.which("g++"), "test_array_stores.py": find_spec("tensorstore"),
            "test_profile_readers.py": find_spec("xprof") and find_spec("pypprof"),
            "test_iree.py": find_spec("iree"), "test_book.py": find_spec("myst_nb") and find_spec("sphinx_book_theme"), "test_pjrt.py": shutil.which("g++") and find_spec("xla_plugins")}
-collect_ignore_glob = [f"*/{file}" for file, library in _needed.items() if library is None]
+collect_ignore_glob = [f"*{file}" for file, library in _needed.items() if library is None]
 
 
 def pytest_collection_modifyitems(items):
