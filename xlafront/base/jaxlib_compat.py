@@ -121,6 +121,11 @@ def allows_sums_in_bodies() -> bool:
     return jaxlib_version < (0, 11)
 
 
+def allows_open_extremes() -> bool:
+    """True if the compiler represents arrays that are unreduced maxima or minima: not in jaxlib 0.10."""
+    return jaxlib_version >= (0, 11)
+
+
 def register_typed_scalars(typed_int: type, typed_float: type, typed_complex: type) -> None:
     """Register the scalar types whose attribute `dtype` is the dtype of the buffer that C++ makes of them."""
     _jax.set_typed_int_type(typed_int)

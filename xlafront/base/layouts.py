@@ -36,7 +36,7 @@ use = _Use()
 
 class _Auto:
     def __repr__(self):
-        return "AUTO"
+        return "AutoLayout"
 
 
 class Layout:

@@ -125,6 +125,6 @@ def _of_coefficients(x: ArrayLike, *coefficients: ArrayLike, unroll: int | None)
     if aval.dtype.kind != "c" and any([dtypes.is_complex(t.dtype) for t in types]):
         raise TypeError(f"polynomial converts its coefficients to the dtype of x, {aval.dtype}, and some are complex. "
                         f"Convert x: x.astype('complex64').")
-    converted = [as_type(c, aval.dtype, t.weak_type) for c, t in zip(coefficients, types)]
+    converted = [as_type(c, aval.dtype, t.weak_type and aval.weak_type) for c, t in zip(coefficients, types)]
     shape = joint_shape("polynomial", [aval, *types])
     return _polynomial(as_type(x, aval.dtype, aval.weak_type), converted, shape, unroll)

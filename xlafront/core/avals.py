@@ -18,7 +18,7 @@ from xlafront.base.interned import Interned
 from xlafront.base.jaxlib_compat import NamedSharding
 from xlafront.base.layouts import MemorySpace
 from xlafront.base.meshes import active
-from xlafront.base.specs import ManualAxisType, PartitionSpec, RankError, axes_of
+from xlafront.base.specs import ManualAxisType, PartitionSpec, RankError, UnreducedKind, axes_of
 from xlafront.core import dtypes
 from xlafront.core.bounded_cache import BoundedCache
 
@@ -166,7 +166,8 @@ class ShapedArray(AbstractValue):
     def mat(self) -> ManualAxisType:
         """The manual axes of the mesh over which values vary, are unreduced, or are reduced."""
         unreduced, reduced = self._sums()
-        return ManualAxisType(varying=self.vma, unreduced=unreduced, reduced=reduced)
+        return ManualAxisType(varying=self.vma, unreduced=unreduced, reduced=reduced,
+                              unreduced_kind=self.explicit_sharding.spec.unreduced_kind if unreduced else None)
 
     manual_axis_type = mat
 
@@ -307,16 +308,17 @@ def _details(aval: ShapedArray) -> str:
     """Return `[8@x,4]`: sizes with the axes that shard them, and the memory unless it is the device's default one."""
     memory = f"<{aval.memory.name.lower()}>" if aval.memory is not None else ""
     if aval.explicit_sharding is None:
-        return f"{memory}[{_dims(aval.shape)}]{_sums_text(varying=aval.vma) if aval.vma else ''}"
+        return f"{memory}[{_dims(aval.shape)}]{_sums_text(V=aval.vma) if aval.vma else ''}"
     spec = aval.explicit_sharding.spec
     dims = [f"{n}" if p is None else f"{n}@({','.join(map(str, p))})" if isinstance(p, tuple) else f"{n}@{p}"
             for n, p in zip(aval.shape, spec)]
-    return f"{memory}[{','.join(dims)}]{_sums_text(varying=aval.vma, unreduced=spec.unreduced, reduced=spec.reduced)}"
+    unreduced = "U" if spec.unreduced_kind in (None, UnreducedKind.sum) else f"U_{spec.unreduced_kind.name}"
+    return f"{memory}[{','.join(dims)}]{_sums_text(**{'V': aval.vma, unreduced: spec.unreduced, 'R': spec.reduced})}"
 
 
 def _sums_text(**axes: Any) -> str:
     """Return `{V:x, R:(y,z)}`: the axes over which values vary, are unreduced, or are reduced."""
-    texts = [f"{name[0].upper()}:{found[0]}" if len(found) == 1 else f"{name[0].upper()}:({','.join(found)})"
+    texts = [f"{name}:{found[0]}" if len(found) == 1 else f"{name}:({','.join(found)})"
              for name, found in ((name, sorted(map(str, names))) for name, names in axes.items()) if found]
     return f"{{{', '.join(texts)}}}" if texts else ""
 

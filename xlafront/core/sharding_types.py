@@ -39,18 +39,24 @@ class Sums(NamedTuple):
         of: "first": linear in the first operand. "all": linear in all operands together, except for `operands`. "one":
             linear in one of `operands`, where the others are equal on all devices.
         operands: Indices of operands.
+        kinds: The kinds of unreduced values that the operation passes on. Operations that only move elements pass on all.
     """
 
     of: str
     operands: tuple[int, ...] = ()
+    kinds: tuple[UnreducedKind, ...] = (UnreducedKind.sum,)
 
 
 of_first = Sums("first")  # other operands are indices and so on
+of_first_any_kind = Sums("first", kinds=tuple(UnreducedKind))
 
 
 def of_all(*besides: int) -> Sums:
     """Return `Sums` for operations that are linear in all operands together, except for some."""
     return Sums("all", besides)
+
+
+of_all_any_kind = Sums("all", kinds=tuple(UnreducedKind))
 
 
 def of_one(*summands: int) -> Sums:
@@ -150,7 +156,8 @@ def _shard_like(primitive: Primitive, avals: tuple, result: Any, mesh: Any, para
             f"{primitive.shown_as} of {texts(operands)} would give a result of shape {result.shape} with two dimensions "
             f"sharded over {twice!r}, which can shard only one. Pass out_sharding=P(...) if the function takes it, or reshard "
             f"an operand with reshard.")
-    return result.update(sharding=NamedSharding(mesh, PartitionSpec(*entries, unreduced=unreduced, reduced=reduced)))
+    return result.update(sharding=NamedSharding(mesh, PartitionSpec(
+        *entries, unreduced=unreduced, reduced=reduced, unreduced_kind=_unreduced_kind(avals) if unreduced else None)))
 
 
 # Unreduced values
@@ -163,6 +170,11 @@ def has_open_sums(aval: Any) -> bool:
 
 def _specs(avals: tuple) -> list[Any]:
     return [None if a.explicit_sharding is None else a.explicit_sharding.spec for a in avals]
+
+
+def _unreduced_kind(avals: tuple) -> UnreducedKind | None:
+    """Return how the unreduced operands are to be reduced; None if there are none."""
+    return next((s.unreduced_kind for s in _specs(avals) if s is not None and s.unreduced), None)
 
 
 def _listed(axes: Axes) -> str:
@@ -192,7 +204,7 @@ def _axes_of_result(primitive: Primitive, avals: tuple, result: Any) -> tuple[Ax
 
 def _reduced(primitive: Primitive, avals: tuple[Aval, ...], reduced: list[Axes]) -> Axes:
     sums = primitive.mesh.sums
-    if sums == of_first:
+    if sums is not None and sums.of == "first":
         return reduced[0]
     together = sums is not None and sums.of == "all"
     if not primitive.traits.broadcasts_scalars and not together:
@@ -212,10 +224,13 @@ def _unreduced(primitive: Primitive, avals: tuple, unreduced_axes: list[Axes], r
                ) -> tuple[Axes, Axes]:
     sums, axes = primitive.mesh.sums, next(axes for axes in unreduced_axes if axes)
     attempt = f"{primitive.shown_as} of {_texts(avals)}"
+    kinds = (UnreducedKind.sum,) if sums is None else sums.kinds
     for spec in _specs(avals):
-        if spec is not None and spec.unreduced_kind not in (None, UnreducedKind.sum):
-            raise ValueError(f"{attempt}: expected unreduced_kind={UnreducedKind.sum}, got {spec.unreduced_kind}. Reduce the "
-                             f"operand first, with reshard(x, P(...)).")
+        if spec is not None and spec.unreduced and (spec.unreduced_kind not in kinds
+                                                    or spec.unreduced_kind is not _unreduced_kind(avals)):
+            expected = kinds[0] if spec.unreduced_kind not in kinds else _unreduced_kind(avals)
+            raise ValueError(f"{attempt}: expected unreduced_kind={expected}, got {spec.unreduced_kind}. Reduce the operand "
+                             f"first, with reshard(x, P(...)).")
     remedy = f"Compute the sum over {_listed(axes)} first, with reshard(x, P(...))."
     if sums is not None and sums.of == "one":
         summand, factor = (0, 1) if unreduced_axes[0] or 1 not in sums.operands else (1, 0)
@@ -241,10 +256,11 @@ def _unreduced(primitive: Primitive, avals: tuple, unreduced_axes: list[Axes], r
 def _check_out_sharding(primitive: Primitive, avals: tuple, params: dict[str, Any], requested: NamedSharding, result: Any
                         ) -> None:
     """Raise if an operation cannot leave its result unreduced over the axes that `out_sharding` names."""
-    axes = requested.spec.unreduced
-    if requested.spec.unreduced_kind not in (None, UnreducedKind.sum):
-        raise ShardingTypeError(f"{primitive.shown_as} requires the unreduced_kind of out_sharding to be {UnreducedKind.sum}, "
-                                f"got {requested.spec}.")
+    axes, sums = requested.spec.unreduced, primitive.mesh.sums
+    kind = _unreduced_kind(avals) or (UnreducedKind.sum if sums is None else sums.kinds[0])
+    if requested.spec.unreduced_kind not in (None, kind):
+        raise ShardingTypeError(f"{primitive.shown_as} requires the unreduced_kind of out_sharding to be {kind}, got "
+                                f"{requested.spec}.")
     own: Axes = frozenset()
     if any([s is not None and s.unreduced for s in _specs(avals)]):
         own, _ = _axes_of_result(primitive, avals, result)

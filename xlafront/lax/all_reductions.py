@@ -14,7 +14,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.base.jaxlib_compat import NamedSharding
-from xlafront.base.specs import PartitionSpec
+from xlafront.base.specs import PartitionSpec, UnreducedKind
 from xlafront.core import tracing
 from xlafront.core.avals import str_short
 from xlafront.core.basic_primitives import psum_invariant_p, pvary_p, recast, recast_p, to_dtype
@@ -226,9 +226,11 @@ def unreduced_and_reduced_axes(x: Array) -> tuple[frozenset, frozenset]:
     return (frozenset(), frozenset()) if explicit is None else (explicit.spec.unreduced, explicit.spec.reduced)
 
 
-def unreduced_as_varying(x: Array, names: Sequence[Hashable]) -> Array:
-    """Cast a value that is unreduced along these axes to the varying summands on each device."""
-    unreduced = unreduced_and_reduced_axes(x)[0] & set(names)
+def unreduced_as_varying(x: Array, names: Sequence[Hashable], kind: UnreducedKind = UnreducedKind.sum) -> Array:
+    """Cast a value that is unreduced along these axes, in a reduction of this kind, to the varying values on each device."""
+    explicit = tracing.aval_of(x).explicit_sharding
+    unreduced = frozenset() if explicit is None or explicit.spec.unreduced_kind is not kind else (
+        explicit.spec.unreduced & set(names))
     return recast(x, unreduced, "unreduced", "varying") if unreduced else x
 
 

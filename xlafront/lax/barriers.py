@@ -10,7 +10,7 @@ import numpy as np
 from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.primitive import Cost, KeyUse, MeshRules, Primitive, Traits
-from xlafront.core.sharding_types import of_first
+from xlafront.core.sharding_types import of_first_any_kind
 from xlafront.core.zeros import Zero
 from xlafront.lax.families import elementwise
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xlafront.lowering.mlir import ir
 
 stop_gradient_p = elementwise(
-    "stop_gradient", lambda ctx, x: x, "any", derivatives=(None,), sums=of_first,
+    "stop_gradient", lambda ctx, x: x, "any", derivatives=(None,), sums=of_first_any_kind,
     traits=Traits(cost=Cost.CHEAP, key_use=KeyUse.FORWARDS))
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from xlafront.base import config
+from xlafront.base.specs import UnreducedKind
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray, str_short
 from xlafront.core.basic_primitives import psum_invariant_p, pvary_p, recast
@@ -215,11 +216,13 @@ def _promote_to_float(*operands: Any) -> list:
     return [as_type(x, dtypes.to_inexact(dtype), weak) for x in operands]
 
 
-def _minmax(caller: str, reduction: str, primitive: Primitive, x: Any, axis_name: Hashable, groups: Groups) -> Any:
+def _minmax(caller: str, kind: UnreducedKind, reduction: str, primitive: Primitive, x: Any, axis_name: Hashable, groups: Groups
+            ) -> Any:
     def bind(leaf: ArrayLike, names: tuple, size: int, groups: tuple | None) -> Array:
         primitive.abstract(tracing.aval_of(leaf), axes=names, axis_index_groups=groups)
         if groups is None:
             _check_uniform_vma(caller, leaf, names)
+            leaf = unreduced_as_varying(leaf, names, kind)
         return primitive.bind(_as_varying(leaf, names), axes=names, axis_index_groups=groups)
 
     return _reduce(caller, reduction, x, axis_name, groups, bind)
@@ -240,7 +243,7 @@ def pmax(x: Any, axis_name: Hashable, *, axis_index_groups: Groups = None) -> An
         >>> xf.vmap(lambda x: lax.pmax(x, "i"), axis_name="i")(xnp.arange(3))
         Array([2, 2, 2], dtype=int32)
     """
-    return _minmax("pmax", "reduce_max", pmax_p, x, axis_name, axis_index_groups)
+    return _minmax("pmax", UnreducedKind.max, "reduce_max", pmax_p, x, axis_name, axis_index_groups)
 
 
 def pmin(x: Any, axis_name: Hashable, *, axis_index_groups: Groups = None) -> Any:
@@ -258,7 +261,7 @@ def pmin(x: Any, axis_name: Hashable, *, axis_index_groups: Groups = None) -> An
         >>> xf.vmap(lambda x: x - lax.pmin(x, "i"), axis_name="i")(xnp.arange(1, 4))
         Array([0, 1, 2], dtype=int32)
     """
-    return _minmax("pmin", "reduce_min", pmin_p, x, axis_name, axis_index_groups)
+    return _minmax("pmin", UnreducedKind.min, "reduce_min", pmin_p, x, axis_name, axis_index_groups)
 
 
 # Gathering and scattering

@@ -26,7 +26,7 @@ from xlafront.core import tracing, tree
 from xlafront.core.avals import ShapedArray, abstract_token, entry_of, with_entry
 from xlafront.core.basic_primitives import reshard_p
 from xlafront.core.primitive import KeyUse, MeshRules, Primitive, Traits
-from xlafront.core.sharding_types import of_first, types_over_meshes
+from xlafront.core.sharding_types import of_first_any_kind, types_over_meshes
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.manual_computation import shards_as_sums
@@ -183,8 +183,11 @@ def put_leaf(x: Any, target: Any, donate: bool = False, may_alias: bool | None =
     if type(target) is Format:
         return _to_format(x, target, donate, may_alias)
     sharding = None if target is None else to_sharding("device_put", target)
-    if sharding is not None and (open_sums(sharding) or open_sums(getattr(x, "sharding", None))):
-        return reshard_p.bind(x, dst_sharding=sharding)
+    own = getattr(x, "sharding", None)
+    if sharding is not None and (open_sums(sharding) or open_sums(own)):
+        if isinstance(sharding, NamedSharding):
+            return reshard_p.bind(x, dst_sharding=sharding)
+        x = reshard_p.bind(x, dst_sharding=own.update(spec=own.spec.update(unreduced=frozenset())))
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
         return device_put_p.bind(x, **_put_params(sharding, None, donate, may_alias))
     aval = tracing.aval_of(x, "device_put")
@@ -451,7 +454,7 @@ device_put_p = _DevicePut(
     "device_put", abstract=lambda x, **_: ShapedArray(x.shape, x.dtype, x.weak_type, vma=x.vma),
     lower=lambda ctx, x, *, devices, **_: lower_put(ctx, x, sharding=devices[0]),
     impl=lambda x, *, devices, **_: put_leaf(x, devices[0]), jvp=_put_jvp, transpose=_put_transpose, batch=_put_batch,
-    mesh=MeshRules(sharding_rules.same, sums=of_first,
+    mesh=MeshRules(sharding_rules.same, sums=of_first_any_kind,
                    binds_devices=lambda *, devices, **_: isinstance(devices[0], NamedSharding)),
     traits=Traits(key_use=KeyUse.FORWARDS, runs_eagerly=True, is_reshard=True))
 
@@ -553,9 +556,12 @@ def concrete_mesh(x: Array, mesh: AbstractMesh) -> Mesh:
 
 
 def _check_kind(x: ShapedArray, target: NamedSharding) -> None:
-    """Raise for a reshard to open maxima or minima, which only reductions can leave open."""
-    kind, own = target.spec.unreduced_kind, x.explicit_sharding
-    if kind not in (None, UnreducedKind.sum) and (own is None or own.spec.unreduced_kind is not kind):
+    """Raise for a reshard to open maxima or minima, which only reductions can leave open, and to another kind."""
+    kind, own = target.spec.unreduced_kind, PartitionSpec() if x.explicit_sharding is None else x.explicit_sharding.spec
+    if own.unreduced and target.spec.unreduced and own.unreduced_kind is not kind:
+        raise ValueError(f"reshard of an array of the type {x} to {target.spec} would change its unreduced_kind from "
+                         f"{own.unreduced_kind} to {kind}. Reduce the array first, with reshard(x, P(...)).")
+    if kind not in (None, UnreducedKind.sum) and not target.spec.unreduced <= own.unreduced:
         raise ValueError(f"reshard cannot make an array of the type {x} more unreduced, as {target.spec} requests: only "
                          f"reductions leave maxima and minima open.")
 

@@ -19,7 +19,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import add_any_p, convert_element_type_p, to_dtype
 from xlafront.core.ir import Literal
 from xlafront.core.primitive import Cost, KeyUse, Traits
-from xlafront.core.sharding_types import of_all, of_first, of_one
+from xlafront.core.sharding_types import of_all, of_first, of_first_any_kind, of_one
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.accuracy import accuracy_text
 from xlafront.lax.arguments import check_dtype
@@ -783,7 +783,7 @@ PRIMITIVES["convert_element_type"] = elementwise(
     shown_as="astype", sums=of_first, abstract=_convert_abstract, fold_literal=_fold_conversion, traits=CHEAP)
 PRIMITIVES["copy"] = copy_p = elementwise(
     "copy", lambda ctx, x: x, "any", derivatives=(lambda g, y, x: g,), transpose=linear(0)(lambda i, ct, x: ct),
-    sums=of_first, traits=Traits(cost=Cost.CHEAP, key_use=KeyUse.FORWARDS))
+    sums=of_first_any_kind, traits=Traits(cost=Cost.CHEAP, key_use=KeyUse.FORWARDS))
 
 PUBLIC = {f"{_name}_p": _primitive for _name, _primitive in PRIMITIVES.items()}
 

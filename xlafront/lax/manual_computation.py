@@ -10,6 +10,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.base.jaxlib_compat import allows_sums_in_bodies
+from xlafront.base.specs import UnreducedKind
 from xlafront.core import source
 from xlafront.core.avals import ShapedArray
 from xlafront.runtime import keys
@@ -63,8 +64,9 @@ def lower_body(ctx: RuleContext, *operands: ir.Value, jaxpr: Jaxpr, mesh: Abstra
     sums_outside = {}
     if any([not spec.unreduced <= out.unreduced for spec in in_specs for out in out_specs]) and not allows_sums_in_bodies():
         for i, spec in enumerate(in_specs):
-            if spec.unreduced:  # reduce outside; the first device's summand is the sum
-                sums_outside[i] = [a for a in mesh.axis_names if a in spec.unreduced]
+            if spec.unreduced:  # reduce outside; the first device's summand is the sum, each device's value the extreme
+                if spec.unreduced_kind is UnreducedKind.sum:
+                    sums_outside[i] = [a for a in mesh.axis_names if a in spec.unreduced]
                 in_specs[i] = spec.update(unreduced=frozenset())
                 sharding = sharding_text(inner, in_specs[i], ctx.avals_in[i].ndim)
                 operands[i] = ctx.op("sdy.sharding_constraint", [operands[i]], [ctx.avals_in[i]],
@@ -188,8 +190,8 @@ def sharding_text(manual: ManualMesh, spec: PartitionSpec, rank: int) -> str:
     dims = []
     for p in [*spec, *[None] * (rank - len(spec))]:
         dims.append("{" + ", ".join([lowering.mlir.axis(a) for a in axes_of(p)] + open_dims) + "}")
-    unreduced = ", ".join([lowering.mlir.axis(a) for a in manual.axis_names if a in spec.unreduced])
-    return f"<@{manual.symbol}, [{', '.join(dims)}]{f', unreduced={{{unreduced}}}' if unreduced else ''}>"
+    unreduced = lowering.mlir.unreduced_axes(spec, [a for a in manual.axis_names if a in spec.unreduced])
+    return f"<@{manual.symbol}, [{', '.join(dims)}]{unreduced}>"
 
 
 def manual_computation(ctx: RuleContext, operands: Sequence[ir.Value], in_avals: Sequence[ShapedArray], build: Callable,

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlafront import lowering
+from xlafront.base.specs import UnreducedKind
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import reshard_p, to_dtype, transpose_p
 from xlafront.core.primitive import MeshRules, Primitive
+from xlafront.core.sharding_types import Sums
 from xlafront.core.tangents import add_tangents
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
@@ -23,7 +25,16 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding, specified
 from xlafront.lax.elementwise import add, and_, constant_like, div, eq, gt, lt, mul, ne, or_, rem_, size_scalar, where
 from xlafront.lax.lower_fun import lower_fun
-from xlafront.lax.shapes import broadcast_back, counting, plain_axes, plain_axis, reduce_sum_p, reducer, reshape_to
+from xlafront.lax.shapes import (
+    broadcast_back,
+    counting,
+    plain_axes,
+    plain_axis,
+    reduce_sum_p,
+    reduced_mesh_axes,
+    reducer,
+    reshape_to,
+)
 from xlafront.lax.slicing import pad_p, slice_p
 from xlafront.staging.library import library
 from xlafront.symbolic.dimensions import is_symbolic_dim, known
@@ -53,6 +64,10 @@ _NO_INFINITY = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e
 
 def _ones(d: np.dtype) -> Any:
     return True if d == dtypes.bool_ else np.array(-1).astype(d)
+
+
+def _extreme_rules(name: str, kind: UnreducedKind) -> dict[str, Any]:
+    return {"jvp": _extreme_jvp(name), "sums": Sums("first", kinds=(kind,)), "summed_axes": reduced_mesh_axes}
 
 
 def _extreme_jvp(name: str) -> Callable:
@@ -106,8 +121,8 @@ PRIMITIVES = {
     "reduce_sum": reduce_sum_p,
     **{name: reducer(name, operation, IDENTITIES[name], *rest, **rules) for name, operation, rest, rules in (
         ("reduce_prod", "stablehlo.multiply", (_ALL_KINDS,), {"jvp": _product_jvp}),
-        ("reduce_max", "stablehlo.maximum", (_ALL_KINDS, ValueError), {"jvp": _extreme_jvp("reduce_max")}),
-        ("reduce_min", "stablehlo.minimum", (_ALL_KINDS, ValueError), {"jvp": _extreme_jvp("reduce_min")}),
+        ("reduce_max", "stablehlo.maximum", (_ALL_KINDS, ValueError), _extreme_rules("reduce_max", UnreducedKind.max)),
+        ("reduce_min", "stablehlo.minimum", (_ALL_KINDS, ValueError), _extreme_rules("reduce_min", UnreducedKind.min)),
         ("reduce_and", "stablehlo.and", ("bytes bool",), {}),
         ("reduce_or", "stablehlo.or", ("bytes bool",), {}),
         ("reduce_xor", "stablehlo.xor", ("bytes bool",), {}))},

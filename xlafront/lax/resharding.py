@@ -147,8 +147,8 @@ def _find_mesh(shardings: Any) -> AbstractMesh:
 
 
 def _drop_axes(spec: PartitionSpec, axes: Collection[Hashable]) -> PartitionSpec:
-    return PartitionSpec(*[tuple(a for a in axes_of(p) if a not in axes) for p in spec.partitions],
-                         unreduced=spec.unreduced - set(axes), reduced=spec.reduced - set(axes))
+    return spec.update([tuple(a for a in axes_of(p) if a not in axes) for p in spec.partitions],
+                       unreduced=spec.unreduced - set(axes), reduced=spec.reduced - set(axes))
 
 
 def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any = None) -> Callable:

@@ -21,7 +21,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.basic_primitives import broadcast_in_dim_p, move_dim, place_axis, transpose_p
 from xlafront.core.primitive import Cost, KeyUse, MeshRules, OwnRule, Primitive, Traits
-from xlafront.core.sharding_types import Sums, has_open_sums, of_first
+from xlafront.core.sharding_types import Sums, has_open_sums, of_first, of_first_any_kind
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
@@ -143,7 +143,7 @@ def _broadcast_batch(axis_size: int, operands: Sequence[Any], dims: Dims, *, sha
 
 structural(
     broadcast_in_dim_p, _broadcast_abstract, _broadcast_lower, _broadcast_transpose, _broadcast_batch, "broadcast",
-    sharding_rules.broadcast, of_first, fold_literal=lambda number, params: None if params["shape"] else number,
+    sharding_rules.broadcast, of_first_any_kind, fold_literal=lambda number, params: None if params["shape"] else number,
     traits=Traits(cost=Cost.CHEAP, key_use=KeyUse.FORWARDS))
 
 
@@ -193,10 +193,15 @@ def broadcast_back(y: Array, shape: Sequence[int], axes: tuple[int, ...]) -> Arr
     return broadcast_in_dim_p.bind(y, shape=tuple(shape), broadcast_dimensions=remaining, sharding=None)
 
 
+def reduced_mesh_axes(avals: Sequence[Any], params: dict[str, Any]) -> frozenset:
+    """Return the mesh axes that shard the dimensions over which `params` reduces."""
+    return frozenset([a for d in params["axes"] for a in axes_of(entry_of(avals[0], d))])
+
+
 reduce_sum_p = reducer(
     "reduce_sum", "stablehlo.add", lambda d: 0, "int float complex bool", transpose=lambda ct, x, *, axes, out_sharding: [
         Zero(x.aval) if type(ct) is Zero else broadcast_back(ct, x.aval.shape, axes)], sums=of_first, jvp=linear_jvp,
-    summed_axes=lambda avals, params: frozenset([a for d in params["axes"] for a in axes_of(entry_of(avals[0], d))]))
+    summed_axes=reduced_mesh_axes)
 
 
 # reshape, squeeze, expand_dims
@@ -224,7 +229,7 @@ def _reshape_batch(axis_size: int, operands: Sequence[Any], dims: Dims, *, new_s
 reshape_p = structural(
     "reshape", _reshape_abstract, _reshape_lower,
     lambda ct, aval, **_: reshape_to(ct, aval.shape, aval.to_ct_aval().explicit_sharding), _reshape_batch,
-    sharding_rule=sharding_rules.reshape, sums=of_first, traits=Traits(cost=Cost.CHEAP, key_use=KeyUse.FORWARDS))
+    sharding_rule=sharding_rules.reshape, sums=of_first_any_kind, traits=Traits(cost=Cost.CHEAP, key_use=KeyUse.FORWARDS))
 
 
 def reshape_to(x: ArrayLike, shape: Sequence[int], sharding: NamedSharding | None = None) -> Any:
@@ -250,7 +255,7 @@ def _squeeze_batch(axis_size: int, operands: Sequence[Any], dims: Dims, *, dimen
 
 squeeze_p = structural(
     "squeeze", _squeeze_abstract, _reshape_lower, lambda ct, aval, **_: reshape_to(ct, aval.shape), _squeeze_batch,
-    sharding_rule=sharding_rules.squeeze, sums=of_first, traits=Traits(cost=Cost.CHEAP, key_use=KeyUse.FORWARDS))
+    sharding_rule=sharding_rules.squeeze, sums=of_first_any_kind, traits=Traits(cost=Cost.CHEAP, key_use=KeyUse.FORWARDS))
 
 
 # transpose and reversal
@@ -275,7 +280,7 @@ def _transpose_batch(axis_size: int, operands: Sequence[Any], dims: Dims, *, per
 structural(
     transpose_p, _transpose_abstract, _transpose_lower,
     lambda ct, aval, *, permutation: transpose_p.bind(ct, permutation=inverse(permutation)),
-    _transpose_batch, sharding_rule=sharding_rules.transpose, sums=of_first)
+    _transpose_batch, sharding_rule=sharding_rules.transpose, sums=of_first_any_kind)
 
 
 def _rev_batch(axis_size: int, operands: Sequence[Any], dims: Dims, *, dimensions: Sequence[int]) -> tuple[Any, Any]:
@@ -287,7 +292,7 @@ rev_p = structural("rev", lambda x, *, dimensions: typed(x, x.shape),
                    lambda ctx, x, *, dimensions: ctx.op("stablehlo.reverse", [x],
                                                         dimensions=lowering.mlir.i64s(dimensions)),
                    lambda ct, aval, *, dimensions: rev_p.bind(ct, dimensions=dimensions), _rev_batch, "flip",
-                   sharding_rule=sharding_rules.same, sums=of_first)
+                   sharding_rule=sharding_rules.same, sums=of_first_any_kind)
 
 
 # tile

@@ -15,7 +15,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, str_short
 from xlafront.core.basic_primitives import broadcast_in_dim_p, move_dim
 from xlafront.core.primitive import Cost, KeyUse, MeshRules, Primitive, Traits
-from xlafront.core.sharding_types import has_open_sums, of_all, of_first
+from xlafront.core.sharding_types import has_open_sums, of_all, of_all_any_kind, of_first_any_kind
 from xlafront.core.tangents import zeros_of
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
@@ -86,8 +86,8 @@ def _slice_key_use(eqn: JaxprEqn, use_of_program: Any) -> tuple[Any, Any]:
 
 
 slice_p = structural(
-    "slice", _slice_abstract, _slice_lower, _slice_transpose, _slice_batch, sharding_rule=sharding_rules.resized, sums=of_first,
-    traits=Traits(cost=Cost.CHEAP, key_use=_slice_key_use))
+    "slice", _slice_abstract, _slice_lower, _slice_transpose, _slice_batch, sharding_rule=sharding_rules.resized,
+    sums=of_first_any_kind, traits=Traits(cost=Cost.CHEAP, key_use=_slice_key_use))
 
 
 # Padding
@@ -229,7 +229,7 @@ def _concatenate_batch(axis_size: int, operands: Sequence[Any], dims: Dims, *, d
 concatenate_p = Primitive(
     "concatenate", abstract=_concatenate_abstract, jvp=_concatenate_jvp, transpose=_concatenate_transpose,
     batch=_concatenate_batch, lower=lambda ctx, *xs, dimension: ctx.concatenate(xs, dimension),
-    mesh=MeshRules(sharding_rule=sharding_rules.concatenate, sums=of_all()),
+    mesh=MeshRules(sharding_rule=sharding_rules.concatenate, sums=of_all_any_kind),
     traits=Traits(cost=Cost.CHEAP, key_use=KeyUse.PERMUTES))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlafront.core.primitive import Cost, MeshRules, Primitive, Traits
-from xlafront.core.sharding_types import of_first
+from xlafront.core.sharding_types import of_first_any_kind
 from xlafront.core.tangents import instantiate
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
@@ -59,7 +59,7 @@ def _split_batch(size: int, operands: Sequence[Any], dims: Dims, *, sizes: tuple
 split_p = Primitive(
     "split", multiple_results=True, lower=_split_lower, jvp=_split_jvp, transpose=_split_transpose, batch=_split_batch,
     abstract=lambda x, *, sizes, axis: [typed(x, (*x.shape[:axis], n, *x.shape[axis + 1:])) for n in sizes],
-    mesh=MeshRules(sharding_rule=sharding_rules.resized, sums=of_first), traits=Traits(cost=Cost.CHEAP))
+    mesh=MeshRules(sharding_rule=sharding_rules.resized, sums=of_first_any_kind), traits=Traits(cost=Cost.CHEAP))
 
 
 def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array]:

@@ -10,7 +10,7 @@ import numpy as np
 from xlafront.core import errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Cost, KeyUse, MeshRules, Primitive, Traits
-from xlafront.core.sharding_types import has_open_sums, of_all, of_first
+from xlafront.core.sharding_types import has_open_sums, of_all_any_kind, of_first_any_kind
 from xlafront.core.tangents import instantiate
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
@@ -74,7 +74,8 @@ def _stack_sharding(name: str, operands: Operands, result: ShapedArray, params: 
 
 stack_p = Primitive(
     "stack", abstract=_stack_abstract, lower=_stack_lower, jvp=_stack_jvp, transpose=_stack_transpose, batch=_stack_batch,
-    mesh=MeshRules(sharding_rule=_stack_sharding, sums=of_all()), traits=Traits(cost=Cost.CHEAP, key_use=KeyUse.PERMUTES))
+    mesh=MeshRules(sharding_rule=_stack_sharding, sums=of_all_any_kind),
+    traits=Traits(cost=Cost.CHEAP, key_use=KeyUse.PERMUTES))
 
 
 def _unstack_lower(ctx: RuleContext, x: ir.Value, *, axis: int) -> list[ir.Value]:
@@ -110,7 +111,8 @@ unstack_p = Primitive(
     "unstack", multiple_results=True, lower=_unstack_lower, transpose=_unstack_transpose, batch=_unstack_batch,
     abstract=lambda x, *, axis: [typed(x, (*x.shape[:axis], *x.shape[axis + 1:]))] * x.shape[axis],
     jvp=lambda primals, tangents, *, axis: (unstack_p.bind(*primals, axis=axis), unstack_p.bind(*tangents, axis=axis)),
-    mesh=MeshRules(sharding_rule=_unstack_sharding, sums=of_first), traits=Traits(cost=Cost.CHEAP, key_use=KeyUse.PERMUTES))
+    mesh=MeshRules(sharding_rule=_unstack_sharding, sums=of_first_any_kind),
+    traits=Traits(cost=Cost.CHEAP, key_use=KeyUse.PERMUTES))
 
 
 @library(static="axis", name="stack")

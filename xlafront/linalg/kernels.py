@@ -154,11 +154,11 @@ def check_rank(name: str, aval, rank: int = 2, error: type[Exception] = TypeErro
                     f"{'two dimensions' if rank == 2 else 'dimension'}, got an array of shape {aval.shape}.")
 
 
-def square(name: str, aval, rank_error: type[Exception] = TypeError) -> int:
-    """Return the size of a square matrix; raise if it is not square, or `rank_error` if it is no matrix."""
+def square(name: str, aval, rank_error: type[Exception] = TypeError, error: type[Exception] = ValueError) -> int:
+    """Return the size of a square matrix; raise `error` if it is not square, and `rank_error` if it is no matrix."""
     check_rank(name, aval, error=rank_error)
     if aval.shape[-1] != aval.shape[-2]:
-        raise ValueError(f"{name} takes square matrices, got an array of shape {aval.shape}.")
+        raise error(f"{name} takes square matrices, got an array of shape {aval.shape}.")
     return aval.shape[-1]
 
 

@@ -965,7 +965,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 def _matrix_power(a, n):
     check_arraylike("linalg.matrix_power", a)
     a = xnp.asarray(a)
-    size = square_size("matrix_power", a, TypeError)
+    size = square_size("matrix_power", a, TypeError, TypeError)
     if n == 0:
         return xnp.broadcast_to(xnp.eye(size, dtype=a.dtype), a.shape)
     if n < 0:

@@ -7,6 +7,7 @@ module is built. Lowering rules reach it as `lowering.mlir`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -16,8 +17,10 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlir, _mlirHlo, _sdy, _stablehlo
 from jaxlib.mlir.dialects import func as _func  # noqa: F401  (registers func.func's Python class)
 
+from xlafront.base.specs import PartitionSpec, UnreducedKind
 from xlafront.core.avals import abstract_token
 from xlafront.core.bounded_cache import BoundedCache
+from xlafront.runtime.sharding import refuse_extremes
 from xlafront.symbolic.dimensions import is_symbolic, is_symbolic_dim
 
 # Otherwise the first attribute of a dialect imports the dialect's generated Python classes (8 ms). Rules that use these classes
@@ -177,6 +180,15 @@ def axis(name: Any) -> str:
     """Return the name of a mesh axis as quoted text. XLA ends the process for characters beyond ASCII, which are escaped."""
     plain = [c if c.isascii() and c.isprintable() and c not in '"\\%' else f"%{ord(c):x}%" for c in str(name)]
     return f'"{"".join(plain)}"'
+
+
+def unreduced_axes(spec: PartitionSpec, axes: Sequence[Any]) -> str:
+    """Return the part of a sharding's text that names the axes over which a value is unreduced; empty if there are none."""
+    if not axes:
+        return ""
+    refuse_extremes(spec)
+    kind = "" if spec.unreduced_kind is UnreducedKind.sum else spec.unreduced_kind.name
+    return f", unreduced={kind}{{{', '.join(map(axis, axes))}}}"
 
 
 def string(text: str) -> ir.Attribute:

@@ -176,15 +176,20 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
     if len(fills) != np.ndim(a) or any(np.shape(f) for f in fills):
         raise ValueError(f"the fill_value of nonzero must be a scalar or one for each of the {np.ndim(a)} dimensions, "
                          f"got {fill_value!r}.")
-    aval = tracing.aval_of(a)
-    if aval.explicit_sharding is not None and any(aval.explicit_sharding.spec.partitions):
-        raise ValueError(f"numpy.nonzero of an array of type {aval} with size={size}: positions are counted over all "
-                         f"dimensions, so that no dimension may be sharded. Unshard the array first, with reshard.")
+    _check_unsharded("nonzero", "an array", a, size, ValueError)
     if size == 0 or 0 in np.shape(a):
         index = dtypes.default_dtype(int)
         kinds = [tracing.aval_of(f).dtype for f in fills]
         return tuple(zeros(size, kind if dtypes.is_inexact(kind) else index) for kind in kinds)
     return _nonzero_sized(a, size, tuple(fills))
+
+
+def _check_unsharded(name: str, what: str, a: ArrayLike, size: int | None, error: type[Exception]) -> None:
+    """Raise if an array is sharded whose nonzero elements are counted."""
+    aval = tracing.aval_of(a)
+    if aval.explicit_sharding is not None and any(aval.explicit_sharding.spec.partitions):
+        raise error(f"numpy.{name} of {what} of type {aval} with size={size}: positions are counted over all dimensions, so "
+                    f"that no dimension may be sharded. Unshard the array first, with reshard.")
 
 
 def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
@@ -269,6 +274,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
     if size is not None and isinstance(length, int) and size > length:
         raise ValueError(f"numpy.compress cannot return size={size} slices: a condition of shape {np.shape(condition)} selects "
                          f"at most {length} along an axis of size {n}.")
+    _check_unsharded("compress", "a condition", condition, size, errors.ShardingTypeError)
     found = nonzero(getitem(condition, slice(0, length)), size=size, fill_value=n)[0]
     if size is None or is_symbolic(np.shape(a)) or not n:
         return take(a, found, axis, fill_value=fill_value)

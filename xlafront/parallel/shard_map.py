@@ -335,8 +335,8 @@ class _Call:
                 f"shard_map of {self.name} needs in_specs, PartitionSpecs of the arguments over the mesh. They may be "
                             f"left out only if all axes are of type Explicit, unlike those of {self.mesh}.")
         specs = [PartitionSpec() if s is None else s.spec for s in (tracing.aval_of(x).explicit_sharding for x in operands)]
-        return [PartitionSpec(*[tuple(a for a in axes_of(p) if a in self.manual) for p in spec],
-                              unreduced=spec.unreduced & self.manual, reduced=spec.reduced & self.manual) for spec in specs]
+        return [spec.update([tuple(a for a in axes_of(p) if a in self.manual) for p in spec],
+                            unreduced=spec.unreduced & self.manual, reduced=spec.reduced & self.manual) for spec in specs]
 
     def check_axes(self, spec, value: _LazyString, param: str) -> None:
         for axis in [*(a for p in spec for a in axes_of(p)), *spec.unreduced, *spec.reduced]:
@@ -395,11 +395,12 @@ class _Call:
         """Check that the type and the spec have the same unreduced and reduced axes."""
         own = PartitionSpec() if aval.explicit_sharding is None else aval.explicit_sharding.spec
         type_sums = own.unreduced & self.manual, own.reduced & self.manual
-        if type_sums != (spec.unreduced, spec.reduced) and (self.check or any(type_sums)):
+        same_kind = not type_sums[0] or own.unreduced_kind is spec.unreduced_kind
+        if (type_sums != (spec.unreduced, spec.reduced) or not same_kind) and (self.check or any(type_sums)):
             raise ValueError(
                 f"shard_map of {self.name}: {param} has {spec} for {value} of type {aval}: the spec and the type "
-                f"must have the same unreduced and reduced axes, here unreduced={set(type_sums[0])} and "
-                f"reduced={set(type_sums[1])}. Change the spec, or convert the value, with "
+                f"must have the same unreduced and reduced axes{'' if same_kind else ' and unreduced_kind'}, here "
+                f"unreduced={set(type_sums[0])} and reduced={set(type_sums[1])}. Change the spec, or convert the value, with "
                 f"reshard outside of the shard_map or with pcast or psum inside.")
         auto_axes = frozenset() if not (own.unreduced or own.reduced) else (
             (own.unreduced | own.reduced) & aval.explicit_sharding.mesh.explicit - self.manual)

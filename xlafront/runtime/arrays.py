@@ -58,9 +58,9 @@ def host_value(array: ArrayImpl) -> np.ndarray:
     spec = getattr(array.sharding, "spec", None)
     if spec is not None and spec.unreduced:
         raise NotImplementedError(
-            f"the array of shape {array._aval.shape} over {array.sharding} is unreduced: its value is the sum of what the "
-            f"devices hold along {sorted(map(str, spec.unreduced))}. Compute the sum first with reshard(x, P(...)), or read "
-            f"the summands in x.addressable_shards.")
+            f"the array of shape {array._aval.shape} over {array.sharding} is unreduced: its value is the "
+            f"{spec.unreduced_kind.name} of what the devices hold along {sorted(map(str, spec.unreduced))}. Reduce it "
+            f"first with reshard(x, P(...)), or read the operands of the reduction in x.addressable_shards.")
     value = np.empty(array._aval.shape, array._aval.dtype)
     if not value.size:
         return value

@@ -22,6 +22,7 @@ from xlafront.base.jaxlib_compat import (
     OpShardingType,
     Sharding,
     SingleDeviceSharding,
+    allows_open_extremes,
 )
 from xlafront.base.meshes import (
     AbstractMesh as AbstractMesh,
@@ -55,16 +56,17 @@ def open_sums(sharding) -> frozenset:
     """Return the mesh axes over which arrays of the sharding are unreduced."""
     if not isinstance(sharding, NamedSharding):
         return frozenset()
-    refuse_extremes(sharding)
+    refuse_extremes(sharding.spec)
     return sharding.spec.unreduced
 
 
-def refuse_extremes(sharding: NamedSharding) -> None:
-    """Raise for arrays of open maxima or minima, which the installed XLA cannot represent."""
-    kind = sharding.spec.unreduced_kind
-    if kind not in (None, UnreducedKind.sum):
-        raise NotImplementedError(f"arrays over {sharding.spec} cannot be computed: XLA has no open reductions of the "
-                                  f"kind {kind.name}. Reduce at once, without unreduced axes.")
+def refuse_extremes(spec: PartitionSpec) -> None:
+    """Raise for arrays of open maxima or minima if the installed XLA cannot represent them."""
+    kind = spec.unreduced_kind
+    if kind not in (None, UnreducedKind.sum) and not allows_open_extremes():
+        raise NotImplementedError(f"arrays over {spec} cannot be computed: the installed jaxlib has no open reductions "
+                                  f"of the kind {kind.name}. Install jaxlib 0.11 or newer, or reduce at once, without "
+                                  f"unreduced axes.")
 
 
 def _attach(cls, **members) -> None:

@@ -49,6 +49,13 @@ def _as_index(name: str, parameter: str, value) -> int | None:
     return operator.index(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
+def _check_frequency(name: str, fs) -> None:
+    """Raise TypeError unless the sampling frequency is one number."""
+    if fs is None or isinstance(fs, str) or np.size(fs) != 1:
+        found = repr(fs) if np.ndim(fs) == 0 else f"an array of shape {np.shape(fs)}"
+        raise TypeError(f"the sampling frequency fs of scipy.signal.{name} must be a number, got {found}.")
+
+
 def _extend(x, boundary, count):
     """Extend a signal by `count` samples on both sides."""
     if boundary == "zeros":
@@ -131,6 +138,7 @@ def _spectra(name: str, x, y, fs, window, nperseg, noverlap, nfft, detrend, retu
         raise ValueError(f"the scaling of scipy.signal.{name} must be 'density' or 'spectrum', got {scaling!r}.")
     if boundary not in _BOUNDARIES:
         raise ValueError(f"the boundary of scipy.signal.{name} must be one of {_BOUNDARIES}, got {boundary!r}.")
+    _check_frequency(name, fs)
     cross = y is not None
     x, *other_signals = _promote_signals(name, x, *([y] if cross else []))
     y = other_signals[0] if cross else x
@@ -290,6 +298,7 @@ def istft(Zxx: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: in
         (32,)
     """
     check_arraylike("istft", Zxx)
+    _check_frequency("istft", fs)
     z = xnp.asarray(Zxx)
     if z.ndim < 2:
         raise ValueError(f"scipy.signal.istft needs transforms of at least 2 dimensions, got shape {z.shape}.")

@@ -27,7 +27,6 @@ from xlafront.runtime.sharding import (
     in_device_memory,
     named_from_hlo,
     open_sums,
-    refuse_extremes,
     single_device,
 )
 from xlafront.staging.device_assignment import DeviceAssignment, has_devices, mesh_of
@@ -151,14 +150,13 @@ class ProgramShardings:
                 dims.append("{?}")
             else:
                 dims.append("{" + ", ".join([lowering.mlir.axis(a) for a in axes_of(p)] + more) + "}")
-        refuse_extremes(sharding)
         sums = [axis for axis in sharding.mesh.explicit_axes if axis in sharding.spec.unreduced]
         if sums and sharding.mesh.manual_axes:  # XLA aborts
             raise NotImplementedError(
                 f"a value in a shard_map over {', '.join(map(repr, sharding.mesh.manual_axes))} is unreduced over "
                 f"{', '.join(map(repr, sums))}, which that shard_map leaves to types: XLA does not support open sums within "
                 f"one. Request the sum at once (out_sharding without unreduced) or add the axes to the shard_map's axis_names.")
-        unreduced = f", unreduced={{{', '.join(map(lowering.mlir.axis, sums))}}}" if sums else ""
+        unreduced = lowering.mlir.unreduced_axes(sharding.spec, sums)
         return lowering.mlir.attribute(f"#sdy.sharding<@{symbol}, [{', '.join(dims)}]{unreduced}>")
 
     def constrain_to_types(self, ctx, results):
@@ -188,10 +186,10 @@ class ProgramShardings:
         Dimensions of size 1 that grow are dropped first: XLA drops them itself, and would reduce the sum there.
         """
         m, sharding = lowering.mlir, aval.explicit_sharding
-        padded, sums = sharding.spec.padded(aval.ndim), {"unreduced": sharding.spec.unreduced, "reduced": sharding.spec.reduced}
+        padded = sharding.spec.padded(aval.ndim)
         same = [i for i, d in enumerate(dims) if aval.shape[i] == shape[d]]
         if len(same) < aval.ndim:
-            spec = PartitionSpec(*[padded[i] for i in same], **sums)
+            spec = sharding.spec.update([padded[i] for i in same])
             squeezed = aval.update(shape=tuple([aval.shape[i] for i in same]), sharding=NamedSharding(sharding.mesh, spec))
             value = m.create(
                 "stablehlo.reshape", results=[m.type_of(squeezed)], operands=[value], loc=m.unknown_location).result
@@ -201,7 +199,7 @@ class ProgramShardings:
         entries = [None] * len(shape)
         for i, d in enumerate(dims):
             entries[d] = padded[i]
-        spec = PartitionSpec(*entries, **sums)
+        spec = sharding.spec.update(entries)
         return self.constrain_to_type(found, aval.update(shape=tuple(shape), sharding=NamedSharding(sharding.mesh, spec)))
 
     def constrain_results(self, results):
