@@ -343,3 +343,40 @@ def test_attributes_of_arrays_are_their_own_beside_types_that_define_them():
     assert xf.jit(lambda x: x.T + x.copy())(xnp.ones(2)).tolist() == [2, 2]
     with pytest.raises(AttributeError, match="a traced array, .*is on no device"):
         xf.jit(lambda x: x.sharding)(1.0)
+
+
+@dataclass(frozen=True)
+class Parameter(TwoArrays):
+    """Composite values and their tracers convert to arrays, as module parameters of libraries do."""
+
+    def __jax_array__(self):
+        return self.first
+
+
+class ParameterType(TwoArraysType):
+    def raise_val(self, first, second):
+        return Parameter(first, second)
+
+    @hijax.aval_method
+    def __jax_array__(self):
+        return FirstOfParameter()(self)
+
+
+class FirstOfParameter(hijax.HiPrim):
+    in_avals, out_aval, params = (ParameterType(),), hijax.ShapedArray((3,), FLOAT), {}
+
+    def expand(self, x):
+        return x.first
+
+
+hijax.register_hitype(Parameter, lambda x: ParameterType())
+
+
+@pytest.mark.parametrize("f", [
+    xnp.sin, xnp.negative, lambda p: xnp.add(p, 1), lambda p: xnp.add(p, p), lambda p: xnp.ones(3) * p, xnp.sum, xnp.asarray,
+    lambda p: xnp.dot(p, xnp.ones(3)), lambda p: xnp.stack([p, p]), lambda p: xnp.where(True, p, 0), xf.nn.relu, xnp.shape,
+    xnp.ndim, lambda p: xnp.zeros(3).at[:].set(p)])
+@pytest.mark.parametrize("run", [lambda f: f, xf.jit], ids=["eager", "jit"])
+def test_convertible_composites_are_operands(f, run):
+    x = np.float32([3, -1, 2])
+    np.testing.assert_allclose(run(f)(Parameter(xnp.asarray(x), xnp.ones(3))), f(xnp.asarray(x)), rtol=1e-6)

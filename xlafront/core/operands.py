@@ -49,6 +49,7 @@ aval_of_type: dict[type, Callable[[Any], AbstractValue]] = _Abstractors()
 symbolic_constants: dict[type, Callable[[Any], Any]] = {}
 # Composite values (`interpreters.hijax`), which have types but are no operands: `type -> function that returns the type`.
 composites: dict[type, Callable[[Any], AbstractValue]] = {}
+high_classes: set[type] = set()  # classes of all composite values
 
 
 def aval_of(x: Any, operation: str = "this operation") -> AbstractValue:
@@ -67,10 +68,10 @@ def as_operand(x: Any) -> Any:
 
 
 def node_as_operand(x: Any) -> Any:
-    """Convert a pytree node with `__jax_array__`; refuse other objects with it, as C++ dispatch does."""
+    """Convert a pytree node or composite value with `__jax_array__`; refuse other objects with it, as C++ dispatch does."""
     if not is_convertible(x):
         return x
-    if type(x) not in tree.registered_nodes:
+    if type(x) not in tree.registered_nodes and not isinstance(x, Tracer):
         _refuse_convertible(x)
     return as_operand(x)
 
@@ -88,7 +89,14 @@ def is_arraylike(x: Any) -> bool:
 
 def is_convertible(x: Any) -> bool:
     """True if `x` has a method that converts it to an array."""
-    return hasattr(type(x), "__jax_array__") or hasattr(type(x), "__xlafront_array__")
+    owner = x.aval if isinstance(x, Tracer) else type(x)
+    return hasattr(owner, "__jax_array__") or hasattr(owner, "__xlafront_array__")
+
+
+def is_operand(x: Any) -> bool:
+    """True if operations take `x` as it is. Composite values, also traced ones, are converted first."""
+    kind = type(x)
+    return kind in aval_of_type and kind not in high_classes and not (isinstance(x, Tracer) and x.aval.is_high)
 
 
 def numpy_aval(x: Any) -> ShapedArray:

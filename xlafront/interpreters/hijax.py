@@ -316,6 +316,7 @@ def register_hitype(val_cls: type, typeof_fn: Callable[[Any], AbstractValue]) ->
         return
 
     tracing.aval_of_type[val_cls] = typeof_fn
+    tracing.high_classes.add(val_cls)
 
 
 def cur_qdd(x: Any) -> Any:

@@ -376,7 +376,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 @library(static="dtype", name="convert_element_type")
 def converted(operand: ArrayLike, dtype: np.dtype) -> Any:
     """Convert to exactly `dtype`, also to 64 bits where x64 is disabled."""
-    if type(operand) not in tracing.aval_of_type:
+    if not tracing.is_operand(operand):
         operand = tracing.as_operand(operand)
     aval = tracing.aval_of(operand)
     if aval.dtype == dtype and not aval.weak_type:

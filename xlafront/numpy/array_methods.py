@@ -19,7 +19,7 @@ from xlafront.core.basic_primitives import reshard_p
 from xlafront.core.refs import AbstractRef
 from xlafront.core.staging import StagedTracer
 from xlafront.core.traceback_filter import boundary, filter_traceback
-from xlafront.core.tracing import Tracer, aval_of_type
+from xlafront.core.tracing import Tracer
 from xlafront.core.typing import ArrayLike, DTypeLike
 from xlafront.lax import (
     resharding,  # noqa: F401 (types over explicit axes)
@@ -107,7 +107,7 @@ _CONTAINERS = (list, tuple, set, dict)
 def _operand(other) -> bool:
     """True if an operator supports this as its other operand; lists, strings and None get Python's own error."""
     kind = type(other)
-    if kind in _scalars or kind is ArrayImpl or kind in aval_of_type:
+    if kind in _scalars or kind is ArrayImpl or tracing.is_operand(other):
         return True
     return not tracing.is_convertible(other) and tracing.is_arraylike(other)
 

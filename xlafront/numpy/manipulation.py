@@ -60,9 +60,9 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
         >>> xnp.shape(xnp.ones((2, 3)))
         (2, 3)
     """
+    a = unwrap(a)
     if isinstance(a, _ARRAYS):
         return a.shape
-    a = unwrap(a)
     _discourage_lists("shape", a)
     return np.shape(a)
 
@@ -80,9 +80,9 @@ def ndim(a: ArrayLike) -> int:
         >>> xnp.ndim(xnp.ones((2, 3)))
         2
     """
+    a = unwrap(a)
     if isinstance(a, _ARRAYS):
         return a.ndim
-    a = unwrap(a)
     _discourage_lists("ndim", a)
     return np.ndim(a)
 

@@ -132,7 +132,7 @@ def _unary(name, primitive, promotion):
     if promotion == "inexact":
         def function(x: ArrayLike, /) -> Array:
             # Hot under a trace: an array of floats goes straight to the primitive.
-            if isinstance(x, _TYPED) and dtypes.is_inexact(x.aval.dtype):
+            if isinstance(x, _TYPED) and not x.aval.is_high and dtypes.is_inexact(x.aval.dtype):
                 return primitive.bind(x)
             return primitive.bind(*promote_args_inexact(name, x))
     else:
@@ -155,14 +155,16 @@ def _binary(name, primitive, promotion):
         if out is not None or where is not None:
             _refuse_options(name, out, where)
         a, b = x1.aval if isinstance(x1, _TYPED) else None, x2.aval if isinstance(x2, _TYPED) else None
-        if a is not None:
+        if a is not None and not a.is_high:
             if b is not None:
+                if b.is_high:
+                    return promoted(x1, x2)
                 if a.dtype is b.dtype and a.weak_type == b.weak_type and a.shape == b.shape and (
                         not inexact or a.dtype in _FLOATS):
                     return thread.trace.process(primitive, (x1, x2), {})
             elif a.dtype in _FLOATS and type(x2) in _NUMBERS and (not a.weak_type or a.dtype == dtypes.default_dtype(float)):
                 return thread.trace.process(primitive, (x1, float(x2) if a.weak_type else a.dtype.type(x2)), {})
-        elif b is not None and b.dtype in _FLOATS and type(x1) in _NUMBERS and (
+        elif b is not None and not b.is_high and b.dtype in _FLOATS and type(x1) in _NUMBERS and (
                 not b.weak_type or b.dtype == dtypes.default_dtype(float)):
             return thread.trace.process(primitive, (float(x1) if b.weak_type else b.dtype.type(x1), x2), {})
         return promoted(x1, x2)

@@ -90,7 +90,7 @@ def _operand(x):
 
     Other objects are refused, as C++ refuses them.
     """
-    return x if type(x) in tracing.aval_of_type else dtypes.plain_number(tracing.node_as_operand(x))
+    return x if tracing.is_operand(x) else dtypes.plain_number(tracing.node_as_operand(x))
 
 
 def _array(x):
