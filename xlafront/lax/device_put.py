@@ -183,7 +183,7 @@ def put_leaf(x: Any, target: Any, donate: bool = False, may_alias: bool | None =
     if type(target) is Format:
         return _to_format(x, target, donate, may_alias)
     sharding = None if target is None else to_sharding("device_put", target)
-    own = getattr(x, "sharding", None)
+    own: Any = getattr(x, "sharding", None)
     if sharding is not None and (open_sums(sharding) or open_sums(own)):
         if isinstance(sharding, NamedSharding):
             return reshard_p.bind(x, dst_sharding=sharding)

@@ -74,6 +74,8 @@ def _dispatch(name, data, segment_ids, num_segments, indices_are_sorted, unique_
     if np.ndim(segment_ids) and np.shape(data)[:1] not in (np.shape(segment_ids)[:1], (1,)):
         raise ValueError(f"{name} needs a segment id for each element along the first dimension of data: shapes "
                          f"{np.shape(data)} and {np.shape(segment_ids)} do not broadcast.")
+    if tracing.aval_of(segment_ids).dtype == bool:
+        raise ValueError(f"the segment_ids of {name} must be integers, got booleans. Convert them with astype(int).")
     if mode is not None:
         mode = GatherScatterMode.from_any(mode)
     if bucket_size is not None and as_size(bucket_size) < 1:

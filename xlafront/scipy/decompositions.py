@@ -188,7 +188,7 @@ def _hessenberg(a, calc_q):
 
 @library(static="permute_l")
 def _lu(a, permute_l):
-    [a] = promote_matrices("lu", a, error=TypeError)
+    [a] = promote_matrices("lu", a)
     factors, _, permutation = kernels.lu(a)
     m, n = a.shape[-2:]
     k = min_dim(m, n)
