@@ -826,3 +826,10 @@ def test_exits_of_callbacks_end_the_process_with_their_status(kind):
 def test_interrupts_of_callbacks_reach_the_main_thread():
     done = subprocess.run([sys.executable, "-c", exit_in("io").format(stop="raise KeyboardInterrupt")], capture_output=True, text=True)
     assert done.returncode and not done.stdout and done.stderr.splitlines()[-1] == "KeyboardInterrupt"
+
+
+def test_results_of_callbacks_on_operands_over_a_mesh_of_one_device():
+    mesh = xf.make_mesh((1,), ("a",))
+    x = xf.device_put(np.arange(3.0, dtype=np.float32), xf.NamedSharding(mesh, xf.P("a")))
+    found = [xf.pure_callback(lambda x: 2 * x, x, x), io_callback(lambda x: 2 * x, x, x)]
+    assert [y.tolist() for y in found] == [[0, 2, 4]] * 2 and {y.sharding.device_set == x.sharding.device_set for y in found} == {True}

@@ -142,6 +142,19 @@ def test_scatter(name, combine, rng):
     check_batching(lambda x, i, u: getattr(lax, name)(x, i, u, numbers), [x, index, updates])
 
 
+def test_multiplied_elements_are_linear_in_the_array():
+    [found] = xf.linear_transpose(lambda x: x.at[np.array([0, 2, 2])].multiply(3), np.ones(4, np.float32))(np.float32([1, 2, 3, 4]))
+    assert found.tolist() == [3, 2, 27, 4]
+    assert xf.grad(lambda y: np.float32([2, 5, 7]) @ xnp.array([2., 3, 4]).at[1].multiply(y))(4.) == 15  # one update is unique
+    with pytest.raises(NotImplementedError, match="unique"):
+        xf.grad(lambda y: xnp.ones(3).at[np.array([0, 0])].multiply(y).sum())(4.)
+
+
+def test_derivatives_of_the_next_number():
+    slope = xf.jit(xf.grad(lambda x, y: (3 * lax.nextafter(x, y)), (0, 1)))(1., 2.)
+    assert [float(t) for t in slope] == [3, 0]
+
+
 def test_dynamic_slice_positions(rng):
     for start in (-1, 0, 2, 9):  # negative ones count from the end, all are moved inside
         inside = min(max(start + 3 if start < 0 else start, 0), 1)

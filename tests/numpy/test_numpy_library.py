@@ -347,6 +347,8 @@ REFUSED = [  # (error, a word of its text, calls)
         n.piecewise(V, [V > 0], [1, 2, 3]) | n.vectorize(lambda x: x, excluded={-1})"""),
     (ValueError, "binary|single", """n.frompyfunc(lambda x: x, 1, 1).reduce(V) | n.frompyfunc(lambda x: x, 1, 1).outer(V, V) |
         n.frompyfunc(lambda x, y: (x, y), 2, 2).reduce(V)"""),
+    (NotImplementedError, "immutable", """n.cumsum(V, out=V) | n.cumprod(V, out=V) | n.asarray(V).cumsum(out=V) |
+        n.frompyfunc(n.add, 2, 1)(V, V, out=V) | n.frompyfunc(n.add, 2, 1)(V, V, where=True)"""),
     (IndexError, "out of bounds|axis", "n.delete(V, np.array([9])) | n.delete(V, 9) | n.unwrap(V, axis=1) | n.fft.fft(V, axis=1)"),
     (IndexError, "0-d", "n.polyval(2., V) | n.polyadd(2., V) | n.polysub(V, P[0])"),
     (TypeError, "0-d", "n.polymul(V, 2.) | n.polydiv(P[0], V) | n.polyder(2.) | n.polyint(P[0])"),

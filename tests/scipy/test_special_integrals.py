@@ -144,6 +144,22 @@ def test_hyp1f1(dtype, rng):
     assert np.quantile(error, 0.98) < (1e-10 if dtype is np.float64 else 1e-4)
 
 
+def test_derivatives_of_hyp1f1_at_equal_parameters():
+    """The values are an exponential there, the derivatives in one parameter are not: -+ sum of x^k / k! (1/2 + ... + 1/(1+k))."""
+    x, term, harmonic, slope = 1.5, 1.0, 0.0, 0.0
+    for k in range(1, 40):
+        term, harmonic = term * x / k, harmonic + 1 / (1 + k)
+        slope += term * harmonic
+    found = xf.grad(ours.hyp1f1, (0, 1, 2))(2.0, 2.0, x)
+    np.testing.assert_allclose(found, (slope, -slope, np.exp(x)), rtol=2e-6)
+
+
+def test_derivatives_of_spence_at_one():
+    """log(x) / (1 - x) is -1 + t / 2 - t**2 / 3 + ... of t = x - 1."""
+    first, second, third = (xf.grad(ours.spence), xf.grad(xf.grad(ours.spence)), xf.grad(xf.grad(xf.grad(ours.spence))))
+    np.testing.assert_allclose((first(1.0), second(1.0), third(1.0)), (-1, 1 / 2, -2 / 3), rtol=1e-6)
+
+
 def test_hyp1f1_limits():
     with xf.enable_x64(True):
         table = [(0.0, -1.0, 2.0, 1.0), (1.0, -1.0, 2.0, np.inf), (-1.0, -2.0, 2.0, 2.0), (2.0, 2.0, 1.5, np.exp(1.5)), (1.0, 2.0, 0.0, 1.0),

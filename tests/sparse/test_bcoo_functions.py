@@ -131,6 +131,13 @@ def test_gather():
     numbers = lax.GatherDimensionNumbers(offset_dims=(0,), collapsed_slice_dims=(1,), start_index_map=(1,))
     found = sparse.bcoo_gather(bcoo(M2), xnp.array([[0], [3]]), numbers, (4, 1))
     same(found, M2[:, [0, 3]])
+    clamped = sparse.bcoo_gather(bcoo(M2), xnp.array([[1], [9]]), numbers, (4, 1), mode="clip", fill_value=7.0)
+    same(clamped, M2[:, [1, 4]])
+    for mode in ("fill", "one_hot"):
+        with pytest.raises(NotImplementedError, match="clamped"):
+            sparse.bcoo_gather(bcoo(M2), xnp.array([[0]]), numbers, (4, 1), mode=mode)
+    with pytest.raises(NotImplementedError, match="FILL"):
+        sparse.sparsify(lambda x: xnp.take(x, np.array([9]), 0))(bcoo(M2))
 
 
 @pytest.mark.parametrize("shape", [(50, 60), (2**17, 2**17)], ids=["one_number_for_a_place", "too_many_places"])

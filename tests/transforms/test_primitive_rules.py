@@ -11,9 +11,9 @@ PRIMITIVES = {name: getattr(lax, name) for name in dir(lax) if name.endswith("_p
 
 # Their operands or results are booleans and bits, whose tangents are of float0, or they have no operands at all but tokens.
 # select_and_scatter_p combines by programs of its own, and no function gives it; the one whose combination is a sum has
-# derivatives. The next float of a float moves in steps.
+# derivatives.
 NO_DERIVATIVE = {"iota_p", "reduce_and_p", "reduce_or_p", "reduce_xor_p", "after_all_p", "create_token_p", "select_and_scatter_p",
-                 "rng_uniform_p", "nextafter_p"}
+                 "rng_uniform_p"}
 NO_OPERANDS = {"iota_p", "after_all_p", "create_token_p"}
 WITHOUT_KEY = {"rng_uniform_p"}  # its numbers would not be independent
 

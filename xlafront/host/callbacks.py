@@ -169,7 +169,8 @@ def _call_eagerly(*args, callback, result_avals, sharding, caller: str) -> list[
             check_new(x, f"{caller} called {callback}, which returned")
     for x in args:
         if sharding is None and type(x) is ArrayImpl and x.committed and x.sharding.num_devices == 1:
-            sharding = single_device(x.sharding._device)
+            [device] = x.sharding.device_set
+            sharding = single_device(device)
     where = single_device(backends.default_device()) if sharding is None else sharding
     with guards.explicit("device_put"):  # copied, as the function may change its array later
         return [put(np.array(x), aval, where, sharding is not None) for x, aval in zip(results, result_avals)]

@@ -274,7 +274,7 @@ BINARY = (
      lambda g, z, x, y: _split_tangent_at_ties(g, z, y, x), None),
     ("atan2", "stablehlo.atan2", "float complex", lambda g, z, x, y: mul(g, div(y, _atan2_scale(x, y))),
      lambda g, z, x, y: mul(g, div(neg(x), _atan2_scale(x, y))), None),
-    ("nextafter", "chlo.next_after", "float", None, None, None),
+    ("nextafter", "chlo.next_after", "float", lambda g, z, x, y: g, None, None),
     ("polygamma", "chlo.polygamma", "float", _polygamma_order_derivative,
      lambda g, z, m, x: mul(g, polygamma_(add(m, constant_like(m, 1)), x)), None),
     ("zeta", "chlo.zeta", "float", _zeta_exponent_derivative,
@@ -470,9 +470,6 @@ _CHEAP = frozenset("""abs add and ceil div eq exp expm1 floor ge gt is_finite le
     one_minus_square or rsqrt sign sqrt square sub tanh xor""".split())
 
 
-_WITHOUT_DERIVATIVE = {"nextafter"}  # a step of rounding
-
-
 def _traits(name: str) -> Traits:
     return CHEAP if name in _CHEAP else Traits()
 
@@ -488,7 +485,7 @@ for _name, _operation, _accepts, _derivative in UNARY:
 for _name, _operation, _accepts, _first, _second, _transpose in BINARY:
     PRIMITIVES[_name] = elementwise(
         _name, _LOWERINGS.get(_name, _operation), _accepts, result=_RESULTS.get(_name),
-        derivatives=None if _name in _WITHOUT_DERIVATIVE else (_first, _second), transpose=_transpose, sums=_SUMS.get(_name),
+        derivatives=(_first, _second), transpose=_transpose, sums=_SUMS.get(_name),
         defaults={"out_dtype": None} if _name == "mul" else None, jointly=_name == "sub", traits=_traits(_name))
 for _name, _direction, _accepts in COMPARISONS:
     _equality = _name in ("eq", "ne")

@@ -547,17 +547,27 @@ def scatter_tangents(x: Array, indices: Array, updates: Array, **params: Any) ->
     return scatter_add_p.bind(unwritten, indices, where(is_winner, updates, zero), **params)
 
 
+def _factors(aval: ShapedArray, indices: Any, updates: Any, params: Params) -> Array:
+    """Return the factor by which each element of an array of this type is multiplied."""
+    ones = broadcast_in_dim_p.bind(aval.dtype.type(1), shape=aval.shape, broadcast_dimensions=(), sharding=None)
+    return PRIMITIVES["scatter_mul"].bind(ones, indices, updates, **params)
+
+
+def _multiplicative_transpose(ct: Tangent, x: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
+    if is_undefined(updates):
+        raise NotImplementedError("x.at[i].multiply(y) is linear in x: it cannot be transposed in y.")
+    return [Zero(x.aval) if type(ct) is Zero else mul(ct, _factors(x.aval, indices, updates, params)), None, None]
+
+
 def _multiplicative_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
     x, indices, updates = primals
     tx, _, tu = tangents
     result = PRIMITIVES["scatter_mul"].bind(x, indices, updates, **params)
     terms = []
     if type(tx) is not Zero:
-        ones = broadcast_in_dim_p.bind(tracing.aval_of(x).dtype.type(1), shape=np.shape(x), broadcast_dimensions=(),
-                                       sharding=None)
-        terms.append(mul(tx, PRIMITIVES["scatter_mul"].bind(ones, indices, updates, **params)))
+        terms.append(mul(tx, _factors(tracing.aval_of(x), indices, updates, params)))
     if type(tu) is not Zero:
-        if not params["unique_indices"]:
+        if not _writes_once(indices, params):
             raise NotImplementedError(
                 "the derivative of x.at[i].multiply(y) in y needs unique indices. Pass unique_indices=True.")
         zero = zeros_of(ShapedArray(np.shape(x), tracing.aval_of(tu).dtype))
@@ -674,7 +684,7 @@ _DERIVATIVES = {
     "scatter": (_scatter_jvp, _scatter_transpose),
     "scatter_add": (_additive_jvp("scatter_add"), _additive_transpose(1)),
     "scatter_sub": (_additive_jvp("scatter_sub"), _additive_transpose(-1)),
-    "scatter_mul": (_multiplicative_jvp, None),
+    "scatter_mul": (_multiplicative_jvp, _multiplicative_transpose),
     "scatter_min": (_minmax_scatter_jvp("scatter_min"), None),
     "scatter_max": (_minmax_scatter_jvp("scatter_max"), None),
 }

@@ -14,6 +14,7 @@ import numpy as np
 
 from xlafront.base import config
 from xlafront.base.jaxlib_compat import NamedSharding
+from xlafront.base.layouts import MemorySpace
 from xlafront.base.meshes import active
 from xlafront.base.specs import PartitionSpec
 from xlafront.core import dtypes, errors, tracing
@@ -232,12 +233,12 @@ class _RefConstructor(Primitive):
 
 
 def _new_eagerly(x: Array, *, memory_space: Any, kind: Any, pin: bool) -> Ref:
-    if memory_space is not None:
-        raise NotImplementedError(f"a reference in {memory_space} can be made only inside of jit. Leave memory_space out here.")
+    if not (memory_space is None or isinstance(memory_space, MemorySpace)):  # of kernels
+        raise NotImplementedError(f"a reference in {memory_space} can be made only inside of jit. Pass a MemorySpace here.")
     if pin:
         raise NotImplementedError("a pinned reference can be made only inside of jit. Leave pin out here.")
     array = _private_copy(_check_nans(x, "new"))
-    ref = Ref(AbstractRef(tracing.aval_of(array), None, kind), array)
+    ref = Ref(AbstractRef(tracing.aval_of(array), memory_space, kind), array)
     ref.shared = array is x
     return ref
 
@@ -565,7 +566,8 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None,
 
     Args:
         init_val: The initial value, an array.
-        memory_space: Memory space of the reference. It can be given only inside of `jit`.
+        memory_space: Memory space in the type of the reference, for example `memory.Space.Host`. Those of kernels can be given
+            only inside of `jit`. Outside of it the array is in the default memory.
         kind: "no_grad_no_remat" for a reference that derivatives ignore, for example one that values are logged to.
         pin: If True, mark the reference as a buffer of its own in the jaxpr. It can be given only inside of `jit`, and changes
             no value: XLA places the buffers of references.
@@ -596,7 +598,8 @@ def empty_ref(ty: Any, memory_space: Any = None, pin: bool = False) -> Any:
 
     Args:
         ty: Type of the array: a `ShapeDtypeStruct`, or an array.
-        memory_space: Memory space of the reference. It can be given only inside of `jit`.
+        memory_space: Memory space in the type of the reference, for example `memory.Space.Host`. Those of kernels can be given
+            only inside of `jit`. Outside of it the array is in the default memory.
         pin: If True, mark the reference as a buffer of its own in the jaxpr. It can be given only inside of `jit`, and changes
             no value: XLA places the buffers of references.
 

@@ -547,7 +547,7 @@ def _make_cumulative(name, primitive, summary, example):
             return to_bool(primitive.bind(as_type(to_bool(a), dtypes.int32, False), axis=axis, reverse=False))
         return primitive.bind(_convert(a, result_dtype), axis=axis, reverse=False)
 
-    return _finish(kernel, name, ("axis", "dtype", "out"), summary, example, _SINGLE_AXIS,
+    return _finish(kernel, name, ("axis", "dtype"), summary, example, _SINGLE_AXIS,
                    "Array of the shape of `a`, a vector without `axis`.", lists=False)
 
 

@@ -109,7 +109,11 @@ class _MappedFunction:
         self._key, self._mapped = (func, nin, nout, identity), vectorize(func)
         _give_methods(self, nin, nout, identity)
 
-    def __call__(self, *args):
+    def __call__(self, *args, out=None, where=None):
+        for name, value in (("out", out), ("where", where)):
+            if value is not None:
+                raise NotImplementedError(f"{self} does not support {name!r}: arrays are immutable. Use the result, or "
+                                          f"numpy.where.")
         return self._mapped(*args)
 
     def __eq__(self, other: object) -> bool:

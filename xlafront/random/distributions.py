@@ -254,7 +254,7 @@ def _truncated_normal(key, lower, upper, shape, dtype):
     a, b = (erf_(div(x, root)) for x in (lower, upper))
     u = uniform_inline(key, shape, dtype, a, b)
     result = mul(root, erf_inv_(u))
-    # Rounding may reach the bounds, which have probability 0. nextafter has no derivative, hence stop_gradient.
+    # Rounding may reach the bounds, which have probability 0. The numbers next to them are held constant.
     inside = (nextafter_(stop_gradient(x), dtype.type(s * np.inf)) for x, s in ((lower, 1), (upper, -1)))
     lowest, highest = (_full(x, shape) for x in inside)
     return min_(max_(result, lowest), highest)

@@ -36,7 +36,7 @@ _fresnel = with_derivatives(oscillating_integrals.fresnel, lambda y, x: _fresnel
 _sici = with_derivatives(oscillating_integrals.sine_and_cosine_integral, lambda y, x: (
     xnp.where(x == 0, 1, xnp.sin(x) / xnp.where(x == 0, 1, x)), xnp.cos(x) / x))
 _spence = with_derivatives(oscillating_integrals.spence, lambda y, x: xnp.where(
-    x == 1, -1, xnp.log(xnp.where(x == 1, 2, x)) / (1 - xnp.where(x == 1, 2, x))))
+    x == 1, -1 + (x - 1) / 2 - (x - 1)**2 / 3, xnp.log(xnp.where(x == 1, 2, x)) / (1 - xnp.where(x == 1, 2, x))))
 _owens_t = with_derivatives(
     owen.owens_t,
     lambda y, h, a: -xnp.exp(-0.5 * h * h) * lax.erf(math.sqrt(0.5) * a * h) / (2 * math.sqrt(2 * math.pi)),

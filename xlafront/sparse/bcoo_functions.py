@@ -678,6 +678,9 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     return BCOO((data, indices), shape=shape)
 
 
+_CLAMPING = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
 def bcoo_gather(operand: BCOO, start_indices: Array, dimension_numbers: lax.GatherDimensionNumbers,
                 slice_sizes: Sequence[int], *,
                 unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None,
@@ -691,8 +694,8 @@ def bcoo_gather(operand: BCOO, start_indices: Array, dimension_numbers: lax.Gath
         slice_sizes: Shape of a slice.
         unique_indices: Not used.
         indices_are_sorted: Not used.
-        mode: Not used. Out-of-bounds slices are clamped in any case.
-        fill_value: Must be None.
+        mode: None, "clip" or "promise_in_bounds". Out-of-bounds slices are clamped.
+        fill_value: Not used.
 
     Returns:
         BCOO array.
@@ -702,8 +705,8 @@ def bcoo_gather(operand: BCOO, start_indices: Array, dimension_numbers: lax.Gath
         >>> sparse.bcoo_gather(sparse.eye(3), xnp.array([[2], [0]]), numbers, (1, 3)).todense().tolist()
         [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
-    if fill_value is not None:
-        raise NotImplementedError("bcoo_gather does not support fill_value: out-of-bounds slices are clamped")
+    if mode is not None and lax.GatherScatterMode.from_any(mode) not in _CLAMPING:
+        raise NotImplementedError(f"bcoo_gather does not support mode={mode!r}: out-of-bounds slices are clamped. Omit mode.")
     dn = dimension_numbers
     start_indices = xnp.asarray(start_indices)
     *batch, count = start_indices.shape

@@ -179,8 +179,9 @@ def _dynamic_slice(primitive: Any, x: Any, *starts: Any, slice_sizes: Sequence[i
     return functions.bcoo_dynamic_slice(x, starts, slice_sizes)
 
 
-def _gather(primitive: Any, x: Any, indices: Any, *, dimension_numbers: Any, slice_sizes: Sequence[int], **_: Any) -> Any:
-    return functions.bcoo_gather(x, indices, dimension_numbers, slice_sizes)
+def _gather(primitive: Any, x: Any, indices: Any, *, dimension_numbers: Any, slice_sizes: Sequence[int], mode: Any,
+            **_: Any) -> Any:
+    return functions.bcoo_gather(x, indices, dimension_numbers, slice_sizes, mode=mode)
 
 
 def _conv(primitive: Any, lhs: Any, rhs: Any, **params: Any) -> Any:

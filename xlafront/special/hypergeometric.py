@@ -134,7 +134,10 @@ def kummer(a, b, x):
     value = xnp.where(is_far, asymptotic, series)
     value = xnp.where(xnp.isinf(x), _limit(a, b, x), value)
     is_pole = _is_pole(b) & ~(polynomial & (a > b)) & (a != 0) & (a != b)
-    value = xnp.where((a == b) & ~polynomial, xnp.exp(x), value)
+    # The sum of a finite value and a constant keeps the derivatives in a and b.
+    exponential = xnp.exp(x)
+    corrected = xnp.where(xnp.isfinite(value), value + lax.stop_gradient(exponential - value), exponential)
+    value = xnp.where((a == b) & ~polynomial, corrected, value)
     return xnp.where(xnp.isnan(x), x, xnp.where(is_pole, np.inf, value))
 
 
