@@ -89,6 +89,15 @@ def on(*spec):
         x.reshape(8, 2, 2), x[:, 0].astype("int32") % 2), [("x",)], "8@x,2,2"),
     (lambda x: xf.vmap(lambda r, i: r.at[i].add(1))(x, x[:, :2].astype("int32") % 3), [("x",)], "8@x,4"),
     (lambda x, y: xf.vmap(lambda i: y[i])(x[:, 0].astype("int32") % 8), [("x",), ()], "8@x,4"),
+    (lambda x: xf.vmap(lambda r: lax.scan(lambda c, v: (c + v, c * v), 0.0, r)[1])(x), [("x",)], "8@x,4"),
+    (lambda x: xf.vmap(lambda r: lax.scan(lambda c, v: (c + v, c * v), 0.0, r, reverse=True)[0])(x), [("x",)], "8@x"),
+    (lambda x: xf.vmap(lambda r: lax.map(lambda v: 2 * v, r), 1, 1)(x), [(None, "y")], "8,4@y"),
+    (lambda x: xf.vmap(lambda r: lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + 1, c[1]), (r[0], 2.0)))(x)[1], [("x",)], "8@x"),
+    (lambda x: xf.vmap(lambda r: lax.fori_loop(0, r[0].astype("int32"), lambda i, c: c + r, r))(x), [("x",)], "8@x,4"),
+    (lambda x: xf.vmap(xf.vmap(lambda v: lax.fori_loop(0, 3, lambda i, c: c + v, 0.0)))(x), [("x", "y")], "8@x,4@y"),
+    (lambda x: xf.vmap(lambda r: lax.cond(x.sum() > 1, lambda: (r, 2.0), lambda: (xnp.ones(4), 1.0)))(x)[1], [("x",)], "8@x"),
+    (lambda x: xf.grad(lambda x: xf.vmap(lambda r: lax.scan(lambda c, v: (c * v, c), 1.0, r)[0])(x).sum())(x + 1), [("x",)], "8@x,4"),
+    (lambda x: xf.vmap(lambda r: lax.custom_linear_solve(lambda y: y * 2, r, lambda _, b: b / 2))(x), [("x",)], "8@x,4"),
 ])  # fmt: skip
 def test_types_of_results(function, specs, text):
     arrays = [put(*spec) for spec in specs]

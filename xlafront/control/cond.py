@@ -40,7 +40,7 @@ from xlafront.transforms.ad import backward_logs
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.ad.linearize import linearize_program
 from xlafront.transforms.ad.transpose import transpose_program
-from xlafront.transforms.batching.vmap import batch_program
+from xlafront.transforms.batching.vmap import batch_program, split_of
 from xlafront.transforms.calls.checkpoint import split_inside
 from xlafront.transforms.calls.programs import (
     active_results,
@@ -237,18 +237,18 @@ def _with_logs_of_all(branches: Sequence[Jaxpr], num_cts: int) -> tuple[Jaxpr, .
 def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, branches: tuple[Jaxpr, ...], **platforms: Any
            ) -> tuple[list[Any], list[int | None]]:
     select = ELEMENTWISE["select_n"]
-    size = trace.size
+    size, split = trace.size, split_of(operands, dims)
     (index, *values), (index_dim, *value_dims) = operands, dims
     if index_dim is None:
         in_dims = tuple(value_dims)
-        flags = [batch_program(b, in_dims, trace)[1] for b in branches]
+        flags = [batch_program(b, in_dims, trace, split=split)[1] for b in branches]
         batched = tuple(any(d is not None for d in ds) for ds in zip(*flags))
-        batched_branches = tuple(batch_program(b, in_dims, trace, batched)[0] for b in branches)
+        batched_branches = tuple(batch_program(b, in_dims, trace, batched, split=split)[0] for b in branches)
         return _bind(index, values, batched_branches, platforms), [0 if b else None for b in batched]
     # Elements take different branches: run all branches and select. Operands of branches not taken by an element go through
     # stop_gradient, so that a NaN derivative in an untaken branch does not reach the result.
-    index = place_axis(index, index_dim, 0, size)
-    values = [place_axis(x, d, 0, size) for x, d in zip(values, value_dims)]
+    index = place_axis(index, index_dim, 0, size, split)
+    values = [place_axis(x, d, 0, size, split) for x, d in zip(values, value_dims)]
 
     def broadcast_mask(mask: Any, x: Any) -> Any:
         return mask if np.ndim(x) == 1 else broadcast_in_dim_p.bind(
@@ -262,7 +262,7 @@ def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, branches: 
         branch_values = [select.bind(broadcast_mask(chosen, x), stop_gradient(x), x)
                          if dtypes.is_inexact(tracing.aval_of(x).dtype) else x
                          for x in values]
-        results.append(batch_program(branch, in_dims, trace, all_batched)[0](*branch_values))
+        results.append(batch_program(branch, in_dims, trace, all_batched, split=split)[0](*branch_values))
     if len(branches) == 1:
         return results[0], [0] * len(all_batched)
     last = np.asarray(len(branches) - 1, tracing.aval_of(index).dtype)[()]

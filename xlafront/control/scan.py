@@ -45,7 +45,7 @@ from xlafront.transforms.ad import backward_logs
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.ad.linearize import linearize_program
 from xlafront.transforms.ad.transpose import transpose_program
-from xlafront.transforms.batching.vmap import batch_program
+from xlafront.transforms.batching.vmap import batch_program, split_of
 from xlafront.transforms.calls.checkpoint import split_inside
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
@@ -397,17 +397,18 @@ class _BackwardBody:
 
 def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, jaxpr: Jaxpr, num_consts: int, num_carry: int,
            **options: Any) -> tuple[list[Any], list[int | None]]:
-    layout, size = ScanLayout(num_consts, num_carry), trace.size
+    layout, size, split = ScanLayout(num_consts, num_carry), trace.size, split_of(operands, dims)
     consts, carry, xs = layout.split([d is not None for d in dims])
 
     def batched_body(carry: Marks) -> tuple[Jaxpr, list]:
         marks = [*consts, *carry, *xs]
-        return batch_program(jaxpr, tuple([0 if b else None for b in marks]), trace, _instantiated(jaxpr, marks, layout))
+        return batch_program(jaxpr, tuple([0 if b else None for b in marks]), trace, _instantiated(jaxpr, marks, layout),
+                             split=split)
 
     carry = fixpoint(carry, lambda flags: [d is not None for d in layout.split_results(batched_body(flags)[1])[0]])
     body, out_dims = batched_body(carry)
     new_dims = [*[0 if b else None for b in (*consts, *carry)], *[1 if b else None for b in xs]]  # axis 0 is the scan axis
-    batched = [x if new is None else place_axis(x, d, new, size) for x, d, new in zip(operands, dims, new_dims)]
+    batched = [x if new is None else place_axis(x, d, new, size, split) for x, d, new in zip(operands, dims, new_dims)]
     final, collected = bind_scan(body, *layout.split(batched), **options)
     carry_dims, row_dims = layout.split_results(out_dims)
     return [*final, *collected], [*carry_dims, *[None if d is None else d + 1 for d in row_dims]]

@@ -18,7 +18,7 @@ from xlafront.staging import signatures
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.ad.linearize import linearize_flat
 from xlafront.transforms.ad.transpose import transpose_program
-from xlafront.transforms.batching.vmap import batch_program
+from xlafront.transforms.batching.vmap import batch_program, split_of
 from xlafront.transforms.calls.custom_calls import Rule
 from xlafront.transforms.calls.custom_jvp import custom_jvp_call_p
 from xlafront.transforms.calls.programs import evaluate, fixpoint, operands_of, trace_function
@@ -103,7 +103,7 @@ def _transpose(cts: Sequence[Tangent], *operands: Any, const_lengths: LinearSolv
 
 def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, const_lengths: LinearSolve, jaxprs: LinearSolve
            ) -> tuple[list[Any], list[int | None]]:
-    size = trace.size
+    size, split = trace.size, split_of(operands, dims)
     _, b_dims = split_operands(dims, const_lengths)
     consts_dims, _ = split_operands([None if d is None else 0 for d in dims], const_lengths)
 
@@ -111,7 +111,7 @@ def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, const_leng
         jaxpr = getattr(jaxprs, field)
         in_dims = (*getattr(consts_dims, field), *[0 if f else None for f in flags])
         aux_flags = (False,) * (len(jaxpr.out_avals) - len(flags))
-        return batch_program(jaxpr, in_dims, trace, (*flags, *aux_flags))
+        return batch_program(jaxpr, in_dims, trace, (*flags, *aux_flags), split=split)
 
     present_fields = [field for field in LinearSolve._fields if getattr(jaxprs, field) is not None]
 
@@ -121,9 +121,9 @@ def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, const_leng
         return [any(ds[i] is not None for ds in out_dims) for i in range(len(flags))]
 
     flags = fixpoint([d is not None for d in b_dims], grow)
-    batched_operands = [x if d is None else place_axis(x, d, 0, size) for x, d in zip(operands, dims)]
+    batched_operands = [x if d is None else place_axis(x, d, 0, size, split) for x, d in zip(operands, dims)]
     consts, b = split_operands(batched_operands, const_lengths)
-    b = [place_axis(x, 0 if d is not None else None, 0, size) if f else x for x, d, f in zip(b, b_dims, flags)]
+    b = [place_axis(x, 0 if d is not None else None, 0, size, split) if f else x for x, d, f in zip(b, b_dims, flags)]
     batched_jaxprs = LinearSolve(*[batched_jaxpr(field, flags)[0] if field in present_fields else None
                                    for field in LinearSolve._fields])
     return _bind(consts, b, batched_jaxprs), batched_jaxpr("solve", flags)[1]

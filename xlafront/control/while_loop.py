@@ -30,7 +30,7 @@ from xlafront.staging.jitted import Jitted
 from xlafront.staging.signatures import Options
 from xlafront.symbolic.dimensions import is_symbolic_dim
 from xlafront.transforms.ad.jvp import jvp_program
-from xlafront.transforms.batching.vmap import batch_program
+from xlafront.transforms.batching.vmap import batch_program, split_of
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
     active_results,
@@ -167,7 +167,7 @@ def _transpose(cts: Sequence[Tangent], *operands: Any, **params: Any) -> NoRetur
 
 def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, cond_jaxpr: Jaxpr, body_jaxpr: Jaxpr,
            cond_nconsts: int, body_nconsts: int) -> tuple[list[Any], list[int | None]]:
-    layout = WhileLayout(cond_nconsts, body_nconsts)
+    layout, split = WhileLayout(cond_nconsts, body_nconsts), split_of(operands, dims)
     flag_dims = len(cond_jaxpr.out_avals[0].shape)
     cond_consts, body_consts, carry = layout.split([d is not None for d in dims])
 
@@ -175,14 +175,15 @@ def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, cond_jaxpr
         return tuple([0 if b else None for b in consts] + [flag_position if b else None for b in carry])
 
     def batched_condition(carry: Marks, flag_position: int, batched: tuple[bool, ...] = ()) -> tuple[Jaxpr, list]:
-        return batch_program(cond_jaxpr, in_dims(cond_consts, carry, flag_position), trace, batched)
+        return batch_program(cond_jaxpr, in_dims(cond_consts, carry, flag_position), trace, batched, split=split)
 
     def grow(carry: Marks) -> list[bool]:
         # Finished loops hold their values, so a batched condition makes the whole carry batched.
         if batched_condition(carry, flag_dims)[1][0] is not None:
             return [True] * len(carry)
         return [d is not None
-                for d in batch_program(body_jaxpr, in_dims(body_consts, carry, flag_dims), trace, at=flag_dims)[1]]
+                for d in batch_program(body_jaxpr, in_dims(body_consts, carry, flag_dims), trace, at=flag_dims,
+                                       split=split)[1]]
 
     carry = fixpoint(carry, grow)
     condition, (dim,) = batched_condition(carry, flag_dims)
@@ -190,8 +191,8 @@ def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, cond_jaxpr
     if dim or flag_position != flag_dims:
         condition, _ = batched_condition(carry, flag_position, (True,))
     body, _ = batch_program(body_jaxpr, in_dims(body_consts, carry, flag_position), trace, tuple(carry),
-                            at=flag_position)
-    batched_operands = [place_axis(x, d, new_dim, trace.size) if new_dim is not None else x for x, d, new_dim in zip(
+                            at=flag_position, split=split)
+    batched_operands = [place_axis(x, d, new_dim, trace.size, split) if new_dim is not None else x for x, d, new_dim in zip(
         operands, dims, [*in_dims(cond_consts, [], 0), *in_dims(body_consts, carry, flag_position)])]
     return _bind(condition, body, *layout.split(batched_operands)), [flag_position if b else None for b in carry]
 

@@ -387,12 +387,15 @@ def without_dimension(aval: ShapedArray, d: int | None) -> ShapedArray:
                                                                                                       *spec[d + 1:]))))
 
 
-def with_dimension(aval: ShapedArray, d: int, size: int) -> ShapedArray:
-    """Return the type with one more dimension of a size, at position `d`."""
+def with_dimension(aval: ShapedArray, d: int, size: int, split: Any = None) -> ShapedArray:
+    """Return the type with one more dimension of a size, at position `d`, sharded as the vectors of sharding `split`."""
     changed = aval.update(shape=(*aval.shape[:d], size, *aval.shape[d:]))
-    if aval.explicit_sharding is None:
-        return changed
-    return changed.update(sharding=with_entry(aval.explicit_sharding, d))
+    sharding = aval.explicit_sharding
+    if split is None:
+        return changed if sharding is None else changed.update(sharding=with_entry(sharding, d))
+    if sharding is None:
+        sharding = split.update(spec=split.spec.update(partitions=(None,) * aval.ndim))
+    return changed.update(sharding=with_entry(sharding, d, split.spec.partitions[0]))
 
 
 def with_entry(sharding: Any, d: int, entry: Any = None) -> Any:

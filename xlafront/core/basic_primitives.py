@@ -13,6 +13,7 @@ import numpy as np
 
 from xlafront.base.meshes import AxisType
 from xlafront.core import tracing
+from xlafront.core.avals import entry_of, with_dimension, without_dimension
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
 
@@ -59,13 +60,21 @@ def move_dim(x: Any, source: int, target: int) -> Any:
     return transpose_p.bind(x, permutation=tuple(order))
 
 
-def place_axis(x: Any, dim: int | None, target: int, size: int) -> Any:
-    """Move the batch dimension `dim` of `x` to `target`; broadcast `x` along a new one of the given size if `dim` is None."""
+def place_axis(x: Any, dim: int | None, target: int, size: int, split: Any = None) -> Any:
+    """Move the batch dimension `dim` of `x` to `target`; broadcast `x` along a new one of the given size if `dim` is None.
+
+    With `split`, a sharding of vectors over explicit mesh axes, the dimension is sharded so.
+    """
     if dim is not None:
-        return move_dim(x, dim, target)
+        moved = move_dim(x, dim, target)
+        if split is None or entry_of(aval := tracing.aval_of(moved), target) == split.spec.partitions[0]:
+            return moved
+        sharding = with_dimension(without_dimension(aval, target), target, size, split).explicit_sharding
+        return reshard_p.bind(moved, dst_sharding=sharding)
     shape = np.shape(x)
+    sharding = None if split is None else with_dimension(tracing.aval_of(x), target, size, split).explicit_sharding
     return broadcast_in_dim_p.bind(x, shape=(*shape[:target], size, *shape[target:]), broadcast_dimensions=tuple(
-        i for i in range(len(shape) + 1) if i != target), sharding=None)
+        i for i in range(len(shape) + 1) if i != target), sharding=sharding)
 
 
 def recast(x: Any, axes: Iterable[Any], source: str, target: str) -> Any:

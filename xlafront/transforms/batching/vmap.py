@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xlafront.base import config
+from xlafront.base.specs import PartitionSpec
 from xlafront.core import tracing
-from xlafront.core.avals import with_dimension, without_dimension
+from xlafront.core.avals import entry_of, with_dimension, without_dimension
 from xlafront.core.basic_primitives import inline_call_p, place_axis
 from xlafront.core.ir import Jaxpr, any_equation, subprograms
 from xlafront.core.program_call import ProgramCall
@@ -165,7 +166,7 @@ def batch_flat(fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: D
 
 
 def batch_program(closed: Jaxpr, dims: tuple, mapped: BatchTrace, batched: tuple[bool, ...] = (), splits: tuple = (),
-                  at: int = 0) -> tuple[Jaxpr, list]:
+                  at: int = 0, split: Any = None) -> tuple[Jaxpr, list]:
     """Return a jaxpr on the batches of a trace, and the batch dimension of each result.
 
     Args:
@@ -175,6 +176,7 @@ def batch_program(closed: Jaxpr, dims: tuple, mapped: BatchTrace, batched: tuple
         batched: True for each result that is a batch along dimension `at` even if it is the same for all elements.
         splits: Shardings of the batches over explicit mesh axes.
         at: Batch dimension of the results marked in `batched`.
+        split: Sharding of the batch dimension (`split_of`) of all inputs, and of the results marked in `batched`.
     """
     size, names = mapped.size, (mapped.axis_name, mapped.spmd_axis_name)
 
@@ -183,15 +185,24 @@ def batch_program(closed: Jaxpr, dims: tuple, mapped: BatchTrace, batched: tuple
             results, out_dims = batch_flat(closed, xs, dims, size, *names)
             for i, is_batched in enumerate(batched):
                 if is_batched:
-                    results[i], out_dims[i] = place_axis(results[i], out_dims[i], at, size), at
+                    results[i], out_dims[i] = place_axis(results[i], out_dims[i], at, size, split), at
             return results, out_dims
 
-        in_avals = [a if d is None else with_dimension(a, d, size) for a, d in zip(closed.in_avals, dims)]
+        in_avals = [a if d is None else with_dimension(a, d, size, split) for a, d in zip(closed.in_avals, dims)]
         if splits:
             in_avals = [a if d is None or s is None else a.update(sharding=s) for a, d, s in zip(in_avals, dims, splits)]
         return tracing.trace_with_aux(run, in_avals, closed.debug_info.with_unknown_results())
 
-    return closed.memoised(("batch", dims, size, names, batched, tracing.thread.axes, splits, at), make)
+    return closed.memoised(("batch", dims, size, names, batched, tracing.thread.axes, splits, at, split), make)
+
+
+def split_of(operands: Sequence[Any], dims: Dims) -> Any:
+    """Return the sharding of the batch dimension over explicit mesh axes, as that of a vector; None if it is not sharded."""
+    for x, d in zip(operands, dims):
+        aval = tracing.aval_of(x)
+        if (entry := entry_of(aval, d)) is not None:
+            return aval.explicit_sharding.update(spec=PartitionSpec(entry))
+    return None
 
 
 def batch_of_call(call: ProgramCall, trace: BatchTrace, operands: Sequence[Any], dims: Dims, /, **params: Any
