@@ -58,6 +58,7 @@ def test_other_contents_are_other_objects():
     (lambda: P("x", unreduced={"x"}), ValueError, "unreduced and also split"),
     (lambda: P(("y", "x"), reduced={"x"}), ValueError, "reduced and also split"),
     (lambda: Mesh(xf.devices(), (None,)), ValueError, "names"),
+    (lambda: type("Named", (P,), {}), TypeError, "Named.*subclass"),
     (lambda: xf.make_mesh((8,), ("x",), axis_types=("auto",)), TypeError, "AxisType"),
     (lambda: xf.make_mesh((8,), ("x",), axis_types=(AUTO, AUTO)), ValueError, "AxisType"),
     (lambda: NamedSharding(mesh_of(), "x"), AttributeError, r"P\('x'\)"),

@@ -346,6 +346,10 @@ def test_inspecting(mesh):
     assert found[3].num_devices == 1
     with pytest.raises(TypeError, match="callback"):
         xf.debug.inspect_array_sharding(x, callback=None)
+    both = xf.shard_map(lambda x: (xf.debug.inspect_array_sharding(x, callback=found.append), x)[1],
+                        mesh=mesh, in_specs=P("x", "y"), out_specs=P("x", "y"))
+    both(x)
+    assert found[4:] == [NamedSharding(mesh, P())]  # each device has an array of its own
 
 
 @pytest.mark.parametrize("spec, cells", [

@@ -29,10 +29,10 @@ def _lower(ctx, x, *, callback):
     if shardings is None or not shardings.partitioned:
         callback(single_device(shardings.assignment.devices[0] if shardings is not None else None))
         return []
-    mesh, devices = shardings.assignment.replicated().mesh, shardings.assignment.devices
+    replicated, devices = shardings.assignment.replicated(), shardings.assignment.devices
 
-    def report(hlo):
-        callback(named_from_hlo(hlo, mesh, rank) or GSPMDSharding(devices, hlo))
+    def report(hlo):  # manual in a shard_map, where each device has an array of its own
+        callback(replicated if hlo.is_manual() else named_from_hlo(hlo, replicated.mesh, rank) or GSPMDSharding(devices, hlo))
 
     module.add_keepalive(report)
     module.cacheable = False  # the module contains the address of a function of this process
