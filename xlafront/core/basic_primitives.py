@@ -65,14 +65,17 @@ def place_axis(x: Any, dim: int | None, target: int, size: int, split: Any = Non
 
     With `split`, a sharding of vectors over explicit mesh axes, the dimension is sharded so.
     """
+    aval: Any = None
     if dim is not None:
         moved = move_dim(x, dim, target)
         if split is None or entry_of(aval := tracing.aval_of(moved), target) == split.spec.partitions[0]:
             return moved
         sharding = with_dimension(without_dimension(aval, target), target, size, split).explicit_sharding
         return reshard_p.bind(moved, dst_sharding=sharding)
-    shape = np.shape(x)
-    sharding = None if split is None else with_dimension(tracing.aval_of(x), target, size, split).explicit_sharding
+    shape, sharding = np.shape(x), None
+    if split is not None:
+        aval = tracing.aval_of(x)
+        sharding = with_dimension(aval, target, size, split).explicit_sharding
     return broadcast_in_dim_p.bind(x, shape=(*shape[:target], size, *shape[target:]), broadcast_dimensions=tuple(
         i for i in range(len(shape) + 1) if i != target), sharding=sharding)
 
