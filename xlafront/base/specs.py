@@ -142,8 +142,8 @@ class P:
         return spec
 
     def __init_subclass__(cls, **_):
-        raise TypeError(f"{cls.__name__} cannot be a subclass of PartitionSpec: specs with equal contents are one object. Write "
-                        "a function that returns specs.")
+        raise TypeError(f"{cls.__name__} cannot be a subclass of PartitionSpec: specs with equal contents are one object. "
+                        "Write a function that returns specs.")
 
     partitions = property(lambda self: self._partitions)
 
