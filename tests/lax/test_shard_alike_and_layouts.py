@@ -92,7 +92,7 @@ def test_with_layout_constraint_raises_errors():
     x = xnp.asarray(ROWS)
     with pytest.raises(ValueError, match="takes a Layout for each array, got None"):
         with_layout_constraint(x, None)
-    with pytest.raises(ValueError, match="AUTO"):
+    with pytest.raises(ValueError, match="AutoLayout"):
         with_layout_constraint(x, Layout.AUTO)
     for f in (with_layout_constraint, xf.jit(with_layout_constraint, static_argnums=1)):
         with pytest.raises(ValueError, match=r"major_to_minor.*\(0,\)|\(0,\).*major_to_minor"):

@@ -641,7 +641,7 @@ def test_layouts_of_arrays_that_were_put_somewhere(mesh):
     free = xf.jit(lambda x: x * 2, in_shardings=Format(Layout.AUTO, one))
     np.testing.assert_array_equal(free(A), A * 2)
     for call in (free, free.lower):
-        with pytest.raises(ValueError, match="layout AUTO"):
+        with pytest.raises(ValueError, match="layout AutoLayout"):
             call(by_rows)
     compiled = xf.jit(lambda x: x * 2).lower(by_columns).compile()
     assert compiled.input_formats[0][0].layout.major_to_minor == (1, 0)
