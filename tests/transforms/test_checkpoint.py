@@ -291,3 +291,15 @@ def test_names_in_the_forward_computation(capsys):
         np.testing.assert_allclose(xf.grad(f)(1.0), 0.26450825, rtol=1e-6)
         print_saved_residuals(f, 1.0)
         assert "named 'h'" in capsys.readouterr().out
+
+
+def test_saved_floats_of_16_bits_are_those_of_the_first_computation():
+    """1 + 2^-7 squared is 1 + 2^-6 + 2^-14, of which bfloat16 has the first two terms, and so has what is computed from it."""
+    def square(x):
+        y = xf.ad_checkpoint.checkpoint_name(x * x, "y").astype(np.float32)
+        return y * y
+
+    f = xf.jit(xf.checkpoint(square, policy=xf.checkpoint_policies.save_only_these_names("y")))
+    value, pullback = xf.vjp(f, xnp.full(3, 1 + 2**-7, "bfloat16"))
+    assert value.tolist() == [(1 + 2**-6) ** 2] * 3
+    assert pullback(xnp.ones(3))[0].dtype == "bfloat16"

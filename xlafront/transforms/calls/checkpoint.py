@@ -12,6 +12,8 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
+import numpy as np
+
 from xlafront.base import config
 from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.base.layouts import MemorySpace
@@ -38,6 +40,7 @@ from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.device_put import move_memory_p
 from xlafront.lax.dot_products import dot_general_p
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE
 from xlafront.staging import mutable_composites, signatures
 from xlafront.transforms.ad.linearize import linearize_program
 from xlafront.transforms.calls.programs import (
@@ -128,10 +131,34 @@ def split_by_policy(jaxpr: Jaxpr, policy: Callable | None, recomputed: Sequence[
     recompute_jaxpr, live = dce_closed(recompute_jaxpr, [True] * len(recompute_jaxpr.outvars),
                                        [False] * len(saved) + [True] * len(jaxpr.invars))
     saved = [v for v, is_live in zip(saved, live) if is_live]
-    first_jaxpr = jaxpr.replace(eqns=first, outvars=[*[v for v, is_recomputed in zip(jaxpr.outvars, recomputed)
+    first_jaxpr = jaxpr.replace(eqns=_round_saved(first, saved), outvars=[*[v for v, is_recomputed in zip(jaxpr.outvars, recomputed)
                                                        if not is_recomputed], *saved])
     first_jaxpr, _ = dce_closed(first_jaxpr, [True] * len(first_jaxpr.outvars), True)
     return _Split(first_jaxpr, recompute_jaxpr, len(saved))
+
+
+_ROUNDED = (np.dtype(np.float16), dtypes.bfloat16)
+
+
+def _round_saved(eqns: list[JaxprEqn], saved: Sequence[Var]) -> list[JaxprEqn]:
+    """Round saved floats of 16 bits where they are computed.
+
+    XLA computes chains of operations on them with more digits, of which a saved value has none: the first computation and
+    derivatives would use different values.
+    """
+    operands = {v for eqn in eqns for v in eqn.invars if type(v) is Var}
+    rounded = {v for v in saved if v in operands and v.aval.dtype in _ROUNDED}
+    if not rounded:
+        return eqns
+    found: list[JaxprEqn] = []
+    for eqn in eqns:
+        exact = {v: Var(v.aval) for v in eqn.outvars if v in rounded}
+        found.append(eqn.replace(outvars=[exact.get(v, v) for v in eqn.outvars]) if exact else eqn)
+        for v, source_var in exact.items():
+            info = dtypes.finfo(v.aval.dtype)
+            found.append(JaxprEqn([source_var], [v], ELEMENTWISE["reduce_precision"], {
+                "exponent_bits": info.nexp, "mantissa_bits": info.nmant}, site=eqn.site))
+    return found
 
 
 def _split_equation(eqn: JaxprEqn, policy: Any) -> tuple[JaxprEqn, JaxprEqn, list[Var]] | None:
