@@ -131,8 +131,8 @@ def split_by_policy(jaxpr: Jaxpr, policy: Callable | None, recomputed: Sequence[
     recompute_jaxpr, live = dce_closed(recompute_jaxpr, [True] * len(recompute_jaxpr.outvars),
                                        [False] * len(saved) + [True] * len(jaxpr.invars))
     saved = [v for v, is_live in zip(saved, live) if is_live]
-    first_jaxpr = jaxpr.replace(eqns=_round_saved(first, saved), outvars=[*[v for v, is_recomputed in zip(jaxpr.outvars, recomputed)
-                                                       if not is_recomputed], *saved])
+    computed = [v for v, is_recomputed in zip(jaxpr.outvars, recomputed) if not is_recomputed]
+    first_jaxpr = jaxpr.replace(eqns=_round_saved(first, saved), outvars=[*computed, *saved])
     first_jaxpr, _ = dce_closed(first_jaxpr, [True] * len(first_jaxpr.outvars), True)
     return _Split(first_jaxpr, recompute_jaxpr, len(saved))
 
