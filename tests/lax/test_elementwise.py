@@ -279,3 +279,11 @@ def test_div_binds_with_parameters_of_mul(name):
     primitive = getattr(xf.lax, f"{name}_p")
     np.testing.assert_array_equal(primitive.bind(x, y, **eqn.params), primitive.bind(x, y))
     np.testing.assert_array_equal(xf.jit(lambda x: primitive.bind(x, y, **eqn.params))(x), primitive.bind(x, y))
+
+
+def test_derivatives_of_nextafter():
+    """The neighbor of a float moves with it."""
+    found = xf.jvp(lax.nextafter, (lax.full((2,), 1.0), lax.full((2,), 0.0)), (3 * lax.full((2,), 1.0), 5 * lax.full((2,), 1.0)))
+    np.testing.assert_array_equal(found[0], np.nextafter(np.ones(2, np.float32), np.float32(0)))
+    np.testing.assert_array_equal(found[1], [3, 3])
+    assert xf.grad(lax.nextafter, (0, 1))(1.0, 2.0) == (1, 0)

@@ -237,3 +237,16 @@ def test_explicit_axes(rng):
 def test_bad_input_raises(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_cholesky_of_a_lower_triangle_has_its_derivative(rng, dtype):
+    """Without `symmetrize_input` what is above the diagonal is not read, nor is the imaginary part of the diagonal."""
+    with xf.enable_x64(True):
+        x, t = (random(rng, (3, 3), dtype) for _ in range(2))
+        x = x @ x.conj().T + 3 * np.eye(3)
+        hermitian = lambda a: np.tril(a, -1) + np.tril(a, -1).conj().T + np.diag(a.diagonal().real)
+        factor = lambda step: np.linalg.cholesky(hermitian(x + step * t))
+        found = xf.jvp(lambda a: lax.linalg.cholesky(a, symmetrize_input=False), (xnp.asarray(x),), (xnp.asarray(t),))
+        np.testing.assert_allclose(found[0], factor(0), 1e-10)
+        np.testing.assert_allclose(found[1], (factor(1e-6) - factor(-1e-6)) / 2e-6, 1e-5, 1e-8)

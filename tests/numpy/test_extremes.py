@@ -73,3 +73,8 @@ def test_top_k_of_nan_and_signed_zeros():
 def test_top_k_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_top_k_returns_a_list():
+    """As `lax.top_k`, the structure that JAX gives."""
+    assert isinstance(xnp.top_k(np.float32([1, 2]), 1), list) and isinstance(xf.jit(lambda x: xnp.top_k(x, 1, mode="smallest"))(np.float32([1, 2])), list)

@@ -601,3 +601,15 @@ def test_medians_without_elements():
             np.testing.assert_array_equal(found, expected)
     with pytest.raises(ValueError, match="empty"):
         xnp.median(xnp.zeros(0))
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_compress_to_fewer_than_the_condition_selects(size):
+    """A condition may be true beyond the end of the array if a size is given."""
+    np.testing.assert_array_equal(xnp.compress(np.array([True, True, True]), np.array([4, 5]), size=size), [4, 5][:size])
+    with pytest.raises(ValueError, match="beyond the end"):
+        xnp.compress(np.array([True, True, True]), np.array([4, 5]))
+
+
+def test_covariance_of_nothing_has_the_default_dtype():
+    assert xnp.cov(xnp.ones((0, 3), "float16")).dtype == np.float32 and xnp.cov(xnp.ones((0, 3), complex)).shape == (0, 0)

@@ -430,3 +430,9 @@ def test_hyp2f1_infinities():
     a, b, c = np.array([[1.5, 2.5, 1.0], [-1.5, 2.5, 0.5], [1.0, 1.0, -0.5], [2.0, -0.5, 1.0], [-0.5, 3.0, 1.2]]).T
     found = ours.hyp2f1(*xnp.asarray([a, b, c], np.float32), 1.0)
     np.testing.assert_array_equal(found, np.inf * np.sign(special.hyp2f1(a, b, c, 1 - 1e-9)))
+
+
+def test_derivatives_of_hyp2f1_of_nothing():
+    nothing = np.zeros(0, np.float32)
+    value, slope = xf.jvp(ours.hyp2f1, (nothing,) * 4, (nothing,) * 4)
+    assert value.shape == slope.shape == (0,)

@@ -417,3 +417,38 @@ def test_entr_derivatives_at_edges():
         np.testing.assert_allclose(xf.vmap(xf.grad(our_special.entr))(x), -1 - np.log(x), rtol=1e-6)
         np.testing.assert_allclose(xf.vmap(xf.grad(xf.grad(our_special.entr)))(x), -1 / x, rtol=1e-6)
     assert np.isnan(xf.grad(our_special.entr)(-1.0))  # as the reference gives
+
+
+@pytest.mark.parametrize("name, parameters", [("truncnorm", (-1.0, 1.0)), ("uniform", ()), ("norm", ()), ("expon", ()), ("logistic", ()), ("laplace", ())])
+@pytest.mark.parametrize("method", ["pdf", "logpdf", "cdf"])
+def test_nan_in_any_argument_gives_nan(name, parameters, method):
+    arguments = np.array([0.5, *parameters, 0.0, 1.0], np.float32)
+    function = getattr(getattr(our_stats, name), method)
+    assert np.isfinite(function(*arguments))
+    for i in range(len(arguments)):
+        assert np.isnan(function(*[np.nan if i == k else x for k, x in enumerate(arguments)])), i
+
+
+@pytest.mark.parametrize("method", ["sf", "logsf", "logcdf"])
+def test_truncated_normal_of_nan(method):
+    function = getattr(our_stats.truncnorm, method)
+    np.testing.assert_equal(np.asarray(function(np.float32([0.5, np.nan]), np.float32([np.nan, -1]), 1.0)), [np.nan] * 2)
+
+
+def test_bernoulli_of_nan_probability():
+    assert np.isnan(our_stats.bernoulli.pmf(0.5, np.nan)) and np.isnan(our_stats.bernoulli.logpmf(0.5, np.nan))
+
+
+def test_pareto_quantiles_outside_have_finite_derivatives():
+    slopes = xf.vmap(xf.grad(our_stats.pareto.ppf))(np.float32([2.5, 0.5, -1.0]), np.float32([1, 2, 1]))
+    np.testing.assert_allclose(slopes, [0, 0.5 ** -1.5 / 2, 0], 1e-5)  # of (1 - q) ** (-1 / b)
+
+
+def test_logistic_density_of_complex_numbers():
+    z = np.complex64([1j, -0.5 + 2j])
+    np.testing.assert_allclose(our_stats.logistic.pdf(z), np.exp(-z) / (1 + np.exp(-z)) ** 2, 1e-5)
+
+
+def test_von_mises_of_python_scalars_under_jit():
+    expected = stats.vonmises.logpdf(0, 1)
+    np.testing.assert_allclose(xf.jit(lambda: our_stats.vonmises.logpdf(0, 1))(), expected, 1e-5)

@@ -277,6 +277,8 @@ def _public_reducer(name: str) -> Callable:
             return compiled_sharded(_reduce_extra_axes(operand, sharding) if name == "reduce_sum" else operand, axes, sharding)
     else:
         def function(operand: ArrayLike, axes: Sequence[int]) -> Array:
+            if name in ("reduce_and", "reduce_or", "reduce_xor"):
+                check_dtype(name, "int bool", tracing.aval_of(operand).dtype)
             return compiled(operand, plain_axes(axes, np.ndim(operand), name))
 
     function.__name__ = function.__qualname__ = name

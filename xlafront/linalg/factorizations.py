@@ -40,12 +40,14 @@ def _cholesky_kernel(x, target, **attributes):
 
 def _cholesky_jvp(primals, tangents):
     """Differentiate the factor: `A' = L' L* + L L'*` implies `L' = L F(L^-1 A' L^-*)`, with F the lower triangle and half
-    of the diagonal."""
+    of the diagonal. The kernels read the lower triangle of `A` only."""
     factor = xnp.tril(cholesky_p.bind(*primals))
-    inner = triangular_solve(factor, tangents[0], left_side=False, transpose_a=True, conjugate_a=True, lower=True)
-    inner = triangular_solve(factor, inner, left_side=True, lower=True)
     n = factor.shape[-1]
-    return factor, product(factor, xnp.tril(inner) / (xnp.ones((n, n), inner.dtype) + xnp.eye(n, dtype=inner.dtype)))
+    halves = xnp.ones((n, n), factor.dtype) + xnp.eye(n, dtype=factor.dtype)
+    lower = xnp.tril(tangents[0]) / halves
+    inner = triangular_solve(factor, lower + adjoint(lower), left_side=False, transpose_a=True, conjugate_a=True, lower=True)
+    inner = triangular_solve(factor, inner, left_side=True, lower=True)
+    return factor, product(factor, xnp.tril(inner) / halves)
 
 
 cholesky_p = factorization(

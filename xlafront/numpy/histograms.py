@@ -254,7 +254,7 @@ def histogramdd(sample: ArrayLike, bins: ArrayLike | Sequence[ArrayLike] = 10,
     weights = dtypes.default_dtype(int).type(1) if weights is None else promote_dtypes_inexact(unwrap(weights))[0]
     counts = zeros(sizes, dtypes.dtype(weights)).at[indices].add(weights, mode="drop")
     if density:
-        counts = astype(counts, d) / reductions.sum(counts)
+        counts = astype(counts, d) / astype(reductions.sum(counts), d)
         for i, e in enumerate(edges):
             counts = counts / reshape(diff(e), tuple(-1 if j == i else 1 for j in np.arange(rank)))
     return counts, edges

@@ -269,7 +269,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
     axis = shapes.canonical_axis(axis, np.ndim(a), "compress")
     n = np.shape(a)[axis]
     length = min_dim(np.shape(condition)[0], n)
-    if not isinstance(condition, tracing.Tracer) and np.asarray(condition)[length:].any():
+    if size is None and not isinstance(condition, tracing.Tracer) and np.asarray(condition)[length:].any():
         raise ValueError("the condition of numpy.compress is true beyond the end of the array.")
     if size is not None and isinstance(length, int) and size > length:
         raise ValueError(f"numpy.compress cannot return size={size} slices: a condition of shape {np.shape(condition)} selects "

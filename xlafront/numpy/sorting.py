@@ -230,7 +230,7 @@ def _in_reverse_order(x: ArrayLike) -> Array:
     return neg(x)
 
 
-def top_k(a: ArrayLike, k: int, /, *, axis: int = -1, mode: str = "largest", sorted: bool = True) -> tuple[Array, Array]:
+def top_k(a: ArrayLike, k: int, /, *, axis: int = -1, mode: str = "largest", sorted: bool = True) -> list[Array]:
     """Return the `k` largest or smallest elements along an axis, and their indices.
 
     Args:
@@ -242,11 +242,11 @@ def top_k(a: ArrayLike, k: int, /, *, axis: int = -1, mode: str = "largest", sor
             comes first, and equal elements keep their order.
 
     Returns:
-        A tuple `(values, indices)`.
+        A list `[values, indices]`.
 
     Example:
         >>> xnp.top_k(xnp.array([5, 1, 4]), 2, mode="smallest")
-        (Array([1, 4], dtype=int32), Array([1, 2], dtype=int32))
+        [Array([1, 4], dtype=int32), Array([1, 2], dtype=int32)]
     """
     check_arraylike("top_k", a)
     if mode not in ("largest", "smallest"):
@@ -254,7 +254,7 @@ def top_k(a: ArrayLike, k: int, /, *, axis: int = -1, mode: str = "largest", sor
     a = unwrap(a)
     if dtypes.is_complex(tracing.aval_of(a).dtype):
         raise ValueError("numpy.top_k is not compatible with complex numbers, which have no order. Use numpy.abs(x).")
-    return _top_k(a, as_size(k), canonical_axis(axis, np.ndim(a), "numpy.top_k"), mode)
+    return list(_top_k(a, as_size(k), canonical_axis(axis, np.ndim(a), "numpy.top_k"), mode))
 
 
 @library

@@ -375,7 +375,7 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
     d = dtypes.to_inexact(dtypes.result_type(*given, *(() if aweights is None else (aweights,)))) if dtype is None else dtype
     m = rows[0] if y is None else concatenate([as_type(x, d, False) for x in rows])
     if not np.shape(m)[0]:
-        return zeros((0, 0), d)
+        return zeros((0, 0))
     for name, w in (("fweights", fweights), ("aweights", aweights)):
         if w is None:
             continue

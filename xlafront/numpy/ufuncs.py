@@ -842,6 +842,8 @@ def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: Arr
         >>> xnp.clip(xnp.array([-2, 0, 5]), 0, 3)
         Array([0, 0, 3], dtype=int32)
     """
+    if arr is None:
+        raise ValueError("numpy.clip needs the array to clip as its first argument.")
     operands = [arr, *[x for x in (min, max) if x is not None]]
     check_arraylike("clip", *operands)
     if any(dtypes.operand_type(unwrap(x))[0].kind == "c" for x in operands):

@@ -120,7 +120,8 @@ def _transform_axes(name: str, inverse: bool, x, kind, sizes, axes, norm):
 @promotes_freely
 def _transform(x, inverse, sizes, axes, norm):
     dtype = x.dtype if x.dtype.itemsize >= 4 else np.dtype(np.float32)
-    x = x.astype(dtype)
+    if x.dtype != dtype or axes:
+        x = x.astype(dtype)
     if dtypes.issubdtype(dtype, np.complexfloating):
         return lax.complex(*(_transform(part, inverse, sizes, axes, norm) for part in (xnp.real(x), xnp.imag(x))))
     for n, axis in zip(sizes, axes):

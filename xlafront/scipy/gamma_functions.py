@@ -434,7 +434,7 @@ def i0(x: ArrayLike) -> Array:
         >>> f"{i0(0.0):.3f}"
         '1.000'
     """
-    return bessel_i0(*promote_args_inexact("i0", x))
+    return bessel_i0(*promote_real("i0", x))
 
 
 @library
@@ -452,4 +452,4 @@ def i1(x: ArrayLike) -> Array:
         >>> i1(0.0)
         Array(0., dtype=float32, weak_type=True)
     """
-    return bessel_i1(*promote_args_inexact("i1", x))
+    return bessel_i1(*promote_real("i1", x))

@@ -241,7 +241,7 @@ def _by_recurrence(where_needed, a, b, c, y, x):
         after = after / xnp.where(is_active & (below != 0), below, 1)
         return k + 1, xnp.where(is_active, here, previous), xnp.where(is_active, after, here)
 
-    last = xnp.max(steps)
+    last = xnp.max(steps, initial=0)
     value = while_loop(lambda state: state[0] < last, body, (xnp.zeros_like(last), previous, current))[2]
     return value * xnp.exp(power * logarithm)
 

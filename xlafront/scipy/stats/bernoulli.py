@@ -17,14 +17,14 @@ _bernoulli = distribution_method("Bernoulli", first_is_strong, p="Probability of
 @_bernoulli
 def logpmf(k, p, loc=0):
     k = k - loc
-    return xnp.where((k == 0) | (k == 1) | xnp.isnan(k), xlogy(k, p) + xlog1py(1 - k, -p), -xnp.inf)
+    return xnp.where((k == 0) | (k == 1) | xnp.isnan(k + p), xlogy(k, p) + xlog1py(1 - k, -p), -xnp.inf)
 
 
 @_bernoulli
 def pmf(k, p, loc=0):
     k = k - loc
     one, zero = xnp.where(p < 0, xnp.nan, p), xnp.where(p > 1, xnp.nan, 1 - p)
-    return xnp.where(k == 1, one, xnp.where(k == 0, zero, xnp.where(xnp.isnan(k), k, 0)))
+    return xnp.where(k == 1, one, xnp.where(k == 0, zero, xnp.where(xnp.isnan(k + p), k + p, 0)))
 
 
 @_bernoulli

@@ -17,7 +17,8 @@ _logistic = distribution_method("logistic")
 
 @distribution_method("logistic", any)
 def logpdf(x, loc=0, scale=1):
-    y = xnp.abs((x - loc) / scale)
+    y = (x - loc) / scale
+    y = xnp.where(y.real < 0, -y, y)  # the density is even
     return -y - 2 * xnp.log1p(xnp.exp(-y)) - xnp.log(scale)
 
 

@@ -43,7 +43,8 @@ def logcdf(x, b, loc=0, scale=1):
 
 @distribution_method("Pareto", first_is_strong, b="Shape parameter, the exponent")
 def ppf(q, b, loc=0, scale=1):
-    return xnp.where((q < 0) | (q > 1), xnp.nan, loc + scale * xnp.exp(-xnp.log1p(-q) / b))
+    outside = (q < 0) | (q > 1)
+    return xnp.where(outside, xnp.nan, loc + scale * xnp.exp(-xnp.log1p(-xnp.where(outside, 0, q)) / b))
 
 
 pdf = exponentiate(logpdf, "pdf")

@@ -57,33 +57,33 @@ def _log_from_complement(log_p, log_complement):
     return xnp.where(is_near_1, xnp.log1p(-xnp.exp(xnp.where(is_near_1, log_complement, -1))), log_p)
 
 
-def _nan_unless_ordered(a, b, value):
-    return xnp.where(a >= b, xnp.nan, value)
+def _nan_unless_ordered(a, y, b, value):
+    return xnp.where((a < b) & (y == y), value, xnp.nan)
 
 
 @_truncated
 def logpdf(x, a, b, loc=0, scale=1):
     y = (x - loc) / scale
     value = _log_quotient((xnp.abs(y), -0.5 * math.log(2 * math.pi) - xnp.log(xnp.abs(scale))), _mass(a, b))
-    return _nan_unless_ordered(a, b, xnp.where((y < a) | (y > b), -xnp.inf, value))
+    return _nan_unless_ordered(a, y, b, xnp.where((y < a) | (y > b), -xnp.inf, value))
 
 
 @_truncated
 def logcdf(x, a, b, loc=0, scale=1):
     y = (x - loc) / scale
     below, inside = y <= a, (y > a) & (y < b)
-    total, y = _mass(a, b), xnp.where(inside, y, _midpoint(a, b))
-    value = _log_from_complement(_log_quotient(_mass(a, y), total), _log_quotient(_mass(y, b), total))
-    return _nan_unless_ordered(a, b, xnp.where(below, -xnp.inf, xnp.where(inside, value, 0)))
+    total, z = _mass(a, b), xnp.where(inside, y, _midpoint(a, b))
+    value = _log_from_complement(_log_quotient(_mass(a, z), total), _log_quotient(_mass(z, b), total))
+    return _nan_unless_ordered(a, y, b, xnp.where(below, -xnp.inf, xnp.where(inside, value, 0)))
 
 
 @_truncated
 def logsf(x, a, b, loc=0, scale=1):
     y = (x - loc) / scale
     above, inside = y >= b, (y > a) & (y < b)
-    total, y = _mass(a, b), xnp.where(inside, y, _midpoint(a, b))
-    value = _log_from_complement(_log_quotient(_mass(y, b), total), _log_quotient(_mass(a, y), total))
-    return _nan_unless_ordered(a, b, xnp.where(above, -xnp.inf, xnp.where(inside, value, 0)))
+    total, z = _mass(a, b), xnp.where(inside, y, _midpoint(a, b))
+    value = _log_from_complement(_log_quotient(_mass(z, b), total), _log_quotient(_mass(a, z), total))
+    return _nan_unless_ordered(a, y, b, xnp.where(above, -xnp.inf, xnp.where(inside, value, 0)))
 
 
 pdf = exponentiate(logpdf, "pdf")

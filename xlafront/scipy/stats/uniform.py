@@ -13,9 +13,10 @@ from xlafront.scipy.distribution_methods import distribution_method, exponentiat
 _uniform = distribution_method("uniform", check=require_real)
 
 
-@_uniform
+@distribution_method("uniform")
 def logpdf(x, loc=0, scale=1):
-    return xnp.where((x < loc) | (x > loc + scale), -xnp.inf, -xnp.log(scale))
+    y = x - loc
+    return xnp.where((x < loc) | (x > loc + scale), -xnp.inf, xnp.where(xnp.isnan(y), y, -xnp.log(scale)))
 
 
 @_uniform

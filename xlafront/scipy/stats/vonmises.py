@@ -17,7 +17,7 @@ from xlafront.scipy.distribution_methods import distribution_method, exponentiat
 @distribution_method("von Mises", kappa="Concentration, not negative")
 def logpdf(x, kappa):
     # The exponentially scaled Bessel function is not differentiable at 0.
-    nonzero = xnp.where(kappa == 0, kappa + float(xnp.finfo(kappa.dtype).tiny), kappa)
+    nonzero = xnp.where(kappa == 0, kappa + float(xnp.finfo(x.dtype).tiny), kappa)
     return xnp.where(kappa < 0, xnp.nan, kappa * (xnp.cos(x) - 1) - xnp.log(2 * math.pi * lax.bessel_i0e(nonzero)))
 
 
