@@ -4,10 +4,14 @@ Every public function is traced under every such setting, and the jaxprs of the 
 A call of the table is an expression in these names; `<a b>` is a choice, `<, a b>` one that may be left out.
 """
 
+import contextlib
 import itertools
+import random as random_numbers
 import re
 import types
 import warnings
+from collections.abc import Callable
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -16,6 +20,7 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 import xlafront.scipy as jsp
+from tests.beside import generated
 from xlafront import lax, nn, random
 
 S = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 2.0]], np.float32)
@@ -292,3 +297,149 @@ def test_functions_run_on_the_default_device_and_make_no_nans():
                 continue
             for x in xf.tree.leaves(results):
                 assert x.devices() == {last} and not x.committed, call
+
+
+@contextlib.contextmanager
+def changed(name: str, value):
+    before = getattr(xf.config, name)
+    xf.config.update(name, value)
+    try:
+        yield
+    finally:
+        xf.config.update(name, before)
+
+
+SETTINGS = {
+    "strict promotion": lambda: (xf.numpy_dtype_promotion("strict"), xf.numpy_rank_promotion("raise")), "enable_x64": lambda: (xf.enable_x64(True),),
+    "debug_nans": lambda: (xf.debug_nans(True),), "highest precision": lambda: (xf.default_matmul_precision("highest"),),
+    "precision of bfloat16": lambda: (xf.default_matmul_precision("bfloat16"),), "default_device": lambda: (xf.default_device(xf.devices()[-1]),),
+    "explicit_x64_dtypes": lambda: (changed("explicit_x64_dtypes", "error"),), "leaks": lambda: (xf.checking_leaks(),), "disable_jit": lambda: (xf.disable_jit(),)}
+TRACED = ("strict promotion", "enable_x64", "highest precision", "precision of bfloat16", "explicit_x64_dtypes", "leaks")
+COMPUTED = ("enable_x64", "debug_nans", "highest precision", "default_device", "disable_jit")
+# Results that are not values of the arguments' dtypes: positions and sums of integers get 64 bits; the others are made of nothing.
+WIDENS = """linspace logspace geomspace arange indices tri tril_indices triu_indices mask_indices bartlett blackman hamming hanning kaiser
+    fftfreq rfftfreq eye identity ones zeros full fromfunction angle rankdata one_hot entropy dft hilbert invhilbert hadamard helmert pascal invpascal bernoulli diag_indices""".split()
+
+
+class GeneratedCall(NamedTuple):
+    """A call of a function; the arrays among its arguments, and `call(function, arrays)`."""
+
+    text: str
+    function: Callable
+    arrays: list
+    call: Callable
+    leaves: list
+
+    def __call__(self, arrays):
+        results = [x for x in xf.tree.leaves(self.call(self.function, arrays)) if isinstance(x, xf.Array | np.ndarray | np.generic)]
+        return [random.key_data(x) if xnp.issubdtype(x.dtype, xf.dtypes.prng_key) else x for x in results]
+
+    def of_one_type(self) -> bool:
+        """False if arguments of several dtypes or ranks are promoted by the function because the caller gave them."""
+        ranks, types = {x.ndim for x in self.arrays if x.dtype != bool and x.ndim}, {x.dtype for x in self.arrays} - {np.dtype(bool)}
+        if self.text.startswith("random."):  # which convert their parameters to the dtype of the samples
+            types |= {np.dtype(np.float32)}
+        return len(types) <= 1 and len(ranks) <= 1 and not self.has_integers_and_floats()
+
+    def has_integers_and_floats(self) -> bool:
+        return any(isinstance(x, float) for x in self.leaves) and any(xnp.issubdtype(x.dtype, np.integer) for x in self.arrays)
+
+    def widens(self) -> bool:
+        """True if results of no array's dtype are among the results, which 64-bit types widen."""
+        name = self.text.partition("(")[0].rpartition(".")[2]
+        return (name in WIDENS or self.has_integers_and_floats() or not self.arrays or any(x in (float, complex, int) for x in self.leaves)
+                or self.text.startswith("random.") and "dtype=" not in self.text)
+
+
+def generated_calls(seed: int, count: int | None) -> list[GeneratedCall]:
+    """Return a call of each function, or of some, that works under the default settings on tracers."""
+    names, chance, found = {"xf": xf, "np": np, **NAMES}, random_numbers.Random(seed), []
+    exec(generated.SETUP, names)
+    functions = sorted(generated.functions().items())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, value in functions if count is None else chance.sample(functions, count):
+            for _ in range(4):  # some random arguments are refused
+                text = generated.arguments(name, value, generated.Case(name.rpartition(".")[0], "", chance, plain=True))
+                if text is None:
+                    break
+                try:
+                    arrays, call, leaves = eval(f"(lambda *args, **kwargs: (*arrays_of(args, kwargs), xf.tree.leaves((args, kwargs))))({text})", names)
+                    candidate = GeneratedCall(f"{name}({text})", value, arrays, call, leaves)
+                    xf.eval_shape(candidate, arrays)
+                except Exception:
+                    continue
+                found.append(candidate)
+                break
+    return found
+
+
+@contextlib.contextmanager
+def setting(name: str):
+    with contextlib.ExitStack() as stack, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for context in SETTINGS[name]():
+            stack.enter_context(context)
+        yield
+
+
+def differences_of_types(call: GeneratedCall, name: str) -> str:
+    """Trace a call and its derivative under a setting, and describe what differs from the default ones."""
+    expected = xf.eval_shape(call, call.arrays)
+    derivative = lambda arrays: xf.vjp(lambda arrays: [x for x in call(arrays) if xnp.issubdtype(x.dtype, np.inexact)], arrays)[0]
+    has_derivative = _runs(derivative, call.arrays)
+    with setting(name):
+        try:
+            results = xf.eval_shape(call, call.arrays)
+            if has_derivative:
+                xf.eval_shape(derivative, call.arrays)
+        except Exception as e:
+            return f"{type(e).__name__}: {e}"
+    for ours, default in zip(results, expected, strict=True):
+        same = ours.dtype == default.dtype or name == "enable_x64" and (
+            xnp.issubdtype(default.dtype, np.integer) or default.weak_type or call.widens())
+        if ours.shape != default.shape or not same or ours.weak_type != default.weak_type:
+            return f"{ours}, {default} without"
+    return ""
+
+
+def _runs(function, *arguments) -> bool:
+    try:
+        xf.eval_shape(function, *arguments)
+    except Exception:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(None, marks=pytest.mark.soak)], ids=["some", "all"])
+@pytest.mark.parametrize("name", TRACED)
+def test_generated_calls_have_the_same_types(name, count):
+    calls = generated_calls(TRACED.index(name), count)
+    if name == "strict promotion":
+        calls = [call for call in calls if call.of_one_type()]
+    wrong = {call.text: text for call in calls if (text := differences_of_types(call, name))}
+    assert len(calls) > 30 and not wrong, "\n".join(f"{call}\n    {text}" for call, text in wrong.items())
+
+
+@pytest.mark.parametrize("count", [16, pytest.param(None, marks=pytest.mark.soak)], ids=["some", "all"])
+@pytest.mark.parametrize("name", COMPUTED)
+def test_generated_calls_have_the_same_values(name, count):
+    """The calls are compiled as few programs, but where calls run each operation by itself."""
+    calls, wrong = generated_calls(20 + COMPUTED.index(name), count), {}
+    for first in range(0, len(calls), 50):
+        some = calls[first:first + 50]
+        everything = lambda arrays: [call(x) for call, x in zip(some, arrays)]
+        expected = xf.jit(everything)([call.arrays for call in some])
+        finite = [all(np.isfinite(np.asarray(x, np.complex128)).all() for x in results) for results in expected]
+        if name == "debug_nans":
+            some, expected = zip(*[(call, x) for call, x, f in zip(some, expected, finite) if f])
+        with setting(name):
+            found = xf.jit(lambda arrays: [call(x) for call, x in zip(some, arrays)])([call.arrays for call in some])
+        for call, results, numbers in zip(some, found, expected):
+            for ours, default in zip(results, numbers):
+                close = np.allclose(*(np.asarray(x).astype(np.complex128) for x in (ours, default)), 2e-2 if default.dtype.itemsize < 4 else 1e-3, 1e-4, equal_nan=True)
+                if not close:
+                    wrong[call.text] = f"{ours}, {default} without"
+                if name == "default_device" and ours.devices() != {xf.devices()[-1]}:
+                    wrong[call.text] = f"is on {ours.devices()}"
+    assert not wrong, "\n".join(f"{call}\n    {text}" for call, text in wrong.items())

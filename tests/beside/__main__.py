@@ -6,6 +6,7 @@
     python -m tests.beside numpy                            without a reference: what the calls give here
     python -m tests.beside sparse --part 2/8 --reference PYTHON    the second eighth of a table's calls
     python -m tests.beside lax --mutate 2 --seed 7 --warnings --reference PYTHON    its functions with odd arguments
+    python -m tests.beside --generate 20000 --seed 1 --part 3/40 --reference PYTHON    random calls of all functions, with a report
     python -m tests.beside --older PYTHON --reference PYTHON    what changed between two versions of the reference: names,
                                                                 parameters, members, and the results of all tables
 
@@ -19,6 +20,7 @@ when `--compilations` is.
 from __future__ import annotations
 
 import argparse
+import collections
 import itertools
 import json
 import math
@@ -27,6 +29,7 @@ import re
 import subprocess
 import sys
 
+from tests.beside.generated import SETUP, generated
 from tests.beside.inventory import changes, inventory_of
 from tests.beside.mutations import OBJECTS, mutated
 
@@ -35,6 +38,10 @@ WORKER = HERE / "worker.py"
 # `<<a;b>>` or `<<name>>`: the end is the last of several `>`, as a choice may be that operator.
 CHOICES = r"<<((?:(?!<<|>>(?!>)).)*;(?:(?!<<|>>(?!>)).)*|\w+)>>"
 SETS_NAMES = re.compile(r"exec\(|import |[\w, *]+ = ")  # lines that a new process must repeat after one that died
+CLASSES = {  # of differences, by what their descriptions contain
+    r" died: ": "a process died", r"TimeoutError": "takes too long", r"^\w+ expected \(": "computed here, refused there", r"^\w+ in place of ": "class of error",
+    r"^\w+: .*, expected ": "refused here, computed there", r"^structure ": "structure", r"^leaf \d+: (?=kind|dtype|shape|weak|sharding)": "type",
+    r"^leaf \d+ \(": "value", r"^warns ": "warnings", r"": "other"}
 FAILURES_INSIDE = ("MLIRError", "AssertionError")  # of the reference: it fails where it did not mean to, which is no behaviour
 
 
@@ -109,6 +116,16 @@ def difference_of_results(ours: dict, theirs: dict, compilations: bool) -> str |
     return None
 
 
+def report(found: list[tuple[str, str]]) -> list[str]:
+    """Return a line for each class of differences: how many calls, and of which functions."""
+    classes: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
+    for call, text in found:
+        name = next(name for pattern, name in CLASSES.items() if re.search(pattern, text, re.DOTALL))
+        classes[name][re.sub(r"^(jit|vmap|jvp|grad)\(", "", call).partition("(")[0].partition(",")[0]] += 1
+    return [f"{name}: {functions.total()} calls of {', '.join(f'{f} ({n})' for f, n in functions.most_common())}"
+            for name, functions in sorted(classes.items(), key=lambda row: -row[1].total())]
+
+
 def shown(answer: dict) -> str:
     return ", ".join(f"{leaf.get('dtype')}{leaf.get('shape')} {str(leaf['value'])[:60]}" for leaf in answer["leaves"]) or "()"
 
@@ -154,7 +171,9 @@ def main() -> int:
     parser.add_argument("--compilations", action="store_true", help="compare also how many programs were compiled")
     parser.add_argument("--warnings", action="store_true", help="compare also the classes of warnings")
     parser.add_argument("--mutate", type=int, default=0, metavar="N", help="of each function one call, N odd values for each argument")
-    parser.add_argument("--seed", type=int, default=0, help="of the odd values")
+    parser.add_argument("--generate", type=int, default=0, metavar="N", help="N random calls of all functions, and a report by class")
+    parser.add_argument("--only", nargs="+", metavar="MODULE", help="generate calls of these modules, as the tables name them: xnp.linalg jsp.stats.norm")
+    parser.add_argument("--seed", type=int, default=0, help="of the odd values and of the random calls")
     parser.add_argument("--seconds", type=int, default=60, help="that a call may take")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="only the I-th of N stretches of each table")
     options = parser.parse_args()
@@ -168,6 +187,9 @@ def main() -> int:
     if options.mutate:
         tables = [[*[(call, False) for call in OBJECTS], *[line for line in table if SETS_NAMES.match(line[0])],
                    *[(call, False) for call in mutated([call for call, _ in table], options.mutate, options.seed)]] for table in tables]
+    if options.generate:
+        calls = [(call, False) for call in generated(options.generate, options.seed, options.only)]
+        tables.append([(f"exec({SETUP!r})", False), *part_of(calls, *stretch)])
     tables += [[(call, False) for call in options.call]] if options.call else []
     marked = [line for table in tables for line in table]
     calls = [call for call, _ in marked]
@@ -187,6 +209,10 @@ def main() -> int:
     found = [(call, text) for call, text, on_purpose in different if not on_purpose]
     for call, text in found:
         print(f"{call}\n    {text.replace(chr(10), chr(32))}")
+    if failed := next((a["text"] for a in ours + theirs if "error" in a and "NameError" in a["error"]), None):
+        print(f"a call uses a name that is not defined: {failed}")
+    if options.generate:
+        print("\n".join(report(found)))
     purposes = f", {len(different) - len(found)} differ on purpose" if len(different) > len(found) else ""
     print(f"{len(calls) - len(different)} of {len(calls)} calls are equal{purposes}")
     return bool(found)
