@@ -235,6 +235,8 @@ def test_initializers():
     ):
         values = np.asarray(getattr(nn.initializers, name)()(key, (200, 100)))
         assert abs(values.var() / variance - 1) < 0.05 and abs(values.mean()) < 0.01
+    for dtype in ("bfloat16", "int32"):  # as in JAX, empty shapes need no QR decomposition
+        assert nn.initializers.orthogonal()(key, (2, 0), dtype).shape == (2, 0)
     assert nn.initializers.zeros(key, (2,)).tolist() == [0, 0] and nn.initializers.constant(3.0)(
         key, (2,)
     ).tolist() == [3, 3]

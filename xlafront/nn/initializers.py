@@ -283,6 +283,8 @@ def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike |
         d, shape = _dtype(dtype), static_shape("the initializer", shape)
         if len(shape) < 2:
             raise ValueError(f"the orthogonal initializer requires at least a 2D shape, got {shape}.")
+        if 0 in shape:
+            return xnp.zeros(shape, d, out_sharding=out_sharding)
         columns = shape[column_axis]
         rest = [n for i, n in enumerate(shape) if i != column_axis % len(shape)]
         rows = math.prod(rest)
