@@ -20,7 +20,7 @@ def test_chapters_give_the_outputs_that_are_stored(path):
     assert not book.differences(book.execute(path), nbformat.read(path, as_version=4))
 
 
-def test_the_site_is_built_and_whole(tmp_path):
+def test_the_site_is_built_without_warnings(tmp_path):
     done = subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", book.FOLDER, tmp_path],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
