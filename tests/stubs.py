@@ -31,6 +31,7 @@ import numpy as np
 
 import xlafront
 from xlafront.lazy_module import names_of
+from xlafront.numpy.habits import REMEDIES
 from xlafront.runtime.arrays import ArrayImpl
 
 ROOT = Path(xlafront.__file__).parent
@@ -372,7 +373,7 @@ class Stub:
         self.imports.add("from xlafront.numpy.updates import At as _At")
         lines = ["class Array:\n"]
         for attribute in sorted({*dir(ArrayImpl), *ATTRIBUTES}):
-            if attribute.startswith("_") or f"def {attribute}(" in METHODS:
+            if attribute.startswith("_") or attribute in REMEDIES or f"def {attribute}(" in METHODS:
                 continue
             found = getattr(value, attribute, None)
             if type(found).__module__ == "nanobind":  # a method of one jaxlib and not of another; those of all are in METHODS

@@ -10,10 +10,6 @@ import typing as _typing
 class Array:
     @property
     def T(self) -> Array: ...
-    @property
-    def abs(self) -> _typing.Any: ...
-    @property
-    def add_(self) -> _typing.Any: ...
     def addressable_data(self, index: _builtins.int) -> _typing.Any:
         """Return the shard on one device of this process.
 
@@ -138,8 +134,6 @@ class Array:
             >>> xnp.argsort(xnp.array([3, 1, 2]))
             Array([1, 2, 0], dtype=int32)
         """
-    @property
-    def assign(self) -> _typing.Any: ...
     def astype(self, dtype: _DTypeLike | None, copy: _builtins.bool = False, device: _typing.Any = None) -> Array:
         """Return the array converted to a dtype.
 
@@ -157,12 +151,6 @@ class Array:
         """
     @property
     def aval(self) -> _typing.Any: ...
-    @property
-    def backward(self) -> _typing.Any: ...
-    @property
-    def bfloat16(self) -> _typing.Any: ...
-    @property
-    def bool(self) -> _typing.Any: ...
     def byteswap(self) -> Array:
         """Return the elements with their bytes in reverse order.
 
@@ -173,8 +161,6 @@ class Array:
             >>> xnp.array([1], dtype=xnp.int16).byteswap()
             Array([256], dtype=int16)
         """
-    @property
-    def ceil(self) -> _typing.Any: ...
     def choose(a: _ArrayLike, choices: _ArrayLike | _typing.Sequence[_ArrayLike], out: None = None, mode: _builtins.str = 'raise') -> Array:
         """Assemble an array by selecting each element from one of several arrays.
 
@@ -244,8 +230,6 @@ class Array:
             >>> xnp.array([1 + 2j]).conj()
             Array([1.-2.j], dtype=complex64)
         """
-    @property
-    def contiguous(self) -> _typing.Any: ...
     def copy(self) -> Array:
         """Copy the array.
 
@@ -256,8 +240,6 @@ class Array:
             >>> xnp.array([1, 2]).copy()
             Array([1, 2], dtype=int32)
         """
-    @property
-    def copy_(self) -> _typing.Any: ...
     def copy_to_host_async(self) -> None:
         """Start copying the elements to the host, so that reading them later waits less.
 
@@ -267,12 +249,6 @@ class Array:
             >>> np.asarray(x)
             array([1., 1., 1.], dtype=float32)
         """
-    @property
-    def cos(self) -> _typing.Any: ...
-    @property
-    def cpu(self) -> _typing.Any: ...
-    @property
-    def cuda(self) -> _typing.Any: ...
     def cumprod(a: _ArrayLike, axis: _builtins.int | None = None, dtype: _DTypeLike | None = None, out: None = None) -> Array:
         """Compute the cumulative product along an axis.
 
@@ -308,8 +284,6 @@ class Array:
                    [4, 6]], dtype=int32)
         """
     @property
-    def detach(self) -> _typing.Any: ...
-    @property
     def device(self) -> _typing.Any: ...
     @property
     def device_buffer(self) -> _typing.Any: ...
@@ -330,8 +304,6 @@ class Array:
             >>> xnp.diagonal(xnp.array([[1, 2, 3], [4, 5, 6]]), offset=1)
             Array([2, 6], dtype=int32)
         """
-    @property
-    def dim(self) -> _typing.Any: ...
     def dot(a: _ArrayLike, b: _ArrayLike, *, precision: _typing.Any = None, preferred_element_type: _DTypeLike | None = None, out_sharding: _typing.Any = None) -> Array:
         """Compute the dot product: over the last dimension of `a` and the second to last of `b`.
 
@@ -351,17 +323,7 @@ class Array:
             Array(11, dtype=int32)
         """
     @property
-    def double(self) -> _typing.Any: ...
-    @property
     def dtype(self) -> _numpy.dtype[_typing.Any]: ...
-    @property
-    def exp(self) -> _typing.Any: ...
-    @property
-    def expand(self) -> _typing.Any: ...
-    @property
-    def fill(self) -> _typing.Any: ...
-    @property
-    def fill_(self) -> _typing.Any: ...
     @property
     def flat(self) -> _typing.Any: ...
     def flatten(self, order: _builtins.str = 'C') -> Array:
@@ -378,27 +340,11 @@ class Array:
             Array([1, 2, 3, 4], dtype=int32)
         """
     @property
-    def float(self) -> _typing.Any: ...
-    @property
-    def floor(self) -> _typing.Any: ...
-    @property
     def format(self) -> _typing.Any: ...
-    @property
-    def gather(self) -> _typing.Any: ...
-    @property
-    def get_shape(self) -> _typing.Any: ...
     @property
     def global_shards(self) -> _typing.Any: ...
     @property
-    def grad(self) -> _typing.Any: ...
-    @property
-    def half(self) -> _typing.Any: ...
-    @property
     def imag(self) -> Array: ...
-    @property
-    def index_select(self) -> _typing.Any: ...
-    @property
-    def int(self) -> _typing.Any: ...
     @property
     def is_fully_addressable(self) -> _typing.Any: ...
     @property
@@ -419,19 +365,9 @@ class Array:
             2
         """
     @property
-    def itemset(self) -> _typing.Any: ...
-    @property
     def itemsize(self) -> _builtins.int: ...
     @property
-    def log(self) -> _typing.Any: ...
-    @property
-    def long(self) -> _typing.Any: ...
-    @property
     def mT(self) -> Array: ...
-    @property
-    def masked_fill(self) -> _typing.Any: ...
-    @property
-    def matmul(self) -> _typing.Any: ...
     def max(a: _ArrayLike, axis: _Axes = None, out: None = None, keepdims: _builtins.bool = False, initial: _ArrayLike | None = None, where: _ArrayLike | None = None) -> Array:
         """Compute the maximum over axes.
 
@@ -493,15 +429,9 @@ class Array:
             Array([1, 2], dtype=int32)
         """
     @property
-    def mm(self) -> _typing.Any: ...
-    @property
-    def mul_(self) -> _typing.Any: ...
-    @property
     def nbytes(self) -> _builtins.int: ...
     @property
     def ndim(self) -> _builtins.int: ...
-    @property
-    def no_grad(self) -> _typing.Any: ...
     def nonzero(a: _ArrayLike, *, size: _builtins.int | None = None, fill_value: _ArrayLike | _builtins.tuple[_ArrayLike, ...] | None = None) -> _builtins.tuple[Array, ...]:
         """Return the positions of the nonzero elements, one index array for each dimension.
 
@@ -521,12 +451,6 @@ class Array:
             >>> xnp.nonzero(xnp.array([0, 5, 0, 7]))
             (Array([1, 3], dtype=int32),)
         """
-    @property
-    def numel(self) -> _typing.Any: ...
-    @property
-    def numpy(self) -> _typing.Any: ...
-    @property
-    def permute(self) -> _typing.Any: ...
     def prod(a: _ArrayLike, axis: _Axes = None, dtype: _DTypeLike | None = None, out: None = None, keepdims: _builtins.bool = False, initial: _ArrayLike | None = None, where: _ArrayLike | None = None, promote_integers: _builtins.bool = True) -> Array:
         """Multiply elements over axes.
 
@@ -565,8 +489,6 @@ class Array:
             >>> xnp.ptp(xnp.array([[4, 9], [2, 10]]), axis=1)
             Array([5, 8], dtype=int32)
         """
-    @property
-    def put(self) -> _typing.Any: ...
     def ravel(a: _ArrayLike, order: _builtins.str = 'C', *, out_sharding: _typing.Any = None) -> Array:
         """Flatten an array to a vector.
 
@@ -584,8 +506,6 @@ class Array:
         """
     @property
     def real(self) -> Array: ...
-    @property
-    def relu(self) -> _typing.Any: ...
     def repeat(a: _ArrayLike, repeats: _ArrayLike, axis: _builtins.int | None = None, *, total_repeat_length: _builtins.int | None = None, out_sharding: _typing.Any = None) -> Array:
         """Repeat each element along an axis.
 
@@ -607,8 +527,6 @@ class Array:
             >>> xnp.repeat(xnp.array([1, 2]), xnp.array([2, 3]))
             Array([1, 1, 2, 2, 2], dtype=int32)
         """
-    @property
-    def requires_grad(self) -> _typing.Any: ...
     def reshape(self, *args: _typing.Any, order: _builtins.str = 'C', copy: _builtins.bool | None = None, out_sharding: _typing.Any = None) -> Array:
         """Return the elements in another shape.
 
@@ -625,8 +543,6 @@ class Array:
             >>> xnp.arange(6).reshape(2, -1).shape
             (2, 3)
         """
-    @property
-    def resize(self) -> _typing.Any: ...
     def round(self, decimals: _builtins.int = 0, out: None = None) -> Array:
         """Return the elements rounded to the given number of decimals, ties to even.
 
@@ -660,21 +576,11 @@ class Array:
             Array([3, 4], dtype=int32)
         """
     @property
-    def setflags(self) -> _typing.Any: ...
-    @property
     def shape(self) -> _builtins.tuple[_builtins.int, ...]: ...
     @property
     def sharding(self) -> _typing.Any: ...
     @property
-    def sigmoid(self) -> _typing.Any: ...
-    @property
-    def sign(self) -> _typing.Any: ...
-    @property
-    def sin(self) -> _typing.Any: ...
-    @property
     def size(self) -> _builtins.int: ...
-    @property
-    def softmax(self) -> _typing.Any: ...
     def sort(a: _ArrayLike, axis: _builtins.int | None = -1, *, kind: None = None, order: None = None, stable: _builtins.bool = True, descending: _builtins.bool = False) -> Array:
         """Sort the elements along an axis, with NaN last.
 
@@ -692,10 +598,6 @@ class Array:
             >>> xnp.sort(xnp.array([3, 1, 2]))
             Array([1, 2, 3], dtype=int32)
         """
-    @property
-    def sqrt(self) -> _typing.Any: ...
-    @property
-    def square(self) -> _typing.Any: ...
     def squeeze(a: _ArrayLike, axis: _Axes = None) -> Array:
         """Remove axes of size 1.
 
@@ -731,8 +633,6 @@ class Array:
             >>> xnp.std(xnp.array([1.0, 2.0, 3.0]), ddof=1)
             Array(1., dtype=float32)
         """
-    @property
-    def sub_(self) -> _typing.Any: ...
     def sum(a: _ArrayLike, axis: _Axes = None, dtype: _DTypeLike | None = None, out: None = None, keepdims: _builtins.bool = False, initial: _ArrayLike | None = None, where: _ArrayLike | None = None, promote_integers: _builtins.bool = True) -> Array:
         """Sum elements over axes.
 
@@ -794,10 +694,6 @@ class Array:
             Array([[3, 1],
                    [6, 4]], dtype=int32)
         """
-    @property
-    def tanh(self) -> _typing.Any: ...
-    @property
-    def to(self) -> _typing.Any: ...
     def to_device(self, device: _typing.Any, *, stream: _typing.Any = None) -> Array:
         """Return the array on another device, or with another sharding.
 
@@ -827,8 +723,6 @@ class Array:
             >>> xnp.array([1, 2], dtype=xnp.int8).tobytes()
             b'\\x01\\x02'
         """
-    @property
-    def tofile(self) -> _typing.Any: ...
     def tolist(self) -> _typing.Any:
         """Return the elements as nested lists of Python scalars.
 
@@ -873,10 +767,6 @@ class Array:
             >>> xnp.ones((2, 3, 4)).transpose(1, 0, 2).shape
             (3, 2, 4)
         """
-    @property
-    def type(self) -> _typing.Any: ...
-    @property
-    def unsqueeze(self) -> _typing.Any: ...
     def var(a: _ArrayLike, axis: _Axes = None, dtype: _DTypeLike | None = None, out: None = None, ddof: _builtins.float = 0, keepdims: _builtins.bool = False, *, where: _ArrayLike | None = None, mean: _ArrayLike | None = None, correction: _builtins.float | None = None) -> Array:
         """Compute the variance over axes.
 
@@ -923,8 +813,6 @@ class Array:
         """
     @property
     def weak_type(self) -> _builtins.bool: ...
-    @property
-    def zero_(self) -> _typing.Any: ...
     def __add__(self, other: _ArrayLike) -> Array: ...
     def __radd__(self, other: _ArrayLike) -> Array: ...
     def __sub__(self, other: _ArrayLike) -> Array: ...
