@@ -132,7 +132,7 @@ def test_numbers_beyond_the_runtimes_are_refused(name, bits):
     setting = xf.config._find(name)
     before = setting.get_global()
     for value in (10**20, str(10**20), -10**20, float("inf"), "many"):
-        with pytest.raises(ValueError, match=f"the setting {name} is .*; it must be a whole number of at most {bits} bits"):
+        with pytest.raises(ValueError, match=f"the setting {name} is .*; it must be an int of at most {bits} bits"):
             xf.config.update(name, value)
         with pytest.raises(ValueError, match=f"the environment variable X is .*at most {bits} bits"):
             setting.parse(value, "the environment variable X")

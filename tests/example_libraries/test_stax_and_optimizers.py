@@ -143,3 +143,13 @@ def test_a_network_learns_the_spectral_radius(devices):
     else:
         found = xf.pmap(train, axis_name="devices", in_axes=(None, 0), devices=xf.devices()[:2])(state, xf.random.split(KEY, 2))
         assert found.shape == (2,) and np.all(np.asarray(found) < 0.45)
+
+
+@pytest.mark.parametrize("name, arguments", [("momentum", (0.9,)), ("rmsprop_momentum", ()), ("adam", ()), ("adamax", ())])
+def test_states_can_be_donated(name, arguments):
+    begin, update, params_of = getattr(optimizers, name)(0.1, *arguments)
+    state = begin({"a": xnp.arange(3.0)})
+    step = xf.jit(update, donate_argnums=2)
+    for i in range(2):
+        state = step(i, {"a": xnp.ones(3)}, state)
+    assert np.all(np.asarray(params_of(state)["a"]) < np.arange(3.0))

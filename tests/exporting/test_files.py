@@ -185,3 +185,15 @@ def test_files_of_other_versions(version):
     np.testing.assert_array_equal(largest, -np.sort(-x)[:, :2])
     slope = xf.grad(lambda scale: read.call(key, {"x": x, "scale": scale})[0].sum())(xnp.bfloat16(2))
     np.testing.assert_allclose(np.float32(slope), np.sin(product).sum(), rtol=1e-2)
+
+
+@pytest.mark.parametrize("spec", [
+    xf.P("x"), xf.P(("x", "y"), None), xf.P(None, unreduced={"y"}), xf.P(reduced={"x"}),
+    *[xf.P("x", unreduced={"y"}, unreduced_kind=kind) for kind in xf.sharding.UnreducedKind]])
+def test_shardings_in_files(spec):
+    sharding = xf.NamedSharding(xf.sharding.AbstractMesh((2, 2), ("x", "y")), spec)
+    record = json.loads(json.dumps(files._sharding_to_json(sharding, None)))
+    assert files._sharding_from_json(record) == sharding
+    record.pop("unreduced_kind")  # as files of older versions have it: unreduced values are sums
+    read = files._sharding_from_json(record).spec
+    assert (read.partitions, read.unreduced, read.reduced) == (spec.partitions, spec.unreduced, spec.reduced)

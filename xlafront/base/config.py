@@ -48,8 +48,8 @@ def uint64_difference(value: Any) -> int:
 
 
 # The kinds of settings that are numbers: conversions, and the words for them.
-NUMBERS = {int: "of type int", c_int: "a whole number of at most 32 bits",
-           uint64_difference: "a whole number of at most 64 bits"}
+NUMBERS = {int: "of type int", c_int: "an int of at most 32 bits",
+           uint64_difference: "an int of at most 64 bits"}
 
 # Name, kind (a type, a conversion, or the allowed strings), default, role in the cache key of compiled functions, help text.
 # The role is True; False; "calls", if a change only makes C++ look the function up in Python, without retracing; or "rare": all

@@ -44,10 +44,13 @@ def in_lines(*sentences: str) -> str:
 
 
 class _Explained:
-    """Mixin of errors that the documentation explains under their name."""
+    """Mixin of errors that the documentation explains under their name, or under `page`."""
+
+    page = ""
 
     def __str__(self) -> str:
-        return f"{super().__str__()}\nMore about this error: {DOCUMENTATION}/errors.html#{type(self).__name__.lower()}"
+        page = self.page or type(self).__name__.lower()
+        return f"{super().__str__()}\nMore about this error: {DOCUMENTATION}/errors.html#{page}"
 
 
 ONLY_AT_RUN_TIME = "Its value is only known when the compiled function runs."
@@ -239,6 +242,8 @@ def not_an_array(value: Any, caller: str, argument: str | None, may_be_static: b
 
 class StaticTracerError(ConcretizationTypeError, ValueError):
     """Raised for a traced array as a static argument."""
+
+    page = "concretizationtypeerror"
 
     def __init__(self, text: str) -> None:
         Exception.__init__(self, text)

@@ -339,7 +339,7 @@ def _init_with_zeros(count: int) -> Callable:
     """Return an `init` function whose state is the parameter and `count` arrays of zeros like it."""
     def init(x):
         x = xnp.asarray(x)
-        return x, *[xnp.zeros_like(x)] * count
+        return x, *[xnp.zeros_like(x) for _ in range(count)]  # arrays of their own, so that they can be donated
 
     return init
 

@@ -21,6 +21,7 @@ from typing import Any
 from xlafront import lowering
 from xlafront.base.jaxlib_compat import HloSharding, NamedSharding, jaxlib_version_text
 from xlafront.base.layouts import MemorySpace
+from xlafront.base.specs import UnreducedKind
 from xlafront.base.version import __version__
 from xlafront.core import dtypes
 from xlafront.core.avals import ShapedArray
@@ -211,7 +212,8 @@ def _sharding_to_json(sharding: NamedSharding | None, hlo: HloSharding | None) -
     mesh, spec = sharding.mesh, sharding.spec
     return {"mesh": [[name, size, kind.name] for (name, size), kind in zip(mesh.shape_tuple, mesh.axis_types)],
             "spec": [list(p) if isinstance(p, tuple) else p for p in spec.partitions],
-            "unreduced": sorted(spec.unreduced), "reduced": sorted(spec.reduced), "memory": sharding.memory_kind}
+            "unreduced": sorted(spec.unreduced), "reduced": sorted(spec.reduced), "memory": sharding.memory_kind,
+            "unreduced_kind": spec.unreduced_kind and spec.unreduced_kind.name}
 
 
 def _sharding_from_json(record: dict[str, Any] | None) -> NamedSharding | None:
@@ -219,8 +221,10 @@ def _sharding_from_json(record: dict[str, Any] | None) -> NamedSharding | None:
         return None
     names, sizes = zip(*[(name, size) for name, size, _ in record["mesh"]]) if record["mesh"] else ((), ())
     kinds = tuple([AxisType[kind] for _, _, kind in record["mesh"]])
+    kind = record.get("unreduced_kind")  # which files of older versions lack
     spec = PartitionSpec(*[tuple(p) if isinstance(p, list) else p for p in record["spec"]],
-                         unreduced=frozenset(record["unreduced"]), reduced=frozenset(record["reduced"]))
+                         unreduced=frozenset(record["unreduced"]), reduced=frozenset(record["reduced"]),
+                         unreduced_kind=kind and UnreducedKind[kind])
     return NamedSharding(AbstractMesh(sizes, names, kinds), spec, memory_kind=record["memory"])
 
 

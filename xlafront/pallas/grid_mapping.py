@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core import dtypes, errors, source, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import to_dtype
 from xlafront.core.ir import DebugInfo, Jaxpr, Literal, Var
@@ -251,7 +251,7 @@ def inline_scalar_constants(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr,
 def source_name(function: Callable | None) -> str:
     """Return the name of a user's function, and its source location."""
     code = getattr(function, "__code__", None)
-    location = f" at {code.co_filename}:{code.co_firstlineno}" if code else ""
+    location = f" at {source.position(code.co_filename, code.co_firstlineno)}" if code else ""
     return f"{signatures.function_name(function)}{location}" if function else "by default"
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from xlafront.base import config
 from xlafront.base.jaxlib_compat import JaxRuntimeError
-from xlafront.core import avals, errors, tree
+from xlafront.core import avals, errors, source, tree
 from xlafront.core.ir import subprograms
 from xlafront.planning import costs, hlo, topologies
 from xlafront.planning.costs import Buffer
@@ -172,7 +172,7 @@ class Planner:
             for eqn in jaxpr.eqns:
                 found.extend(Buffer(_bytes(v.aval) // len(self.devices), eqn.primitive.name,
                                     f"{avals.str_short(v.aval)} / {len(self.devices)}",
-                                    f"{eqn.source_info.file}:{eqn.source_info.line}") for v in eqn.outvars)
+                                    source.position(eqn.source_info.file, eqn.source_info.line)) for v in eqn.outvars)
                 for inner in subprograms(eqn.params):
                     visit(inner)
 

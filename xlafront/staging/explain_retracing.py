@@ -27,7 +27,7 @@ _seen_locations: set[str] = set()  # source locations of the functions traced wh
 def explain_miss(name: str, signature: tuple, past: Collection[tuple], debug_info) -> str:
     """Describe the closest signature that was traced before, and how this one differs; both have the fields of `Signature`."""
     location = debug_info.location
-    function = f"{name} ({location})" if location else name
+    function = f"{name} ({source.position(debug_info.func_filename, debug_info.func_lineno)})" if location else name
     text = f"TRACING CACHE MISS at {source.describe(source.current_site())}: "
     if not past:
         text += f"{function} is traced for the first time, it was never seen."
