@@ -93,6 +93,10 @@ def is_convertible(x: Any) -> bool:
     return hasattr(owner, "__jax_array__") or hasattr(owner, "__xlafront_array__")
 
 
+# Types of the most frequent operands. Hot callers look a type up here before they call `is_operand`.
+plain_types = frozenset((ArrayImpl, np.ndarray, bool, int, float, complex))
+
+
 def is_operand(x: Any) -> bool:
     """True if operations take `x` as it is. Composite values, also traced ones, are converted first."""
     kind = type(x)

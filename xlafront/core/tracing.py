@@ -14,6 +14,7 @@ from xlafront.core.operands import (
     is_truncated as is_truncated,
     literal_kinds as literal_kinds,
     node_as_operand as node_as_operand,
+    plain_types as plain_types,
     symbolic_constants as symbolic_constants,
 )
 from xlafront.core.staging import (

@@ -22,7 +22,7 @@ _F = TypeVar("_F", bound=Callable)
 def check_arraylike(name: str, *args) -> None:
     """Raise for lists, strings and other objects, whose silent conversion would be slow and hide mistakes."""
     for i, x in enumerate(args):
-        if not tracing.is_operand(x) and not (tracing.is_convertible(x) or tracing.is_arraylike(x)):
+        if not (type(x) in tracing.plain_types or tracing.is_operand(x) or tracing.is_convertible(x) or tracing.is_arraylike(x)):
             raise _not_arraylike(name, i, x)
 
 
@@ -83,7 +83,7 @@ def boolean_mask(name: str, where):
 
 def unwrap(x: Any) -> Any:
     """Return arrays and scalars unchanged and objects with `__jax_array__` as their array."""
-    return x if tracing.is_operand(x) else tracing.as_operand(x)
+    return x if type(x) in tracing.plain_types or tracing.is_operand(x) else tracing.as_operand(x)
 
 
 def unwrap_node(x):
