@@ -22,7 +22,8 @@ _F = TypeVar("_F", bound=Callable)
 def check_arraylike(name: str, *args) -> None:
     """Raise for lists, strings and other objects, whose silent conversion would be slow and hide mistakes."""
     for i, x in enumerate(args):
-        if not (type(x) in tracing.plain_types or tracing.is_operand(x) or tracing.is_convertible(x) or tracing.is_arraylike(x)):
+        if not (type(x) in tracing.plain_types or tracing.is_operand(x) or tracing.is_convertible(x)
+                or tracing.is_arraylike(x)):
             raise _not_arraylike(name, i, x)
 
 
