@@ -136,8 +136,11 @@ def test_demo(tmp_path):
         env={**os.environ, "XLA_FLAGS": "", "XLAFRONT_PLATFORMS": ""},
     )
     assert done.returncode == 0, done.stderr
-    assert "4 cpu device(s)" in done.stdout and "step 40/40" in done.stdout and "accuracy" in done.stdout
-    assert "<polyline" in (tmp_path / "loss.svg").read_text()
+    assert f"{min(2, os.cpu_count())} cpu device(s)" in done.stdout and "step 40/40" in done.stdout and "accuracy" in done.stdout
+    assert len(re.findall(r"^  [ .:=+*#%@-]{50}$", done.stdout, re.MULTILINE)) == 22  # the boundary in the terminal
+    assert len(re.findall(r"[\d.]+ ms \([\d.]+ to [\d.]+\)", done.stdout)) == 4
+    picture = (tmp_path / "loss.svg").read_text()
+    assert "<polyline" in picture and picture.count("<circle") == 200 and picture.count("<rect") == 2501
 
 
 def test_public_names():

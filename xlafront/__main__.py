@@ -76,10 +76,11 @@ def main(argv=None) -> int:
     parser = argparse.ArgumentParser(prog="python -m xlafront", description="xlafront from the command line")
     parser.add_argument("--version", action="version", version=f"xlafront {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    demo = commands.add_parser("demo", help="train a small network over all devices and plot its loss")
+    demo = commands.add_parser("demo", help="train a small network over all devices, and draw its loss and what it learned")
     demo.add_argument("--steps", type=int, default=300, help="optimisation steps (default 300)")
-    demo.add_argument("--devices", type=int, default=4, help="CPU devices to simulate without an accelerator (default 4)")
-    demo.add_argument("--plot", default="demo_loss.svg", help="file for the plot of the loss (default demo_loss.svg)")
+    demo.add_argument("--devices", type=int, default=2,
+                      help="CPU devices to simulate without an accelerator, at most one a core (default 2)")
+    demo.add_argument("--plot", default="demo_loss.svg", help="file for the picture (default demo_loss.svg)")
     demo.set_defaults(run=_demo)
     run = commands.add_parser(
         "run", help="run a program that imports jax, with xlafront in its place",
