@@ -41,7 +41,7 @@ def test_public_names_have_types():
 def test_dir_lists_public_names():
     for name, names in [*names_of.items()]:
         listed = {n for n in dir(importlib.import_module(name)) if not n.startswith("_")}
-        assert listed == names.listed(), name
+        assert listed == {n for n in names.listed() if not n.startswith("_")}, name
 
 
 # A line of a program, the word at which an editor points, a line of what it shows, and the file that "go to definition" opens.

@@ -405,6 +405,6 @@ def test_single_argument_of_arange_is_stop():
 
 def test_pad_width_must_be_static():
     for width in (lambda k: k, lambda k: (k, 1), lambda k: [(0, k)], lambda k: {0: (1, k)}):
-        with pytest.raises(xf.errors.ConcretizationTypeError, match="argument k .*argument 'pad_width' of numpy.pad"):
+        with pytest.raises(xf.errors.ConcretizationTypeError, match="(?s)argument k .*argument 'pad_width' of numpy.pad"):
             xf.jit(lambda k: xnp.pad(xnp.ones(3), width(k)))(1)  # noqa: B023
     assert xf.grad(lambda k: xnp.pad(xnp.ones(2), 1).sum() * k)(3.0) == 2.0

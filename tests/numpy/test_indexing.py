@@ -231,8 +231,9 @@ def test_basic_keys_imply_unique_indices():
         numpy_key = tuple(map(_known, key)) if type(key) is tuple else _known(key)
         assert xf.grad(lambda y: x.at[key].multiply(y).sum())(2.0) == np.asarray(x)[numpy_key].sum()  # noqa: B023
     assert xf.jit(xf.grad(lambda y, i: x.at[i, 1:].divide(y).sum()))(2.0, 1) == -18 / 4
+    assert xf.grad(lambda y: x.at[xnp.array([1])].multiply(y).sum())(2.0) == 4 + 5 + 6 + 7  # one position is unique
     with pytest.raises(NotImplementedError, match="unique"):
-        xf.grad(lambda y: x.at[xnp.array([1])].multiply(y).sum())(2.0)
+        xf.grad(lambda y: x.at[xnp.array([1, 2])].multiply(y).sum())(2.0)
 
 
 def _known(index):

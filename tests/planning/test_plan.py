@@ -523,7 +523,9 @@ def test_an_interrupt_ends_planning_at_once(tmp_path):
     script = tmp_path / "slow.py"
     script.write_text("import ctypes\ndef step(x): return x\ndef step_args():\n    print('began', flush=True)\n"
                       "    ctypes.PyDLL(None).sleep(60)\n")
-    plan = subprocess.Popen([sys.executable, "-m", "xlafront", "plan", f"{script}:step"], stdout=subprocess.PIPE, text=True,
+    command = ("import signal, sys; from xlafront.__main__ import main; "
+               "signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(main())")  # jobs in the background ignore it
+    plan = subprocess.Popen([sys.executable, "-c", command, "plan", f"{script}:step"], stdout=subprocess.PIPE, text=True,
                             cwd=pathlib.Path(__file__).parents[2])
     try:
         assert plan.stdout.readline() == "began\n"

@@ -349,7 +349,7 @@ def test_mode_of_scalar():
 @pytest.mark.parametrize("name", ["expon", "gumbel_l", "gumbel_r", "laplace", "pareto", "uniform"])
 def test_complex_arguments_of_comparisons_raise(name):
     z, more = xnp.array([1j, 2.0]), (1.5,) if name == "pareto" else ()
-    for function in ("pdf", "logpdf", "cdf"):
+    for function in ("cdf",) if name == "uniform" else ("pdf", "logpdf", "cdf"):  # whose density JAX orders by real parts
         for arguments in ((z, *more), (0.5, *more, z)):
             with pytest.raises(TypeError, match="complex"):
                 getattr(getattr(our_stats, name), function)(*arguments)

@@ -185,8 +185,9 @@ VIEWS: dict[tuple[str, str], Callable[[Any], str | None]] = {
 def register() -> None:
     """Give the views to IPython, if this is a process of IPython's."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if shell is None:
+    display = getattr(shell, "display_formatter", None)
+    if display is None:
         return
-    formatter = shell.display_formatter.formatters["text/html"]
+    formatter = display.formatters["text/html"]
     for (module, name), view in VIEWS.items():
         formatter.for_type_by_name(module, name, view)
