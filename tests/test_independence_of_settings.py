@@ -411,7 +411,7 @@ def _runs(function, *arguments) -> bool:
     return True
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(None, marks=pytest.mark.soak)], ids=["some", "all"])
+@pytest.mark.parametrize("count", [60, pytest.param(240, marks=pytest.mark.soak)], ids=["some", "more"])
 @pytest.mark.parametrize("name", TRACED)
 def test_generated_calls_have_the_same_types(name, count):
     calls = generated_calls(TRACED.index(name), count)
@@ -421,7 +421,7 @@ def test_generated_calls_have_the_same_types(name, count):
     assert len(calls) > 30 and not wrong, "\n".join(f"{call}\n    {text}" for call, text in wrong.items())
 
 
-@pytest.mark.parametrize("count", [16, pytest.param(None, marks=pytest.mark.soak)], ids=["some", "all"])
+@pytest.mark.parametrize("count", [16, pytest.param(64, marks=pytest.mark.soak)], ids=["some", "more"])
 @pytest.mark.parametrize("name", COMPUTED)
 def test_generated_calls_have_the_same_values(name, count):
     """The calls are compiled as few programs, but where calls run each operation by itself."""

@@ -20,12 +20,12 @@ def check_jaxpr(jaxpr: Jaxpr) -> None:
     """
     bound: set = set()
 
-    def bind(v: Var, where: str) -> None:
+    def bind(v: Var, where: Any) -> None:
         if v in bound:
             raise JaxprTypeError(f"the variable {v} is bound twice, the second time by {where}.")
         bound.add(v)
 
-    def read(v: Atom, where: str) -> None:
+    def read(v: Atom, where: Any) -> None:
         if type(v) is not Literal and v not in bound:
             raise JaxprTypeError(f"{where} reads the variable {v}, which is not bound before.")
 
@@ -33,7 +33,7 @@ def check_jaxpr(jaxpr: Jaxpr) -> None:
         bind(v, "the jaxpr's arguments")
     effects: frozenset = no_effects
     for eqn in jaxpr.eqns:
-        where = f"the equation `{eqn}`"
+        where = _Equation(eqn)
         for v in eqn.invars:
             read(v, where)
         _check_equation(eqn, where)
@@ -49,7 +49,17 @@ def check_jaxpr(jaxpr: Jaxpr) -> None:
         raise JaxprTypeError(f"the jaxpr declares the effects {set(jaxpr.effects)}, its equations have {set(effects)}.")
 
 
-def _check_equation(eqn: JaxprEqn, where: str) -> None:
+class _Equation:
+    """An equation in a message. Its text is made for errors alone: it holds that of all inner jaxprs."""
+
+    def __init__(self, eqn: JaxprEqn) -> None:
+        self.eqn = eqn
+
+    def __str__(self) -> str:
+        return f"the equation `{self.eqn}`"
+
+
+def _check_equation(eqn: JaxprEqn, where: _Equation) -> None:
     in_avals = tuple(v.aval for v in eqn.invars)
     found = eqn.primitive.abstract(*in_avals, **eqn.params)
     found = list(found) if eqn.primitive.multiple_results else [found]
