@@ -344,11 +344,15 @@ class GeneratedCall(NamedTuple):
     def has_integers_and_floats(self) -> bool:
         return any(isinstance(x, float) for x in self.leaves) and any(xnp.issubdtype(x.dtype, np.integer) for x in self.arrays)
 
+    def mixes_numbers_with_arrays(self) -> bool:
+        """True if a function of `lax`, which takes operands of one dtype, gets Python integers, which are wider in 64 bits."""
+        return self.text.startswith("lax.") and bool(self.arrays) and any(type(x) is int for x in self.leaves)
+
     def widens(self) -> bool:
         """True if results of no array's dtype are among the results, which 64-bit types widen."""
         name = self.text.partition("(")[0].rpartition(".")[2]
         return (name in WIDENS or self.has_integers_and_floats() or not self.arrays or any(x in (float, complex, int) for x in self.leaves)
-                or self.text.startswith("random.") and "dtype=" not in self.text)
+                or self.text.startswith("random.") and ("dtype=" not in self.text or "dtype=None" in self.text))
 
 
 def generated_calls(seed: int, count: int | None) -> list[GeneratedCall]:
@@ -417,6 +421,8 @@ def test_generated_calls_have_the_same_types(name, count):
     calls = generated_calls(TRACED.index(name), count)
     if name == "strict promotion":
         calls = [call for call in calls if call.of_one_type()]
+    if name == "enable_x64":
+        calls = [call for call in calls if not call.mixes_numbers_with_arrays()]
     wrong = {call.text: text for call in calls if (text := differences_of_types(call, name))}
     assert len(calls) > 30 and not wrong, "\n".join(f"{call}\n    {text}" for call, text in wrong.items())
 

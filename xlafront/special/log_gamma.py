@@ -13,6 +13,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.numpy.promotion import promotes_freely
 
 # By the dtype of the real part: the size from which the series is used, recurrence steps up to it, and terms of the series.
 _PLANS = {np.dtype(np.float32): (4, 4, 5), np.dtype(np.float64): (8, 8, 12)}
@@ -31,6 +32,7 @@ def bernoulli_numbers(count: int) -> list[Fraction]:
     return [Fraction(1), *numbers]
 
 
+@promotes_freely
 def log_gamma(z):
     """Compute the principal branch of the logarithm of the gamma function."""
     size, steps, terms = _PLANS[xnp.real(z).dtype]
@@ -58,6 +60,7 @@ def log_gamma(z):
     return xnp.where(is_below, xnp.conj(value), value)
 
 
+@promotes_freely
 def digamma(z):
     """Compute the derivative of `log_gamma`."""
     size, steps, terms = _PLANS[xnp.real(z).dtype]
