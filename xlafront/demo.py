@@ -170,7 +170,7 @@ def main(steps: int = 300, devices: int = 2, plot_path: str = "demo_loss.svg") -
     x, y = spirals(steps * BATCH, 1)
     parameters = xf.device_put(initial_parameters(), replicated)
     velocities = xf.tree.map(xf.numpy.zeros_like, parameters)
-    host = xf.tree.map(np.array, (parameters, velocities))
+    host_parameters, host_velocities = (xf.tree.map(np.array, values) for values in (parameters, velocities))
     first_batch = x[:BATCH], y[:BATCH]
     step = xf.jit(training_step)
 
@@ -187,7 +187,8 @@ def main(steps: int = 300, devices: int = 2, plot_path: str = "demo_loss.svg") -
             show_progress(i + 1, steps, float(value))
     losses = [float(value) for value in losses]
 
-    *_, numpy_loss = numpy_step(*xf.tree.map(np.copy, host), *first_batch)
+    *_, numpy_loss = numpy_step(
+        xf.tree.map(np.copy, host_parameters), xf.tree.map(np.copy, host_velocities), *first_batch)
     if abs(float(numpy_loss) - losses[0]) > 1e-3:
         print(f"the first losses differ: {losses[0]} here, {float(numpy_loss)} in NumPy")
         return 1
@@ -198,7 +199,7 @@ def main(steps: int = 300, devices: int = 2, plot_path: str = "demo_loss.svg") -
     draw_in_terminal(local)
     on_devices = xf.device_put(first_batch, sharded)
     ours = timed(lambda: xf.block_until_ready(step(parameters, velocities, *on_devices)))
-    print(f"a step takes {ours}, in NumPy {timed(lambda: numpy_step(*host, *first_batch))}")
+    print(f"a step takes {ours}, in NumPy {timed(lambda: numpy_step(host_parameters, host_velocities, *first_batch))}")
     compare_gradients(local)
     plot(losses, local, plot_path)
     print(f"loss and boundary as a picture: {plot_path}")
