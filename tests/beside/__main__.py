@@ -117,7 +117,7 @@ def difference_of_results(ours: dict, theirs: dict, compilations: bool) -> str |
 
 
 def report(found: list[tuple[str, str]]) -> list[str]:
-    """Return a line for each class of differences: how many calls, and of which functions."""
+    """Return a line for each class of differences, with the number of calls and their functions."""
     classes: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
     for call, text in found:
         name = next(name for pattern, name in CLASSES.items() if re.search(pattern, text, re.DOTALL))
