@@ -24,7 +24,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.dtypes import numpy_scalar_types, python_scalar_dtypes
 from xlafront.core.jaxpr import Jaxpr, JaxprEqn, Literal, Var
 
-_EXACT = frozenset([bool, int, str, bytes, type(None), type])  # types whose equal values are interchangeable
+exact_types = frozenset([bool, int, str, bytes, type(None), type])  # types whose equal values are interchangeable
 _MOST_EQUATIONS = 100  # of a program that is compared; larger ones take long to compile anyway
 
 
@@ -38,7 +38,7 @@ def scalar_key(x: Any) -> tuple[type, Any] | None:
 
 def value_key(x: Any) -> tuple:
     """Return the key of a value: a parameter, a static argument or a constant."""
-    if type(x) in _EXACT:
+    if type(x) in exact_types:
         return type(x), x
     entries: list[Any] = []
     append_values((x,), entries)
@@ -50,11 +50,17 @@ def append_values(values: Iterable[Any], entries: list[Any]) -> bool:
     complete = True
     for x in values:
         kind = type(x)
-        if kind in _EXACT or isinstance(x, (np.dtype, Enum)):
+        if kind in exact_types:
             entries += kind, x
         elif kind is tuple or kind is list or isinstance(x, tuple) and kind.__eq__ is tuple.__eq__:
-            entries += kind, len(x)
-            complete = append_values(x, entries) and complete
+            kinds = tuple(map(type, x))
+            entries += kind, kinds
+            if exact_types.issuperset(kinds):
+                entries += x
+            else:
+                complete = append_values(x, entries) and complete
+        elif isinstance(x, (np.dtype, Enum)):
+            entries += kind, x
         elif kind is float or kind is complex:
             entries += kind, repr(x)
         elif isinstance(x, np.generic):

@@ -141,7 +141,7 @@ class StagingTrace(Trace):
 
         Hot: about 1 us and 0.5 us an equation.
         """
-        literals, steps, results = program.structure.compiled_form()
+        literals, steps, results = (program.structure if program.consts else program).compiled_form()
         has_literals = False
         atoms: list[Any] = []
         for x in operands:

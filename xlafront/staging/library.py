@@ -25,7 +25,7 @@ from xlafront.core.dtypes import numpy_scalar_types, python_scalar_dtypes
 from xlafront.core.errors import NotAnArrayError, not_an_array
 from xlafront.core.ir import DebugInfo, Jaxpr, JaxprEqn, jaxpr_as_fun, last_reads
 from xlafront.core.primitive import Primitive, Structured
-from xlafront.core.program_key import append_values, scalar_key
+from xlafront.core.program_key import append_values, exact_types, scalar_key
 from xlafront.core.traceback_filter import filter_traceback, filters_itself
 from xlafront.core.tracing import StagedTracer, StagingTrace, Trace, Tracer
 from xlafront.runtime import backends
@@ -126,9 +126,10 @@ def eager_kernel(fun: Callable, *, static: str | Sequence[str] = (), name: str |
     thread, eval_trace, evaluate = tracing.thread, tracing.eval_trace, jitted.evaluate
     traces = TraceCache(fun, shown, frozenset((*nums, *names))) if caches_programs else None
     conversions: Conversions | None = getattr(fun, "conversions", None)
+    takes_objects = conversions is not None and bool(conversions.objects)
 
     def cache_miss(*args, **kwargs):
-        if conversions is not None:
+        if takes_objects:
             args, kwargs = conversions.flattened(args, kwargs)
         if thread.in_library and is_promotion_restricted():
             with free_promotion():
@@ -331,14 +332,17 @@ class TraceCache:
                 entries.append(position)
             if kind is StagedTracer and trace is not None:
                 aval = x.aval
-                if not aval.plain or position in static or x._trace is not trace and not _is_available(trace, x, entries):
+                if not aval.plain or position in static or x._trace is not trace and not _is_available(x, entries):
                     return None
                 operands.append(x)
                 entries.append(aval)
             elif position in static or x is None:
-                if isinstance(x, Tracer):
+                if kind in exact_types:
+                    entries += kind, x
+                elif isinstance(x, Tracer):
                     return None
-                append_values((x,), entries)
+                else:
+                    append_values((x,), entries)
             elif not _describe(x, trace, entries, operands):
                 return None
         return tuple(entries)
@@ -417,18 +421,19 @@ def _settings() -> object:
 def _describe(x: Any, trace: StagingTrace | None, entries: list[Any], operands: list[Tracer]) -> bool:
     """Append the part of an argument that programs depend on (see `TraceCache._key`); False if it has no key."""
     kind = type(x)
-    if (scalar := scalar_key(x)) is not None:
-        entries += scalar
+    if isinstance(x, Tracer):
+        if not x.aval.plain or trace is not None and (kind is not StagedTracer or x._trace is not trace and not _is_available(
+                x, entries)):
+            return False
+        operands.append(x)
+        entries.append(x.aval)
     elif kind is list or kind is tuple:
         entries += kind, len(x)
         for item in x:
             if not _describe(item, trace, entries, operands):
                 return False
-    elif isinstance(x, Tracer):
-        if not x.aval.plain or trace is not None and (kind is not StagedTracer or not _is_available(trace, x, entries)):
-            return False
-        operands.append(x)
-        entries.append(x.aval)
+    elif (scalar := scalar_key(x)) is not None:
+        entries += scalar
     elif x is None or isinstance(x, _NAMES) or getattr(getattr(x, "_jitted", None), "of_library", False):
         entries += kind, x
     else:
@@ -436,11 +441,9 @@ def _describe(x: Any, trace: StagingTrace | None, entries: list[Any], operands: 
     return True
 
 
-def _is_available(trace: StagingTrace, x: StagedTracer, entries: list[Any]) -> bool:
-    """True if a value is one of the trace or of an enclosing one, which the key then records."""
+def _is_available(x: StagedTracer, entries: list[Any]) -> bool:
+    """True if a value of another trace is one of an enclosing trace, which the key then records."""
     owner = x._trace
-    if owner is trace:
-        return True
     entries.append(_OUTER)
     return type(owner) is StagingTrace and owner.alive and owner.evaluate is None
 
