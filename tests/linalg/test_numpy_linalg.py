@@ -94,6 +94,14 @@ def test_decompositions_by_their_equations(rng, dtype):
         near(sign * np.exp(size), theirs.det(square), dtype)
 
 
+@pytest.mark.parametrize("upper", [False, True])
+def test_cholesky_reads_the_lower_triangle(upper, rng):
+    matrix = positive(random(rng, (3, 3)))
+    read = np.tril(matrix) + 100 * np.triu(np.ones((3, 3)), 1)
+    factor = theirs.cholesky(matrix)
+    near(linalg.cholesky(read, upper=upper, symmetrize_input=False), factor.T if upper else factor)
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])
 @pytest.mark.parametrize("columns", [(), (2,)])
 def test_least_squares(shape, columns, rng):

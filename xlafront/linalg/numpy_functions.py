@@ -520,8 +520,6 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
 @library(static=("upper", "symmetrize_input"))
 def _cholesky(a, upper, symmetrize_input):
     [a] = _promote_inexact("cholesky", a)
-    if upper and not symmetrize_input:
-        a = adjoint(a)
     factor = kernels.cholesky(a, symmetrize_input=symmetrize_input)
     return adjoint(factor) if upper else factor
 
@@ -532,7 +530,8 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     Args:
         a: Hermitian positive definite matrices.
         upper: If True, return the upper triangular `U` with `U.conj().T @ U == a`.
-        symmetrize_input: If True, replace `a` by the mean of `a` and its conjugate transpose.
+        symmetrize_input: If True, replace `a` by the mean of `a` and its conjugate transpose; if False, read the lower
+            triangle only, also with `upper`.
 
     Returns:
         Cholesky factors, NaN for matrices that are not positive definite.
