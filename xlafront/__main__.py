@@ -1,4 +1,4 @@
-"""The command line, `python -m xlafront`: `demo`, `run`, `plan`, `export`, `cache info|clear|path`, `info`."""
+"""The command line, `python -m xlafront`: `demo`, `run`, `plan`, `export`, `cache info|clear|path`, `info`, `stubs`."""
 
 from __future__ import annotations
 
@@ -60,6 +60,13 @@ def _export(args) -> int:
     from xlafront.exporting.script import main  # start-up: of this command alone
 
     return main(args)
+
+
+def _stubs(args) -> int:
+    from xlafront.compat.editor_stubs import write_stubs  # start-up: of this command alone
+
+    print(f"wrote {write_stubs(args.folder)} files below {os.path.join(args.folder, 'jax')}")
+    return 0
 
 
 def _run(arguments: list[str]) -> None:
@@ -128,6 +135,12 @@ def main(argv=None) -> int:
     info = commands.add_parser("info", help="show versions, devices and settings, or the contents of an exported file")
     info.add_argument("file", nargs="?", metavar="FILE", help="file written by export, or a StableHLO module")
     info.set_defaults(run=_info)
+    stubs = commands.add_parser(
+        "stubs", help="write type stubs by which editors read `import jax` as xlafront",
+        description="Write a package of type stubs called jax. Pylance and pyright read it from the folder typings of a "
+                    "project; mypy needs the setting mypy_path.")
+    stubs.add_argument("folder", nargs="?", default="typings", help="folder for the package (default typings)")
+    stubs.set_defaults(run=_stubs)
     args = parser.parse_args(argv, argparse.Namespace(argv=given))
     return args.run(args)
 
