@@ -15,7 +15,6 @@ import tempfile
 import time
 
 from benchmarks.all_cases import CASES
-from benchmarks.plot import picture
 from benchmarks.registry import ONE_CORE, STAGED
 
 # figure (or its beginning) -> the target: the highest ratio to jax; None: no target
@@ -224,7 +223,6 @@ def main() -> None:
         help="the interpreter that has a library, when it is not this one",
     )
     parser.add_argument("--json", help="file for all figures")
-    parser.add_argument("--plot", help="file for a picture of the ratios to jax (SVG)")
     args = parser.parse_args()
     chosen = args.only.split(",") if args.only else list(CASES)
     if unknown := [name for name in chosen if name not in CASES]:
@@ -261,9 +259,6 @@ def main() -> None:
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"results": results, "units": units}, file, indent=1)
-    if args.plot:
-        with open(args.plot, "w") as file:
-            file.write(picture(ratios_to_jax(results), "xlafront over jax: time, memory, operations (less is better)"))
 
 
 if __name__ == "__main__":

@@ -34,6 +34,18 @@ def test_differences_from_jax():
     exec(compile(code, "from_jax.md", "exec"), {})
 
 
+def test_chart_shows_the_ratios_of_the_table():
+    from benchmarks import plot
+
+    table = (ROOT / "benchmarks" / "README.md").read_text()
+    chart = (ROOT / "notebooks" / "_static" / "six_figures.svg").read_text()
+    assert chart == plot.picture(table)
+    [row] = re.findall(r"^\| 12 layers, value_and_grad: trace and lower .*$", table, re.M)
+    ours, theirs = (float(cell) for cell in row.split("|")[2:4])
+    assert float(re.search(r">trace and lower a gradient</text>.*?>([\d.]+)<", chart, re.S)[1]) == round(ours / theirs, 2)
+    assert len(re.findall("<rect", chart)) == len(plot.BARS) == 6
+
+
 def prose(path: pathlib.Path) -> str:
     if path.suffix == ".md":
         return path.read_text()
