@@ -19,8 +19,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 def test_readme_program(capsys):
     [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     exec(compile(code, "README.md", "exec"), {})
-    printed = [float(v) for v in re.findall(r"-?\d+\.\d+", capsys.readouterr().out)]
-    assert len(printed) == 3 and all(abs(a - b) < 0.3 for a, b in zip(printed, (1.0, -2.0, 0.5)))
+    assert float(capsys.readouterr().out) < 0.004
 
 
 def test_contributing_programs():
