@@ -15,7 +15,8 @@ def run(arguments: list[str]) -> int:
 
     An interrupt ends it at once. A terminal shows the time that it takes.
     """
-    child = subprocess.Popen([sys.executable, "-m", "xlafront", *arguments], env=os.environ | {VARIABLE: "1"})
+    environment = os.environ | {VARIABLE: "1", "XLAFRONT_COMPILE_PROGRESS": "0"}
+    child = subprocess.Popen([sys.executable, "-m", "xlafront", *arguments], env=environment)
     started, shows_time = time.monotonic(), sys.stderr.isatty()
     try:
         while True:

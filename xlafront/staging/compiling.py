@@ -28,6 +28,7 @@ from xlafront.staging import module_shardings, process_agreement
 from xlafront.staging.array_transfers import put
 from xlafront.staging.caches import executables_by_jaxpr, executables_by_key, live_executables, recent_executables
 from xlafront.staging.compile_log import COMPILATION, CONVERSION, is_watched, logged_step, note
+from xlafront.staging.compile_progress import compile_progress
 from xlafront.staging.device_assignment import DeviceAssignment
 from xlafront.staging.dumps import dump
 from xlafront.staging.executable import Executable
@@ -150,12 +151,16 @@ class LoweredModule:
         """Return XLA's executable and whether it was loaded from disk: that of an equal module, or a new one."""
         job, context = self.job, self.module_context
         equal = None if bypass_cache or key is None else _equal_executable(key)
-        with logged_step(COMPILATION, job.name, job.traced.in_avals):
+        with logged_step(COMPILATION, job.name, job.traced.in_avals) as step:
             if equal is not None:
                 report_equal_program(backends.disk_cache())
+                step.from_cache = True
                 return equal
             request = CompileRequest(context.module, job.client, job.assignment.devices, options, context.host_callbacks, key)
-            return compile_module(request, None if bypass_cache else backends.disk_cache())
+            with compile_progress(job.name, self.closed.structure) as progress:
+                found = compile_module(request, None if bypass_cache else backends.disk_cache())
+                step.from_cache = progress.from_cache = found.from_disk
+            return found
 
     def _check_compilable(self) -> None:
         """Raise for a module that can only be read: for absent platforms, symbolic sizes, or results that are no arrays."""
