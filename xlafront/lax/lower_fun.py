@@ -23,7 +23,8 @@ _traced = BoundedCache(4096)
 def lower_fun(function: Callable, multiple_results: bool = False, called: str | None = None) -> Callable:
     """Return a lowering rule that traces `function(*operands, **params)`, once for each signature, and inlines the jaxpr.
 
-    With a name `called`, the operation is lowered to a call instead: modules contain one function for each signature.
+    With a name `called`, the operation is lowered to a call instead: modules contain one function for each signature. The
+    attribute `jaxpr_for(operand_types, params)` of the rule returns the jaxpr.
     """
 
     def traced(in_avals: tuple[ShapedArray, ...], params: Params) -> Jaxpr:
@@ -32,6 +33,12 @@ def lower_fun(function: Callable, multiple_results: bool = False, called: str | 
             (lambda *xs: list(function(*xs, **params))) if multiple_results else
             (lambda *xs: [function(*xs, **params)]), in_avals))
 
+    def jaxpr_for(in_avals: tuple[ShapedArray, ...], params: Params) -> Jaxpr:
+        if not config.enable_x64.value and any([a.dtype in dtypes.only_with_x64 for a in in_avals]):
+            with config.enable_x64(True):  # the operands have 64 bits; the function must not truncate them
+                return traced(in_avals, params)
+        return traced(in_avals, params)
+
     def rule(ctx: RuleContext, *operands: ir.Value, **params: Any) -> ir.Value | list[ir.Value]:
         # Drop the mesh axes of the types: no named axis is in scope here, modules have no varying types, and the operation
         # determines the sharding of its results. If an operand is unreduced, keep the shardings, so that all operations of the
@@ -39,12 +46,9 @@ def lower_fun(function: Callable, multiple_results: bool = False, called: str | 
         summands = any([a.explicit_sharding is not None and has_open_sums(a) for a in ctx.avals_in])
         in_avals = tuple([a.update(vma=frozenset(), sharding=a.explicit_sharding if summands else None)
                           if a.vma or a.explicit_sharding is not None else a for a in ctx.avals_in])
-        if not config.enable_x64.value and any([a.dtype in dtypes.only_with_x64 for a in in_avals]):
-            with config.enable_x64(True):  # the operands have 64 bits; the function must not truncate them
-                closed = traced(in_avals, params)
-        else:
-            closed = traced(in_avals, params)
+        closed = jaxpr_for(in_avals, params)
         results = ctx.inline(closed, operands) if called is None else ctx.call(closed, operands, called)
         return results if multiple_results else results[0]
 
+    rule.jaxpr_for = jaxpr_for  # type: ignore[attr-defined]  # for compilers of kernels, which do not emit StableHLO
     return rule
