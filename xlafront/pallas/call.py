@@ -33,6 +33,7 @@ from xlafront.pallas.grid_mapping import GridMapping, grid_mapping, inline_scala
 from xlafront.pallas.interpret import interpret as run_interpreted, values_program
 from xlafront.pallas.primitives import KernelScope, index_aval, kernel_scope
 from xlafront.pallas.specs import GridSpec, MemorySpace, grid_of, no_block_spec
+from xlafront.pallas.triton_primitives import barrier_effect
 from xlafront.staging import signatures
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.ad.linearize import linearize_program
@@ -47,8 +48,8 @@ def _types(*avals, out_avals, **_):
 
 
 def _effects(*_, jaxpr: Jaxpr, **params):
-    """Return the effects of a kernel other than those on its references."""
-    return frozenset([e for e in jaxpr.effects if not isinstance(e, RefEffect) and e is not internal_refs])
+    """Return the effects of a kernel other than those on its references and its threads."""
+    return frozenset([e for e in jaxpr.effects if not isinstance(e, RefEffect) and e not in (internal_refs, barrier_effect)])
 
 
 _interpreted = lower_fun(run_interpreted, multiple_results=True)

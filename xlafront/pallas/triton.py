@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 
-import xlafront.numpy as xnp
-from xlafront.core import dtypes
+from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.avals import ShapedArray
+from xlafront.core.basic_primitives import to_dtype
 from xlafront.core.traceback_filter import boundary
-from xlafront.lax import refs as ref_operations
 from xlafront.lax.dot_products import dot_general
-from xlafront.lax.ref_indexing import read
-from xlafront.numpy import creation
-from xlafront.numpy.searching import where
-from xlafront.pallas import masked
+from xlafront.pallas import atomics, masked
 from xlafront.pallas.primitives import multiple_of
+from xlafront.pallas.triton_primitives import approx_tanh_p, debug_barrier_p, elementwise_inline_asm_p, max_contiguous_p
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +61,7 @@ def load(ref: Any, *, mask: Any = None, other: Any = None, cache_modifier: str |
         ...     mask = xnp.arange(8) < 5
         ...     o_ref[...] = pl.triton.load(x_ref, mask=mask, other=0.0)
     """
-    return masked.load(ref, mask, other)
+    return masked.load(ref, mask, other, cache_modifier, eviction_policy, bool(volatile))
 
 
 @boundary
@@ -80,27 +78,16 @@ def store(ref: Any, val: Any, *, mask: Any = None, eviction_policy: str | None =
         >>> def kernel(x_ref, o_ref):
         ...     pl.triton.store(o_ref, x_ref[...], mask=xnp.arange(8) > 3)
     """
-    masked.store(ref, val, mask)
+    masked.store(ref, val, mask, eviction_policy)
 
 
 # Atomic updates
 
 
-def _atomic(name: str, summary: str, change: Callable, neutral: Callable[[np.dtype], Any] | None = None) -> Callable:
-    """Make a function that updates a slice of a reference and returns the old values.
-
-    Where the mask is False, the update uses the neutral element, or writes the old value.
-    """
+def _atomic(name: str, summary: str) -> Callable:
+    """Make a function that updates a slice of a reference and returns the old values."""
     def atomic(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-        masked.check_ref(name, x_ref_or_view)
-        view = masked.with_explicit_indices(x_ref_or_view.at[idx])
-        old = ref_operations.get(view)
-        val = creation.asarray(val, dtype=old.dtype)
-        val = creation.full(old.shape, val) if val.shape != old.shape else val
-        if mask is not None:
-            val = where(mask, val, old if neutral is None else creation.asarray(neutral(old.dtype), dtype=old.dtype))
-        change(view, old, val)
-        return old
+        return atomics.update(name, x_ref_or_view, idx, val, mask)
 
     atomic.__name__ = atomic.__qualname__ = name
     atomic.__doc__ = f"""{summary}, and return the old values.
@@ -121,44 +108,13 @@ def _atomic(name: str, summary: str, change: Callable, neutral: Callable[[np.dty
     return boundary(atomic)
 
 
-def _scatter_update(method: str) -> Callable:
-    """Make an update that is applied twice at positions that occur twice."""
-    def change(view, old, val):
-        ref = view.ref if isinstance(view, ref_operations.RefView) else view
-        value = ref_operations.get(ref)
-        positions = creation.arange(value.size, dtype=np.int32).reshape(value.shape)
-        if isinstance(view, ref_operations.RefView):
-            positions = read(positions, view.indexers, view.operands)
-        flat = getattr(value.reshape(-1).at[positions.reshape(-1)], method)(val.reshape(-1))
-        ref_operations.set(ref, ..., flat.reshape(value.shape))
-
-    return change
-
-
-def _elementwise_update(function: Callable) -> Callable:
-    return lambda view, old, val: ref_operations.set(view, ..., function(old, val))
-
-
-def _lowest(dtype: np.dtype) -> Any:
-    return dtypes.iinfo(dtype).min if dtypes.is_integer(dtype) else -np.inf
-
-
-def _highest(dtype: np.dtype) -> Any:
-    return dtypes.iinfo(dtype).max if dtypes.is_integer(dtype) else np.inf
-
-
-atomic_add = _atomic("atomic_add", "Add to a slice of a reference", _scatter_update("add"), lambda dtype: 0)
-atomic_max = _atomic("atomic_max", "Update a slice of a reference to the maximum of it and a value", _scatter_update("max"),
-                     _lowest)
-atomic_min = _atomic("atomic_min", "Update a slice of a reference to the minimum of it and a value", _scatter_update("min"),
-                     _highest)
-atomic_and = _atomic("atomic_and", "Update a slice of a reference to the bitwise AND of it and a value",
-                     _elementwise_update(xnp.bitwise_and))
-atomic_or = _atomic("atomic_or", "Update a slice of a reference to the bitwise OR of it and a value",
-                    _elementwise_update(xnp.bitwise_or))
-atomic_xor = _atomic("atomic_xor", "Update a slice of a reference to the bitwise XOR of it and a value",
-                     _elementwise_update(xnp.bitwise_xor), lambda dtype: 0)
-atomic_xchg = _atomic("atomic_xchg", "Write to a slice of a reference", _elementwise_update(lambda old, val: val))
+atomic_add = _atomic("atomic_add", "Add to a slice of a reference")
+atomic_max = _atomic("atomic_max", "Update a slice of a reference to the maximum of it and a value")
+atomic_min = _atomic("atomic_min", "Update a slice of a reference to the minimum of it and a value")
+atomic_and = _atomic("atomic_and", "Update a slice of a reference to the bitwise AND of it and a value")
+atomic_or = _atomic("atomic_or", "Update a slice of a reference to the bitwise OR of it and a value")
+atomic_xor = _atomic("atomic_xor", "Update a slice of a reference to the bitwise XOR of it and a value")
+atomic_xchg = _atomic("atomic_xchg", "Write to a slice of a reference")
 
 
 @boundary
@@ -177,11 +133,7 @@ def atomic_cas(ref: Any, cmp: Any, val: Any) -> Any:
         >>> def kernel(lock_ref, o_ref):
         ...     o_ref[...] = pl.triton.atomic_cas(lock_ref, 0, 1)
     """
-    if ref.shape:
-        raise ValueError(f"atomic_cas takes a reference to a scalar, got one of shape {ref.shape}.")
-    old = ref_operations.get(ref)
-    ref_operations.set(ref, ..., where(old == cmp, creation.asarray(val, dtype=old.dtype), old))
-    return old
+    return atomics.compare_and_swap(ref, cmp, val)
 
 
 @boundary
@@ -192,6 +144,7 @@ def debug_barrier() -> None:
         >>> def kernel(x_ref, o_ref):
         ...     pl.triton.debug_barrier()
     """
+    debug_barrier_p.bind()
 
 
 # Values
@@ -211,7 +164,7 @@ def approx_tanh(x: Any) -> Any:
         >>> pl.triton.approx_tanh(xnp.zeros(2))
         Array([0., 0.], dtype=float32)
     """
-    return xnp.tanh(x)
+    return approx_tanh_p.bind(to_dtype(x, tracing.aval_of(x).dtype))
 
 
 @boundary
@@ -258,7 +211,9 @@ def max_contiguous(x: Any, values: int | Sequence[int]) -> Any:
         >>> pl.triton.max_contiguous(xnp.arange(4), 4)
         Array([0, 1, 2, 3], dtype=int32)
     """
-    return multiple_of(x, values)
+    multiple_of(x, values)  # (checks them)
+    numbers = (values,) * max(np.ndim(x), 1) if isinstance(values, (int, np.integer)) else tuple(values)
+    return max_contiguous_p.bind(x, values=tuple(map(int, numbers)))
 
 
 @boundary
@@ -280,5 +235,11 @@ def elementwise_inline_asm(asm: str, *, args: Sequence[Any], constraints: str, p
         >>> pl.triton.elementwise_inline_asm("tanh.approx.f32 $0, $1;", args=[x], constraints="=f,f", pack=1,
         ...                                  result_shape_dtypes=x)  # doctest: +SKIP
     """
-    raise NotImplementedError("elementwise_inline_asm is for kernels that are compiled for GPUs, which is not possible yet. "
-                              "Write the function with array operations.")
+    shapes, structure = tree.flatten(result_shape_dtypes)
+    for x in args:
+        if not tracing.is_arraylike(x):
+            raise errors.not_an_array(x, "elementwise_inline_asm", None)
+    results = elementwise_inline_asm_p.bind(
+        *args, asm=asm, constraints=constraints, pack=pack,
+        result_shape_dtypes=tuple([ShapedArray(tuple(x.shape), dtypes.canonicalize_dtype(x.dtype)) for x in shapes]))
+    return structure.unflatten(results)
