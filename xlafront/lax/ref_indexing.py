@@ -217,7 +217,7 @@ def _has_arrays(indexer: Indexer, shapes: Sequence[tuple[int, ...]]) -> bool:
     return any([type(e) is Operand and shapes[e.number] != () for e in indexer])
 
 
-def _array_dimensions(indexer: Indexer, shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+def array_dimensions(indexer: Indexer, shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """Return the shape of the broadcast index arrays, the indexed dimensions, and the position of the former in the result."""
     indexed = tuple([d for d, e in enumerate(indexer) if type(e) is not Window])
     positions = common_shape(*[shapes[e.number] for e in indexer if type(e) is Operand])
@@ -229,7 +229,7 @@ def selected_shape(shape: tuple[int, ...], indexers: Sequence[Indexer], shapes: 
     """Return the shape of the part of an array that indexers select. `shapes` are the shapes of the operands."""
     for indexer in indexers:
         if _has_arrays(indexer, shapes):
-            positions, _, position = _array_dimensions(indexer, shapes)
+            positions, _, position = array_dimensions(indexer, shapes)
             window_sizes = [e.size for e in indexer if type(e) is Window]
             shape = (*window_sizes[:position], *positions, *window_sizes[position:])
         else:
@@ -334,7 +334,7 @@ def _constant_like(value: int, x: Array, dtype: np.dtype) -> Any:
 
 def _gather_dimensions(indexer: Indexer, operands: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Return the shape of the index arrays, the indexed dimensions, and the offset dimensions of the result."""
-    positions, indexed, position = _array_dimensions(indexer, list(map(np.shape, operands)))
+    positions, indexed, position = array_dimensions(indexer, list(map(np.shape, operands)))
     rank = len(positions) + len(indexer) - len(indexed)
     return positions, indexed, tuple([i for i in range(rank) if not position <= i < position + len(positions)])
 

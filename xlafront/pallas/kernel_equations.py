@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import tracing
-from xlafront.core.ir import Jaxpr, JaxprEqn, Literal, Var
+from xlafront.core.ir import Jaxpr, JaxprEqn, Literal, Var, last_reads
 from xlafront.core.program_call import ProgramCall
 from xlafront.lowering.mlir import create, ir
 from xlafront.pallas.kernel_elementwise import compare, convert
@@ -44,8 +44,10 @@ def lower_equations(w: Writer, jaxpr: Jaxpr, args: Sequence[Value]) -> list[Valu
         return env[atom] if shape is None or aval.shape == shape else w.broadcast(env[atom], aval.shape, shape)
 
     outer = w.location, w.site
+    read = last_reads(jaxpr)
     for eqn in jaxpr.eqns:
         w.enter(eqn)
+        w.is_read = any([v in read for v in eqn.outvars])
         shape = eqn.outvars[0].aval.shape if eqn.primitive.traits.broadcasts_scalars else None
         results = _lower_equation(w, eqn, [value(v, shape) for v in eqn.invars], shape)
         env.update(zip(eqn.outvars, results))

@@ -66,7 +66,7 @@ def element_type(dtype: np.dtype, context: ir.Context) -> ir.Type:
         return ir.IntegerType.get_signless(bit_width(dtype), context)
     name = dtype.name
     short = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64"}.get(name)
-    return ir.Type.parse(short or f"f{name.removeprefix('float').upper()}", context)
+    return ir.Type.parse(short or f"f{name.removeprefix('float').replace('_', '').upper()}", context)
 
 
 class Writer:
@@ -82,6 +82,7 @@ class Writer:
             and the compiler's.
         location: Location of the operations that are emitted: the user's line.
         site: The user's line.
+        is_read: False if no result of the equation is used. Rules read it before they emit other equations.
     """
 
     platform: str
@@ -91,6 +92,7 @@ class Writer:
         self.context, self.label = context, label
         self.location = ir.Location.unknown(context)
         self.site: source.Site | None = None
+        self.is_read = True
         self._locations: dict[tuple, ir.Location] = {}
 
     # What compilers differ in
