@@ -1,8 +1,10 @@
 """Kernels for GPUs: the module that is written, run by the evaluator, against interpretation and NumPy."""
 
+import kernels_for_gpus as kernels
 import numpy as np
 import pytest
 import triton_evaluator
+from kernels_for_gpus import like
 from triton_evaluator import OutOfBounds, Race, evaluate
 
 import xlafront as xf
@@ -16,10 +18,6 @@ pytestmark = pytest.mark.cpu_only
 
 F32, I32 = np.float32, np.int32
 RNG = np.random.RandomState(0)
-
-
-def like(*shape, dtype="float32"):
-    return xf.ShapeDtypeStruct(shape, dtype)
 
 
 def normal(*shape, dtype=F32):
@@ -86,7 +84,7 @@ def test_floats():
 def test_small_floats(dtype):
     dtype = xnp.dtype(dtype)
     check_functions([xnp.exp, xnp.tanh, abs, lambda x: x + x, lambda x: x * 2 > x, lambda x: x.astype(F32), lambda x: x.astype(I32),
-                     lambda x: xnp.maximum(x, -x)], normal(16, dtype=dtype))
+                     lambda x: xnp.maximum(x, -x), *[lambda x: lax.nextafter(x, 2 * x)] * (dtype.itemsize == 2)], normal(16, dtype=dtype))
     check_functions([lambda x: x.astype(dtype), lambda x: x.astype(I32).astype(dtype)], normal(16))
 
 
@@ -350,68 +348,55 @@ def test_hints_assembly_and_printing():
 # Kernels
 
 
-def matmul(x, y, o):
-    def step(k, total):
-        return total + x[:, pl.ds(k * 32, 32)] @ y[pl.ds(k * 32, 32), :]
-
-    o[...] = lax.fori_loop(0, x.shape[1] // 32, step, xnp.zeros(o.shape))
+def check_call(function, *args, expected=None, rtol=1e-4):
+    results = evaluate(function, *args)
+    for x, y in zip(results, xf.tree.leaves(function(*args, interpret=True)), strict=True):
+        assert_close(x, y, rtol)
+    if expected is not None:
+        assert_close(results[0], expected.astype(F32), rtol)
 
 
 def test_matmul():
     x, y = normal(64, 96), normal(96, 64)
-    check(matmul, (x, y), like(64, 64), x @ y, grid=(2, 2), in_specs=[
-        pl.BlockSpec((32, 96), lambda i, j: (i, 0)), pl.BlockSpec((96, 32), lambda i, j: (0, j))],
-        out_specs=pl.BlockSpec((32, 32), lambda i, j: (i, j)), rtol=1e-4)
-
-
-def attention(q, k, v, o):
-    rows = pl.program_id(1) * 16 + xnp.arange(16)
-
-    def step(j, carry):
-        total, largest, weight = carry
-        keys, values = k[pl.ds(j * 16, 16), :], v[pl.ds(j * 16, 16), :]
-        scores = lax.dot_general(q[...], keys, (((1,), (1,)), ((), ()))) / 4
-        scores = xnp.where(rows[:, None] >= j * 16 + xnp.arange(16)[None], scores, -1e30)
-        new = xnp.maximum(largest, scores.max(-1))
-        p, scale = xnp.exp(scores - new[:, None]), xnp.exp(largest - new)
-        return total * scale[:, None] + p @ values, new, weight * scale + p.sum(-1)
-
-    start = xnp.zeros(q.shape), xnp.full(16, -1e30), xnp.zeros(16)
-    total, _, weight = lax.fori_loop(0, pl.program_id(1) + 1, step, start)
-    o[...] = total / weight[:, None]
+    check_call(kernels.matmul, x, y, expected=x @ y)
 
 
 def test_attention():
     q, k, v = normal(2, 64, 16), normal(2, 64, 16), normal(2, 64, 16)
     scores = np.where(np.tril(np.ones((64, 64), bool)), q @ k.transpose(0, 2, 1) / 4, -np.inf)
     p = np.exp(scores - scores.max(-1, keepdims=True))
-    block, rows = pl.BlockSpec((None, 64, 16), lambda h, i: (h, 0, 0)), pl.BlockSpec((None, 16, 16), lambda h, i: (h, i, 0))
-    check(attention, (q, k, v), like(2, 64, 16), p / p.sum(-1, keepdims=True) @ v, grid=(2, 4), in_specs=[rows, block, block],
-          out_specs=rows, rtol=1e-4)
+    check_call(kernels.attention, q, k, v, expected=p / p.sum(-1, keepdims=True) @ v)
 
 
-def test_layer_norm_and_its_derivative():
-    def kernel(x, scale, o):
-        v = x[...]
-        v = v - v.mean(-1, keepdims=True)
-        o[...] = v * lax.rsqrt((v * v).mean(-1, keepdims=True) + 1e-5) * scale[...][None]
+def test_softmax_and_sums_at_edges():
+    x = normal(6, 128)
+    check_call(kernels.softmax, x, expected=np.exp(x) / np.exp(x).sum(-1, keepdims=True))
+    check_call(kernels.add, x[0, :100], x[1, :100], expected=np.exp(x[0, :100]) + x[1, :100])
 
-    block = pl.BlockSpec((4, 32), lambda i: (i, 0))
 
-    def norm(x, scale, interpret=False):
-        return pl.pallas_call(kernel, out_shape=like(8, 32), grid=2, in_specs=[block, pl.BlockSpec()], out_specs=block,
-                              interpret=interpret)(x, scale)
-
+def test_layer_norm_and_its_derivatives():
     x, scale, t = normal(8, 32), normal(32), normal(8, 32)
     expected = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale
-    assert_close(evaluate(norm, x, scale)[0], expected, 1e-4)
+    check_call(kernels.layer_norm, x, scale, expected=expected)
 
-    def jvp(x, t, interpret=False):
-        return xf.jvp(lambda x: norm(x, scale, interpret), (x,), (t,))
+    def jvp(x, scale, t, interpret=False):
+        return xf.jvp(lambda x: kernels.layer_norm(x, scale, interpret=interpret), (x,), (t,))
 
-    found = evaluate(lambda x, scale, t: xf.jvp(lambda x: norm(x, scale), (x,), (t,)), x, scale, t)
-    for a, b in zip(found, jvp(x, t, interpret=True)):
+    check_call(jvp, x, scale, t)
+
+    def plain(x, scale):
+        return (x - x.mean(-1, keepdims=True)) / xnp.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale
+
+    def backward(x, scale, ct, dscale):  # the kernel alone, with zeros as an argument
+        rows = pl.BlockSpec((4, 32), lambda i: (i, 0))
+        return pl.pallas_call(kernels._layer_norm_gradient, out_shape=(like(8, 32), like(32)), grid=2, out_specs=(rows, pl.BlockSpec()),
+                              in_specs=[rows, pl.BlockSpec(), rows, pl.BlockSpec()], input_output_aliases={3: 1})(x, scale, ct, dscale)
+
+    gradients = xf.grad(lambda x, scale: (plain(x, scale) * t).sum(), (0, 1))(x, scale)
+    for a, b, c in zip(evaluate(backward, x, scale, t, np.zeros(32, F32)), gradients, xf.grad(
+            lambda x, scale: (kernels.layer_norm_with_gradient(interpret=True)(x, scale) * t).sum(), (0, 1))(x, scale)):
         assert_close(a, b, 1e-4)
+        assert_close(c, b, 1e-4)
 
 
 # Random kernels

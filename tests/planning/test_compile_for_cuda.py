@@ -1,5 +1,6 @@
 """Programs for GPU machines, compiled by the CUDA plugin on a machine without one. Collected where the plugin is installed."""
 
+import kernels_for_gpus as kernels
 import numpy as np
 import programs_to_compile as programs
 import pytest
@@ -182,3 +183,40 @@ def test_cudnn_attention_is_sharded_over_gpus():
         query, key, key, bias).compile().as_text()
     assert "all-gather" not in text and "all-reduce" in text
     assert text.count('custom_call_target="__cudnn$fmhaScaleBiasSoftmax"') == 1 and "f16[2,4,256,64]" in text
+
+
+def device_types(card, *types):
+    device = SingleDeviceSharding(topologies.get_topology_desc(card).devices[0])
+    return [xf.ShapeDtypeStruct(t.shape, t.dtype, sharding=device) for t in types]
+
+
+def like(*shape, dtype="float32"):
+    return xf.ShapeDtypeStruct(shape, dtype)
+
+
+TRITON_KERNELS = {
+    "add": (kernels.add, [like(1000)] * 2), "matmul": (kernels.matmul, [like(64, 96), like(96, 64)]),
+    "softmax": (kernels.softmax, [like(10, 128)]), "attention": (kernels.attention, [like(2, 64, 16)] * 3),
+    "layer norm": (kernels.layer_norm, [like(8, 256), like(256)]),
+    "gradient of the layer norm": (xf.grad(lambda x, s: kernels.layer_norm_with_gradient()(x, s).sum(), (0, 1)), [like(8, 256), like(256)]),
+    "derivative of softmax": (lambda x: xf.jvp(kernels.softmax, (x,), (x,)), [like(8, 128)]),
+    "batched matmul": (xf.vmap(kernels.matmul), [like(3, 64, 96), like(3, 96, 64)]),
+    "batched attention": (xf.vmap(kernels.attention), [like(2, 2, 64, 16)] * 3),
+    "masked and atomic operations": (kernels.masked_and_atomic, [like(13)])}
+
+
+@pytest.mark.parametrize("name", TRITON_KERNELS)
+def test_kernels(name):
+    function, types = TRITON_KERNELS[name]
+    for card in ("a100", "h100"):
+        text = xf.jit(function).lower(*device_types(card, *types)).compile().as_text()
+        assert "__gpu$xla.gpu.triton" in text or "triton" in text
+
+
+def test_memory_of_kernels():
+    def kernel(x, y, o):
+        o[...] = x[...] @ y[...]
+
+    function = xf.experimental.pallas.pallas_call(kernel, out_shape=like(256, 256))
+    with pytest.raises(xf.errors.JaxRuntimeError, match="(?i)shared memory"):
+        xf.jit(function).lower(*device_types("h100", like(256, 512), like(512, 256))).compile()

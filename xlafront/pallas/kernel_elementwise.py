@@ -239,7 +239,7 @@ def bitcast_elements(w: Writer, x: ir.Value, shape: tuple[int, ...], old: Any, n
     """Reinterpret the bits of elements as another dtype of the same width."""
     if kind_of(old) != "float" and kind_of(new) != "float":
         return x
-    return w.op("arith.bitcast", [x], w.type_of(shape, new))
+    return w.op(w.bitcast, [x], w.type_of(shape, new))
 
 
 def _next_after(w: Writer, avals_in, avals_out, params, x, y):

@@ -78,6 +78,7 @@ class Writer:
 
     Attributes:
         platform: Name of the platform, in messages.
+        bitcast: Name of the operation that reinterprets bits.
         rules: Rules by the name of the primitive: the common ones, `kernel_elementwise.RULES` and `kernel_equations.RULES`,
             and the compiler's.
         location: Location of the operations that are emitted: the user's line.
@@ -86,6 +87,7 @@ class Writer:
     """
 
     platform: str
+    bitcast = "arith.bitcast"
     rules: Mapping[str, Rule] = {}
 
     def __init__(self, context: ir.Context, label: str) -> None:

@@ -24,7 +24,7 @@ _int32, _float32 = np.dtype(np.int32), np.dtype(np.float32)
 
 _LIBDEVICE = {name: f"__nv_{function}" for name, function in {
     **{name: name for name in "exp exp2 expm1 log log1p sin cos tan tanh sqrt rsqrt cbrt floor ceil asin acos atan sinh cosh "
-                              "asinh acosh atanh erf erfc pow atan2 nextafter log2 lgamma".split()},
+                              "asinh acosh atanh erf erfc pow atan2 log2 lgamma".split()},
     "erf_inv": "erfinv", "pow_of_floats": "pow", "round_to_even": "rint", "rem": "fmod", "abs": "fabs"}.items()}
 
 
@@ -41,6 +41,14 @@ def _libdevice(symbol: str, integers: Rule | None = None) -> Rule:
         return convert_floats(w, result, shape, wide, dtype)
 
     return rule
+
+
+_next_after_of_wide_floats = _libdevice("__nv_nextafter")
+
+
+def _next_after(w: TritonWriter, avals_in, avals_out, params, x, y):
+    rule = _next_after_of_wide_floats if avals_in[0].dtype.itemsize >= 4 else kernel_elementwise.RULES["nextafter"]
+    return rule(w, avals_in, avals_out, params, x, y)
 
 
 def _bits_function(symbol: str) -> Rule:
@@ -515,7 +523,7 @@ _ARITHMETIC = "add add_any sub mul div max min neg eq ne lt le gt ge integer_pow
 RULES: dict[str, Rule] = {
     **{name: _small_float_row(kernel_elementwise.RULES[name]) for name in _ARITHMETIC},
     **{name: _libdevice(symbol, kernel_elementwise.RULES.get(name)) for name, symbol in _LIBDEVICE.items() if name != "pow"},
-    "clz": _bits_function("clz"), "population_count": _bits_function("popc"),
+    "nextafter": _next_after, "clz": _bits_function("clz"), "population_count": _bits_function("popc"),
     "convert_element_type": _convert, "bitcast_convert_type": _bitcast, "broadcast_in_dim": _broadcast_in_dim,
     "broadcast_to": _broadcast_in_dim, "reshape": _reshape, "squeeze": _reshape, "transpose": _transpose, "iota": _iota,
     "stack": _stack, "concatenate": _concatenate, "split": _split, "unstack": _unstack, "slice": _slice, "rev": _reverse,

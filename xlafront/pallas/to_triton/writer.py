@@ -34,6 +34,7 @@ class TritonWriter(Writer):
     """
 
     platform = "cuda"
+    bitcast = "tt.bitcast"
 
     def __init__(self, label: str) -> None:
         super().__init__(context(), label)
