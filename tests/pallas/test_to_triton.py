@@ -447,8 +447,10 @@ def double(x, o):
 
 
 def test_custom_call():
-    text = exported(pl.pallas_call(double, out_shape=like(8, 4), grid=(2, 1, 1, 3), name="my kernel", input_output_aliases={0: 0},
-                                   compiler_params=triton.CompilerParams(num_warps=8, num_stages=2)), like(8, 4))
+    spec = pl.BlockSpec((4, None), lambda i, j, k, m: (i, m))
+    text = exported(pl.pallas_call(double, out_shape=like(8, 3), grid=(2, 1, 1, 3), name="my kernel", input_output_aliases={0: 0},
+                                   compiler_params=triton.CompilerParams(num_warps=8, num_stages=2), in_specs=[spec],
+                                   out_specs=spec), like(8, 3))
     for part in ("@__gpu$xla.gpu.triton", "grid_x = 6", "grid_y = 1", 'name = "my_kernel"', "num_stages = 2", "num_warps = 8",
                  "operand_index = 0", "dense<[1, 0]>", "tt.func public @my_kernel", "debug = false"):
         assert part in text, part
@@ -523,9 +525,23 @@ def test_memory_of_tpus():
         exported(lambda n, x: pl.pallas_call(double, out_shape=like(8), grid=(n,))(x), like(dtype=I32), like(8))
 
 
+def test_programs_that_write_the_same_block():
+    def accumulate(x, y, o):
+        pl.when(pl.program_id(1) == 0)(lambda: o.__setitem__(..., xnp.zeros(o.shape)))
+        o[...] += x[...] @ y[...]
+
+    blocks = {"in_specs": [pl.BlockSpec((16, 16), lambda i, k: (i, k)), pl.BlockSpec((16, 16), lambda i, k: (k, 0))],
+              "out_specs": pl.BlockSpec((16, 16), lambda i, k: (i, 0))}
+    args = [normal(32, 64), normal(64, 16)]
+    with pytest.warns(UserWarning, match=r"all programs along axis 1 .* same block of outputs.*fori_loop"):
+        exported(pl.pallas_call(accumulate, out_shape=like(32, 16), grid=(2, 4), **blocks), *args)
+    with pytest.warns(UserWarning, match="same block"), pytest.raises(Race):
+        evaluate(pl.pallas_call(accumulate, out_shape=like(32, 16), grid=(2, 4), **blocks), *args)
+
+
 def test_the_evaluator_finds_errors():
     with pytest.raises(OutOfBounds):
         evaluate(pl.pallas_call(lambda x, o: o.__setitem__(..., x[pl.ds(pl.program_id(0) + 4, 8)]), out_shape=like(8), grid=1), normal(8))
-    with pytest.raises(Race):
+    with pytest.raises(Race), pytest.warns(UserWarning, match="same block"):
         evaluate(pl.pallas_call(double, out_shape=like(8), grid=2), normal(8))
     assert triton_evaluator.poison(np.dtype(F32)) != triton_evaluator.poison(np.dtype(F32))

@@ -60,8 +60,8 @@ def _lower(ctx, *operands, **params):
         if ctx.platform == "cuda":
             from xlafront.pallas.to_triton import kernel  # start-up: imports MLIR's bindings
 
-            if not kernel.is_empty(params["grid_mapping"]):
-                return kernel.lower(ctx, *operands, **params)
+            lower = _interpreted if kernel.is_empty(params["grid_mapping"]) else kernel.lower
+            return lower(ctx, *operands, **params)
         if ctx.platform == "cpu":
             raise ValueError("only interpret mode is supported on the CPU backend: nothing compiles kernels for CPUs. Give "
                              f"pallas_call of {params['jaxpr'].debug_info.label} interpret=True.")

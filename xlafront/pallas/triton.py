@@ -17,7 +17,6 @@ from xlafront.core.basic_primitives import to_dtype
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.dot_products import dot_general
 from xlafront.pallas import atomics, masked
-from xlafront.pallas.primitives import multiple_of
 from xlafront.pallas.triton_primitives import approx_tanh_p, debug_barrier_p, elementwise_inline_asm_p, max_contiguous_p
 
 
@@ -211,8 +210,10 @@ def max_contiguous(x: Any, values: int | Sequence[int]) -> Any:
         >>> pl.triton.max_contiguous(xnp.arange(4), 4)
         Array([0, 1, 2, 3], dtype=int32)
     """
-    multiple_of(x, values)  # (checks them)
     numbers = (values,) * max(np.ndim(x), 1) if isinstance(values, (int, np.integer)) else tuple(values)
+    for n in numbers:
+        if not isinstance(n, (int, np.integer)):
+            raise TypeError(f"max_contiguous takes concrete integers, got {errors.short(values)}.")
     return max_contiguous_p.bind(x, values=tuple(map(int, numbers)))
 
 

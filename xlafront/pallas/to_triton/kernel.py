@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from xlafront import lowering
+from xlafront.core import source
+from xlafront.core.dataflow import dependent_results
 from xlafront.core.ir import Jaxpr
 from xlafront.lowering.mlir import create, ir
 from xlafront.pallas import kernel_elementwise, kernel_equations
@@ -179,6 +182,7 @@ def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, with_locations:
     """
     w = TritonWriter(jaxpr.debug_info.label)
     _check_mapping(w, mapping)
+    _warn_of_shared_blocks(jaxpr, mapping)
     with w.context, w.location:
         module = ir.Module.create()
         blocks = mapping.block_mappings
@@ -213,6 +217,26 @@ def _check_mapping(w: TritonWriter, mapping: GridMapping) -> None:
     if mapping.num_scratch_operands:
         raise NotImplementedError(f"{w.where()}scratch_shapes are for TPUs: programs on GPUs keep values in registers. Carry "
                                   f"the value through lax.fori_loop instead of the grid.")
+
+
+def _warn_of_shared_blocks(jaxpr: Jaxpr, mapping: GridMapping) -> None:
+    """Warn of outputs to which each program along an axis of the grid writes the same elements, as kernels for TPUs may."""
+    rank = len(mapping.grid)
+    written = {eqn.invars[0]: eqn.site for eqn in jaxpr.eqns if eqn.primitive.name == "swap" and len(eqn.invars) == 2}
+    for block, ref in list(zip(mapping.block_mappings, jaxpr.invars))[mapping.num_inputs:]:
+        if ref not in written:
+            continue
+        for axis, size in enumerate(mapping.grid):
+            marks = [i == axis for i in range(rank)]
+            if axis in mapping.vmapped_dims or size == 1:
+                continue
+            if not any(dependent_results(block.index_map_jaxpr.structure, marks)):
+                warnings.warn(
+                    f"the kernel {jaxpr.debug_info.label}, at {source.describe(written[ref])}: all programs along axis "
+                    f"{mapping.kernel_axes.index(axis)} of the grid write the same block of {block.origin}. On GPUs they run "
+                    f"at the same time, so the result is undefined. Replace this axis by lax.fori_loop in the kernel, or use "
+                    f"triton.atomic_add.", stacklevel=2)
+                return
 
 
 # The custom call
