@@ -159,3 +159,104 @@ def test_invalid_semaphores_raise():
         run(lambda x, o: pl.semaphore_wait(3))
     with pytest.raises(ValueError, match="between references of one type"):
         run(lambda x, o, sem: pltpu.async_copy(x.at[:4], o, sem), pltpu.SemaphoreType.DMA)
+
+
+# Changes of the element type
+
+
+def test_bitcast_splits_and_joins_rows():
+    low, high = np.arange(16, dtype=np.int32).reshape(4, 4), np.arange(100, 116, dtype=np.int32).reshape(4, 4)
+    rows = np.stack([low, high], 1).reshape(8, 4)  # the low half of each word comes first
+    np.testing.assert_array_equal(pltpu.bitcast(low + (high << 16), "int16"), rows)
+    np.testing.assert_array_equal(pltpu.bitcast(rows.astype(np.int16), "int32"), low + (high << 16))
+    np.testing.assert_array_equal(pltpu.bitcast(M, "int32"), M.view(np.int32))
+    with pytest.raises(ValueError, match="two dimensions at least"):
+        pltpu.bitcast(X, "int32")
+    with pytest.raises(ValueError, match="no whole number of rows"):
+        pltpu.bitcast(np.ones((3, 4), np.int16), "int32")
+
+
+def test_packed_words():
+    words = pltpu.pack_elementwise([X, -X], packed_dtype="bfloat16")
+    np.testing.assert_array_equal(words, X.view(np.uint32) >> 16 | (-X).view(np.uint32) & 0xffff0000)
+    for index, expected in enumerate((X, -X)):
+        found = pltpu.unpack_elementwise(words, index=index, packed_dtype="bfloat16", unpacked_dtype="float32")
+        np.testing.assert_array_equal(found, expected)
+    numbers = [np.int32([i, -i]) for i in range(4)]
+    packed = xf.jit(lambda *xs: pltpu.pack_elementwise(xs, packed_dtype="int8"))(*numbers)
+    np.testing.assert_array_equal(np.asarray(packed).view(np.int8).reshape(2, 4), np.stack(numbers, 1))
+    with pytest.raises(ValueError, match="takes 2 arrays"):
+        pltpu.pack_elementwise([X], packed_dtype="bfloat16")
+    with pytest.raises(ValueError, match="of 32 bits"):
+        pltpu.pack_elementwise([X.astype(np.float16)] * 2, packed_dtype="bfloat16")
+    with pytest.raises(ValueError, match="index 2 is out of bounds"):
+        pltpu.unpack_elementwise(words, index=2, packed_dtype="bfloat16", unpacked_dtype="float32")
+    with pytest.raises(ValueError, match="words of 32 bits"):
+        pltpu.unpack_elementwise(X.astype(np.int8), index=0, packed_dtype="int8", unpacked_dtype="int32")
+
+
+def test_random_bits_of_interpreted_kernels_are_zero():
+    def kernel(x_ref, o_ref):
+        pltpu.prng_seed(1, 2)
+        bits = pltpu.prng_random_bits((8,))
+        o_ref[...] = x_ref[...] + bits
+
+    np.testing.assert_array_equal(interpreted(kernel, out_shape=LIKE)(X), X)
+    with pytest.raises(TypeError, match="prng_seed"):
+        interpreted(lambda x, o: pltpu.prng_seed("a"), out_shape=LIKE)(X)
+
+
+def test_memory_space_constraint():
+    np.testing.assert_array_equal(xf.grad(lambda x: (pltpu.with_memory_space_constraint(x, pltpu.HBM) ** 2).sum())(X), 2 * X)
+    with pytest.raises(TypeError, match="takes a memory such as"):
+        pltpu.with_memory_space_constraint(X, "hbm")
+
+
+# Operations in the program of the kernel
+
+
+def everything(x_ref, o_ref, row_ref, copied, counter):
+    copy = pltpu.make_async_copy(x_ref.at[pl.ds(1, 1)], row_ref, copied)
+    copy.start()
+    copy.wait()
+    pl.semaphore_signal(counter, 2)
+    pl.semaphore_wait(counter)
+    start = pl.multiple_of(2 * pl.program_id(0), 2)
+
+    @pl.when(start < 2)
+    def _():
+        @pl.loop(0, 2)
+        def _(i):
+            pl.delay(i)
+            pl.semaphore_signal(counter)
+
+    @pl.with_scoped(pltpu.VMEM((2, 6), "float32"))
+    def body(scratch_ref):
+        scratch_ref[...] = pltpu.roll(x_ref[pl.ds(start, 2), :], 1, 1)
+        o_ref[...] = scratch_ref[...] * row_ref[...] + pl.semaphore_read(counter)
+
+    body()
+
+
+CALL = interpreted(everything, out_shape=xf.ShapeDtypeStruct((4, 6), "float32"), grid=2,
+                   out_specs=pl.BlockSpec((2, 6), lambda i: (i, 0)), scratch_shapes=[
+                       pltpu.VMEM((1, 6), "float32"), pltpu.SemaphoreType.DMA, pltpu.SemaphoreType.REGULAR])
+COUNTS = np.float32([[3], [3], [4], [4]])
+
+
+def test_operations_are_equations():
+    text = str(xf.make_jaxpr(CALL)(M))
+    for name in ("dma_start", "dma_wait", "semaphore_signal", "semaphore_wait", "semaphore_read", "multiple_of", "delay",
+                 "run_scoped", "roll"):
+        assert f" {name}" in text, name
+
+
+def test_values_and_transformations_of_operations():
+    rolled = np.roll(M, 1, 1)
+    np.testing.assert_array_equal(CALL(M), rolled * M[1] + COUNTS)
+    both = [rolled * M[1] + COUNTS, 4 * rolled * M[1] + COUNTS + 4]  # the count persists over the grid
+    np.testing.assert_array_equal(xf.vmap(CALL)(np.stack([M, 2 * M])), both)
+    np.testing.assert_array_equal(xf.jvp(CALL, (M,), (np.ones_like(M),))[1], rolled + M[1])
+    expected = np.roll(np.tile(M[1], (4, 1)), -1, 1)
+    expected[1] += rolled.sum(0)
+    np.testing.assert_array_equal(xf.grad(lambda x: CALL(x).sum())(M), expected)

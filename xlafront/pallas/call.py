@@ -18,7 +18,7 @@ from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import move_dim, to_dtype
 from xlafront.core.bounded_cache import BoundedCache
-from xlafront.core.ir import DebugInfo, Jaxpr, RefEffect, internal_refs
+from xlafront.core.ir import DebugInfo, Jaxpr, RefEffect
 from xlafront.core.primitive import Primitive, Structured, Traits
 from xlafront.core.program_key import program_key
 from xlafront.core.refs import AbstractRef, RefTangent
@@ -31,6 +31,7 @@ from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
 from xlafront.pallas.grid_mapping import GridMapping, grid_mapping, inline_scalar_constants, source_name
 from xlafront.pallas.interpret import interpret as run_interpreted, values_program
+from xlafront.pallas.kernel_operation import on_core
 from xlafront.pallas.primitives import KernelScope, index_aval, kernel_scope
 from xlafront.pallas.specs import GridSpec, MemorySpace, grid_of, no_block_spec
 from xlafront.pallas.triton_primitives import barrier_effect
@@ -48,8 +49,9 @@ def _types(*avals, out_avals, **_):
 
 
 def _effects(*_, jaxpr: Jaxpr, **params):
-    """Return the effects of a kernel other than those on its references and its threads."""
-    return frozenset([e for e in jaxpr.effects if not isinstance(e, RefEffect) and e not in (internal_refs, barrier_effect)])
+    """Return the effects of a kernel other than those on its references and its core."""
+    within = (*on_core, barrier_effect)
+    return frozenset([e for e in jaxpr.effects if not isinstance(e, RefEffect) and e not in within])
 
 
 _interpreted = lower_fun(run_interpreted, multiple_results=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from xlafront.control.cond import cond, switch
 from xlafront.control.while_loop import fori_loop
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
+from xlafront.core.ir import DebugInfo, RefEffect, effects_by_operand, internal_refs
 from xlafront.core.refs import is_ref
 from xlafront.core.tangents import zeros_of
 from xlafront.core.traceback_filter import boundary
@@ -22,7 +23,9 @@ from xlafront.host import checks, debug as host_debug
 from xlafront.lax import refs as ref_operations
 from xlafront.numpy import creation, manipulation
 from xlafront.pallas.interpret import uninitialized
+from xlafront.pallas.kernel_operation import kernel_operation
 from xlafront.pallas.specs import ref_type
+from xlafront.staging import signatures
 from xlafront.staging.jit import jit
 
 # Conditions and loops
@@ -124,17 +127,59 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Hashable | t
     if not callable(f):
         raise errors.not_callable("run_scoped", f)
     descriptions, structure = tree.flatten((types, kw_types))
-    refs = [_new_scratch_ref("run_scoped", t) for t in descriptions]
-    args, kwargs = structure.unflatten(refs)
-    results = f(*args, **kwargs)
+    avals = [ref_type("run_scoped", t) for t in descriptions]
+    result_tree = None
+
+    def flat(*refs):
+        nonlocal result_tree
+        args, kwargs = structure.unflatten(refs)
+        results, result_tree = tree.flatten(f(*args, **kwargs))
+        for ref, aval in zip(refs, avals):
+            if any([x is ref for x in results]):
+                raise RuntimeError(f"run_scoped: the function returned its reference of type {aval}, which would be used after "
+                                   f"freeze or free_ref: the memory exists only during the call. Return ref[...], its value.")
+        return results
+
+    axes = collective_axes if isinstance(collective_axes, tuple) else (collective_axes,)
+    if not is_tracing():
+        return _with_scratch(flat, avals)
+    jaxpr, consts = tracing.trace_to_jaxpr(flat, avals, DebugInfo("run_scoped", signatures.function_name(f)))
+    results = run_scoped_p.bind(*consts, jaxpr=jaxpr.with_constants_as_inputs(), count=len(avals), collective_axes=axes)
+    return tree.unflatten(result_tree, results)
+
+
+def _with_scratch(run: Callable, avals: Sequence[Any]) -> Any:
+    """Call a function with references to uninitialized memory, which is freed afterwards."""
+    refs = [_scratch_ref(a) for a in avals]
+    results = run(*refs)
     for ref in refs:
         ref_operations.free_ref(ref)
     return results
 
 
+def _run_with_scratch(*operands, jaxpr, count, collective_axes):
+    return _with_scratch(lambda *refs: jaxpr(*operands, *refs), [v.aval for v in jaxpr.invars[len(jaxpr.invars) - count:]])
+
+
+def _scoped_effects(*_, jaxpr, count, **params):
+    """Return the effects of the function on its operands; those on the scratch memory stay inside."""
+    operands = len(jaxpr.invars) - count
+    outside = [e for e in effects_by_operand(jaxpr) if not isinstance(e, RefEffect) or e.ref < operands]
+    return frozenset([*outside, internal_refs])
+
+
+run_scoped_p = kernel_operation(
+    "run_scoped", _run_with_scratch, multiple_results=True,
+    abstract=lambda *operands, jaxpr, **_: jaxpr.out_avals,
+    effects=_scoped_effects)
+
+
 def _new_scratch_ref(caller: str, description: Any) -> Any:
     """Return a reference to uninitialized memory."""
-    aval = ref_type(caller, description)
+    return _scratch_ref(ref_type(caller, description))
+
+
+def _scratch_ref(aval: Any) -> Any:
     return ref_operations.new_ref_p.bind(uninitialized(aval.inner_aval, aval.memory_space), kind=None, pin=False,
                                          memory_space=aval.memory_space if is_tracing() else None)
 

@@ -16,6 +16,7 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, current_trace
 from xlafront.lax.elementwise import div, mul, neg
 from xlafront.lax.lower_fun import lower_fun
+from xlafront.pallas.kernel_operation import kernel_operation, on_core
 
 index_aval = ShapedArray((), np.dtype(np.int32))
 
@@ -131,6 +132,15 @@ def reciprocal(x: Any, *, approx: bool = False, full_range: bool = True) -> Any:
     return reciprocal_p.bind(x, approx=approx, full_range=full_range)
 
 
+def _multiple_of_jvp(primals, tangents, *, values):
+    return multiple_of_p.bind(*primals, values=values), tangents[0]
+
+
+multiple_of_p = kernel_operation(
+    "multiple_of", lambda x, *, values: x, abstract=lambda x, *, values: x, jvp=_multiple_of_jvp)
+delay_p = kernel_operation("delay", lambda nanos: None, effects=lambda *_: on_core)
+
+
 @boundary
 def multiple_of(x: Any, values: int | Sequence[int]) -> Any:
     """Return `x`, with a promise to the compiler that its values are multiples of `values`.
@@ -150,7 +160,9 @@ def multiple_of(x: Any, values: int | Sequence[int]) -> Any:
     for n in numbers:
         if not isinstance(n, (int, np.integer)):
             raise TypeError(f"multiple_of takes concrete integers, got {errors.short(values)}.")
-    return x
+    if not isinstance(x, tracing.Tracer):
+        return x
+    return multiple_of_p.bind(x, values=tuple([int(n) for n in numbers]))
 
 
 @boundary
@@ -167,3 +179,4 @@ def delay(nanos: Any) -> None:
     """
     if not tracing.is_arraylike(nanos):
         raise errors.not_an_array(nanos, "delay", "nanos")
+    delay_p.bind(np.int32(nanos) if isinstance(nanos, int) else nanos)

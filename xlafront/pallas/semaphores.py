@@ -5,7 +5,6 @@ In interpreted kernels everything is sequential: a copy is made when it is start
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,18 +12,20 @@ import numpy as np
 
 from xlafront.core import errors
 from xlafront.core.avals import ShapedArray
-from xlafront.core.refs import AbstractRef, is_ref
+from xlafront.core.refs import AbstractRef
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax import refs as ref_operations
 from xlafront.pallas.kernel_functions import run_scoped
-from xlafront.pallas.specs import DeviceIdType, MemoryRef
-from xlafront.pallas.tpu import SEMAPHORE
+from xlafront.pallas.kernel_operation import flatten_views, is_ref_or_view, kernel_operation, view_effects, views_of
+from xlafront.pallas.primitives import index_aval
+from xlafront.pallas.specs import DeviceIdType, Memory, MemoryRef
 
 
-class SemaphoreType(enum.Enum):
+class SemaphoreType(Memory):
     """A kind of semaphore, which counts signals of threads, of copies, or of a barrier.
 
-    A member describes the memory of one semaphore. Call it to describe several: `pltpu.SemaphoreType.DMA((2,))`.
+    A member describes one semaphore, and is the memory that it is in. Call it to describe several:
+    `pltpu.SemaphoreType.DMA((2,))`.
 
     Args:
         value: "regular", "dma" or "barrier".
@@ -38,8 +39,13 @@ class SemaphoreType(enum.Enum):
     DMA = "dma"
     BARRIER = "barrier"
 
-    def __call__(self, shape: Sequence[int]) -> MemoryRef:
-        return MemoryRef(ShapedArray(tuple(shape), np.dtype(np.int32)), SEMAPHORE)
+    def __str__(self) -> str:
+        return "semaphore_mem"
+
+    def __call__(self, shape: Sequence[int]) -> MemoryRef:  # type: ignore[override]  # the dtype is that of the count
+        return MemoryRef(ShapedArray(tuple(shape), np.dtype(np.int32)), self)
+
+    zeroed = property(lambda self: True, doc="True, since the memory is zero-initialized.")
 
     dtype = property(lambda self: self.get_array_aval().dtype, doc="The dtype of the count.")
 
@@ -52,13 +58,54 @@ class SemaphoreType(enum.Enum):
         return self(()).get_ref_aval()
 
 
+# The primitives. Their operands are those of views (`flatten_views`), and the value or increment.
+
+
+def _signal(*operands, views):
+    [semaphore], [increment] = views_of(operands, views)
+    ref_operations.addupdate(semaphore, ..., increment)
+
+
+def _wait(*operands, views, decrement):
+    [semaphore], [value] = views_of(operands, views)
+    if decrement:
+        ref_operations.addupdate(semaphore, ..., -value)
+
+
+def _read(*operands, views):
+    [semaphore], _ = views_of(operands, views)
+    return ref_operations.get(semaphore)
+
+
+def _start_dma(*operands, views, priority, add):
+    [source, target, semaphore], _ = views_of(operands, views)
+    (ref_operations.addupdate if add else ref_operations.set)(target, ..., ref_operations.get(source))
+    ref_operations.addupdate(semaphore, ..., np.int32(1))
+
+
+def _wait_dma(*operands, views):
+    [_, _, semaphore], _ = views_of(operands, views)
+    ref_operations.addupdate(semaphore, ..., np.int32(-1))
+
+
+semaphore_signal_p = kernel_operation("semaphore_signal", _signal, effects=view_effects("w"))
+semaphore_wait_p = kernel_operation("semaphore_wait", _wait, effects=view_effects("w"))
+semaphore_read_p = kernel_operation("semaphore_read", _read, abstract=lambda *_, views: index_aval, effects=view_effects("r"))
+dma_start_p = kernel_operation("dma_start", _start_dma, effects=view_effects("rww"))
+dma_wait_p = kernel_operation("dma_wait", _wait_dma, effects=view_effects("rrw"))
+
+
 def _semaphore(caller: str, x: Any) -> Any:
-    if isinstance(x, ref_operations.RefView) or is_ref(x):
+    if is_ref_or_view(x):
         if x.shape:
             raise ValueError(f"{caller} takes one semaphore, got {x.shape[0]} of them: name one with sem.at[i].")
         return x
     raise TypeError(f"{caller} takes a semaphore, as scratch_shapes=[pltpu.SemaphoreType.REGULAR] gives one to the kernel, got "
                     f"{errors.short(x)}.")
+
+
+def _count(x: Any) -> Any:
+    return np.int32(x) if isinstance(x, int) else x
 
 
 @boundary
@@ -80,7 +127,8 @@ def semaphore_signal(sem_or_view: Any, inc: Any = 1, *, device_id: Any = None,
     if device_id is not None:
         raise NotImplementedError("semaphore_signal of another device is for kernels that are compiled for TPUs, which is not "
                                   "possible yet. Communicate outside of kernels, for example with lax.ppermute.")
-    ref_operations.addupdate(_semaphore("semaphore_signal", sem_or_view), ..., np.int32(inc) if isinstance(inc, int) else inc)
+    operands, views = flatten_views([_semaphore("semaphore_signal", sem_or_view)])
+    semaphore_signal_p.bind(*operands, _count(inc), views=views)
 
 
 @boundary
@@ -97,9 +145,8 @@ def semaphore_wait(sem_or_view: Any, value: Any = 1, *, decrement: bool = True) 
         ...     pl.semaphore_signal(sem_ref)
         ...     pl.semaphore_wait(sem_ref)
     """
-    semaphore = _semaphore("semaphore_wait", sem_or_view)
-    if decrement:
-        ref_operations.addupdate(semaphore, ..., np.int32(-value) if isinstance(value, int) else -value)
+    operands, views = flatten_views([_semaphore("semaphore_wait", sem_or_view)])
+    semaphore_wait_p.bind(*operands, _count(value), views=views, decrement=bool(decrement))
 
 
 @boundary
@@ -116,7 +163,8 @@ def semaphore_read(sem_or_view: Any) -> Any:
         >>> def kernel(o_ref, sem_ref):
         ...     o_ref[0] = pl.semaphore_read(sem_ref)
     """
-    return ref_operations.get(_semaphore("semaphore_read", sem_or_view))
+    operands, views = flatten_views([_semaphore("semaphore_read", sem_or_view)])
+    return semaphore_read_p.bind(*operands, views=views)
 
 
 class AsyncCopyDescriptor:
@@ -143,16 +191,13 @@ class AsyncCopyDescriptor:
 
     def start(self, priority: int = 0, *, add: bool = False) -> None:
         """Start the copy; with `add`, add to the destination."""
-        value = ref_operations.get(self.src_ref)
-        if add:
-            ref_operations.addupdate(self.dst_ref, ..., value)
-        else:
-            ref_operations.set(self.dst_ref, ..., value)
-        semaphore_signal(self.dst_sem)
+        operands, views = flatten_views([self.src_ref, self.dst_ref, self.dst_sem])
+        dma_start_p.bind(*operands, views=views, priority=priority, add=bool(add))
 
     def wait(self) -> None:
         """Wait until the copy is complete."""
-        semaphore_wait(self.dst_sem)
+        operands, views = flatten_views([self.src_ref, self.dst_ref, self.dst_sem])
+        dma_wait_p.bind(*operands, views=views)
 
     wait_send = wait_recv = wait
 

@@ -14,7 +14,6 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront.core import errors, tracing
 from xlafront.core.traceback_filter import boundary
-from xlafront.numpy import creation
 from xlafront.pallas import masked
 from xlafront.pallas.specs import GridSpec, Memory, no_block_spec
 from xlafront.runtime import backends
@@ -232,41 +231,6 @@ def store(ref: Any, val: Any, *, mask: Any = None) -> None:
         ...     pl.tpu.store(o_ref, x_ref[...], mask=x_ref[...] > 0)
     """
     masked.store(ref, val, mask)
-
-
-@boundary
-def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axis: int | None = None) -> Any:
-    """Roll elements along a dimension: elements beyond the end come back at the start.
-
-    Args:
-        x: The array.
-        shift: Number of positions. Nonnegative.
-        axis: The dimension.
-        stride: Additional shift of each row along `stride_axis`, relative to the previous row.
-        stride_axis: Dimension of the rows. Give it together with `stride`.
-
-    Returns:
-        The array, of the same shape.
-
-    Example:
-        >>> pl.tpu.roll(xnp.arange(4), 1, 0)
-        Array([3, 0, 1, 2], dtype=int32)
-    """
-    if isinstance(shift, (int, np.integer)) and shift < 0:
-        raise ValueError(f"roll takes a shift that is not negative, got {shift}: add the size of the dimension.")
-    if (stride is None) != (stride_axis is None):
-        raise ValueError("roll takes stride and stride_axis together.")
-    if stride is None:
-        return xnp.roll(x, shift, axis)
-    rank = np.ndim(x)
-    axis, stride_axis = axis % rank, stride_axis % rank
-    if axis == stride_axis:
-        raise ValueError(f"roll takes an axis and a stride_axis that differ, got {axis} twice.")
-    n, rows = np.shape(x)[axis], np.shape(x)[stride_axis]
-    positions = creation.arange(n, dtype=np.int32).reshape([n if d == axis else 1 for d in range(rank)])
-    rows_index = creation.arange(rows, dtype=np.int32).reshape([rows if d == stride_axis else 1 for d in range(rank)])
-    source = (positions - shift - stride * rows_index) % n
-    return xnp.take_along_axis(x, xnp.broadcast_to(source, np.shape(x)), axis=axis)
 
 
 @boundary

@@ -8,6 +8,8 @@ _EXPORTS = {
     "xlafront.pallas.tpu": """
         ARBITRARY CMEM CORE_PARALLEL CompilerParams CoreType GridDimensionSemantics HBM MemorySpace PARALLEL
         PrefetchScalarGridSpec SEMAPHORE SMEM SUBCORE_PARALLEL SideEffectType Tiling VMEM VMEM_SHARED einshape is_tpu_device
-        load roll store trace_value""",
+        load store trace_value""",
+    "xlafront.pallas.vector_operations": """
+        bitcast pack_elementwise prng_random_bits prng_seed roll unpack_elementwise with_memory_space_constraint""",
 }
 __getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -16,9 +16,15 @@ from xlafront.pallas.tpu import Tiling as Tiling
 from xlafront.pallas.tpu import einshape as einshape
 from xlafront.pallas.tpu import is_tpu_device as is_tpu_device
 from xlafront.pallas.tpu import load as load
-from xlafront.pallas.tpu import roll as roll
 from xlafront.pallas.tpu import store as store
 from xlafront.pallas.tpu import trace_value as trace_value
+from xlafront.pallas.vector_operations import bitcast as bitcast
+from xlafront.pallas.vector_operations import pack_elementwise as pack_elementwise
+from xlafront.pallas.vector_operations import prng_random_bits as prng_random_bits
+from xlafront.pallas.vector_operations import prng_seed as prng_seed
+from xlafront.pallas.vector_operations import roll as roll
+from xlafront.pallas.vector_operations import unpack_elementwise as unpack_elementwise
+from xlafront.pallas.vector_operations import with_memory_space_constraint as with_memory_space_constraint
 
 ARBITRARY: _GridDimensionSemantics
 CMEM: _MemorySpace
