@@ -6,13 +6,14 @@ import os
 import numpy as np
 import programs_to_compile as programs
 import pytest
+import tpu_kernels
 
 import xlafront as xf
 import xlafront.numpy as xnp
 from benchmarks.libraries import Library
 from benchmarks.models import sharded_training
 from xlafront import NamedSharding, P
-from xlafront.experimental import topologies
+from xlafront.experimental import pallas as pl, topologies
 
 pytestmark = pytest.mark.cpu_only
 
@@ -237,3 +238,26 @@ def test_complex_matrices_over_several_devices():
     mesh = topologies.make_mesh(topologies.get_topology_desc("v5e:2x2"), (4,), ("data",))
     text = xf.jit(xf.lax.linalg.qr).lower(over(mesh, (8, 4, 3), P("data"), np.complex64)).compile().as_text()
     assert "QrDecomposition" not in text
+
+
+# Kernels
+
+
+@pytest.mark.parametrize("chip", ["v5e:1x1", "v6e:1x1"])
+@pytest.mark.parametrize("name", tpu_kernels.KERNELS)
+def test_kernels(name, chip):
+    case, device = tpu_kernels.KERNELS[name], topologies.get_topology_desc(chip).devices[0]
+    on_chip = xf.sharding.SingleDeviceSharding(device)
+    types = [xf.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=on_chip) for x in case.arguments()]
+    compiled = xf.jit(case.call(False)).lower(*types).compile()
+    assert "tpu_custom_call" in compiled.as_text()
+
+
+def test_an_error_of_the_kernel_compiler_names_the_line():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[:, pl.ds(3 * pl.program_id(0), 128)]
+
+    call = pl.pallas_call(kernel, out_shape=xf.ShapeDtypeStruct((8, 128), "float32"), grid=2)
+    on_chip = xf.sharding.SingleDeviceSharding(topologies.get_topology_desc("v5e:1x1").devices[0])
+    with pytest.raises(RuntimeError, match=f"test_compile_for_tpu.py.:{kernel.__code__.co_firstlineno + 1}"):
+        xf.jit(call).lower(xf.ShapeDtypeStruct((8, 512), "float32", sharding=on_chip)).compile()

@@ -59,16 +59,21 @@ _interpreted = lower_fun(run_interpreted, multiple_results=True)
 
 def _lower(ctx, *operands, **params):
     if not params["interpret"]:
-        if ctx.platform == "cuda":
+        is_empty = params["grid_mapping"].is_empty  # then there is nothing to compile
+        if ctx.platform == "cuda" and not is_empty:
             from xlafront.pallas.to_triton import kernel  # start-up: imports MLIR's bindings
 
-            lower = _interpreted if kernel.is_empty(params["grid_mapping"]) else kernel.lower
-            return lower(ctx, *operands, **params)
+            return kernel.lower(ctx, *operands, **params)
+        if ctx.platform == "tpu" and not is_empty:
+            from xlafront.pallas.to_mosaic import call  # start-up: imports MLIR's bindings
+
+            return call.lower(ctx, *operands, **params)
         if ctx.platform == "cpu":
             raise ValueError("only interpret mode is supported on the CPU backend: nothing compiles kernels for CPUs. Give "
                              f"pallas_call of {params['jaxpr'].debug_info.label} interpret=True.")
-        warnings.warn(f"the kernel {params['jaxpr'].debug_info.label} is run as a loop that XLA compiles, as with "
-                      "interpret=True: kernels are not compiled for this platform yet.", stacklevel=2)
+        if ctx.platform not in ("cuda", "tpu"):
+            warnings.warn(f"the kernel {params['jaxpr'].debug_info.label} is run as a loop that XLA compiles, as with "
+                          "interpret=True: kernels are not compiled for this platform yet.", stacklevel=2)
     return _interpreted(ctx, *operands, **params)
 
 

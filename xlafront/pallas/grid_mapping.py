@@ -99,6 +99,8 @@ class GridMapping:
     num_scratch_operands = property(lambda self: len(self.scratch_avals))
     kernel_axes = property(lambda self: [i for i in range(len(self.grid)) if i not in self.vmapped_dims],
                            doc="The axes of the grid that the kernel sees.")
+    is_empty = property(lambda self: 0 in self.grid or any([0 in b.array_aval.shape for b in self.block_mappings]),
+                        doc="True if there is no program to run, or an array without elements.")
 
     def __repr__(self):
         return f"GridMapping(grid={self.grid}, block_mappings={self.block_mappings})"

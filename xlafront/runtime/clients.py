@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -39,6 +40,16 @@ def find_cuda() -> str | None:
 
 def find_tpu() -> str | None:
     return os.environ.get("TPU_LIBRARY_PATH") or site_file("libtpu/libtpu.so")
+
+
+def libtpu_version() -> tuple[int, ...] | None:
+    """Return the version of the installed libtpu, None if there is none."""
+    from importlib import metadata  # start-up: slow
+
+    try:
+        return tuple(map(int, re.findall(r"\d+", metadata.version("libtpu"))[:3]))
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def has_cuda_device() -> bool:

@@ -242,11 +242,6 @@ def _warn_of_shared_blocks(jaxpr: Jaxpr, mapping: GridMapping) -> None:
 # The custom call
 
 
-def is_empty(mapping: GridMapping) -> bool:
-    """True if there is no program to run, or an array without elements."""
-    return 0 in mapping.grid or any([0 in b.array_aval.shape for b in mapping.block_mappings])
-
-
 def lower(ctx: Any, *operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, input_output_aliases: Sequence[tuple[int, int]],
           compiler_params: Any, name: str | None, debug: bool, **_: Any) -> list[Any]:
     """Lower a `pallas_call` to a custom call that XLA's plugin for CUDA compiles with Triton."""

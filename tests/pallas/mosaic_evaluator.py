@@ -1,0 +1,324 @@
+"""An evaluator in NumPy of the modules that TPU kernels are lowered to: the operations of vector, memref and tpu beside those of
+`mlir_evaluator`, and the grid with its windows.
+
+Memory that was not written is NaN or the smallest integer, as in interpreted kernels; blocks at the edge are padded so, and what
+is written beyond the edge is lost. Accesses out of bounds of a memref raise `UndefinedBehavior`. A copy arrives when it
+is waited for: reading its destination before gives old values.
+"""
+
+import base64
+import itertools
+import json
+import re
+
+import ml_dtypes
+import mlir_evaluator
+import numpy as np
+from jaxlib.mlir import ir
+from jaxlib.mlir.passmanager import PassManager
+from mlir_evaluator import Evaluator, UndefinedBehavior, dtype_of, shape_of, unsigned
+
+from xlafront.pallas.kernel_mlir import make_context
+
+mlir_evaluator.TERMINATORS |= {"tpu.yield"}
+DYNAMIC = -(1 << 63)
+
+
+def modules(text):
+    """The kernels in the text of a StableHLO module: `(module, config)` of each, in the order of the calls."""
+    context = make_context("_tpu_ext")
+    context.allow_unregistered_dialects = True
+    found = []
+    for line in re.findall(r"stablehlo.custom_call @tpu_custom_call.*", text):
+        escaped = re.search(r'backend_config = "((?:[^"\\]|\\.)*)"', line).group(1)
+        config = json.loads(re.sub(r"\\(\\|[0-9A-F]{2})", lambda m: "\\" if m[1] == "\\" else chr(int(m[1], 16)), escaped))
+        with context, ir.Location.unknown():
+            module = ir.Module.parse(base64.b64decode(config["custom_call_config"].pop("body")))
+            PassManager.parse("builtin.module(mosaic-serde{serialize=false})").run(module.operation)
+            module.operation.verify()
+        found.append((module, config))
+    return found
+
+
+def uninitialized(shape, dtype):
+    if dtype.kind in "fV" or dtype in (np.dtype(ml_dtypes.bfloat16),):
+        return np.full(shape, np.nan, dtype)
+    return np.full(shape, np.iinfo(dtype).min if dtype.kind == "i" and dtype != np.int16 else 0, dtype)
+
+
+def memory_of(kind):
+    """New memory for a memref type."""
+    text = str(kind)
+    shape = tuple(map(int, re.match(r"memref<((?:\d+x)*)", text)[1].split("x")[:-1]))
+    if "semaphore" in text:
+        return np.zeros(shape, np.int64)
+    return uninitialized(shape, dtype_of(ir.MemRefType(kind)))
+
+
+def _attribute(op, name):
+    attribute = op.attributes[name]
+    if isinstance(attribute, ir.ArrayAttr):
+        return [a.value for a in attribute]
+    return list(attribute) if hasattr(attribute, "__iter__") and not isinstance(attribute, ir.StringAttr) else attribute.value
+
+
+class MosaicEvaluator(Evaluator):
+    """Runs one kernel. `printed` has the texts of `tpu.log`."""
+
+    def __init__(self, module):
+        super().__init__(module)
+        self.printed = []
+        self.grid = self.bounds = ()
+        self.pending = []  # copies that were started: semaphore, destination, value
+        names = {n[len("run_"):]: getattr(self, n) for n in dir(self) if n.startswith("run_")}
+        self.rules.update({rule: names[rule.replace(".", "_")] for rule in OPERATIONS})
+
+    # Memory
+
+    def view(self, memory, indices, sizes, strides):
+        """The part of a memref from an index on; indices out of bounds are errors."""
+        key = []
+        for i, n, s, full in zip(map(int, indices), sizes, strides, memory.shape):
+            if not (0 <= i and (i + (n - 1) * s < full or n == 0)):
+                raise UndefinedBehavior(f"{n} positions from {i} on of {full}")
+            key.append(slice(i, i + (n - 1) * s + 1, s))
+        return memory[tuple(key)]
+
+    def run_vector_load(self, op, memory, *indices):
+        shape = shape_of(op.results[0].type)
+        return self.view(memory, indices, shape, [1] * len(shape)).copy()
+
+    def run_tpu_strided_load(self, op, memory, *indices):
+        return self.view(memory, indices, shape_of(op.results[0].type), _attribute(op, "strides")).copy()
+
+    def run_tpu_strided_store(self, op, x, memory, *indices):
+        self.view(memory, indices, x.shape, _attribute(op, "strides"))[...] = x
+
+    def run_tpu_vector_store(self, op, x, memory, *rest):
+        indices, masks = rest[:memory.ndim], rest[memory.ndim:]
+        part = self.view(memory, indices, x.shape, [1] * x.ndim)
+        part[...] = np.where(masks[0], x, part) if masks else x
+
+    def run_memref_load(self, op, memory, *indices):
+        return self.view(memory, indices, [1] * memory.ndim, [1] * memory.ndim).reshape(()).copy()
+
+    def run_memref_store(self, op, x, memory, *indices):
+        self.view(memory, indices, [1] * memory.ndim, [1] * memory.ndim)[...] = x
+
+    def run_memref_alloca(self, op):
+        return memory_of(op.results[0].type)
+
+    run_tpu_sem_alloc = run_memref_alloca
+
+    def run_tpu_memref_slice(self, op, memory, *indices):
+        sizes = memory_of(op.results[0].type).shape
+        return self.view(memory, indices, sizes, [1] * len(sizes))
+
+    def run_tpu_memref_squeeze(self, op, memory):
+        part = memory.view()
+        part.shape = memory_of(op.results[0].type).shape  # (raises if that were a copy)
+        return part
+
+    def run_tpu_region(self, op):
+        return list(self.run_region(op.regions[0]))
+
+    # Copies and semaphores
+
+    def run_tpu_enqueue_dma(self, op, source, target, semaphore):
+        assert source.shape == target.shape and source.dtype == target.dtype
+        self.pending.append((semaphore, target, source.copy()))
+
+    def run_tpu_wait_dma2(self, op, semaphore, source, target):
+        for i, (signalled, destination, value) in enumerate(self.pending):
+            if np.shares_memory(signalled, semaphore) and value.nbytes == target.nbytes:
+                destination[...] = value
+                del self.pending[i]
+                return
+        raise UndefinedBehavior("a wait for a copy that was not started")
+
+    def run_tpu_sem_signal(self, op, semaphore, amount):
+        semaphore[...] += amount
+
+    def run_tpu_sem_wait(self, op, semaphore, amount):
+        if semaphore < amount:
+            raise UndefinedBehavior("a wait without end")
+        semaphore[...] -= amount
+
+    def run_tpu_sem_read(self, op, semaphore):
+        return np.asarray(semaphore, np.int32).copy()
+
+    # The grid, hints and texts
+
+    def run_tpu_iteration_bound(self, op):
+        return np.asarray(self.bounds[_attribute(op, "dim")], np.int32)
+
+    def run_tpu_assume_multiple(self, op, x):
+        if np.any(x % _attribute(op, "multiple")):
+            raise UndefinedBehavior(f"{x} is no multiple of {_attribute(op, 'multiple')}")
+        return x
+
+    def run_tpu_delay(self, op, nanos):
+        pass
+
+    def run_tpu_prng_set_seed_32(self, op, *seeds):
+        pass
+
+    def run_tpu_prng_random_bits(self, op):
+        return np.zeros(shape_of(op.results[0].type), np.int32)
+
+    def run_tpu_log(self, op, *values):
+        self.printed.append(re.sub(r"\$(\d+|\$)", lambda m: "$" if m[1] == "$" else str(values[int(m[1])]), _attribute(op, "tag")))
+
+    # Shapes
+
+    def run_vector_shape_cast(self, op, x):
+        return x.reshape(shape_of(op.results[0].type))
+
+    def run_vector_broadcast(self, op, x):
+        return np.broadcast_to(x, shape_of(op.results[0].type)).copy()
+
+    def run_vector_extract(self, op, x):
+        return np.asarray(x[tuple(_attribute(op, "static_position"))])
+
+    def run_vector_extract_strided_slice(self, op, x):
+        offsets, sizes = _attribute(op, "offsets"), _attribute(op, "sizes")
+        return x[tuple([slice(o, o + n) for o, n in zip(offsets, sizes)])].copy()
+
+    def run_tpu_transpose(self, op, x):
+        return x.transpose(_attribute(op, "permutation")).copy()
+
+    def run_tpu_concatenate(self, op, *values):
+        return np.concatenate(values, _attribute(op, "dimension"))
+
+    def run_tpu_iota(self, op):
+        shape, [d] = shape_of(op.results[0].type), _attribute(op, "dimensions")
+        return np.broadcast_to(np.arange(shape[d], dtype=np.int32).reshape([-1 if i == d else 1 for i in range(len(shape))]), shape)
+
+    def run_tpu_dynamic_rotate(self, op, x, amount):
+        axis = _attribute(op, "dimension")
+        if "stride" not in op.attributes:
+            return np.roll(x, amount, axis)
+        stride, rows = _attribute(op, "stride"), _attribute(op, "stride_dimension")
+        slices = [np.roll(np.take(x, [i], rows), amount + i * stride, axis) for i in range(x.shape[rows])]
+        return np.concatenate(slices, rows)
+
+    # Element types
+
+    def run_tpu_bitcast(self, op, x):
+        dtype = dtype_of(op.results[0].type)
+        if dtype.itemsize == x.dtype.itemsize:
+            return x.view(dtype)
+        rows = np.moveaxis(x, -2, -1)  # rows that share a word are neighbours
+        return np.moveaxis(np.ascontiguousarray(rows).view(dtype), -1, -2).copy()
+
+    def run_tpu_pack_elementwise(self, op, *values):
+        dtype = dtype_of(op.attributes["target_type"].value)
+        pieces = np.stack([x.astype(dtype) for x in values], -1)
+        return np.ascontiguousarray(pieces).view(np.int32)[..., 0]
+
+    def run_tpu_unpack_elementwise(self, op, x):
+        dtype = dtype_of(op.attributes["source_type"].value)
+        pieces = np.ascontiguousarray(x)[..., None].view(dtype)
+        return pieces[..., _attribute(op, "index")].astype(dtype_of(op.results[0].type))
+
+    def run_tpu_reciprocal(self, op, x):
+        with np.errstate(all="ignore"):
+            return (1 / x).astype(x.dtype)
+
+    # Reductions and products
+
+    def run_vector_multi_reduction(self, op, x, start):
+        kind = re.search(r"<(\w+)>", str(op.attributes["kind"]))[1]
+        axes = tuple(_attribute(op, "reduction_dims"))
+        operation, is_unsigned = {"add": (np.add, False), "maximumf": (np.maximum, False), "minimumf": (np.minimum, False),
+                                  "maxsi": (np.maximum, False), "minsi": (np.minimum, False), "maxui": (np.maximum, True),
+                                  "minui": (np.minimum, True)}[kind]
+        if is_unsigned:
+            x, start = unsigned(x), unsigned(start)
+        with np.errstate(all="ignore"):
+            return operation(start, operation.reduce(x, axis=axes)).astype(start.dtype).view(dtype_of(op.results[0].type))
+
+    def run_tpu_reduce_index(self, op, x):
+        function = np.argmax if "arg_max" in str(op.attributes["kind"]) else np.argmin
+        return function(x, axis=_attribute(op, "axis")).astype(np.int32)
+
+    def run_tpu_matmul(self, op, x, y, start):
+        lists = json.loads(f"[{re.search('<(.*)>', str(op.attributes['dimension_numbers']))[1]}]")
+        [lc], [rc], [lf], [rf], order, lb, rb = lists
+        letters = [{lc: "k", lf: "i", **dict.fromkeys(lb, "b")}, {rc: "k", rf: "j", **dict.fromkeys(rb, "b")}]
+        terms = ["".join([names[d] for d in range(len(names))]) for names in letters]
+        result = "".join([letters[side][d] for side, d in zip(order[::2], order[1::2])])
+        wide = np.float64 if start.dtype.kind == "f" else np.int64
+        return (start + np.einsum(f"{terms[0]},{terms[1]}->{result}", x.astype(wide), y.astype(wide))).astype(start.dtype)
+
+
+OPERATIONS = """vector.load vector.shape_cast vector.broadcast vector.extract vector.extract_strided_slice vector.multi_reduction
+    memref.load memref.store memref.alloca tpu.sem_alloc tpu.strided_load tpu.strided_store tpu.vector_store tpu.memref_slice
+    tpu.memref_squeeze tpu.region tpu.enqueue_dma tpu.wait_dma2 tpu.sem_signal tpu.sem_wait tpu.sem_read tpu.iteration_bound
+    tpu.assume_multiple tpu.delay tpu.prng_set_seed_32 tpu.prng_random_bits tpu.log tpu.transpose tpu.concatenate tpu.iota
+    tpu.dynamic_rotate tpu.bitcast tpu.pack_elementwise tpu.unpack_elementwise tpu.reciprocal tpu.reduce_index
+    tpu.matmul""".split()
+
+
+# Kernels
+
+
+class Window:
+    """The array of an argument, seen through blocks."""
+
+    def __init__(self, array, parameters):
+        self.array = array
+        self.transform = ir.FlatSymbolRefAttr(parameters["transform_indices"]).value if "transform_indices" in parameters else None
+        if self.transform:
+            self.sizes = list(parameters["window_bounds"])
+            kind = re.search(r"element_window<\[(.*)\], \[(.*)\]>", str(parameters["window_kind"])) \
+                if "window_kind" in parameters else None
+            self.padding = kind and [list(map(int, text.split(","))) for text in kind.groups()]
+            self.block = uninitialized(self.sizes, array.dtype)
+
+    def positions(self, indices):
+        """The slices of the array and of the block that correspond to each other."""
+        outer, inner = [], []
+        for d, (i, n, full) in enumerate(zip(indices, self.sizes, self.array.shape)):
+            start = int(i) - self.padding[0][d] if self.padding else int(i) * n
+            low, high = max(start, 0), min(start + n, full)
+            assert low < high or full == 0, f"a block outside of the array: {start} of {full}"
+            outer.append(slice(low, high))
+            inner.append(slice(low - start, high - start))
+        return tuple(outer), tuple(inner)
+
+
+def run_kernel(module, operands, results, aliases=()):
+    """Run a kernel; `operands` and `results` are NumPy arrays, dynamic grid sizes first. Returns the evaluator."""
+    evaluator = MosaicEvaluator(module)
+    main = next(f for name, f in evaluator.functions.items() if not re.fullmatch(r"transform_\d+", name))
+    attributes = main.attributes
+    bounds = list(attributes["iteration_bounds"]) if "iteration_bounds" in attributes else []
+    dynamic = [x for x in operands[:bounds.count(DYNAMIC)]]
+    operands = operands[len(dynamic):]
+    sizes = iter(dynamic)
+    evaluator.bounds = bounds = [int(next(sizes)) if n == DYNAMIC else n for n in bounds]
+    count = ir.IntegerAttr(attributes["scalar_prefetch"]).value
+    scalars, inputs = [x.copy() for x in operands[:count]], operands[count:]
+    kinds = [a.type for a in main.regions[0].blocks[0].arguments]
+    scratch = [memory_of(t) for t in kinds[len(kinds) - ir.IntegerAttr(attributes["scratch_operands"]).value:]]
+    for i, o in aliases:
+        results[o][...] = operands[i - len(dynamic)]
+    arrays = [*[x.copy() for x in inputs], *results]
+    parameters = attributes["window_params"] if "window_params" in attributes else [{}] * len(arrays)
+    windows = [Window(x, p) for x, p in zip(arrays, parameters)]
+    for point in itertools.product(*map(range, bounds)):
+        indices = [np.asarray(i, np.int32) for i in point]
+        positions = [w.positions(evaluator.call(w.transform, *indices, *scalars)) if w.transform else None for w in windows]
+        for w, at in zip(windows, positions):
+            if at:
+                w.block[...] = uninitialized(w.sizes, w.array.dtype)
+                w.block[at[1]] = w.array[at[0]]
+        blocks = [w.block if at else w.array for w, at in zip(windows, positions)]
+        evaluator.run_region(main.regions[0], [*indices, *scalars, *blocks, *scratch])
+        for w, at in list(zip(windows, positions))[len(inputs):]:
+            if at:
+                w.array[at[0]] = w.block[at[1]]
+    if evaluator.pending:
+        raise UndefinedBehavior("a copy that was not waited for")
+    return evaluator

@@ -1,0 +1,187 @@
+"""Kernels lowered for TPUs: the emitted module, run by an evaluator in NumPy, against interpretation and NumPy.
+
+No compiler and no TPU is needed; `tests/planning/test_compile_for_tpu.py` compiles these kernels.
+"""
+
+import mosaic_evaluator
+import numpy as np
+import pytest
+import tpu_kernels
+from mosaic_evaluator import UndefinedBehavior
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.experimental import pallas as pl
+from xlafront.experimental.pallas import tpu as pltpu
+
+pytestmark = pytest.mark.cpu_only
+
+
+def module_text(f, *args):
+    """The StableHLO text of a function lowered for TPUs."""
+    check = xf.export.DisabledSafetyCheck.custom_call("tpu_custom_call")
+    return xf.export.export(xf.jit(f), platforms=["tpu"], disabled_checks=[check])(*args).mlir_module()
+
+
+def evaluated(f, *args, aliases=()):
+    """Return the results of the only kernel of a function, by the evaluator."""
+    [(module, _)] = mosaic_evaluator.modules(module_text(f, *args))
+    results = [mosaic_evaluator.uninitialized(x.shape, np.dtype(np.int32) if x.dtype == bool else np.dtype(x.dtype))
+               for x in xf.tree.leaves(xf.eval_shape(f, *args))]
+    operands = [np.asarray(x).astype(np.int32) if np.asarray(x).dtype == bool else np.array(x) for x in args]
+    run = mosaic_evaluator.run_kernel(module, operands, results, aliases)
+    return results, run
+
+
+@pytest.mark.parametrize("name", tpu_kernels.KERNELS)
+def test_values(name):
+    case = tpu_kernels.KERNELS[name]
+    args = case.arguments()
+    found, _ = evaluated(case.call(False), *args, aliases=case.aliases)
+    interpreted = xf.tree.leaves(xf.jit(case.call(True))(*args))
+    expected = xf.tree.leaves(case.expected(*args))
+    assert len(found) == len(interpreted) == len(expected)
+    for f, i, e in zip(found, interpreted, expected):
+        compare = dict(rtol=case.tolerance, atol=case.tolerance)
+        np.testing.assert_allclose(np.asarray(i, np.float64), np.asarray(e, np.float64), **compare)
+        np.testing.assert_allclose(np.asarray(f, np.float64), np.asarray(e, np.float64), **compare)
+
+
+# The module and its configuration
+
+
+def call(body, *args, shape=(8, 128), dtype="float32", **options):
+    return module_text(pl.pallas_call(body, out_shape=xf.ShapeDtypeStruct(shape, dtype), **options), *args)
+
+
+def copy(x_ref, o_ref):
+    o_ref[...] = x_ref[...]
+
+
+X = np.ones((8, 128), np.float32)
+
+
+def config_of(text):
+    [(module, config)] = mosaic_evaluator.modules(text)
+    return str(module), config
+
+
+def test_equal_kernels_have_equal_bytes():
+    first, second = (call(lambda x, o: copy(x, o), X) for _ in range(2))
+    assert first == second
+
+
+def test_configuration():
+    params = pltpu.CompilerParams(
+        dimension_semantics=("parallel",), vmem_limit_bytes=1 << 20, has_side_effects=True, allow_input_fusion=[True],
+        internal_scratch_in_bytes=8192, disable_bounds_checks=True, skip_device_barrier=True, shape_invariant_numerics=False,
+        flags={"xla_tpu_some_flag": True}, collective_id=3, allow_collective_id_without_custom_barrier=True)
+    text = call(copy, X, grid=1, name="my kernel", compiler_params=params, cost_estimate=pl.CostEstimate(1, 2, 3),
+                metadata={"a": "b"})
+    module, config = config_of(text)
+    assert config["scoped_memory_configs"] == [{"memory_space": 1, "offset": 0, "size": 1 << 20}]
+    assert config["flag_configs"] == [{"flag_type": "xla_tpu_some_flag", "value": {"boolean_value": True}}]
+    assert config["custom_call_config"] == {
+        "collective_id": 3, "serialization_format": 1, "needs_layout_passes": True, "allow_input_fusion": [True],
+        "internal_scratch_in_bytes": 8192, "disable_bounds_checks": True, "skip_device_barrier": True,
+        "shape_invariant_numerics": False,
+        "cost_estimate": {"bytes_accessed": 3, "flops": 1, "remote_bytes_transferred": 0, "transcendentals": 2}}
+    assert 'kernel_name = "my_kernel"' in text and "has_side_effect = true" in text
+    assert r'kernel_metadata = "{\22a\22: \22b\22}"' in text
+    assert "@my_kernel" in module and "dimension_semantics = [#tpu.dimension_semantics<parallel>]" in module
+
+
+def test_windows():
+    module, _ = config_of(call(copy, np.ones((32, 128), np.float32), shape=(32, 128), grid=4, in_specs=[
+        pl.BlockSpec((8, 128), lambda i: (i, 0), pipeline_mode=pl.Buffered(1))], out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0))))
+    assert "iteration_bounds = array<i64: 4>" in module and module.count("window_bounds = array<i64: 8, 128>") == 2
+    assert module.count("#tpu.pipeline_mode<synchronous>") == 1
+    vmapped = xf.vmap(pl.pallas_call(copy, out_shape=xf.ShapeDtypeStruct((8, 128), "float32"), grid=1))
+    module, _ = config_of(module_text(vmapped, np.stack([X, X])))
+    assert "[#tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<arbitrary>]" in module
+
+
+def test_lines_of_the_user_are_locations():
+    [(module, _)] = mosaic_evaluator.modules(call(copy, X))
+    assert f"test_mosaic.py\":{copy.__code__.co_firstlineno + 1}:" in module.operation.get_asm(enable_debug_info=True)
+
+
+def test_debug_print(capfd):
+    def kernel(x_ref, o_ref):
+        copy(x_ref, o_ref)
+        pl.debug_print("at {}, $1", pl.program_id(0))
+
+    _, run = evaluated(pl.pallas_call(kernel, out_shape=xf.ShapeDtypeStruct((8, 128), "float32"), grid=2), X)
+    assert run.printed == ["at 0, $1", "at 1, $1"]
+
+
+def test_the_evaluator_finds_undefined_behavior():
+    def too_far(x_ref, o_ref):
+        o_ref[...] = xnp.zeros((8, 128))
+        o_ref[pl.ds(pl.program_id(0) * 4, 8), :] = x_ref[...]
+
+    def not_waited(x_ref, o_ref, sem):
+        pltpu.make_async_copy(x_ref, o_ref, sem).start()
+
+    def never_signalled(x_ref, o_ref, sem):
+        pl.semaphore_wait(sem)
+
+    for body, scratch in ((too_far, ()), (not_waited, [pltpu.SemaphoreType.DMA]), (never_signalled, [pltpu.SemaphoreType.REGULAR])):
+        with pytest.raises(UndefinedBehavior):
+            evaluated(pl.pallas_call(body, out_shape=xf.ShapeDtypeStruct((8, 128), "float32"), grid=2, scratch_shapes=scratch), X)
+
+
+# Bad kernels
+
+
+def body_of(function):
+    def kernel(x_ref, o_ref, *scratch):
+        o_ref[...] = function(x_ref, *scratch)
+
+    return kernel
+
+
+@pytest.mark.parametrize(("body", "options", "error", "message"), [
+    (body_of(lambda x: xnp.sort(x[...])), {}, NotImplementedError,
+     r"(?s)test_mosaic.py:\d+.*sort is not possible in kernels that are compiled for tpu.*interpret=True"),
+    (body_of(lambda x: xnp.cumsum(x[...], 1)), {}, NotImplementedError, "cumsum is not possible"),
+    (copy, {"in_specs": [pl.BlockSpec(memory_space=pl.ANY)]}, NotImplementedError, r"args\[0\], a reference in any.*sync_copy"),
+    (copy, {"in_specs": [pl.BlockSpec(memory_space=pltpu.SMEM)]}, NotImplementedError, "in scalar memory.*with an integer"),
+    (lambda *refs: None, {"grid": 2, "in_specs": [pl.BlockSpec((3, 128), lambda i: (i, 0))]}, ValueError,
+     r"args\[0\].*the size 3 of the second last dimension must be a multiple of 8 or that of the array, 8"),
+    (lambda *refs: None, {"grid": 2, "in_specs": [pl.BlockSpec((8, 64), lambda i: (0, i))]}, ValueError, "size 64 of the last dimension"),
+    (copy, {"grid": 2, "in_specs": [pl.BlockSpec((8, 128), lambda i: (i, 0), pipeline_mode=pl.Buffered(3))]},
+     NotImplementedError, r"args\[0\].*has 3 buffers"),
+    (lambda *refs: None, {"grid": 1, "in_specs": [pl.BlockSpec((4, 128), lambda i: (i, 0), memory_space=pltpu.HBM)]}, ValueError,
+     r"args\[0\].*blocks in hbm"),
+    (copy, {"in_specs": [pl.BlockSpec((pl.BoundedSlice(8), 128), lambda: (0, 0))]}, NotImplementedError, "BoundedSlice"),
+    (copy, {"compiler_params": pl.triton.CompilerParams()}, TypeError, r"triton.CompilerParams. Give pltpu.CompilerParams"),
+    (copy, {"grid": 2, "compiler_params": pltpu.CompilerParams(dimension_semantics=("parallel",) * 2)}, ValueError,
+     "dimension_semantics has 2 entries for a grid of 1 axes"),
+    (copy, {"grid": 1, "compiler_params": pltpu.CompilerParams(dimension_semantics=("fast",))}, ValueError, "got 'fast'"),
+    (copy, {"compiler_params": pltpu.CompilerParams(allow_input_fusion=[True] * 3)}, ValueError, "3 entries for 1 arguments"),
+    (copy, {"compiler_params": pltpu.CompilerParams(collective_id=1)}, ValueError, "no barrier semaphore uses it"),
+    (copy, {"compiler_params": pltpu.CompilerParams(flags={"a": "b"})}, ValueError, "the flag a .* got 'b'"),
+    (body_of(lambda x: x[xnp.arange(8)]), {}, NotImplementedError, r"an index array of shape \(8,\) into args\[0\]"),
+    (body_of(lambda x: lax.scan(lambda c, r: (c, r), 0, x[...])[1]), {}, NotImplementedError, "scan over slices"),
+    (body_of(lambda x, s: [pl.semaphore_signal(s), x[...]][1]), {"scratch_shapes": [pltpu.SemaphoreType.DMA]},
+     NotImplementedError, "of another kind.*SemaphoreType.REGULAR"),
+    (body_of(lambda x, s: [pltpu.async_copy(x, x, s).wait(), x[...]][1]), {"scratch_shapes": [pltpu.SemaphoreType.REGULAR]},
+     NotImplementedError, "of another kind.*SemaphoreType.DMA"),
+    (body_of(lambda x: lax.dot(x[...], x[...].T, precision="high") @ x[...]), {}, NotImplementedError, "Precision.HIGHEST"),
+])
+def test_refused_before_the_compiler(body, options, error, message):
+    with pytest.raises(error, match=message):
+        call(body, X, **options)
+
+
+def test_dtypes_of_64_bits_are_refused():
+    with xf.enable_x64(True), pytest.raises(ValueError, match=r"args\[0\] has dtype float64; TPU kernels have no elements of 64"):
+        call(copy, X.astype(np.float64), dtype="float64")
+
+
+def test_nothing_is_compiled_for_empty_arrays():
+    text = call(copy, np.ones((0, 128), np.float32), shape=(0, 128))
+    assert "tpu_custom_call" not in text
+    assert "tpu_custom_call" not in call(copy, X, grid=0)

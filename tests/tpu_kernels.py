@@ -1,0 +1,330 @@
+"""TPU kernels with what they compute by NumPy, for the tests of values and those of compilation."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.experimental import pallas as pl
+from xlafront.experimental.pallas import tpu as pltpu
+
+F32, BF16 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16)
+Block, Spec = pl.BlockSpec, xf.ShapeDtypeStruct
+
+
+class Kernel(NamedTuple):
+    """A kernel: `call(interpret)` is the function, `expected` computes the same with NumPy."""
+
+    call: Callable
+    arguments: Callable
+    expected: Callable
+    tolerance: float = 1e-5
+    aliases: tuple = ()
+
+
+KERNELS: dict[str, Kernel] = {}
+
+
+def kernel(arguments, expected, tolerance=1e-5, aliases=(), **options):
+    """Decorator that adds a kernel with the options of `pallas_call`."""
+    def add(body):
+        def call(interpret):
+            return pl.pallas_call(body, interpret=interpret, **options)
+
+        KERNELS[body.__name__] = Kernel(call, arguments, expected, tolerance, aliases)
+        return body
+
+    return add
+
+
+def numbers(*shape, seed=0, dtype=F32):
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def integers(*shape, low=-100, high=100, seed=0, dtype=np.int32):
+    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+
+
+ROWS = Block((8, 128), lambda i: (i, 0))
+
+
+@kernel(lambda: (numbers(32, 256), numbers(32, 256, seed=1)), lambda x, y: x + y, out_shape=Spec((32, 256), F32), grid=(4, 2),
+        in_specs=[Block((8, 128), lambda i, j: (i, j))] * 2, out_specs=Block((8, 128), lambda i, j: (i, j)))
+def add(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+@kernel(lambda: (numbers(30, 200),), lambda x: 2 * x, out_shape=Spec((30, 200), F32), grid=(4, 2),
+        in_specs=[Block((8, 128), lambda i, j: (i, j))], out_specs=Block((8, 128), lambda i, j: (i, j)))
+def ragged_edges(x_ref, o_ref):
+    o_ref[...] = 2 * x_ref[...]
+
+
+@kernel(lambda: (numbers(256, 256, dtype=BF16), numbers(256, 256, seed=1, dtype=BF16)),
+        lambda x, y: x.astype(F32) @ y.astype(F32), 0.02, out_shape=Spec((256, 256), F32), grid=(2, 2, 2),
+        in_specs=[Block((128, 128), lambda i, j, k: (i, k)),
+                  Block((128, 128), lambda i, j, k: (k, j), pipeline_mode=pl.Buffered(2))],
+        out_specs=Block((128, 128), lambda i, j, k: (i, j)), scratch_shapes=[pltpu.VMEM((128, 128), F32)],
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", pltpu.ARBITRARY),
+                                             vmem_limit_bytes=1 << 21),
+        cost_estimate=pl.CostEstimate(2 * 256**3, 0, 6 * 256 * 256))
+def matmul(x_ref, y_ref, o_ref, sum_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def _():
+        sum_ref[...] = xnp.zeros_like(sum_ref)
+
+    sum_ref[...] += xnp.dot(x_ref[...], y_ref[...], preferred_element_type=F32)
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def _():
+        o_ref[...] = sum_ref[...]
+
+
+def _softmax(x):
+    e = np.exp(x - x.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+@kernel(lambda: (numbers(64, 256),), _softmax, out_shape=Spec((64, 256), F32), grid=4,
+        in_specs=[Block((16, 256), lambda i: (i, 0))], out_specs=Block((16, 256), lambda i: (i, 0)))
+def softmax(x_ref, o_ref):
+    x = x_ref[...]
+    e = xnp.exp(x - x.max(1, keepdims=True))
+    o_ref[...] = e / e.sum(1, keepdims=True)
+
+
+def _attention(q, k, v):
+    return np.stack([_softmax(a / 8 @ b.T) @ c for a, b, c in zip(q, k, v)])
+
+
+@kernel(lambda: tuple([numbers(2, 256, 128, seed=s) for s in range(3)]), _attention, 1e-4, out_shape=Spec((2, 256, 128), F32),
+        grid=(2, 2), in_specs=[Block((None, 128, 128), lambda b, i: (b, i, 0)), *[Block((None, 256, 128), lambda b, i: (b, 0, 0))] * 2],
+        out_specs=Block((None, 128, 128), lambda b, i: (b, i, 0)))
+def flash_attention(q_ref, k_ref, v_ref, o_ref):
+    q = q_ref[...] * 0.125
+
+    def step(j, carry):
+        largest, total, values = carry
+        here = pl.ds(pl.multiple_of(j * 128, 128), 128)
+        scores = q @ k_ref[here, :].T
+        new = xnp.maximum(largest, scores.max(1, keepdims=True))
+        p, factor = xnp.exp(scores - new), xnp.exp(largest - new)
+        return new, factor * total + p.sum(1, keepdims=True), values * factor + p @ v_ref[here, :]
+
+    start = xnp.full((128, 1), -xnp.inf), xnp.zeros((128, 1)), xnp.zeros((128, 128))
+    _, total, values = lax.fori_loop(0, 2, step, start)
+    o_ref[...] = values / total
+
+
+def _gathered_rows(order, x):
+    return x.reshape(4, 8, 128)[order].reshape(32, 128) * np.repeat(order, 8)[:, None]
+
+
+@kernel(lambda: (np.array([2, 0, 3, 1], np.int32), numbers(32, 128)), _gathered_rows, out_shape=Spec((32, 128), F32),
+        grid_spec=pltpu.PrefetchScalarGridSpec(1, 4, [Block((8, 128), lambda i, order: (order[i], 0))],
+                                               Block((8, 128), lambda i, order: (i, 0))))
+def scalar_prefetch(order_ref, x_ref, o_ref):
+    o_ref[...] = x_ref[...] * order_ref[pl.program_id(0)].astype(F32)
+
+
+def _shifted(x):
+    return np.stack([np.roll(row, 1) for row in x[8:]]) + 3
+
+
+@kernel(lambda: (numbers(16, 128),), _shifted, out_shape=Spec((8, 128), F32), in_specs=[Block(memory_space=pl.ANY)],
+        scratch_shapes=[pltpu.VMEM((2, 8, 128), F32), pltpu.SemaphoreType.DMA((2,)), pltpu.SemaphoreType.REGULAR])
+def copies(x_ref, o_ref, buffer_ref, copied, counter):
+    copy = pltpu.make_async_copy(x_ref.at[pl.ds(8, 8)], buffer_ref.at[1], copied.at[1])
+    copy.start()
+    copy.wait()
+    pl.semaphore_signal(counter, 5)
+    pl.semaphore_wait(counter, 4)
+    pl.delay(10)
+
+    def body(scratch_ref, number_ref):
+        scratch_ref[...] = pltpu.roll(buffer_ref[1], pl.semaphore_read(counter), 1)
+        number_ref[0, 1] = 3
+        o_ref[...] = scratch_ref[...] + number_ref[0, 1].astype(F32)
+
+    pl.run_scoped(body, pltpu.VMEM((8, 128), F32), pltpu.SMEM((1, 2), "int32"))
+    pl.semaphore_wait(counter)
+
+
+@kernel(lambda: (numbers(16, 128),), lambda x: 1 * x, out_shape=Spec((16, 128), F32), in_specs=[Block(memory_space=pltpu.HBM)],
+        out_specs=Block(memory_space=pl.ANY))
+def copies_between_main_memory(x_ref, o_ref):
+    pltpu.sync_copy(x_ref, o_ref)
+
+
+@kernel(lambda: (numbers(4, 32, 128), numbers(32, 128, seed=1)), lambda x, y: x.sum(2, keepdims=True) * y,
+        1e-4, out_shape=Spec((4, 32, 128), F32), grid=(4, 4),
+        in_specs=[Block((None, 8, 128), lambda i, j: (i, j, 0)), Block((pl.Element(8), pl.Element(128)), lambda i, j: (j * 8, 0))],
+        out_specs=Block((None, 8, 128), lambda i, j: (i, j, 0)))
+def squeezed_and_element_blocks(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...].sum(1, keepdims=True) * y_ref[...]
+
+
+def _indexed(x):
+    out = np.zeros((8, 128), F32)
+    out[0], out[1] = x[5], x[3] + 1
+    out[2:4] = x[0:4:2]
+    out[4:5, 0:1] = 7
+    out[5, 5] = x[2, 3]
+    out[6] = x[x.shape[0] - 1]
+    return out
+
+
+@kernel(lambda: (numbers(8, 128),), _indexed, out_shape=Spec((8, 128), F32), grid=(1,))
+def indexing(x_ref, o_ref):
+    i = pl.program_id(0)
+    o_ref[...] = xnp.zeros((8, 128), F32)
+    o_ref[0] = x_ref[5]
+    o_ref[i + 1, :] = x_ref.at[pl.ds(2, 4)][1] + 1
+    o_ref[2:4] = x_ref[pl.ds(0, 2, stride=2)]
+    o_ref[4:5, 0:1] = xnp.full((1, 1), 7, F32)
+    o_ref[5, 5] = x_ref[2, 3]
+    o_ref[6, :] = x_ref[-1]
+
+
+def _shapes(x):
+    out = np.stack([*x[:4], *[x[4]] * 4])
+    out += np.concatenate([x[:, 64:], x[:, :64]], 1) + np.tile(x[:1], (8, 1)) + np.repeat(x[1:2], 8, 0)
+    out += np.pad(x[:4], ((0, 4), (0, 0))) + np.arange(128, dtype=F32) + np.arange(8, dtype=F32)[:, None]
+    return out + x.T.T + x[2, 3] + (x[:, :1] > 0)
+
+
+@kernel(lambda: (numbers(8, 128),), _shapes, out_shape=Spec((8, 128), F32))
+def shapes(x_ref, o_ref):
+    x = x_ref[...]
+    o_ref[...] = xnp.stack([*[x[i] for i in range(4)], *[x[4]] * 4])
+    o_ref[...] += xnp.concatenate([x[:, 64:], x[:, :64]], 1) + xnp.tile(x[:1], (8, 1)) + xnp.repeat(x[1:2], 8, 0)
+    o_ref[...] += xnp.pad(x[:4], ((0, 4), (0, 0))) + lax.broadcasted_iota(F32, (8, 128), 1)
+    o_ref[...] += xnp.arange(8, dtype=F32)[:, None]
+    o_ref[...] += x.T.T + x[2, 3] + xnp.broadcast_to(x[:, :1] > 0, (8, 128)).astype(F32)
+
+
+def _reductions(x):
+    out = np.zeros((8, 128), F32) + x.sum() + x.max() + x.min(0) + x.sum(1, keepdims=True)
+    out += x.argmax(0) + x.argmin(1)[:, None] + (x > 0).any(0) + (x > -9).all() + x.astype(np.int32).max()
+    return out + (x @ x[1])[:, None] + x.astype(np.int32).sum(0)
+
+
+@kernel(lambda: (numbers(8, 128),), _reductions, 1e-4, out_shape=Spec((8, 128), F32))
+def reductions(x_ref, o_ref):
+    x = x_ref[...]
+    o_ref[...] = xnp.zeros((8, 128), F32) + x.sum() + x.max() + x.min(0) + x.sum(1, keepdims=True)
+    o_ref[...] += xnp.argmax(x, 0).astype(F32) + xnp.argmin(x, 1, keepdims=True).astype(F32)
+    o_ref[...] += (x > 0).any(0).astype(F32) + (x > -9).all().astype(F32) + x.astype("int32").max().astype(F32)
+    o_ref[...] += (x @ x[1])[:, None] + x.astype("int32").sum(0).astype(F32)
+
+
+def _elementwise(x):
+    with np.errstate(all="ignore"):
+        out = np.where(x > 0, np.exp(x), np.tanh(x)) + np.abs(x) ** 1.5 + np.sign(x) + np.round(x) + np.floor(x)
+        out += 1 / (1 + np.exp(-x)) + x**3 + np.maximum(x, 0.5) + np.minimum(x, 0.5) + np.clip(x, -1, 1) + np.isnan(x)
+        out += np.log1p(np.abs(x)) + np.sqrt(np.abs(x)) + np.exp2(x) + np.fmod(x, 0.7) + (x != 0.5) + (x.view(np.uint32) >> 8)
+    return out + 1 / (2 + np.abs(x))
+
+
+@kernel(lambda: (numbers(8, 128),), _elementwise, 1e-4, out_shape=Spec((8, 128), F32))
+def elementwise(x_ref, o_ref):
+    x = x_ref[...]
+    o_ref[...] = xnp.where(x > 0, xnp.exp(x), xnp.tanh(x)) + xnp.abs(x) ** 1.5 + xnp.sign(x) + xnp.round(x) + xnp.floor(x)
+    o_ref[...] += xf.nn.sigmoid(x) + x**3 + xnp.maximum(x, 0.5) + xnp.minimum(x, 0.5) + xnp.clip(x, -1, 1)
+    o_ref[...] += xnp.isnan(x).astype(F32) + xnp.log1p(xnp.abs(x)) + xnp.sqrt(xnp.abs(x)) + xnp.exp2(x)
+    o_ref[...] += lax.rem(x, xnp.float32(0.7)) + (x != 0.5).astype(F32)
+    o_ref[...] += (lax.bitcast_convert_type(x, "uint32") >> 8).astype("int32").astype(F32) + pltpu.reciprocal(2 + xnp.abs(x))
+
+
+@kernel(lambda: (integers(32, 128, dtype=np.int8), integers(32, 128, seed=1, dtype=np.int8), integers(32, 128, low=0, high=2).astype(bool)),
+        lambda x, y, b: (x.astype(np.int32) @ y.astype(np.int32).T + (x > 0).sum(1, keepdims=True), b & (x > 0)),
+        out_shape=(Spec((32, 32), "int32"), Spec((32, 128), "bool")), grid=2, scratch_shapes=[pltpu.SMEM((2,), "bool")])
+def narrow_integers(x_ref, y_ref, b_ref, o_ref, p_ref, flags_ref):
+    flags_ref[0] = pl.program_id(0) > 0
+    o_ref[...] = lax.dot_general(x_ref[...], y_ref[...], (((1,), (1,)), ((), ())), preferred_element_type="int32")
+    o_ref[...] += (x_ref[...] > 0).astype("int32").sum(1, keepdims=True)
+    p_ref[...] = b_ref[...] & (x_ref[...] > 0)
+
+
+def _words(x):
+    bf16 = x.astype(BF16).astype(F32)
+    return bf16 + np.stack([x[::2].view(np.uint32) >> 0, x[1::2].view(np.uint32)]).transpose(1, 0, 2).reshape(x.shape).view(F32)
+
+
+@kernel(lambda: (numbers(16, 128),), _words, out_shape=Spec((16, 128), F32))
+def packed_words(x_ref, o_ref):
+    words = pltpu.pack_elementwise([x_ref[...], -x_ref[...]], packed_dtype="bfloat16")
+    o_ref[...] = pltpu.unpack_elementwise(words, index=0, packed_dtype="bfloat16", unpacked_dtype=F32)
+    o_ref[...] += pltpu.bitcast(pltpu.bitcast(x_ref[...], "int16"), F32)
+
+
+@kernel(lambda: (numbers(8, 128), integers(8, 128, low=0, high=2)), lambda x, m: np.where(m, x, 5) + np.where(m, x, 0),
+        out_shape=Spec((8, 128), F32))
+def masks(x_ref, mask_ref, o_ref):
+    mask = mask_ref[...] > 0
+    o_ref[...] = xnp.zeros((8, 128), F32)
+    pltpu.store(o_ref, x_ref[...], mask=mask)
+    o_ref[...] += pl.triton.load(x_ref, mask=mask, other=5.0)
+
+
+def _loops(n, x):
+    for _ in range(n):
+        x = 2 * x
+    return 4 * x if n > 2 else x
+
+
+@kernel(lambda: (np.array([3], np.int32), numbers(8, 128)), lambda n, x: _loops(n[0], x), out_shape=Spec((8, 128), F32),
+        in_specs=[Block(memory_space=pltpu.SMEM), pl.no_block_spec])
+def loops_and_branches(n_ref, x_ref, o_ref):
+    _, y = lax.while_loop(lambda c: c[0] < n_ref[0], lambda c: (c[0] + 1, 2 * c[1]), (0, x_ref[...]))
+    y = lax.cond(n_ref[0] > 2, lambda y: lax.fori_loop(0, 3, lambda i, c: c + y, y), lambda y: y, y)
+    o_ref[...] = y
+
+
+@kernel(lambda: (numbers(16, 128),), lambda x: 2 * x, aliases=((0, 0),), out_shape=Spec((16, 128), F32),
+        input_output_aliases={0: 0}, grid=2, in_specs=[ROWS], out_specs=ROWS)
+def aliases(x_ref, o_ref):
+    o_ref[...] = o_ref[...] + x_ref[...]
+
+
+@kernel(lambda: (numbers(2, 16, 128), numbers(2, 128, 128, seed=1)), lambda x, y: x @ y, 1e-4, out_shape=Spec((2, 16, 128), F32))
+def batched_product(x_ref, y_ref, o_ref):
+    o_ref[...] = lax.dot_general(x_ref[...], y_ref[...], (((2,), (1,)), ((0,), (0,))), precision="highest")
+
+
+def _with(name, transformation, arguments, expected, tolerance):
+    before = KERNELS[name]
+    KERNELS[f"{transformation.__name__} of {name}"] = Kernel(lambda interpret: transformation(before.call(interpret)), arguments,
+                                                             expected, tolerance)
+
+
+def vmap(f):
+    return xf.vmap(f)
+
+
+def jvp(f):
+    return lambda x, t: xf.jvp(f, (x,), (t,))
+
+
+_with("matmul", vmap, lambda: (numbers(3, 256, 256, dtype=BF16), numbers(3, 256, 256, seed=1, dtype=BF16)),
+      lambda x, y: x.astype(F32) @ y.astype(F32), 0.02)
+_with("add", vmap, lambda: (numbers(2, 32, 256), numbers(2, 32, 256, seed=1)), lambda x, y: x + y, 1e-6)
+_with("flash_attention", vmap, lambda: tuple([numbers(1, 2, 256, 128, seed=s) for s in range(3)]),
+      lambda q, k, v: _attention(q[0], k[0], v[0])[None], 1e-4)
+_with("softmax", jvp, lambda: (numbers(64, 256), numbers(64, 256, seed=1)),
+      lambda x, t: (_softmax(x), _softmax(x) * (t - (_softmax(x) * t).sum(1, keepdims=True))), 1e-4)
+
+
+def rows_by_grid_size(interpret):
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...] + pl.num_programs(0).astype(F32)
+
+    return lambda n, x: pl.pallas_call(body, out_shape=Spec((32, 128), F32), grid=(n,), in_specs=[ROWS], out_specs=ROWS,
+                                       interpret=interpret)(x)
+
+
+KERNELS["dynamic grid"] = Kernel(rows_by_grid_size, lambda: (np.int32(4), numbers(32, 128)), lambda n, x: x + n)

@@ -1,0 +1,160 @@
+"""The lowering rule of `pallas_call` for TPUs: the custom call that holds a kernel's module and its configuration."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import io
+import json
+from typing import Any
+
+import numpy as np
+
+from xlafront.core.ir import Jaxpr
+from xlafront.lowering import custom_calls, mlir
+from xlafront.lowering.mlir import bindings, ir
+from xlafront.pallas.grid_mapping import GridMapping
+from xlafront.pallas.to_mosaic.checks import check_kernel
+from xlafront.pallas.to_mosaic.windows import kernel_module, symbol
+from xlafront.pallas.tpu import CompilerParams, GridDimensionSemantics, SideEffectType
+from xlafront.runtime.clients import libtpu_version
+
+# Versions of Mosaic's serialization format that releases of libtpu read; jaxlib writes any of them.
+_OLDEST_FORMAT, _FORMATS = 8, (((0, 0, 52), 11),)
+
+
+class _Kernel:
+    """A kernel as bytes in the versioned format, and its communication with other devices."""
+
+    def __init__(self, module: ir.Module) -> None:
+        self.has_communication, self.has_barrier = bindings("_mlir_libs._tpu_ext").private_has_communication(module.operation)
+        self.body = base64.b64encode(_serialized(module)).decode("ascii")
+
+
+def lower(ctx: Any, *operands: ir.Value, jaxpr: Jaxpr, grid_mapping: GridMapping, name: str | None, compiler_params: Any,
+          input_output_aliases: Any, cost_estimate: Any, metadata: Any, **_: Any) -> list[ir.Value]:
+    """Emit the custom call of a kernel."""
+    label = jaxpr.debug_info.label
+    params = _checked_params(label, compiler_params)
+    check_kernel(label, grid_mapping)
+    semantics = _semantics(label, params, grid_mapping)
+    key = (symbol(name or jaxpr.debug_info.function_name), semantics, params.fuse_transposed_lhs_in_matmul)
+    kernel = jaxpr.memoised_with((), ("mosaic", grid_mapping, *key), lambda: _Kernel(kernel_module(jaxpr, grid_mapping, *key)))
+    config = _config(label, params, cost_estimate, kernel, grid_mapping)
+    avals_in, avals_out = ctx.avals_in, ctx.avals_out
+    stored = [_stored(a) for a in avals_out]
+    as_stored = [ctx.convert(x, a.shape, np.dtype(np.int32)) if a.dtype == np.bool_ else x for x, a in zip(operands, avals_in)]
+    frontend = {"kernel_metadata": json.dumps(dict(metadata or {}), sort_keys=True)}
+    if params.has_side_effects is SideEffectType.DATAFLOW_SIDE_EFFECTING:
+        frontend["xla_allow_dce_side_effecting_op"] = "true"
+    call = custom_calls.custom_call(
+        "tpu_custom_call", result_types=[mlir.type_of(a) for a in stored], operands=as_stored,
+        backend_config=json.dumps(config), api_version=1, operand_output_aliases=dict(input_output_aliases),
+        has_side_effect=params.has_side_effects not in (False, SideEffectType.PURE),
+        operand_layouts=[custom_calls.default_minor_to_major(a) for a in avals_in],
+        result_layouts=[custom_calls.default_minor_to_major(a) for a in avals_out],
+        extra_attributes={"kernel_name": mlir.string(key[0]), "mhlo.frontend_attributes": ir.DictAttr.get(
+            {k: mlir.string(v) for k, v in frontend.items()})})
+    return [ctx.compare("NE", "SIGNED", x, ctx.constant(np.int32(0), a.shape), a.shape) if a.dtype == np.bool_ else x
+            for x, a in zip(call.results, avals_out)]
+
+
+def _stored(aval: Any) -> Any:
+    return aval.update(dtype=np.dtype(np.int32)) if aval.dtype == np.bool_ else aval
+
+
+def _checked_params(label: str, params: Any) -> CompilerParams:
+    if params is None:
+        return CompilerParams()
+    if not isinstance(params, CompilerParams):
+        raise TypeError(f"the kernel {label} is compiled for TPUs, but its compiler_params are {type(params).__module__}."
+                        f"{type(params).__name__}. Give pltpu.CompilerParams, or leave compiler_params out.")
+    return params
+
+
+def _semantics(label: str, params: CompilerParams, mapping: GridMapping) -> tuple[str, ...] | None:
+    if params.dimension_semantics is None:
+        return None
+    names = tuple([s.value if isinstance(s, GridDimensionSemantics) else str(s) for s in params.dimension_semantics])
+    axes = len(mapping.kernel_axes)
+    if len(names) != axes:
+        raise ValueError(f"the kernel {label}: dimension_semantics has {len(names)} entries for a grid of {axes} axes. Give "
+                         f"one for each.")
+    for name in names:
+        if name not in [s.value for s in GridDimensionSemantics]:
+            raise ValueError(f"the kernel {label}: dimension_semantics takes "
+                             f"{', '.join([repr(s.value) for s in GridDimensionSemantics])}, got {name!r}.")
+    return names
+
+
+# The configuration
+
+
+def _config(label: str, params: CompilerParams, cost: Any, kernel: _Kernel, mapping: GridMapping) -> dict[str, Any]:
+    """Return the configuration that the compiler reads, with the module in it."""
+    _check_collective_id(label, params, kernel.has_barrier)
+    call: dict[str, Any] = {"body": kernel.body}
+    if kernel.has_communication:
+        call["has_communication"] = True
+    if params.collective_id is not None:
+        call["collective_id"] = params.collective_id
+    if cost is not None:
+        call["cost_estimate"] = {k: int(v) for k, v in sorted(dataclasses.asdict(cost).items())}
+    call |= {"serialization_format": params.serialization_format, "needs_layout_passes": params.needs_layout_passes}
+    if params.allow_input_fusion is not None:
+        call["allow_input_fusion"] = _fusion(label, params, mapping)
+    if params.internal_scratch_in_bytes is not None:
+        call["internal_scratch_in_bytes"] = params.internal_scratch_in_bytes
+    for name in ("disable_bounds_checks", "disable_semaphore_checks", "skip_device_barrier"):
+        if getattr(params, name):
+            call[name] = True
+    if not params.shape_invariant_numerics:
+        call["shape_invariant_numerics"] = False
+    config: dict[str, Any] = {"custom_call_config": call}
+    if params.vmem_limit_bytes is not None:
+        config["scoped_memory_configs"] = [{"memory_space": 1, "offset": 0, "size": params.vmem_limit_bytes}]
+    if params.flags:
+        config["flag_configs"] = [{"flag_type": k, "value": _flag(label, k, v)} for k, v in params.flags]
+    return config
+
+
+def _fusion(label: str, params: CompilerParams, mapping: GridMapping) -> list[bool]:
+    flags = list(map(bool, params.allow_input_fusion or ()))
+    count = mapping.num_index_operands + mapping.num_inputs
+    if len(flags) != count:
+        raise ValueError(f"the kernel {label}: allow_input_fusion has {len(flags)} entries for {count} arguments. Give one for "
+                         f"each.")
+    return [*[False] * mapping.num_dynamic_grid_bounds, *flags]
+
+
+def _check_collective_id(label: str, params: CompilerParams, has_barrier: bool) -> None:
+    if has_barrier and params.collective_id is None:
+        raise ValueError(f"the kernel {label} uses a barrier semaphore. Give pltpu.CompilerParams a collective_id, which "
+                         f"kernels that communicate share.")
+    if params.collective_id is not None and not has_barrier and not params.allow_collective_id_without_custom_barrier:
+        raise ValueError(f"the kernel {label} has a collective_id, but no barrier semaphore uses it. Leave collective_id out, "
+                         f"or set allow_collective_id_without_custom_barrier.")
+
+
+def _flag(label: str, name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, bool):
+        return {"boolean_value": value}
+    if isinstance(value, int):
+        return {"integer_value": value}
+    raise ValueError(f"the kernel {label}: the flag {name} of pltpu.CompilerParams takes True, False or an integer, got "
+                     f"{value!r}.")
+
+
+def _serialized(module: ir.Module) -> bytes:
+    """Return the bytes of the module in the versioned format that the installed libtpu reads."""
+    context = module.context
+    context.allow_unregistered_dialects = True  # those of the versioned format
+    version = libtpu_version()
+    target = next((f for release, f in _FORMATS if version is None or version >= release), _OLDEST_FORMAT)
+    with context:
+        copy = ir.Module.parse(str(module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)))
+        pipeline = f"builtin.module(mosaic-serde{{serialize=true target-version={target}}})"
+        bindings("passmanager").PassManager.parse(pipeline).run(copy.operation)
+        buffer = io.BytesIO()
+        copy.operation.write_bytecode(buffer)
+    return buffer.getvalue()

@@ -1,0 +1,86 @@
+"""Checks of TPU kernels before they are compiled: blocks against tilings, and memories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
+from xlafront.pallas.kernel_mlir import bit_width, kind_of
+from xlafront.pallas.specs import BoundedSlice, Indirect, Squeezed
+from xlafront.pallas.to_mosaic.memrefs import space_of
+
+LANES, SUBLANES = 128, 8
+
+
+def check_kernel(label: str, mapping: GridMapping) -> None:
+    """Raise an error if the blocks of a kernel cannot be compiled for TPUs."""
+    for block in mapping.block_mappings:
+        _check_dims(label, block)
+        space = space_of(block.block_aval.memory_space)
+        if space not in ("vmem", "smem"):
+            if not block.covers_array:
+                raise ValueError(f"{_described(label, block)} has blocks in {space}, where references are unblocked. Leave its "
+                                 f"block_shape out, or use a block in VMEM.")
+            continue
+        _check_dtype(label, block.origin, block.array_aval.dtype)
+        if space == "vmem" and mapping.grid:
+            _check_tiling(label, block)
+    for i, aval in enumerate(mapping.scratch_avals):
+        if space_of(aval.memory_space) != "semaphore_mem":
+            _check_dtype(label, f"scratch_shapes[{i}]", aval.dtype)
+    for i, aval in enumerate(mapping.index_avals):
+        if bit_width(aval.dtype) != 32 and kind_of(aval.dtype) != "bool":
+            raise ValueError(f"the kernel {label}: the scalar argument {i} has dtype {aval.dtype}; scalar memory holds "
+                             f"elements of 32 bits. Convert it to int32 or float32.")
+
+
+def _described(label: str, block: BlockMapping) -> str:
+    return f"the kernel {label}: {block.origin}, of type {block.array_aval},"
+
+
+def _check_dtype(label: str, name: str, dtype: Any) -> None:
+    if bit_width(dtype) == 64:
+        raise ValueError(f"the kernel {label}: {name} has dtype {dtype}; TPU kernels have no elements of 64 bits. Convert it "
+                         f"to 32 bits.")
+    kind_of(dtype)
+
+
+def _check_dims(label: str, block: BlockMapping) -> None:
+    for b in block.block_shape:
+        if isinstance(b, (BoundedSlice, Indirect)):
+            raise NotImplementedError(f"{_described(label, block)} has the block dimension {b}, which kernels that are "
+                                      f"compiled for TPUs cannot have yet. Use a size, pl.Element(size), or copy the slice in "
+                                      f"the kernel with pltpu.async_copy.")
+    buffered = block.pipeline_mode
+    if buffered is not None and buffered.buffer_count not in (1, 2):
+        raise NotImplementedError(f"{_described(label, block)} has {buffered.buffer_count} buffers; Mosaic has 1 or 2 for a "
+                                  f"block. Use pl.Buffered(2).")
+
+
+def _check_tiling(label: str, block: BlockMapping) -> None:
+    """Check that the last two dimensions of a block are multiples of the tiling, or those of the array."""
+    dims, shape = block.block_shape, block.array_aval.shape
+    if len(dims) < 2:
+        if dims:
+            _check_vector(label, block)
+        return
+    for d, unit in ((-2, SUBLANES), (-1, LANES)):
+        b, n = dims[d], shape[d]
+        size = 1 if type(b) is Squeezed else b.block_size
+        if size != n and size % unit:
+            names = {-2: "second last", -1: "last"}
+            raise ValueError(
+                f"{_described(label, block)} has blocks of shape {block.sizes}: the size {size} of the {names[d]} dimension "
+                f"must be a multiple of {unit} or that of the array, {n}. Round it up to {-(-size // unit) * unit}, or "
+                f"transpose the array.")
+
+
+def _check_vector(label: str, block: BlockMapping) -> None:
+    [b], [n] = block.block_shape, block.array_aval.shape
+    size = 1 if type(b) is Squeezed else b.block_size
+    unit = LANES * 32 // max(bit_width(block.array_aval.dtype), 8)
+    if size != n and size % unit and (size < LANES or size & (size - 1)):
+        raise ValueError(f"{_described(label, block)} has blocks of {size} elements: the size must be that of the array, {n}, "
+                         f"or a multiple of {unit}.")
+
+

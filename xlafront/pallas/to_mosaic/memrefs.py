@@ -1,0 +1,298 @@
+"""References of TPU kernels as memrefs: their types, windows of them, loads and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from xlafront.core.refs import AbstractRef
+from xlafront.lax.ref_indexing import Operand, Window
+from xlafront.lowering.mlir import create, ir
+from xlafront.pallas.kernel_elementwise import binary, convert
+from xlafront.pallas.kernel_equations import unsupported
+from xlafront.pallas.kernel_mlir import Rule, element_type
+from xlafront.pallas.semaphores import SemaphoreType
+from xlafront.pallas.specs import MemorySpace
+from xlafront.pallas.tpu import MemorySpace as TpuMemory
+
+if TYPE_CHECKING:
+    from xlafront.pallas.to_mosaic.writer import MosaicWriter
+
+_int32 = np.dtype(np.int32)
+
+
+def space_of(memory_space: Any) -> str:
+    """Return Mosaic's name of a memory. The default is vector memory."""
+    if memory_space is None or memory_space is MemorySpace.DEFAULT:
+        return "vmem"
+    if isinstance(memory_space, SemaphoreType):
+        return "semaphore_mem"
+    if memory_space in (MemorySpace.ANY, MemorySpace.HOST) or isinstance(memory_space, TpuMemory):
+        return memory_space.value
+    raise NotImplementedError(f"TPU kernels have no references in {memory_space!r}. Use pltpu.VMEM, pltpu.SMEM, pltpu.HBM or "
+                              f"pl.ANY.")
+
+
+def memref_type(context: ir.Context, shape: Sequence[int], dtype: Any, memory_space: Any) -> ir.Type:
+    """Return the type of a memref. Booleans are stored as 32-bit integers."""
+    space = space_of(memory_space)
+    if space == "semaphore_mem":
+        element = "!tpu.dma_semaphore" if memory_space is SemaphoreType.DMA else "!tpu.semaphore"
+    else:
+        element = str(element_type(_stored(dtype), context))
+    sizes = "".join([f"{n}x" for n in shape])
+    return ir.Type.parse(f"memref<{sizes}{element}, #tpu.memory_space<{space}>>", context)
+
+
+def _stored(dtype: Any) -> np.dtype:
+    return _int32 if dtype == np.bool_ else np.dtype(dtype)
+
+
+class MemRef(NamedTuple):
+    """A reference in a kernel.
+
+    Args:
+        value: The memref.
+        shape: Its shape, with dimensions of size 1 that the kernel does not see.
+        hidden: True for these dimensions.
+        dtype: The dtype of the elements.
+        memory_space: The memory.
+        name: Name of the argument, for messages.
+    """
+
+    value: ir.Value
+    shape: tuple[int, ...]
+    hidden: tuple[bool, ...]
+    dtype: Any
+    memory_space: Any
+    name: str
+
+    space = property(lambda self: space_of(self.memory_space))
+
+
+def memref_of(value: ir.Value, aval: AbstractRef, name: str, hidden: Sequence[bool] | None = None,
+              shape: Sequence[int] | None = None) -> MemRef:
+    """Return the reference for a memref of a type."""
+    sizes = aval.shape if shape is None else tuple(shape)
+    return MemRef(value, tuple(sizes), tuple(hidden or [False] * len(sizes)), aval.dtype, aval.memory_space, name)
+
+
+# Ranges of references
+
+
+class Range(NamedTuple):
+    """The positions of a view along one dimension of a memref: `start` is an integer or an int32 scalar."""
+
+    start: Any
+    size: int
+    stride: int
+    dropped: bool  # the view does not have this dimension
+
+
+def ranges_of(w: MosaicWriter, ref: MemRef, indexers: Sequence[Any], indices: Sequence[Any], avals: Sequence[Any]
+              ) -> list[Range]:
+    """Return the positions that indexers select. `avals` are the types of `indices`, the operands of the indexers."""
+    ranges = [Range(0, n, 1, h) for n, h in zip(ref.shape, ref.hidden)]
+    for indexer in indexers:
+        seen = [d for d, p in enumerate(ranges) if not p.dropped]
+        for d, entry in zip(seen, indexer):
+            ranges[d] = _select(w, ref, ranges[d], entry, indices, avals)
+    return ranges
+
+
+def _select(w: MosaicWriter, ref: MemRef, part: Range, entry: Any, indices: Sequence[Any], avals: Sequence[Any]) -> Range:
+    is_window = type(entry) is Window
+    start = entry.start if is_window else entry
+    if type(start) is Operand:
+        aval = avals[start.number]
+        if aval.shape:
+            raise unsupported(w, f"an index array of shape {aval.shape} into {ref.name}",
+                              "Index references with integers and with windows, pl.ds(start, size), in a loop.")
+        start = convert(w, indices[start.number], (), aval.dtype, _int32)
+    elif start < 0:
+        start += part.size
+    size, stride = (entry.size, entry.stride) if is_window else (1, 1)
+    return Range(_plus(w, part.start, _times(w, start, part.stride)), size, stride * part.stride, not is_window)
+
+
+def _times(w: MosaicWriter, x: Any, n: int) -> Any:
+    if isinstance(x, int) or n == 1:
+        return x * n if isinstance(x, int) else x
+    return w.op("arith.muli", [x, w.constant(np.int32(n))])
+
+
+def _plus(w: MosaicWriter, x: Any, y: Any) -> Any:
+    if isinstance(x, int) and isinstance(y, int):
+        return x + y
+    if isinstance(x, int):
+        x, y = y, x
+    if isinstance(y, int):
+        return x if y == 0 else w.op("arith.addi", [x, w.constant(np.int32(y))])
+    return w.op("arith.addi", [x, y])
+
+
+def _index(w: MosaicWriter, start: Any) -> ir.Value:
+    """Return a start as a value of the type `index`."""
+    kind = ir.IndexType.get(w.context)
+    if isinstance(start, int):
+        return w.op("arith.constant", [], kind, {"value": ir.IntegerAttr.get(kind, start)})
+    return w.op("arith.index_cast", [start], kind)
+
+
+def slice_memref(w: MosaicWriter, ref: MemRef, ranges: Sequence[Range]) -> ir.Value:
+    """Return the memref of a part of a reference, for copies and semaphores."""
+    if any([p.stride != 1 and p.size > 1 for p in ranges]):
+        raise unsupported(w, f"a copy of a strided part of {ref.name}", "Copy consecutive positions, and stride reads of VMEM.")
+    value, sizes = ref.value, [p.size for p in ranges]
+    if sizes != list(ref.shape):
+        starts = [w.constant(np.int32(p.start)) if isinstance(p.start, int) else p.start for p in ranges]
+        kind = memref_type(w.context, sizes, ref.dtype, ref.memory_space)
+        value = w.op("tpu.memref_slice", [value, *starts], kind, {
+            "operandSegmentSizes": w.attribute(f"array<i32: 1, {len(starts)}, 0>")})
+    remaining = [p.size for p in ranges if not p.dropped]
+    if len(remaining) < len(ranges):
+        value = w.op("tpu.memref_squeeze", [value], memref_type(w.context, remaining, ref.dtype, ref.memory_space))
+    return value
+
+
+# Loads and stores
+
+
+def load(w: MosaicWriter, ref: MemRef, ranges: Sequence[Range]) -> ir.Value:
+    """Return the value of a part of a reference."""
+    _check_space(w, ref, "reads")
+    shape, sizes = tuple([p.size for p in ranges if not p.dropped]), tuple([p.size for p in ranges])
+    indices, stored = [_index(w, p.start) for p in ranges], _stored(ref.dtype)
+    if ref.space == "smem":
+        _check_scalar(w, ref, shape)
+        x = w.op("memref.load", [ref.value, *indices], w.type_of((), stored))
+        shape = ()
+    else:
+        kind = w.type_of(sizes or (1,), stored)
+        if any([p.stride != 1 for p in ranges]):
+            x = w.op("tpu.strided_load", [ref.value, *indices], kind, {"strides": _strides(w, ranges)})
+        else:
+            x = w.op("vector.load", [ref.value, *indices], kind)
+        x = w.reshape(x, sizes, shape, stored)
+    if ref.dtype != np.bool_:
+        return x
+    return w.compare("arith.cmpi", 1, x, w.constant(np.int32(0), shape), shape)
+
+
+def store(w: MosaicWriter, ref: MemRef, ranges: Sequence[Range], x: ir.Value, mask: ir.Value | None = None) -> None:
+    """Write a value to a part of a reference, where the mask is True."""
+    _check_space(w, ref, "writes")
+    shape, sizes = tuple([p.size for p in ranges if not p.dropped]), tuple([p.size for p in ranges])
+    indices, stored = [_index(w, p.start) for p in ranges], _stored(ref.dtype)
+    if ref.dtype == np.bool_:
+        x = w.op("arith.extui", [x], w.type_of(shape, stored))
+    if ref.space == "smem":
+        _check_scalar(w, ref, shape)
+        w.effect("memref.store", [x, ref.value, *indices])
+        return
+    x = w.reshape(x, shape, sizes, stored)
+    if any([p.stride != 1 for p in ranges]):
+        if mask is not None:
+            raise unsupported(w, f"a masked write of a strided part of {ref.name}", "Write consecutive positions.")
+        w.effect("tpu.strided_store", [x, ref.value, *indices], {"strides": _strides(w, ranges)})
+        return
+    masks = [] if mask is None else [w.reshape(mask, shape, sizes, np.dtype(np.bool_))]
+    segments = f"array<i32: 1, 1, {len(indices)}, {len(masks)}>"
+    w.effect("tpu.vector_store", [x, ref.value, *indices, *masks], {
+        "strides": w.attribute("array<i32>"), "operandSegmentSizes": w.attribute(segments)})
+
+
+def _strides(w: MosaicWriter, ranges: Sequence[Range]) -> ir.Attribute:
+    return w.attribute(f"array<i32: {', '.join([str(p.stride) for p in ranges])}>")
+
+
+def _check_space(w: MosaicWriter, ref: MemRef, action: str) -> None:
+    if ref.space not in ("vmem", "smem"):
+        raise unsupported(w, f"code that {action} {ref.name}, a reference in {ref.space},",
+                          "Only VMEM and SMEM can be read and written directly: copy between it and VMEM scratch memory with "
+                          "pltpu.sync_copy or pltpu.async_copy, or give it a BlockSpec with a block_shape.")
+
+
+def _check_scalar(w: MosaicWriter, ref: MemRef, shape: tuple[int, ...]) -> None:
+    if shape:
+        raise unsupported(w, f"a read or write of a part of {ref.name} of shape {shape}, in scalar memory,",
+                          "Index each dimension of a reference in SMEM with an integer; for vectors use VMEM.")
+
+
+# Rules
+
+
+def _get(w: MosaicWriter, avals_in, avals_out, params, ref, *indices):
+    return load(w, ref, ranges_of(w, ref, params["tree"], indices, avals_in[1:]))
+
+
+def _swap(w: MosaicWriter, avals_in, avals_out, params, ref, new, *indices):
+    ranges = ranges_of(w, ref, params["tree"], indices, avals_in[2:])
+    old = load(w, ref, ranges)
+    store(w, ref, ranges, new)
+    return old
+
+
+def _addupdate(w: MosaicWriter, avals_in, avals_out, params, ref, new, *indices):
+    ranges = ranges_of(w, ref, params["tree"], indices, avals_in[2:])
+    store(w, ref, ranges, binary(w, "add", ref.dtype, load(w, ref, ranges), new))
+    return []
+
+
+def _masked_load(w: MosaicWriter, avals_in, avals_out, params, ref, mask, *operands):
+    first = 2 + params["has_other"]
+    ranges = ranges_of(w, ref, params["tree"], operands[first - 2:], avals_in[first:])
+    value = load(w, ref, ranges)
+    return w.select(mask, value, operands[0]) if params["has_other"] else value
+
+
+def _masked_swap(w: MosaicWriter, avals_in, avals_out, params, ref, new, mask, *indices):
+    ranges = ranges_of(w, ref, params["tree"], indices, avals_in[3:])
+    old = load(w, ref, ranges)
+    if avals_out[0].shape and ref.space == "vmem":
+        store(w, ref, ranges, new, mask)
+    else:
+        store(w, ref, ranges, w.select(mask, new, old))
+    return old
+
+
+# Scratch memory
+
+
+def _allocate(w: MosaicWriter, aval: AbstractRef) -> MemRef:
+    kind = memref_type(w.context, aval.shape, aval.dtype, aval.memory_space)
+    if space_of(aval.memory_space) == "semaphore_mem":
+        value = w.op("tpu.sem_alloc", [], kind)
+    else:
+        value = w.op("memref.alloca", [], kind, {"operandSegmentSizes": w.attribute("array<i32: 0, 0>")})
+    return memref_of(value, aval, f"scratch memory of type {aval}")
+
+
+def _run_scoped(w: MosaicWriter, avals_in, avals_out, params, *operands):
+    jaxpr = params["jaxpr"]
+    region = create("tpu.region", results=w.types_of(avals_out), regions=1, loc=w.location)
+    block, location = region.regions[0].blocks.append(), w.location
+    with ir.InsertionPoint(block):
+        refs = [_allocate(w, v.aval) for v in jaxpr.invars[len(operands):]]
+        results = w.lower(jaxpr, [*operands, *refs])
+        create("tpu.yield", operands=results, loc=location)
+    return list(region.results)
+
+
+def _new_ref(w: MosaicWriter, avals_in, avals_out, params, x):
+    """Allocate memory for a reference that a transformation has made outside of `run_scoped`."""
+    [aval] = avals_out
+    ref = _allocate(w, aval)
+    if ref.space == "vmem" and aval.shape:
+        store(w, ref, ranges_of(w, ref, (), (), ()), x)
+    return ref
+
+
+RULES: dict[str, Rule] = {
+    "get": _get, "swap": _swap, "addupdate": _addupdate, "masked_load": _masked_load, "masked_swap": _masked_swap,
+    "run_scoped": _run_scoped, "new_ref": _new_ref,
+    "empty_ref": lambda w, avals_in, avals_out, params: _allocate(w, avals_out[0]),
+    "free_ref": lambda w, avals_in, avals_out, params, ref: [],
+}

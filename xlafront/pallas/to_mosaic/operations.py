@@ -1,0 +1,177 @@
+"""Rules of TPU kernels for the grid, copies, semaphores, random bits and hints."""
+
+from __future__ import annotations
+
+import re
+import string
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlafront.lowering.mlir import ir
+from xlafront.pallas.kernel_elementwise import convert
+from xlafront.pallas.kernel_equations import unsupported
+from xlafront.pallas.kernel_mlir import Rule, element_type
+from xlafront.pallas.kernel_operation import split_views
+from xlafront.pallas.to_mosaic.memrefs import MemRef, ranges_of, slice_memref
+
+if TYPE_CHECKING:
+    from xlafront.pallas.to_mosaic.writer import MosaicWriter
+
+_int32 = np.dtype(np.int32)
+
+# The grid
+
+
+def _program_id(w: MosaicWriter, avals_in, avals_out, params):
+    return w.grid[params["axis"]]
+
+
+def _num_programs(w: MosaicWriter, avals_in, avals_out, params):
+    axis = w.axes[params["axis"]]
+    return w.op("tpu.iteration_bound", [], w.type_of((), _int32), {"dim": w.attribute(f"{axis} : i32")})
+
+
+# Copies and semaphores
+
+
+def _memrefs(w: MosaicWriter, avals, views, operands) -> tuple[list[ir.Value], list[Any], list[MemRef]]:
+    """Return the memrefs of views, the remaining operands, and the references of the views."""
+    found, rest = split_views(operands, views)
+    types, _ = split_views(avals, views)
+    values = [slice_memref(w, ref, ranges_of(w, ref, indexers, indices, index_avals))
+              for (ref, indexers, indices), (_, _, index_avals) in zip(found, types)]
+    return values, rest, [ref for ref, _, _ in found]
+
+
+def _check_kind(w: MosaicWriter, ref: MemRef, is_copy: bool) -> None:
+    kind = getattr(ref.memory_space, "value", None)
+    if ref.space != "semaphore_mem" or (kind == "dma") is not is_copy:
+        needed = "pltpu.SemaphoreType.DMA" if is_copy else "pltpu.SemaphoreType.REGULAR"
+        action = "a copy that signals" if is_copy else "a signal or wait of"
+        raise unsupported(w, f"{action} {ref.name}, which is of another kind,",
+                          f"Make the semaphore with {needed}.")
+
+
+def _dma_start(w: MosaicWriter, avals_in, avals_out, params, *operands):
+    [source, target, semaphore], _, refs = _memrefs(w, avals_in, params["views"], operands)
+    _check_kind(w, refs[2], True)
+    if params["add"]:
+        raise unsupported(w, "a copy that adds to its destination", "Copy to VMEM scratch memory, and add there.")
+    attributes = {"operandSegmentSizes": w.attribute("array<i32: 1, 0, 1, 1, 0, 0, 0>")}
+    if params["priority"]:
+        attributes["priority"] = w.attribute(f"{params['priority']} : i32")
+    w.effect("tpu.enqueue_dma", [source, target, semaphore], attributes)
+    return []
+
+
+def _dma_wait(w: MosaicWriter, avals_in, avals_out, params, *operands):
+    [source, target, semaphore], _, refs = _memrefs(w, avals_in, params["views"], operands)
+    _check_kind(w, refs[2], True)
+    w.effect("tpu.wait_dma2", [semaphore, source, target], {
+        "operandSegmentSizes": w.attribute("array<i32: 1, 1, 1, 0, 0>")})
+    return []
+
+
+def _semaphore_signal(w: MosaicWriter, avals_in, avals_out, params, *operands):
+    [semaphore], [count], [ref] = _memrefs(w, avals_in, params["views"], operands)
+    _check_kind(w, ref, False)
+    count = convert(w, count, (), avals_in[-1].dtype, _int32)
+    w.effect("tpu.sem_signal", [semaphore, count], {"operandSegmentSizes": w.attribute("array<i32: 1, 1, 0, 0, 0>")})
+    return []
+
+
+def _semaphore_wait(w: MosaicWriter, avals_in, avals_out, params, *operands):
+    [semaphore], [count], [ref] = _memrefs(w, avals_in, params["views"], operands)
+    _check_kind(w, ref, False)
+    if not params["decrement"]:
+        raise unsupported(w, "semaphore_wait with decrement=False", "Wait, and signal the semaphore again.")
+    w.effect("tpu.sem_wait", [semaphore, convert(w, count, (), avals_in[-1].dtype, _int32)])
+    return []
+
+
+def _semaphore_read(w: MosaicWriter, avals_in, avals_out, params, *operands):
+    [semaphore], _, _ = _memrefs(w, avals_in, params["views"], operands)
+    return w.op("tpu.sem_read", [semaphore], w.type_of((), _int32))
+
+
+# Vectors
+
+
+def _roll(w: MosaicWriter, avals_in, avals_out, params, x, shift):
+    attributes = {"dimension": w.attribute(f"{params['axis']} : si32")}
+    if params["stride"] is not None:
+        attributes |= {"stride": w.attribute(f"{params['stride']} : si32"),
+                       "stride_dimension": w.attribute(f"{params['stride_axis']} : si32")}
+    return w.op("tpu.dynamic_rotate", [x, convert(w, shift, (), avals_in[1].dtype, _int32)], x.type, attributes)
+
+
+def _bitcast(w: MosaicWriter, avals_in, avals_out, params, x):
+    kind = w.types_of(avals_out)[0]
+    return x if x.type == kind else w.op("tpu.bitcast", [x], kind)
+
+
+def _type_attribute(w: MosaicWriter, dtype: Any) -> ir.Attribute:
+    return ir.TypeAttr.get(element_type(np.dtype(dtype), w.context))
+
+
+def _pack_elementwise(w: MosaicWriter, avals_in, avals_out, params, *values):
+    return w.op("tpu.pack_elementwise", values, w.types_of(avals_out)[0], {
+        "target_type": _type_attribute(w, params["packed_dtype"])})
+
+
+def _unpack_elementwise(w: MosaicWriter, avals_in, avals_out, params, x):
+    return w.op("tpu.unpack_elementwise", [x], w.types_of(avals_out)[0], {
+        "source_type": _type_attribute(w, params["packed_dtype"]), "index": w.attribute(f"{params['index']} : i32")})
+
+
+def _multiple_of(w: MosaicWriter, avals_in, avals_out, params, x):
+    if avals_in[0].shape:
+        return x
+    return w.op("tpu.assume_multiple", [x], x.type, {"multiple": w.attribute(f"{params['values'][0]} : i32")})
+
+
+# Random bits
+
+
+def _prng_seed(w: MosaicWriter, avals_in, avals_out, params, *seeds):
+    w.effect("tpu.prng_set_seed_32", [convert(w, s, (), a.dtype, _int32) for s, a in zip(seeds, avals_in)])
+    return []
+
+
+def _prng_random_bits(w: MosaicWriter, avals_in, avals_out, params):
+    return w.op("tpu.prng_random_bits", [], w.types_of(avals_out)[0])
+
+
+# Time and texts
+
+
+def _delay(w: MosaicWriter, avals_in, avals_out, params, nanos):
+    w.effect("tpu.delay", [convert(w, nanos, (), avals_in[0].dtype, _int32)])
+    return []
+
+
+def _debug_print(w: MosaicWriter, avals_in, avals_out, params, *values):
+    if any([a.shape for a in avals_in]) and len(values) > 1:
+        raise unsupported(w, "debug_print of several values with an array among them", "Print each array by itself.")
+    fields = iter(range(len(values)))
+    pieces = [(text, name) for text, name, spec, conversion in string.Formatter().parse(params["fmt"])]
+    tag = "".join([text.replace("$", "$$") + ("" if name is None else f"${next(fields)}") for text, name in pieces])
+    if params["static_args"] and any([x is not None for x in params["static_args"]]):
+        raise unsupported(w, "debug_print of values that are not arrays", "Format them into the text first.")
+    has_arrays = any([a.shape for a in avals_in])
+    text = re.sub(r"\$\d+", "", tag) if has_arrays else tag
+    attributes: dict[str, ir.Attribute] = {"tag": ir.StringAttr.get(text, w.context)}
+    if not has_arrays:
+        attributes["formatted"] = w.attribute("true")
+    w.effect("tpu.log", values, attributes)
+    return []
+
+
+RULES: dict[str, Rule] = {
+    "program_id": _program_id, "num_programs": _num_programs, "dma_start": _dma_start, "dma_wait": _dma_wait,
+    "semaphore_signal": _semaphore_signal, "semaphore_wait": _semaphore_wait, "semaphore_read": _semaphore_read,
+    "roll": _roll, "bitcast": _bitcast, "pack_elementwise": _pack_elementwise, "unpack_elementwise": _unpack_elementwise,
+    "multiple_of": _multiple_of, "prng_seed": _prng_seed, "prng_random_bits": _prng_random_bits, "delay": _delay,
+    "debug_print": _debug_print, "with_memory_space_constraint": lambda w, avals_in, avals_out, params, x: x,
+}

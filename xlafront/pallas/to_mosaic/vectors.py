@@ -1,0 +1,306 @@
+"""Rules of TPU kernels for shapes, reductions and products of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlafront.core import dtypes
+from xlafront.lowering.mlir import ir
+from xlafront.pallas.kernel_elementwise import RULES as COMMON_RULES, binary, compare, convert
+from xlafront.pallas.kernel_equations import unsupported
+from xlafront.pallas.kernel_mlir import Rule, bit_width, element_type, kind_of
+
+if TYPE_CHECKING:
+    from xlafront.pallas.to_mosaic.writer import MosaicWriter
+
+_bool, _float32, _int32 = np.dtype(np.bool_), np.dtype(np.float32), np.dtype(np.int32)
+
+# Shapes
+
+
+def _broadcast_in_dim(w: MosaicWriter, avals_in, avals_out, params, x, *_):
+    aval, shape = avals_in[0], avals_out[0].shape
+    if aval.dtype == _bool and aval.shape:  # through integers, as vectors of bits are not broadcast
+        wide = w.op("arith.extui", [x], w.type_of(aval.shape, _int32))
+        full = _broadcast(w, wide, aval.shape, shape, params["broadcast_dimensions"], _int32)
+        return w.compare("arith.cmpi", 1, full, w.constant(np.int32(0), shape), shape)
+    return _broadcast(w, x, aval.shape, shape, params["broadcast_dimensions"], aval.dtype)
+
+
+def _broadcast(w: MosaicWriter, x: ir.Value, shape, new_shape, dims: Sequence[int], dtype) -> ir.Value:
+    if not shape:
+        return w.broadcast(x, (), new_shape)
+    aligned = [1] * len(new_shape)
+    for d, n in zip(dims, shape):
+        aligned[d] = n
+    return w.broadcast(w.reshape(x, shape, aligned, dtype), tuple(aligned), new_shape)
+
+
+def _reshape(w: MosaicWriter, avals_in, avals_out, params, x, *_):
+    return w.reshape(x, avals_in[0].shape, avals_out[0].shape, avals_in[0].dtype)
+
+
+def _transpose(w: MosaicWriter, avals_in, avals_out, params, x):
+    order = ", ".join(map(str, params["permutation"]))
+    return w.op("tpu.transpose", [x], w.types_of(avals_out)[0], {"permutation": w.attribute(f"array<i64: {order}>")})
+
+
+def _concatenate(w: MosaicWriter, avals_in, avals_out, params, *values):
+    if len(values) == 1:
+        return values[0]
+    return w.op("tpu.concatenate", values, w.types_of(avals_out)[0], {
+        "dimension": w.attribute(f"{params['dimension']} : i32")})
+
+
+def _stack(w: MosaicWriter, avals_in, avals_out, params, *values):
+    """Give each value a new dimension, and concatenate."""
+    axis, [out] = params["axis"], avals_out
+    shape = tuple([1 if d == axis else n for d, n in enumerate(out.shape)])
+    rows = [w.reshape(x, a.shape, shape, out.dtype) for x, a in zip(values, avals_in)]
+    return _concatenate(w, avals_in, avals_out, {"dimension": axis}, *rows)
+
+
+def _unstack(w: MosaicWriter, avals_in, avals_out, params, x):
+    axis, [aval] = params["axis"], avals_in
+    rows = aval.update(shape=tuple([1 if d == axis else n for d, n in enumerate(aval.shape)]))
+    return [w.reshape(_extract(w, x, [i if d == axis else 0 for d in range(aval.ndim)], rows), rows.shape, out.shape, out.dtype)
+            for i, out in enumerate(avals_out)]
+
+
+def _tile(w: MosaicWriter, avals_in, avals_out, params, x):
+    """Repeat a vector along each dimension."""
+    aval, shape = avals_in[0], list(avals_in[0].shape)
+    for d, count in enumerate(params["reps"]):
+        if count > 1:
+            wider = aval.update(shape=tuple([n * count if i == d else n for i, n in enumerate(shape)]))
+            if shape[d] == 1:
+                x = w.broadcast(x, tuple(shape), wider.shape)
+            else:
+                x = _concatenate(w, avals_in, [wider], {"dimension": d}, *[x] * count)
+            shape[d] *= count
+    return x
+
+
+def _iota(w: MosaicWriter, avals_in, avals_out, params, *_):
+    [aval] = avals_out
+    shape, dimension = aval.shape, params["dimension"]
+    if len(shape) == 1:
+        shape, dimension = (1, *shape), 1
+    x = w.op("tpu.iota", [], w.type_of(shape, _int32), {"dimensions": w.attribute(f"array<i32: {dimension}>")})
+    return convert(w, w.reshape(x, shape, aval.shape, _int32), aval.shape, _int32, aval.dtype)
+
+
+def _slice(w: MosaicWriter, avals_in, avals_out, params, x):
+    starts, strides = params["start_indices"], params["strides"]
+    if strides is not None and any([s != 1 for s in strides]):
+        raise unsupported(w, "a slice of a value with steps",
+                          "Read a strided window of a reference: ref[pl.ds(0, n, stride=s)].")
+    return _extract(w, x, starts, avals_out[0])
+
+
+def _extract(w: MosaicWriter, x: ir.Value, starts: Sequence[int], aval: Any) -> ir.Value:
+    numbers = {"offsets": starts, "sizes": aval.shape, "strides": [1] * len(starts)}
+    return w.op("vector.extract_strided_slice", [x], w.types_of([aval])[0], {
+        name: w.attribute(f"[{', '.join([f'{n} : i64' for n in values])}]") for name, values in numbers.items()})
+
+
+def _split(w: MosaicWriter, avals_in, avals_out, params, x):
+    results, axis, start = [], params["axis"], 0
+    for aval in avals_out:
+        starts = [start if d == axis else 0 for d in range(aval.ndim)]
+        results.append(_extract(w, x, starts, aval))
+        start += aval.shape[axis]
+    return results
+
+
+def _pad(w: MosaicWriter, avals_in, avals_out, params, x, fill):
+    aval, shape = avals_in[0], list(avals_in[0].shape)
+    for d, (low, high, interior) in enumerate(params["padding_config"]):
+        if interior or low < 0 or high < 0:
+            raise unsupported(w, "padding between elements, or by a negative number,", "Use numpy.where, or a slice.")
+        pieces = []
+        for n in (low, None, high):
+            if n is None:
+                pieces.append(x)
+            elif n:
+                pieces.append(w.broadcast(fill, (), (*shape[:d], n, *shape[d + 1:])))
+        shape[d] += low + high
+        if len(pieces) > 1:
+            x = w.op("tpu.concatenate", pieces, w.type_of(tuple(shape), aval.dtype), {"dimension": w.attribute(f"{d} : i32")})
+    return x
+
+
+# Reductions
+
+# The kind of `vector.multi_reduction` by kind of dtype, and the start value
+_SMALLEST = {"signed": lambda d: dtypes.iinfo(d).min, "unsigned": lambda d: 0, "float": lambda d: -np.inf}
+_LARGEST = {"signed": lambda d: dtypes.iinfo(d).max, "unsigned": lambda d: dtypes.iinfo(d).max, "float": lambda d: np.inf}
+_REDUCTIONS = {
+    "reduce_sum": ({"float": "add", "signed": "add", "unsigned": "add"}, dict.fromkeys(_SMALLEST, lambda d: 0)),
+    "reduce_max": ({"float": "maximumf", "signed": "maxsi", "unsigned": "maxui"}, _SMALLEST),
+    "reduce_min": ({"float": "minimumf", "signed": "minsi", "unsigned": "minui"}, _LARGEST),
+}
+
+
+def _reduce(w: MosaicWriter, name: str, x: ir.Value, shape: tuple[int, ...], dtype: Any, axes: Sequence[int]) -> ir.Value:
+    """Reduce a vector over dimensions. A full reduction gives a scalar."""
+    kind = kind_of(dtype)
+    names, starts = _REDUCTIONS[name]
+    if len(axes) == len(shape):
+        x, shape, axes = w.reshape(x, shape, (1, *shape), dtype), (1, *shape), [a + 1 for a in axes]
+    remaining = tuple([n for d, n in enumerate(shape) if d not in axes])
+    start = w.constant(np.asarray(starts[kind](dtype)).astype(dtype), remaining)
+    return w.op("vector.multi_reduction", [x, start], start.type, {
+        "kind": w.attribute(f"#vector.kind<{names[kind]}>"),
+        "reduction_dims": w.attribute(f"array<i64: {', '.join(map(str, axes))}>")})
+
+
+def _reduction(name: str) -> Rule:
+    def rule(w: MosaicWriter, avals_in, avals_out, params, x):
+        aval, shape = avals_in[0], avals_out[0].shape
+        if not params["axes"]:
+            return x
+        wide = _float32 if kind_of(aval.dtype) == "float" and bit_width(aval.dtype) < 32 else (
+            _int32 if kind_of(aval.dtype) != "float" and bit_width(aval.dtype) < 32 else aval.dtype)
+        x = _reduce(w, name, convert(w, x, aval.shape, aval.dtype, wide), aval.shape, wide, params["axes"])
+        return convert(w, w.reshape(x, shape or (1,), shape, wide), shape, wide, aval.dtype)
+
+    return rule
+
+
+def _logical_reduction(name: str) -> Rule:
+    """Reduce booleans as floats, by their maximum or minimum."""
+    def rule(w: MosaicWriter, avals_in, avals_out, params, x):
+        aval, shape = avals_in[0], avals_out[0].shape
+        if aval.dtype != _bool:
+            raise unsupported(w, f"a reduction of {aval.dtype} by bits", "Reduce booleans, or compute the sum or maximum.")
+        one, zero = w.constant(np.float32(1), aval.shape), w.constant(np.float32(0), aval.shape)
+        found = _reduce(w, name, w.select(x, one, zero), aval.shape, _float32, params["axes"])
+        found = w.reshape(found, shape or (1,), shape, _float32)
+        return compare(w, "gt", _float32, found, w.constant(np.float32(0), shape), shape)
+
+    return rule
+
+
+def _arg_reduction(kind: str) -> Rule:
+    def rule(w: MosaicWriter, avals_in, avals_out, params, x):
+        aval, [out] = avals_in[0], avals_out
+        if kind_of(aval.dtype) != "float" or len(params["axes"]) != 1 or aval.ndim < 2:
+            raise unsupported(w, f"{kind.replace('_', '')} of {aval}",
+                              "Convert to float32, and reduce one of two or more dimensions.")
+        x = convert(w, x, aval.shape, aval.dtype, _float32)
+        found = w.op("tpu.reduce_index", [x], w.type_of(out.shape, _int32), {
+            "axis": w.attribute(f"{params['axes'][0]} : i32"), "kind": w.attribute(f"#tpu.reduction_kind<{kind}>")})
+        return convert(w, found, out.shape, _int32, out.dtype)
+
+    return rule
+
+
+# Products
+
+
+def _dot_general(w: MosaicWriter, avals_in, avals_out, params, x, y):
+    (contracting, batch), [out] = params["dimension_numbers"], avals_out
+    a, b = avals_in
+    is_float = kind_of(out.dtype) == "float"
+    dtype = _float32 if is_float else _int32
+    if a.ndim == 1 or b.ndim == 1:
+        return convert(w, _product_with_vector(w, a, b, contracting, dtype, x, y), out.shape, dtype, out.dtype)
+    free = [[d for d in range(aval.ndim) if d not in (*c, *m)] for aval, c, m in zip((a, b), contracting, batch)]
+    if len(contracting[0]) != 1 or [len(f) for f in free] != [1, 1] or len(batch[0]) > 1:
+        raise unsupported(w, f"dot_general of {a} and {b} with the dimension numbers {params['dimension_numbers']}",
+                          "Reshape to matrices, with one batch dimension at most.")
+    if a.dtype != b.dtype and is_float:
+        x, y = convert(w, x, a.shape, a.dtype, _float32), convert(w, y, b.shape, b.dtype, _float32)
+    order = [0, batch[0][0], 0, free[0][0], 1, free[1][0]] if batch[0] else [0, free[0][0], 1, free[1][0]]
+    lists = ", ".join(map(str, map(list, (*contracting, *free, order, *batch))))
+    attributes = {"dimension_numbers": w.attribute(f"#tpu.dot_dimension_numbers<{lists}>"),
+                  "transpose_lhs_hint": w.attribute("true" if w.transposed_lhs_hint else "false")}
+    precision = _precision(w, params["precision"], a, b)
+    if precision:
+        attributes["precision"] = w.attribute(f"#tpu.contract_precision<{precision}>")
+    start = w.constant(np.zeros((), dtype), out.shape)
+    return convert(w, w.op("tpu.matmul", [x, y, start], start.type, attributes), out.shape, dtype, out.dtype)
+
+
+def _precision(w: MosaicWriter, precision: Any, a: Any, b: Any) -> str | None:
+    """Return Mosaic's name of a precision; None for the default."""
+    given = {getattr(p, "name", p) for p in (precision if isinstance(precision, tuple) else (precision,))}
+    if given <= {None, "DEFAULT"}:
+        return None
+    if given <= {"HIGHEST"}:
+        return "fp32" if a.dtype == b.dtype == _float32 else None
+    raise unsupported(w, f"dot_general with precision {precision}", "Use Precision.DEFAULT or Precision.HIGHEST.")
+
+
+def _product_with_vector(w: MosaicWriter, a: Any, b: Any, contracting, dtype, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Multiply by a vector: broadcast it, multiply, and sum."""
+    x, y = convert(w, x, a.shape, a.dtype, dtype), convert(w, y, b.shape, b.dtype, dtype)
+    if len(contracting[0]) != 1 or max(a.ndim, b.ndim) > 2:
+        raise unsupported(w, f"dot_general of {a} and {b}", "Reshape to matrices.")
+    if a.ndim == 1:
+        a, b, x, y, contracting = b, a, y, x, contracting[::-1]
+    axis = contracting[0][0]
+    aligned = tuple([n if d == axis else 1 for d, n in enumerate(a.shape)])
+    full = w.broadcast(w.reshape(y, b.shape, aligned, dtype), aligned, a.shape)
+    found = _reduce(w, "reduce_sum", binary(w, "mul", dtype, x, full), a.shape, dtype, [axis])
+    shape = tuple([n for d, n in enumerate(a.shape) if d != axis])
+    return w.reshape(found, shape or (1,), shape, dtype)
+
+
+# Elementwise operations for which Mosaic has no operation of `arith` or `math`, or needs other types
+
+
+def _convert(w: MosaicWriter, avals_in, avals_out, params, x):
+    shape, old, new = avals_out[0].shape, avals_in[0].dtype, avals_out[0].dtype
+    if old == _bool and kind_of(new) == "float":
+        return convert(w, convert(w, x, shape, old, _int32), shape, _int32, new)
+    if kind_of(old) != kind_of(new) and "float" in (kind_of(old), kind_of(new)):  # through 32 bits
+        return _between_floats_and_integers(w, x, shape, old, new)
+    return convert(w, x, shape, old, new)
+
+
+def _between_floats_and_integers(w: MosaicWriter, x: ir.Value, shape, old, new) -> ir.Value:
+    if kind_of(old) == "float":
+        wide = _float32 if bit_width(old) < 32 else old
+        x = convert(w, x, shape, old, wide)
+        if new == _bool:
+            return convert(w, x, shape, wide, new)
+        x = convert(w, x, shape, wide, _int32 if kind_of(new) == "signed" else np.dtype(np.uint32))
+        return convert(w, x, shape, _int32 if kind_of(new) == "signed" else np.dtype(np.uint32), new)
+    signed = kind_of(old) == "signed" or bit_width(old) < 32
+    integer = _int32 if signed else np.dtype(np.uint32)
+    x = convert(w, convert(w, x, shape, old, integer), shape, integer, _float32)
+    return convert(w, x, shape, _float32, new)
+
+
+def _reciprocal(w: MosaicWriter, avals_in, avals_out, params, x):
+    if not avals_in[0].shape or bit_width(avals_in[0].dtype) != 32:
+        return COMMON_RULES["reciprocal"](w, avals_in, avals_out, params, x)
+    return w.op("tpu.reciprocal", [x], x.type, {
+        "approx": w.attribute("true" if params["approx"] else "false"),
+        "full_range": w.attribute("true" if params["full_range"] else "false")})
+
+
+def _bitcast_convert_type(w: MosaicWriter, avals_in, avals_out, params, x):
+    aval, [out] = avals_in[0], avals_out
+    if bit_width(aval.dtype) != bit_width(out.dtype):
+        raise unsupported(w, f"bitcast_convert_type of {aval} to {out.dtype}", "Use pltpu.bitcast, which changes the rows.")
+    if element_type(aval.dtype, w.context) == element_type(out.dtype, w.context):
+        return x
+    name = "tpu.bitcast" if aval.ndim > 1 else "arith.bitcast"
+    return w.op(name, [x], w.types_of(avals_out)[0])
+
+
+RULES: dict[str, Rule] = {
+    "broadcast_in_dim": _broadcast_in_dim, "reshape": _reshape, "squeeze": _reshape, "expand_dims": _reshape,
+    "transpose": _transpose, "concatenate": _concatenate, "stack": _stack, "unstack": _unstack, "tile": _tile,
+    "iota": _iota, "slice": _slice, "split": _split, "pad": _pad,
+    **{name: _reduction(name) for name in _REDUCTIONS},
+    "reduce_or": _logical_reduction("reduce_max"), "reduce_and": _logical_reduction("reduce_min"),
+    "argmax": _arg_reduction("arg_max"), "argmin": _arg_reduction("arg_min"), "dot_general": _dot_general,
+    "convert_element_type": _convert, "reciprocal": _reciprocal, "bitcast_convert_type": _bitcast_convert_type,
+}

@@ -1,0 +1,157 @@
+"""The module of a TPU kernel: its function, the windows of its arrays, and the functions that compute their positions.
+
+The function takes the indices of the grid, scalars, blocks of inputs and outputs, and scratch memory. Mosaic copies the blocks
+between main and vector memory while the grid runs, as `window_params` describes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xlafront.core.ir import Jaxpr
+from xlafront.lowering.mlir import create, ir
+from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
+from xlafront.pallas.kernel_mlir import Value
+from xlafront.pallas.specs import Blocked, Element, Squeezed
+from xlafront.pallas.to_mosaic.memrefs import MemRef, memref_of, memref_type, space_of
+from xlafront.pallas.to_mosaic.writer import MosaicWriter, int32
+
+_DYNAMIC = -(1 << 63)  # a grid size that is an operand
+
+
+def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequence[str] | None,
+                  transposed_lhs_hint: bool = False) -> ir.Module:
+    """Lower a kernel to a module.
+
+    Args:
+        jaxpr: The kernel.
+        mapping: Its grid and blocks.
+        name: Its name, a symbol.
+        semantics: For each axis of the grid that the kernel sees, "parallel", "arbitrary", ...
+        transposed_lhs_hint: True if products may fuse a transposed left operand.
+    """
+    w = MosaicWriter(jaxpr.debug_info.label, transposed_lhs_hint)
+    with w.context, ir.Location.unknown():
+        w.location = ir.Location.unknown()
+        module = ir.Module.create()
+        module.operation.attributes["sym_name"] = ir.StringAttr.get(name)
+        with ir.InsertionPoint(module.body):
+            _Functions(w, jaxpr, mapping, name, semantics).emit()
+        module.operation.verify()
+    return module
+
+
+def symbol(name: str) -> str:
+    """Return the name of a kernel as a symbol."""
+    return re.sub(r"\W", "_", name, flags=re.ASCII) or "kernel"
+
+
+class _Functions:
+    def __init__(self, w: MosaicWriter, jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequence[str] | None):
+        self.w, self.jaxpr, self.mapping, self.name, self.semantics = w, jaxpr, mapping, name, semantics
+        # A kernel without a grid gets unblocked arrays without windows, if it can.
+        blocks = mapping.block_mappings
+        self.has_windows = bool(mapping.grid) or bool(mapping.index_avals) or not all([b.covers_array for b in blocks])
+        self.grid = mapping.grid or ((1,) if self.has_windows else ())
+        self.i32 = ir.IntegerType.get_signless(32)
+
+    def emit(self) -> None:
+        blocks = self.mapping.block_mappings
+        windows = [self._window(i, b) for i, b in enumerate(blocks)]
+        attributes = {
+            "dimension_semantics": self._dimension_semantics(),
+            "scalar_prefetch": f"{self.mapping.num_index_operands} : i64",
+            "scratch_operands": f"{self.mapping.num_scratch_operands} : i64",
+            "tpu.core_type": "#tpu.core_type<tc>"}
+        if self.has_windows:
+            bounds = ", ".join([str(_DYNAMIC if n is None else n) for n in self.grid])
+            attributes |= {"iteration_bounds": f"array<i64: {bounds}>", "window_params": f"[{', '.join(windows)}]"}
+        types = [*[self.i32] * len(self.grid), *[self._scalar_type(a) for a in self.mapping.index_avals],
+                 *[self._block_type(b) for b in blocks],
+                 *[memref_type(self.w.context, a.shape, a.dtype, a.memory_space) for a in self.mapping.scratch_avals]]
+        self._function(self.name, types, [], self._body, {k: self.w.attribute(v) for k, v in attributes.items()})
+        for i, b in enumerate(blocks):
+            if self._is_windowed(b):
+                indices = [self.i32] * len(self.grid), [self._scalar_type(a) for a in self.mapping.index_avals]
+                self._function(f"transform_{i}", [*indices[0], *indices[1]], [self.i32] * len(b.block_shape),
+                               lambda args, b=b: self._transform(b, args), {})
+
+    def _function(self, name: str, types: Sequence[ir.Type], results: Sequence[ir.Type],
+                  emit: Callable[[list[ir.Value]], Sequence[Value]], attributes: dict[str, ir.Attribute]) -> None:
+        w, location = self.w, self.w.location
+        kind = ir.TypeAttr.get(ir.FunctionType.get(list(types), list(results)))
+        function = create("func.func", regions=1, loc=location, attributes={
+            "sym_name": ir.StringAttr.get(name), "function_type": kind, **attributes})
+        block = function.regions[0].blocks.append(*types, arg_locs=[location] * len(types))
+        with ir.InsertionPoint(block):
+            create("func.return", operands=list(emit(list(block.arguments))), loc=w.location)
+
+    def _scalar_type(self, aval: Any) -> ir.Type:
+        return memref_type(self.w.context, aval.shape, aval.dtype, aval.memory_space)
+
+    def _block_type(self, block: BlockMapping) -> ir.Type:
+        aval = block.block_aval
+        return memref_type(self.w.context, block.sizes, aval.dtype, aval.memory_space)
+
+    def _is_windowed(self, block: BlockMapping) -> bool:
+        return self.has_windows and space_of(block.block_aval.memory_space) in ("vmem", "smem")
+
+    # Attributes
+
+    def _dimension_semantics(self) -> str:
+        visible = iter(self.semantics or ["arbitrary"] * len(self.grid))
+        names = ["parallel" if d in self.mapping.vmapped_dims else next(visible, "arbitrary") for d in range(len(self.grid))]
+        return f"[{', '.join([f'#tpu.dimension_semantics<{name}>' for name in names])}]"
+
+    def _window(self, i: int, block: BlockMapping) -> str:
+        """Return the parameters of the window of an array."""
+        if not self._is_windowed(block):
+            return "{}"
+        sizes = ", ".join(map(str, block.sizes))
+        fields = [f"transform_indices = @transform_{i}", f"window_bounds = array<i64: {sizes}>"]
+        if any([type(b) is Element for b in block.block_shape]):
+            padding = [b.padding if type(b) is Element else (0, 0) for b in block.block_shape]
+            lows, highs = [list(p) for p in zip(*padding)]
+            fields.append(f"window_kind = #tpu.element_window<{lows}, {highs}>")
+        mode = self._pipeline_mode(block)
+        if mode:
+            fields.insert(0, f"pipeline_mode = #tpu.pipeline_mode<{mode}>")
+        return f"{{{', '.join(fields)}}}"
+
+    def _pipeline_mode(self, block: BlockMapping) -> str | None:
+        buffered = block.pipeline_mode
+        if buffered is not None:
+            return {1: "synchronous", 2: "double_buffered"}[buffered.buffer_count]
+        is_constant = all([v.is_literal for v in block.index_map_jaxpr.outvars])
+        return "synchronous" if is_constant and space_of(block.block_aval.memory_space) == "vmem" else None
+
+    # Bodies
+
+    def _transform(self, block: BlockMapping, args: list[ir.Value]) -> list[Value]:
+        """Emit the index map of an array: the indices of its block, or of its first element."""
+        w, count = self.w, len(self.grid)
+        scalars = self._references(args[count:], self.mapping.index_avals, ["scalar argument"] * len(args[count:]))
+        indices = w.lower(block.index_map_jaxpr, [*args[:len(self.mapping.grid)], *scalars])[:len(block.block_shape)]
+        if any([type(b) is Element for b in block.block_shape]):
+            return [w.op("arith.muli", [x, int32(w, b.block_size)]) if type(b) is Blocked else x
+                    for x, b in zip(indices, block.block_shape)]
+        return indices
+
+    def _references(self, values: Sequence[ir.Value], avals: Sequence[Any], names: Sequence[str]) -> list[MemRef]:
+        return [memref_of(x, a, name) for x, a, name in zip(values, avals, names)]
+
+    def _body(self, args: list[ir.Value]) -> list[Value]:
+        w, mapping, count = self.w, self.mapping, len(self.grid)
+        w.axes = mapping.kernel_axes
+        w.grid = [args[d] for d in w.axes]
+        args = args[count:]
+        first, last = mapping.num_index_operands, mapping.num_index_operands + len(mapping.block_mappings)
+        scalars = self._references(args[:first], mapping.index_avals, ["a scalar argument"] * first)
+        blocks = [memref_of(x, b.block_aval, b.origin, [type(d) is Squeezed for d in b.block_shape], b.sizes)
+                  for x, b in zip(args[first:last], mapping.block_mappings)]
+        scratch = self._references(args[last:], mapping.scratch_avals,
+                                   [f"scratch memory {i}, {a}," for i, a in enumerate(mapping.scratch_avals)])
+        w.lower(self.jaxpr, [*scalars, *blocks, *scratch])
+        return []

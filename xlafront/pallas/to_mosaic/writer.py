@@ -1,0 +1,72 @@
+"""The writer of TPU kernels: arrays are vectors, scalars are scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core.ir import Jaxpr
+from xlafront.lowering.mlir import ir
+from xlafront.pallas import kernel_elementwise, kernel_equations
+from xlafront.pallas.kernel_mlir import Value, Writer, make_context
+from xlafront.pallas.to_mosaic import memrefs, operations, vectors
+
+_EQUAL, _UNEQUAL, _UNORDERED = 1, 13, 14  # predicates of `arith.cmpf`
+
+
+class MosaicWriter(Writer):
+    """Emits the operations of a TPU kernel.
+
+    Attributes:
+        grid: Values of the indices along the axes of the grid that the kernel sees.
+        axes: Numbers of these axes in the grid of the module.
+        transposed_lhs_hint: True if products may fuse a transposed left operand.
+    """
+
+    platform = "tpu"
+    rules = {**kernel_elementwise.RULES, **kernel_equations.RULES, **vectors.RULES, **memrefs.RULES, **operations.RULES}
+
+    def __init__(self, label: str, transposed_lhs_hint: bool = False) -> None:
+        super().__init__(make_context("_tpu_ext"), label)
+        self.grid: list[ir.Value] = []
+        self.axes: list[int] = []
+        self.transposed_lhs_hint = transposed_lhs_hint
+
+    def shaped_type(self, shape: tuple[int, ...], element: ir.Type) -> ir.Type:
+        return ir.VectorType.get(shape, element, loc=self.location)
+
+    def broadcast(self, x: ir.Value, shape: tuple[int, ...], new_shape: tuple[int, ...]) -> ir.Value:
+        element = x.type.element_type if shape else x.type
+        return x if shape == new_shape else self.op("vector.broadcast", [x], self.shaped_type(new_shape, element))
+
+    def reshape(self, x: ir.Value, shape: Sequence[int], new_shape: Sequence[int], dtype: Any) -> ir.Value:
+        """Change the shape of a value, also from and to scalars. Scalars are loaded and stored as vectors of one element."""
+        shape, new_shape = tuple(shape), tuple(new_shape)
+        if shape == new_shape:
+            return x
+        if not new_shape:
+            return self.op("vector.extract", [x], self.type_of((), dtype), {
+                "static_position": self.attribute(f"array<i64: {', '.join('0' * len(shape))}>")})
+        if not shape:
+            return self.broadcast(x, (), new_shape)
+        return self.op("vector.shape_cast", [x], self.type_of(new_shape, dtype))
+
+    def compare(self, name: str, predicate: int, x: ir.Value, y: ir.Value, shape: tuple[int, ...]) -> ir.Value:
+        """Emit a comparison. Mosaic compares floats in order, so that those that hold for NaN are negations."""
+        if name == "arith.cmpi" or predicate not in (_UNEQUAL, _UNORDERED):
+            return super().compare(name, predicate, x, y, shape)
+        if predicate == _UNEQUAL:
+            holds = super().compare(name, _EQUAL, x, y, shape)
+        else:
+            holds = self.op("arith.andi", [super(MosaicWriter, self).compare(name, _EQUAL, v, v, shape) for v in (x, y)])
+        return self.op("arith.xori", [holds, self.constant(np.True_, shape)])
+
+    def lower(self, jaxpr: Jaxpr, args: Sequence[Value]) -> list[Value]:
+        """Emit the operations of a jaxpr, and return its results."""
+        return kernel_equations.lower_equations(self, jaxpr, args)
+
+
+def int32(w: Writer, n: int) -> ir.Value:
+    return w.constant(np.int32(n))
