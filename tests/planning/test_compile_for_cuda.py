@@ -9,7 +9,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from benchmarks.libraries import Library
 from benchmarks.models import sharded_training
-from xlafront import NamedSharding, P, ffi, lax
+from xlafront import NamedSharding, P, ffi, lax, planning
 from xlafront.base import config
 from xlafront.experimental import topologies
 from xlafront.nn.cudnn_attention import attention
@@ -220,3 +220,15 @@ def test_memory_of_kernels():
     function = xf.experimental.pallas.pallas_call(kernel, out_shape=like(256, 256))
     with pytest.raises(xf.errors.JaxRuntimeError, match="(?i)shared memory"):
         xf.jit(function).lower(*device_types("h100", like(256, 512), like(512, 256))).compile()
+
+
+def test_plan_of_a_kernel_has_its_shared_memory_and_registers():
+    def product(x, y, o):
+        o[...] = x[...] @ y[...]
+
+    call = xf.experimental.pallas.pallas_call(product, out_shape=like(64, 64))
+    plan = planning.plan(call, like(64, 32), like(32, 64), topology="h100:1")
+    [kernel] = plan.kernels
+    assert (kernel.name, kernel.grid, kernel.memory_space) == ("product", (1, 1, 1), "shared memory")
+    assert 0 < kernel.memory <= kernel.limit == 227 << 10 and 16 <= kernel.registers <= 255 and kernel.spilled == 0
+    assert f"{kernel.registers} registers" in str(plan)

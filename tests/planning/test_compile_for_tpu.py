@@ -13,6 +13,7 @@ import xlafront.numpy as xnp
 from benchmarks.libraries import Library
 from benchmarks.models import sharded_training
 from xlafront import NamedSharding, P
+from xlafront.__main__ import main
 from xlafront.experimental import pallas as pl, topologies
 
 pytestmark = pytest.mark.cpu_only
@@ -261,3 +262,51 @@ def test_an_error_of_the_kernel_compiler_names_the_line():
     on_chip = xf.sharding.SingleDeviceSharding(topologies.get_topology_desc("v5e:1x1").devices[0])
     with pytest.raises(RuntimeError, match=f"test_compile_for_tpu.py.:{kernel.__code__.co_firstlineno + 1}"):
         xf.jit(call).lower(xf.ShapeDtypeStruct((8, 512), "float32", sharding=on_chip)).compile()
+
+
+KERNEL_SCRIPT = """
+import xlafront as xf, xlafront.numpy as xnp
+from xlafront.experimental import pallas as pl
+
+def product(x_ref, y_ref, o_ref):
+    o_ref[...] = xnp.dot(x_ref[...], y_ref[...], preferred_element_type=xnp.float32)
+
+def step(x, y):
+    rows, columns = pl.BlockSpec((128, 256), lambda i, j: (i, 0)), pl.BlockSpec((256, 128), lambda i, j: (0, j))
+    out = xf.ShapeDtypeStruct((256, 512), "float32")
+    return xnp.tanh(pl.pallas_call(product, out, grid=(2, 4), in_specs=[rows, columns],
+                                   out_specs=pl.BlockSpec((128, 128), lambda i, j: (i, j)))(x, y))
+
+def step_args():
+    return xf.ShapeDtypeStruct((256, 256), "float32"), xf.ShapeDtypeStruct((256, 512), "float32")
+"""
+
+
+def test_plans_for_several_chips_have_their_kernels(tmp_path, capfd):
+    script = tmp_path / "kernel.py"
+    script.write_text(KERNEL_SCRIPT)
+    options = ["plan", f"{script}:step", "--topology", "v5e:1x1, v6e:1x1,v9:1x1"]
+    assert main([*options, "--json"]) == 2
+    *plans, failed = json.loads(capfd.readouterr().out)
+    vmem = 2 * 4 * (128 * 256 + 256 * 128 + 128 * 128)  # two buffers for each block
+    for plan, chip in zip(plans, ("v5e:1x1", "v6e:1x1"), strict=True):
+        assert plan["topology"] == chip and plan["fits"]
+        [kernel] = plan["kernels"]
+        assert kernel == {"name": "product", "grid": [2, 4], "memory_space": "VMEM", "memory": vmem, "limit": 128 << 20,
+                          "registers": None, "spilled": None}
+    assert failed["topology"] == "v9:1x1" and "there is no topology 'v9:1x1'" in failed["error"]
+    assert main(options) == 2
+    head, *lines = capfd.readouterr().out.splitlines()
+    assert head == "step on 3 topologies" and [line.split()[0] for line in lines] == [
+        "v5e:1x1", "product", "v6e:1x1", "product", "v9:1x1"]
+    assert "640 KiB of 128 MiB VMEM" in lines[1] and lines[4].split()[1] == "FAILS:"
+
+
+def test_plan_of_a_kernel_with_blocks_larger_than_the_memory(tmp_path, capfd):
+    script = tmp_path / "kernel.py"
+    script.write_text(KERNEL_SCRIPT.replace("(128, 256)", "(8192, 4096)").replace("(256, 128)", "(4096, 128)")
+                      .replace("(128, 128)", "(8192, 128)").replace("(256, 256)", "(16384, 4096)")
+                      .replace("(256, 512)", "(4096, 512)").replace('Struct((4096, 512), "float32")\n    return', 'Struct((16384, 512), "float32")\n    return'))
+    assert main(["plan", f"{script}:step", "--topology", "v5e:1x1,v6e:1x1"]) in (1, 2)
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) == 3 and all("vmem" in line.lower() for line in lines[1:])

@@ -541,3 +541,12 @@ def test_shapes_of_slices(count, shape):
 
     found = slice_shape(count)
     assert math.prod(map(int, found.split("x"))) == count and (shape is None or found == shape)
+
+
+def test_comparison_survives_what_ends_a_process(tmp_path, capfd):
+    script = tmp_path / "train.py"
+    script.write_text("import os\nos.abort()\n")
+    assert main(["plan", f"{script}:step", "--topology", "h100:1,nope:1"]) == 2
+    head, first, second = capfd.readouterr().out.splitlines()
+    assert head == "? on 2 topologies" and "there is no topology 'nope:1'" in second
+    assert first == "  h100:1  FAILS: the compiler ended its process with signal 6" or "cuda13" in first  # without the compiler

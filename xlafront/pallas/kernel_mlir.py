@@ -10,6 +10,7 @@ Modules of kernels do not belong to the context of `lowering.mlir`, where their 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,12 @@ def make_context(extension: str) -> ir.Context:
     context.load_all_available_dialects()
     bindings(f"_mlir_libs.{extension}").register_dialect(context)
     return context
+
+
+def symbol_of(name: str) -> str:
+    """Return the name of a kernel as the name of a function in a module."""
+    symbol = re.sub(r"\W", "_", name, flags=re.ASCII) or "kernel"
+    return f"_{symbol}" if symbol[0].isdigit() else symbol
 
 
 # Types

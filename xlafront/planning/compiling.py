@@ -6,6 +6,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from xlafront.base import config
 from xlafront.base.jaxlib_compat import JaxRuntimeError
 from xlafront.core import avals, errors, source, tree
 from xlafront.core.ir import subprograms
-from xlafront.planning import costs, hlo, topologies
+from xlafront.planning import costs, hlo, kernels, topologies
 from xlafront.planning.costs import Buffer
 from xlafront.planning.placement import mesh_of, on_mesh, topology_of
 from xlafront.planning.report import Memory, Plan
@@ -89,21 +90,27 @@ class Planner:
         self.chip = chips.chip_of(self.devices[0])
         self.limit = memory_limit if memory_limit is not None else self.chip.memory if self.chip else None
         self.notes: list[str] = []
+        self.kernels: list[kernels.Kernel] = []
         if self.chip and self.chip.note and memory_limit is None:
             self.notes.append(f"the limit is {self.chip.note}")
         position = {device: i for i, device in enumerate(mesh.devices.flat)}
         self.positions = np.array([position.get(d, i) for i, d in enumerate(self.devices)])
 
     def plan(self) -> Plan:
+        grids = kernels.grids(self.lowered_module.closed)
+        dump = kernels.dumped_launches() if grids and self.devices[0].platform == "gpu" else nullcontext(({}, ""))
         started = time.perf_counter()
-        try:
-            compiled = self.lowered.compile(self.compiler_options)
-        except JaxRuntimeError as e:
-            if "RESOURCE_EXHAUSTED" not in str(e):
-                raise
+        with dump as (options, folder):
+            try:
+                compiled = self.lowered.compile((self.compiler_options or {}) | options)
+            except JaxRuntimeError as e:
+                if "RESOURCE_EXHAUSTED" not in str(e):
+                    raise
+                self.stages["compile"] = time.perf_counter() - started
+                return self.too_large(str(e))
             self.stages["compile"] = time.perf_counter() - started
-            return self.too_large(str(e))
-        self.stages["compile"] = time.perf_counter() - started
+            if folder:
+                self.kernels = kernels.on_gpu(folder, self.chip, grids)
         return self.read(compiled.runtime_executable())
 
     def read(self, executable, refusal: str | None = None) -> Plan:
@@ -111,6 +118,8 @@ class Planner:
         constants = len(self.lowered_module.const_args)
         module.argument_names = {i + constants: b.what for i, b in enumerate(self.arguments())}
         module.argument_names |= dict.fromkeys(range(constants), "a constant of the program")
+        if self.devices[0].platform == "tpu" and (grids := kernels.grids(self.lowered_module.closed)):
+            self.kernels = kernels.on_tpu(module, self.lowered_module.module_context.module, self.chip, grids)
         work = costs.work(module)
         seconds = {}
         if self.chip and refusal is None:
@@ -135,7 +144,7 @@ class Planner:
     def plan_of(self, *, buffers: list[Buffer], **fields) -> Plan:
         return Plan(name=self.lowered_module.name, topology=self.topology, mesh=self.mesh, stages=self.stages,
                     device_kind=self.devices[0].device_kind, device_count=len(self.devices), notes=self.notes,
-                    buffers=sorted(buffers, key=lambda b: -b.bytes)[:SHOWN_BUFFERS], **fields)
+                    kernels=self.kernels, buffers=sorted(buffers, key=lambda b: -b.bytes)[:SHOWN_BUFFERS], **fields)
 
     # Buffers
 
@@ -184,6 +193,7 @@ class Planner:
     def too_large(self, message: str) -> Plan:
         """Return the plan of a program that the compiler rejected: its message, and the buffers on a chip with more memory."""
         refusal = re.sub(r"^RESOURCE_EXHAUSTED: (E\d+: )?(\w+: )?", "", message.split("\nSee ")[0].strip())
+        refusal = kernels.explained(refusal)
         executable = self.compile_with_more_memory()
         if executable is not None:
             return self.read(executable, refusal=refusal)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from xlafront.planning.costs import Buffer, Collective
+from xlafront.planning.kernels import Kernel
 from xlafront.runtime.sharding import Mesh
 
 
@@ -39,6 +40,7 @@ class Plan(NamedTuple):
             (the work at the chip's peak rates). None of them includes time spent waiting for other devices.
         stages: Seconds of tracing, lowering and compiling on this machine.
         notes: Remarks on the numbers.
+        kernels: Pallas kernels in the program.
         not_compiled: Error message of the compiler if it failed, else None.
     """
 
@@ -55,6 +57,7 @@ class Plan(NamedTuple):
     seconds: dict[str, float]
     stages: dict[str, float]
     notes: list[str]
+    kernels: list[Kernel]
     not_compiled: str | None
 
     @property
@@ -71,7 +74,8 @@ class Plan(NamedTuple):
             "memory": self.memory._asdict(), "buffers": [b._asdict() for b in self.buffers],
             "flops": self.flops, "bytes_accessed": self.bytes_accessed,
             "collectives": [c._asdict() | {"axes": list(c.axes) if c.axes is not None else None} for c in self.collectives],
-            "seconds": self.seconds, "stages": self.stages, "notes": self.notes, "not_compiled": self.not_compiled}
+            "seconds": self.seconds, "stages": self.stages, "notes": self.notes,
+            "kernels": [k._asdict() for k in self.kernels], "not_compiled": self.not_compiled}
 
     def to_json(self, indent: int | None = 2) -> str:
         return json.dumps(self.to_dict(), indent=indent)
@@ -125,6 +129,14 @@ def verdict(plan: Plan) -> str:
     return f"fits: {share}" if plan.fits else f"DOES NOT FIT: {share}"
 
 
+def kernel_row(kernel: Kernel) -> tuple[str, ...]:
+    """Return the cells of a kernel: its name, grid, fast memory and registers."""
+    grid = "x".join(["?" if n is None else str(n) for n in kernel.grid]) or "1"
+    memory = f"{size(kernel.memory)}{f' of {size(kernel.limit)}' if kernel.limit else ''} {kernel.memory_space}"
+    registers = "" if kernel.registers is None else f"{kernel.registers} registers"
+    return kernel.name, f"grid {grid}", memory, registers, f"{size(kernel.spilled)} spilled" if kernel.spilled else ""
+
+
 def table(plan: Plan) -> str:
     mesh = ", ".join(f"{name}={n}" for name, n in plan.mesh.shape.items())
     lines = [f"{plan.name} on {plan.topology}: {plan.device_count} x {plan.device_kind}, mesh {mesh}", verdict(plan), ""]
@@ -138,6 +150,9 @@ def table(plan: Plan) -> str:
     if large:
         rows = [(size(b.bytes), b.what, b.type, b.line) for b in large]
         lines += ["Largest buffers on each device", *columns(rows, "r"), ""]
+    if plan.kernels:
+        rows = [kernel_row(k) for k in plan.kernels]
+        lines += ["Kernels on each device", *columns(rows), ""]
     if plan.collectives:
         head = ("", "over", "devices", "size", "times", "total", "of", "")
         rows = [(c.kind, "+".join(c.axes) if c.axes is not None else "other groups", str(c.group_size), size(c.bytes),

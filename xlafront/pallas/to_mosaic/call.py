@@ -14,8 +14,9 @@ from xlafront.core.ir import Jaxpr
 from xlafront.lowering import custom_calls, mlir
 from xlafront.lowering.mlir import bindings, ir
 from xlafront.pallas.grid_mapping import GridMapping
+from xlafront.pallas.kernel_mlir import symbol_of
 from xlafront.pallas.to_mosaic.checks import check_kernel
-from xlafront.pallas.to_mosaic.windows import kernel_module, symbol
+from xlafront.pallas.to_mosaic.windows import kernel_module
 from xlafront.pallas.tpu import CompilerParams, GridDimensionSemantics, SideEffectType
 from xlafront.runtime.clients import libtpu_version
 
@@ -38,7 +39,7 @@ def lower(ctx: Any, *operands: ir.Value, jaxpr: Jaxpr, grid_mapping: GridMapping
     params = _checked_params(label, compiler_params)
     check_kernel(label, grid_mapping)
     semantics = _semantics(label, params, grid_mapping)
-    key = (symbol(name or jaxpr.debug_info.function_name), semantics, params.fuse_transposed_lhs_in_matmul)
+    key = (symbol_of(name or jaxpr.debug_info.function_name), semantics, params.fuse_transposed_lhs_in_matmul)
     kernel = jaxpr.memoised_with((), ("mosaic", grid_mapping, *key), lambda: _Kernel(kernel_module(jaxpr, grid_mapping, *key)))
     config = _config(label, params, cost_estimate, kernel, grid_mapping)
     avals_in, avals_out = ctx.avals_in, ctx.avals_out

@@ -6,7 +6,6 @@ between main and vector memory while the grid runs, as `window_params` describes
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,11 +40,6 @@ def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequ
             _Functions(w, jaxpr, mapping, name, semantics).emit()
         module.operation.verify()
     return module
-
-
-def symbol(name: str) -> str:
-    """Return the name of a kernel as a symbol."""
-    return re.sub(r"\W", "_", name, flags=re.ASCII) or "kernel"
 
 
 class _Functions:

@@ -17,7 +17,7 @@ from xlafront.core.ir import Jaxpr
 from xlafront.lowering.mlir import create, ir
 from xlafront.pallas import kernel_elementwise, kernel_equations
 from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
-from xlafront.pallas.kernel_mlir import Value, constant_value
+from xlafront.pallas.kernel_mlir import Value, constant_value, symbol_of
 from xlafront.pallas.specs import Blocked, Element, Squeezed
 from xlafront.pallas.to_triton import memory, operations
 from xlafront.pallas.to_triton.memory import Block, BlockDim
@@ -161,11 +161,6 @@ def _block_dim(w: TritonWriter, dim: Any, size: int, stride: int, start: ir.Valu
 # The module
 
 
-def _symbol(name: str) -> str:
-    symbol = "".join([c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name])
-    return symbol if symbol and not symbol[0].isdigit() else f"_{symbol}"
-
-
 def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, with_locations: bool = False) -> str:
     """Return the text of the module of a kernel.
 
@@ -247,7 +242,7 @@ def lower(ctx: Any, *operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, inp
     """Lower a `pallas_call` to a custom call that XLA's plugin for CUDA compiles with Triton."""
     mapping, mlir = grid_mapping, lowering.mlir
     options = options_of(compiler_params, jaxpr.debug_info.label)
-    symbol = _symbol(name or jaxpr.debug_info.function_name)
+    symbol = symbol_of(name or jaxpr.debug_info.function_name)
     text = jaxpr.memoised_with((), ("triton", mapping, symbol, debug), lambda: kernel_module(jaxpr, mapping, symbol, debug))
     grid, _ = launch_grid(mapping)
     if len(operands) + len(ctx.avals_out) != len(mapping.block_mappings):  # (Triton would not notice)
