@@ -411,6 +411,36 @@ def test_pytrees_without_end():
             use(endless())
 
 
+NODE_IN_ITSELF = """
+import xlafront as xf
+
+class Node:
+    pass
+
+xf.tree_util.register_pytree_node(Node, lambda x: ((x,), None), lambda aux, children: children[0])
+for use in (xf.tree.leaves, xf.tree.flatten, xf.jit(lambda t: 1.0), lambda t: xf.tree.leaves([[t]])):
+    try:
+        use(Node())
+    except ValueError as e:
+        print("node Node returns the node itself" in str(e))
+"""
+
+
+def test_a_node_that_returns_itself_is_refused_and_the_interpreter_exits():
+    assert run(NODE_IN_ITSELF) == (0, "True\n" * 4)
+
+
+def test_flatten_functions_are_called_as_they_are_after_the_first_node():
+    class Pair:
+        def __init__(self, *values):
+            self.values = values
+
+    xf.tree_util.register_pytree_node(Pair, lambda p: (iter(p.values), len(p.values)), lambda _, values: Pair(*values))
+    for values in ((1, 2), (3,), ()):
+        assert xf.tree.leaves(Pair(*values)) == [*values]
+        assert xf.tree.map(lambda v: 2 * v, Pair(*values)).values == tuple(2 * v for v in values)
+
+
 HUGE = """xnp.zeros((1 << 62,)) | xnp.zeros((1 << 31, 1 << 31, 4)) | xnp.ones((1 << 63,)) | xnp.zeros((1 << 62, 0)) |
     xnp.broadcast_to(xnp.ones(()), (1 << 62,)) | xnp.pad(xnp.ones(2), 1 << 62) | xnp.tile(xnp.ones(4), 1 << 61) |
     xnp.repeat(xnp.ones(2), 1 << 62) | xnp.eye(1 << 32) | xf.lax.iota("int32", 1 << 62) | xf.lax.broadcast(1.0, (1 << 62,)) |

@@ -273,9 +273,30 @@ def register_pytree_node(nodetype: type, flatten_func: Callable, unflatten_func:
         [1, 2, 3]
     """
     _refuse_twice(nodetype)
+    flatten_in_jaxlib = _checked_once(nodetype, flatten_func)
     for registry in (default_registry, dispatch_registry):
-        registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
+        registry.register_node(nodetype, flatten_in_jaxlib, unflatten_func, flatten_with_keys_func)
     registered_nodes[nodetype] = (flatten_func, unflatten_func, flatten_with_keys_func)
+
+
+def _checked_once(nodetype: type, flatten_func: Callable) -> Callable:
+    """Return a function that raises if the first node that it flattens is its own child, and then is `flatten_func`.
+
+    jaxlib would flatten the node without end. It loses a level of Python's recursion depth for each of its own when a function
+    that it calls raises, and with no level left neither the error can be shown nor the interpreter exit. Later calls cost those
+    of a `functools.partial` without arguments, which passes the call on in C.
+    """
+    def flatten_first(x: Any) -> Any:
+        flattened = flatten_func(x)
+        children = flattened[0] if isinstance(flattened, tuple) and flattened else None
+        if isinstance(children, (tuple, list)) and any(child is x for child in children):
+            raise ValueError(f"the flatten function of the pytree node {nodetype.__name__} returns the node itself as a child, "
+                             "so that flattening does not end. Return the values that the node holds, or register no node.")
+        checked.__setstate__((flatten_func, (), {}, {"before": flatten_first}))  # alive until this call has returned
+        return flattened
+
+    checked = functools.partial(flatten_first)
+    return checked
 
 
 def register_pytree_with_keys(nodetype: type, flatten_with_keys: Callable, unflatten_func: Callable,
