@@ -31,7 +31,8 @@ def execute(path: Path) -> Any:
     with tempfile.TemporaryDirectory() as cache:
         NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}).execute(
             env={**os.environ, "XLA_FLAGS": "", "XLAFRONT_PLATFORMS": "cpu", "XLAFRONT_CACHE_DIR": cache,
-                 "XLAFRONT_COMPILE_PROGRESS": "0", "PYTHONPATH": str(FOLDER.parent)})
+                 "XLAFRONT_COMPILE_PROGRESS": "0", "PYTHONPATH": str(FOLDER.parent),
+                 "MPLBACKEND": "module://matplotlib_inline.backend_inline"})
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     file_numbers = {Path(get_file_name(cell.source)).name: number for number, cell in enumerate(code, 1)}
     for number, cell in enumerate(code, 1):
