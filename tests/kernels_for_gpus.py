@@ -143,3 +143,36 @@ def masked_and_atomic(x, interpret=False):
 
     return pl.pallas_call(kernel, out_shape=(like(16), like(16), like(16, dtype="int32")), grid=1, interpret=interpret,
                           input_output_aliases={})(x, np.int32(0), np.zeros(16, np.int32))
+
+
+# A kernel that computes 2 x + y
+PTX = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry axpy(
+    .param .u64 x,
+    .param .u64 y,
+    .param .u64 o
+)
+{
+    .reg .f32 %f<4>;
+    .reg .b32 %r<5>;
+    .reg .b64 %d<8>;
+    ld.param.u64 %d1, [x];
+    ld.param.u64 %d2, [y];
+    ld.param.u64 %d3, [o];
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    mad.lo.s32 %r4, %r1, %r2, %r3;
+    mul.wide.s32 %d4, %r4, 4;
+    add.s64 %d5, %d1, %d4;
+    add.s64 %d6, %d2, %d4;
+    add.s64 %d7, %d3, %d4;
+    ld.global.f32 %f1, [%d5];
+    ld.global.f32 %f2, [%d6];
+    fma.rn.f32 %f3, %f1, 0f40000000, %f2;
+    st.global.f32 [%d7], %f3;
+    ret;
+}
+"""

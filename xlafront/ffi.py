@@ -8,6 +8,7 @@ from xlafront.lazy_module import attach
 
 _EXPORTS = {
     "xlafront.control.foreign_calls": "ffi_call",
+    "xlafront.control.ptx_kernels": "ptx_call",
     "xlafront.core.avals": "abstract_token",
     "xlafront.lowering.custom_calls": "build_ffi_lowering_function ffi_lowering",
     "xlafront.runtime.foreign_functions": """include_dir pycapsule register_ffi_target

@@ -1,5 +1,6 @@
 # Written by `python -m tests.stubs`.
 from xlafront.control.foreign_calls import ffi_call as ffi_call
+from xlafront.control.ptx_kernels import ptx_call as ptx_call
 from xlafront.core.avals import AbstractToken as _AbstractToken
 from xlafront.lowering.custom_calls import build_ffi_lowering_function as build_ffi_lowering_function
 from xlafront.lowering.custom_calls import ffi_lowering as ffi_lowering

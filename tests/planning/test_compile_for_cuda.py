@@ -232,3 +232,11 @@ def test_plan_of_a_kernel_has_its_shared_memory_and_registers():
     assert (kernel.name, kernel.grid, kernel.memory_space) == ("product", (1, 1, 1), "shared memory")
     assert 0 < kernel.memory <= kernel.limit == 227 << 10 and 16 <= kernel.registers <= 255 and kernel.spilled == 0
     assert f"{kernel.registers} registers" in str(plan)
+
+
+def test_kernels_in_ptx():
+    """A kernel that is given as text is part of the compiled program."""
+    call = ffi.ptx_call(kernels.PTX, like(128), grid=2, block=64)
+    for function in (lambda x, y: xnp.sin(call(x, y)), lambda x, y: xf.vmap(call)(x[None], y[None])):
+        text = xf.jit(function).lower(*device_types("h100", like(128), like(128))).compile().as_text()
+        assert "__gpu$xla.gpu.ptx" in text and "fma.rn.f32" in text
