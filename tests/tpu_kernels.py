@@ -328,3 +328,33 @@ def rows_by_grid_size(interpret):
 
 
 KERNELS["dynamic grid"] = Kernel(rows_by_grid_size, lambda: (np.int32(4), numbers(32, 128)), lambda n, x: x + n)
+
+
+def pipelined_product(x_ref, y_ref, o_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def _():
+        o_ref[...] = xnp.zeros(o_ref.shape, o_ref.dtype)
+
+    o_ref[...] += x_ref[...] @ y_ref[...]
+
+
+MAIN = Block(memory_space=pl.ANY)
+
+
+@kernel(lambda: (numbers(16, 512), numbers(512, 384, seed=1)), lambda x, y: x @ y, 1e-3, out_shape=Spec((16, 384), F32),
+        in_specs=[MAIN, MAIN], out_specs=MAIN)
+def pipeline(x_ref, y_ref, o_ref):
+    run = pltpu.emit_pipeline(pipelined_product, grid=(2, 3, 4), out_specs=[Block((8, 128), lambda i, j, k: (i, j))], in_specs=[
+        Block((8, 128), lambda i, j, k: (i, k)), Block((128, 128), lambda i, j, k: (k, j))])
+    run(x_ref, y_ref, o_ref)
+
+
+@kernel(lambda: (np.array([3], np.int32), numbers(4, 8, 128)),
+        lambda n, x: np.concatenate([x[:3] + np.arange(3, dtype=F32)[:, None, None], np.full((1, 8, 128), np.nan, F32)]),
+        out_shape=Spec((4, 8, 128), F32), in_specs=[Block(memory_space=pltpu.SMEM), MAIN], out_specs=MAIN)
+def pipeline_of_dynamic_size(n_ref, x_ref, o_ref):
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...] + pl.program_id(0).astype(F32)
+
+    rows = Block((None, 8, 128), lambda i: (i, 0, 0))
+    pltpu.emit_pipeline(body, grid=(n_ref[0],), in_specs=[rows], out_specs=[rows])(x_ref, o_ref)

@@ -260,3 +260,42 @@ def test_values_and_transformations_of_operations():
     expected = np.roll(np.tile(M[1], (4, 1)), -1, 1)
     expected[1] += rolled.sum(0)
     np.testing.assert_array_equal(xf.grad(lambda x: CALL(x).sum())(M), expected)
+
+
+# Pipelines
+
+
+def test_pipelines_with_scratch_and_unblocked_references():
+    def body(indices, table_ref, x_ref, o_ref, sum_ref):
+        sum_ref[...] += x_ref[...]
+        o_ref[...] = sum_ref[...] * table_ref[indices[0]]
+
+    def kernel(table_ref, x_ref, o_ref, sum_ref):
+        sum_ref[...] = xnp.zeros((6,))
+        rows = pl.BlockSpec((None, 6), lambda i: (i, 0))
+        pltpu.emit_pipeline(body, grid=4, in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), rows], out_specs=[rows],
+                            _explicit_indices=True)(table_ref, x_ref, o_ref, scratches=[sum_ref])
+
+    table = np.float32([1, 2, 3, 4])
+    found = interpreted(kernel, out_shape=xf.ShapeDtypeStruct((4, 6), "float32"), scratch_shapes=[pltpu.VMEM((6,), "float32")],
+                        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), ANY], out_specs=ANY)(table, M)
+    np.testing.assert_array_equal(found, np.cumsum(M, 0) * table[:, None])
+
+
+def test_invalid_pipelines_raise():
+    def run(block, *extra, **options):
+        def kernel(x_ref, o_ref):
+            pltpu.emit_pipeline(lambda x, o: None, grid=2, in_specs=[block], out_specs=[block], **options)(x_ref, o_ref, *extra)
+
+        interpreted(kernel, out_shape=xf.ShapeDtypeStruct((4, 6), "float32"), in_specs=[ANY], out_specs=ANY)(M)
+
+    with pytest.raises(ValueError, match=r"the block shape of reference 0, \(3, 6\), must divide .* \(4, 6\)"):
+        run(pl.BlockSpec((3, 6), lambda i: (i, 0)))
+    with pytest.raises(ValueError, match="must return 2 values"):
+        run(pl.BlockSpec((2, 6), lambda i: i))
+    with pytest.raises(TypeError, match="takes 2 references"):
+        run(pl.BlockSpec((2, 6), lambda i: (i, 0)), M)
+    with pytest.raises(TypeError, match="takes BlockSpecs"):
+        run((2, 6))
+    with pytest.raises(NotImplementedError, match="core_axis"):
+        run(pl.BlockSpec((2, 6), lambda i: (i, 0)), core_axis=0)

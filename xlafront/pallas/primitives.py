@@ -22,10 +22,11 @@ index_aval = ShapedArray((), np.dtype(np.int32))
 
 
 class KernelScope(NamedTuple):
-    """The kernel that is being traced: its trace, and its grid with None for dynamic sizes."""
+    """The kernel that is being traced: its trace, and its grid with None for dynamic sizes; in a pipeline its indices."""
 
     trace: Trace
-    grid: tuple[int | None, ...]
+    grid: tuple[Any, ...]
+    indices: tuple[Any, ...] | None = None
 
 
 kernel_scope: contextvars.ContextVar[KernelScope | None] = contextvars.ContextVar("kernel_scope", default=None)
@@ -65,6 +66,8 @@ def program_id(axis: int) -> Any:
         Array([0, 0, 1, 1], dtype=int32)
     """
     scope = _scope("program_id", axis)
+    if scope.indices is not None:
+        return scope.indices[axis]
     with current_trace(scope.trace):
         return program_id_p.bind(axis=axis.__index__())
 

@@ -3,6 +3,7 @@
 from xlafront.lazy_module import attach
 
 _EXPORTS = {
+    "xlafront.pallas.pipeline": "emit_pipeline",
     "xlafront.pallas.primitives": "reciprocal",
     "xlafront.pallas.semaphores": "SemaphoreType async_copy make_async_copy sync_copy",
     "xlafront.pallas.tpu": """

@@ -1,4 +1,5 @@
 # Written by `python -m tests.stubs`.
+from xlafront.pallas.pipeline import emit_pipeline as emit_pipeline
 from xlafront.pallas.primitives import reciprocal as reciprocal
 from xlafront.pallas.semaphores import SemaphoreType as SemaphoreType
 from xlafront.pallas.semaphores import async_copy as async_copy

@@ -115,7 +115,7 @@ def _config(label: str, params: CompilerParams, cost: Any, kernel: _Kernel, mapp
     if params.vmem_limit_bytes is not None:
         config["scoped_memory_configs"] = [{"memory_space": 1, "offset": 0, "size": params.vmem_limit_bytes}]
     if params.flags:
-        config["flag_configs"] = [{"flag_type": k, "value": _flag(label, k, v)} for k, v in params.flags]
+        config["flag_configs"] = [{"flag_type": k, "value": _flag(label, k, v)} for k, v in dict(params.flags).items()]
     return config
 
 

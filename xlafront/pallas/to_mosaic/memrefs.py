@@ -69,7 +69,10 @@ class MemRef(NamedTuple):
     memory_space: Any
     name: str
 
-    space = property(lambda self: space_of(self.memory_space))
+    @property
+    def space(self) -> str:
+        """Mosaic's name of the memory."""
+        return space_of(self.memory_space)
 
 
 def memref_of(value: ir.Value, aval: AbstractRef, name: str, hidden: Sequence[bool] | None = None,
