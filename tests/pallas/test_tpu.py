@@ -299,3 +299,22 @@ def test_invalid_pipelines_raise():
         run((2, 6))
     with pytest.raises(NotImplementedError, match="core_axis"):
         run(pl.BlockSpec((2, 6), lambda i: (i, 0)), core_axis=0)
+
+
+# Chips
+
+
+def test_properties_of_chips():
+    info = pltpu.get_tpu_info("v5e")
+    assert (info.chip_version, info.generation, info.is_lite) == (pltpu.ChipVersion.TPU_V5E, 5, True)
+    assert info.bf16_ops_per_second == 197e12 and info.int8_ops_per_second == 394e12
+    assert [info.get_sublane_tiling(d) for d in ("float32", "bfloat16", "int8")] == [8, 16, 32]
+    assert pltpu.get_tpu_info("v7x").fp8_ops_per_second == 2307e12  # of one of two devices
+    with pytest.raises(ValueError, match="no TPU named 'v99'; it knows v2, v3"):
+        pltpu.get_tpu_info("v99")
+
+
+@pytest.mark.cpu_only
+def test_properties_of_no_chip():
+    with pytest.raises(ValueError, match="found no TPU: the default device is 'cpu'. Name the chip"):
+        pltpu.get_tpu_info()

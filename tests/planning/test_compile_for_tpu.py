@@ -272,19 +272,19 @@ def product(x_ref, y_ref, o_ref):
     o_ref[...] = xnp.dot(x_ref[...], y_ref[...], preferred_element_type=xnp.float32)
 
 def step(x, y):
-    rows, columns = pl.BlockSpec((128, 256), lambda i, j: (i, 0)), pl.BlockSpec((256, 128), lambda i, j: (0, j))
-    out = xf.ShapeDtypeStruct((256, 512), "float32")
+    rows, columns = pl.BlockSpec((ROWS, 256), lambda i, j: (i, 0)), pl.BlockSpec((256, 128), lambda i, j: (0, j))
+    out = xf.ShapeDtypeStruct((2 * ROWS, 512), "float32")
     return xnp.tanh(pl.pallas_call(product, out, grid=(2, 4), in_specs=[rows, columns],
-                                   out_specs=pl.BlockSpec((128, 128), lambda i, j: (i, j)))(x, y))
+                                   out_specs=pl.BlockSpec((ROWS, 128), lambda i, j: (i, j)))(x, y))
 
 def step_args():
-    return xf.ShapeDtypeStruct((256, 256), "float32"), xf.ShapeDtypeStruct((256, 512), "float32")
+    return xf.ShapeDtypeStruct((2 * ROWS, 256), "float32"), xf.ShapeDtypeStruct((256, 512), "float32")
 """
 
 
 def test_plans_for_several_chips_have_their_kernels(tmp_path, capfd):
     script = tmp_path / "kernel.py"
-    script.write_text(KERNEL_SCRIPT)
+    script.write_text("ROWS = 128" + KERNEL_SCRIPT)
     options = ["plan", f"{script}:step", "--topology", "v5e:1x1, v6e:1x1,v9:1x1"]
     assert main([*options, "--json"]) == 2
     *plans, failed = json.loads(capfd.readouterr().out)
@@ -304,9 +304,36 @@ def test_plans_for_several_chips_have_their_kernels(tmp_path, capfd):
 
 def test_plan_of_a_kernel_with_blocks_larger_than_the_memory(tmp_path, capfd):
     script = tmp_path / "kernel.py"
-    script.write_text(KERNEL_SCRIPT.replace("(128, 256)", "(8192, 4096)").replace("(256, 128)", "(4096, 128)")
-                      .replace("(128, 128)", "(8192, 128)").replace("(256, 256)", "(16384, 4096)")
-                      .replace("(256, 512)", "(4096, 512)").replace('Struct((4096, 512), "float32")\n    return', 'Struct((16384, 512), "float32")\n    return'))
-    assert main(["plan", f"{script}:step", "--topology", "v5e:1x1,v6e:1x1"]) in (1, 2)
+    script.write_text("ROWS = 65536" + KERNEL_SCRIPT)
+    assert main(["plan", f"{script}:step", "--topology", "v5e:1x1,v6e:1x1"]) == 1
     lines = capfd.readouterr().out.splitlines()
     assert len(lines) == 3 and all("vmem" in line.lower() for line in lines[1:])
+
+
+def test_kernels_ask_for_the_chip_that_they_are_compiled_for():
+    seen = []
+
+    def kernel(x_ref, o_ref):
+        seen.append(pl.tpu.get_tpu_info().chip_version.value)
+        o_ref[...] = x_ref[...]
+
+    call = pl.pallas_call(kernel, out_shape=xf.ShapeDtypeStruct((8, 128), "float32"))
+    for chip in ("v5e:1x1", "v6e:1x1"):
+        assert xf.plan(call, xf.ShapeDtypeStruct((8, 128), "float32"), topology=chip).fits
+    assert seen == ["v5e", "v6e"]
+
+
+VECTOR_AND_SCALAR_MEMORY = {"v3": "v3:2x2", "v4": "v4:2x2x1", "v5e": "v5e:1x1", "v5p": "v5p:2x2x1", "v6e": "v6e:1x1",
+                            "v7x": "v7x:2x2x1"}
+
+
+@pytest.mark.parametrize("chip", VECTOR_AND_SCALAR_MEMORY)
+def test_sizes_of_memory_are_those_of_the_compiler(chip):
+    info, device = pl.tpu.get_tpu_info(chip), topologies.get_topology_desc(VECTOR_AND_SCALAR_MEMORY[chip]).devices[0]
+    x = xf.ShapeDtypeStruct((8, 128), "float32", sharding=xf.sharding.SingleDeviceSharding(device))
+    for scratch, size in ((pl.tpu.VMEM((1 << 20, 128), "float32"), info.vmem_capacity_bytes),
+                          (pl.tpu.SMEM((1 << 20, 8), "int32"), info.smem_capacity_bytes)):
+        call = pl.pallas_call(lambda x_ref, o_ref, s: o_ref.__setitem__(..., x_ref[...]), out_shape=xf.ShapeDtypeStruct(
+            (8, 128), "float32"), scratch_shapes=[scratch], compiler_params=pl.tpu.CompilerParams(vmem_limit_bytes=1 << 30))
+        with pytest.raises(RuntimeError, match=f"exceed memory .size={size}"):
+            xf.jit(call).lower(x).compile()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.base import config
+from xlafront.base.meshes import active
 from xlafront.control.scan import map as map_elements
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
@@ -361,7 +362,7 @@ class _KernelCall:
 
     def traced(self, in_tree, in_avals: tuple) -> tuple[Jaxpr, GridMapping, tuple, list[np.ndarray]]:
         """Return the kernel's jaxpr for arguments of these types, and the array constants that it takes as inputs."""
-        key = (in_tree, in_avals, config.trace_context_key(), tracing.thread.axes)
+        key = (in_tree, in_avals, config.trace_context_key(), tracing.thread.axes, active.mesh)
         return self.traces.get(key) or self.traces.put(key, self._trace(in_tree, in_avals))
 
     def _trace(self, in_tree, in_avals: tuple) -> tuple[Jaxpr, GridMapping, tuple, list[np.ndarray]]:

@@ -1,0 +1,150 @@
+"""The properties of a TPU chip that kernels choose their blocks by."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any
+
+import numpy as np
+
+from xlafront.base import config
+from xlafront.base.meshes import active
+from xlafront.core import dtypes, errors
+from xlafront.core.traceback_filter import boundary
+from xlafront.pallas.kernel_mlir import bit_width
+from xlafront.runtime import backends
+from xlafront.runtime.topologies import TPU_ALIASES, TPUS
+
+
+class ChipVersion(enum.Enum):
+    """A version of TPU chips.
+
+    Args:
+        value: Name of the version.
+
+    Example:
+        >>> pl.tpu.ChipVersion("v5e").name
+        'TPU_V5E'
+    """
+
+    TPU_V2 = "v2"
+    TPU_V3 = "v3"
+    TPU_V4 = "v4"
+    TPU_V5E = "v5e"
+    TPU_V5P = "v5p"
+    TPU_V6E = "v6e"
+    TPU_7X = "7x"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TpuInfo:
+    """The properties of a TPU, as one device of a program sees it.
+
+    Args:
+        chip_version: Version of the chip.
+        generation: Number of the generation.
+        num_cores: Cores of the device; two cores that are programmed as one count as one.
+        num_lanes, num_sublanes: Shape of a vector register of 32-bit elements.
+        mxu_column_size: Size of the matrix unit.
+        num_mxus, num_accumulators: Numbers of matrix units and of accumulators of products; 0 if unknown.
+        vmem_capacity_bytes, cmem_capacity_bytes, smem_capacity_bytes, hbm_capacity_bytes: Sizes of the memories.
+        mem_bw_bytes_per_second: Bandwidth of main memory.
+        bf16_ops_per_second, int8_ops_per_second, fp8_ops_per_second, int4_ops_per_second: Peak rates of products; 0 where none
+            is published.
+        sparse_core: Properties of SparseCores. None, since kernels cannot use them yet.
+
+    Example:
+        >>> pl.tpu.get_tpu_info("v5e").vmem_capacity_bytes == 128 * 2**20
+        True
+    """
+
+    chip_version: ChipVersion
+    generation: int
+    num_cores: int
+    num_lanes: int
+    num_sublanes: int
+    mxu_column_size: int
+    num_mxus: int
+    num_accumulators: int
+    vmem_capacity_bytes: int
+    cmem_capacity_bytes: int
+    smem_capacity_bytes: int
+    hbm_capacity_bytes: int
+    mem_bw_bytes_per_second: int
+    bf16_ops_per_second: int
+    int8_ops_per_second: int
+    fp8_ops_per_second: int
+    int4_ops_per_second: int
+    sparse_core: Any = None
+
+    is_lite = property(lambda self: self.chip_version in (ChipVersion.TPU_V5E, ChipVersion.TPU_V6E),
+                       doc="True for chips with one core.")
+
+    def get_sublane_tiling(self, dtype: Any) -> int:
+        """Return the number of rows in a tile of arrays of a dtype."""
+        return self.num_sublanes * 32 // max(bit_width(np.dtype(dtypes.canonicalize_dtype(dtype))), 4)
+
+
+# By the name of the chip: version, generation, sizes of the matrix unit, numbers of matrix units; MiB of vector memory and of
+# common memory, KiB of scalar memory; peak rates for int8 and fp8 as multiples of that for bfloat16, 0 where none is published.
+# Sizes of vector and scalar memory are those that libtpu 0.0.52 states when it refuses a kernel.
+_TABLE = {
+    "v2": ("v2", 2, 128, 1, 16, 0, 16, 0, 0),
+    "v3": ("v3", 3, 128, 2, 16, 0, 16, 0, 0),
+    "v4": ("v4", 4, 128, 4, 16, 128, 1024, 1, 0),
+    "v5e": ("v5e", 5, 128, 4, 128, 0, 1024, 2, 0),
+    "v5p": ("v5p", 5, 128, 4, 64, 0, 1024, 2, 0),
+    "v6e": ("v6e", 6, 256, 2, 128, 0, 1024, 2, 0),
+    "tpu7x": ("7x", 7, 256, 2, 64, 0, 1024, 0, 2),
+}
+
+
+def _info(name: str) -> TpuInfo:
+    version, generation, columns, units, vmem, cmem, smem, int8, fp8 = _TABLE[name]
+    chip = TPUS[name]
+    flops = int(chip.flops)
+    return TpuInfo(
+        chip_version=ChipVersion(version), generation=generation, num_cores=1, num_lanes=128, num_sublanes=8,
+        mxu_column_size=columns, num_mxus=units, num_accumulators=0, vmem_capacity_bytes=vmem << 20,
+        cmem_capacity_bytes=cmem << 20, smem_capacity_bytes=smem << 10, hbm_capacity_bytes=chip.memory,
+        mem_bw_bytes_per_second=int(chip.bandwidth), bf16_ops_per_second=flops, int8_ops_per_second=int8 * flops,
+        fp8_ops_per_second=fp8 * flops, int4_ops_per_second=0)
+
+
+@boundary
+def get_tpu_info(chip: str | None = None) -> TpuInfo:
+    """Return the properties of the TPU that is compiled for, which need not be there.
+
+    It is the first of these that is a TPU: the devices of the mesh of `set_mesh` (of a topology, too), the device of
+    `default_device`, the default device of the process.
+
+    Args:
+        chip: Name of the chip, such as "v5e". Default: the chip that is compiled for.
+
+    Returns:
+        The properties.
+
+    Example:
+        >>> pl.tpu.get_tpu_info("v6e").mxu_column_size
+        256
+    """
+    if chip is not None:
+        name = TPU_ALIASES.get(chip, chip)
+        if name not in _TABLE:
+            raise ValueError(f"get_tpu_info knows no TPU named {errors.short(chip)}; it knows {', '.join(_TABLE)}.")
+        return _info(name)
+    kinds = [_kind_of_mesh(active.mesh), getattr(config.default_device.value, "device_kind", None),
+             getattr(backends.default_device(), "device_kind", None)]
+    found = next((name for kind in kinds for name in _TABLE if TPUS[name].kind == kind), None)
+    if found is None:
+        raise ValueError(f"get_tpu_info found no TPU: the default device is {kinds[-1]!r}. Name the chip, get_tpu_info('v5e'), "
+                         "or trace under a mesh of TPUs: "
+                         "set_mesh(topologies.make_mesh(topologies.get_topology_desc('v5e:1x1'), (1,), ('x',))). "
+                         "xlafront.plan(f, ..., topology='v5e:1x1') sets one.")
+    return _info(found)
+
+
+def _kind_of_mesh(mesh: Any) -> str | None:
+    devices = getattr(mesh, "devices", None)
+    return None if devices is None or not devices.size else getattr(devices.flat[0], "device_kind", None)
