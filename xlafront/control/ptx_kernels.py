@@ -83,7 +83,7 @@ def _entry(ptx: Any, name: str | None) -> tuple[str, int]:
     found = {entry: parameters.count(".param") for entry, parameters in _ENTRY.findall(ptx)}
     if name is None and len(found) == 1:
         [name] = found
-    if name not in found:
+    if name is None or name not in found:
         known = ", ".join(found) or "which has none"
         raise ValueError(f"ptx_call takes the name of one of the kernels in the PTX text, {known}; "
                          f"got name={name!r}.")

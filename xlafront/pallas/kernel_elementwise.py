@@ -175,13 +175,14 @@ def integer_power(w: Writer, x: ir.Value, aval: Any, exponent: int) -> ir.Value:
     one = _like(w, aval, 1)
     if not exponent:
         return one
-    result, factor, n = None, x, abs(exponent)
-    while n:
+    factor, n = x, abs(exponent)
+    while not n & 1:
+        factor, n = binary(w, "mul", aval.dtype, factor, factor), n >> 1
+    result = factor
+    while n := n >> 1:
+        factor = binary(w, "mul", aval.dtype, factor, factor)
         if n & 1:
-            result = factor if result is None else binary(w, "mul", aval.dtype, result, factor)
-        n >>= 1
-        if n:
-            factor = binary(w, "mul", aval.dtype, factor, factor)
+            result = binary(w, "mul", aval.dtype, result, factor)
     return result if exponent > 0 else binary(w, "div", aval.dtype, one, result)
 
 

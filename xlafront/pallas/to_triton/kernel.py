@@ -192,7 +192,7 @@ def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, with_locations:
             _write_body(w, jaxpr, mapping, list(body.arguments))
             create("tt.return")
         module.operation.verify()
-        return module.operation.get_asm(enable_debug_info=with_locations)
+        return str(module.operation.get_asm(enable_debug_info=with_locations))
 
 
 def _write_body(w: TritonWriter, jaxpr: Jaxpr, mapping: GridMapping, arguments: Sequence[ir.Value]) -> None:

@@ -7,6 +7,7 @@ dimension of the block. Elements beyond the edge of the array are masked.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -162,10 +163,8 @@ def pointers(w: TritonWriter, block: Block, indexers: Sequence[tuple], operands:
         pointer = w.broadcast(pointer, (), shape)
         for i, term in enumerate(terms):
             terms[i] = w.broadcast(term, _shape(term), shape)
-        offset = terms[0] if terms else None
-        for term in terms[1:]:
-            offset = w.op("arith.addi", [offset, term])
-        pointer = pointer if offset is None else w.add_to_pointer(pointer, offset)
+        if terms:
+            pointer = w.add_to_pointer(pointer, functools.reduce(lambda x, y: w.op("arith.addi", [x, y]), terms))
     return pointer, mask, shape
 
 
