@@ -495,9 +495,21 @@ def test_operations_without_a_rule():
     refused(r"double_sort at .*sort is not possible in kernels that are compiled for cuda", double_sort, [like(8)])
     refused("scan over slices", lambda x, o: o.__setitem__(..., lax.scan(lambda c, v: (c, v), 0.0, x[...])[1]), [like(8)])
     refused("concatenate of shapes", lambda x, o: o.__setitem__(..., xnp.concatenate([x[:4], x[:2], x[:2]])), [like(8)])
-    refused("complex", lambda x, o: o.__setitem__(..., (x[...] * 1j).real), [like(8)])
+    refused(r"at .* with a result of dtype complex64 .* imaginary", lambda x, o: o.__setitem__(..., (x[...] * 1j).real), [like(8)])
     refused("atomic_add of outputs with dtype int8", lambda x, o: o.__setitem__(0, triton.atomic_add(o, 0, 1)), [like(8)],
             like(8, dtype="int8"))
+
+
+def test_operations_of_tpus():
+    def kernel(x, n, o):
+        pl.delay(100)
+        o[...] = pltpu.roll(x[...], n[...], 1) + pltpu.roll(x[...], 1, 0)
+
+    x, n = normal(4, 16), np.int32(3)
+    check(kernel, (x, n), like(4, 16), np.roll(x, 3, 1) + np.roll(x, 1, 0))
+    refused("run_scoped is not possible .* keep values in variables", lambda x, o: pl.run_scoped(lambda r: None, pl.ANY((8,), F32)), [like(8)])
+    refused("prng_seed .* outside of the kernel", lambda x, o: pltpu.prng_seed(0), [like(8)])
+    refused("sort .* before or after", double_sort, [like(8)])
 
 
 def double_sort(x, o):

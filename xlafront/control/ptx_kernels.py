@@ -1,4 +1,4 @@
-"""Calls of users' own GPU kernels, given as PTX text, without a library in C++.
+"""Calls of GPU kernels that users give as PTX text, without a library in C++.
 
 XLA's plugin for CUDA makes the text part of the program that calls it. The driver of the GPU compiles it when the program is
 loaded, so that errors in the text show up only there; `ptxas` finds them before.

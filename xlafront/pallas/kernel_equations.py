@@ -47,12 +47,21 @@ def lower_equations(w: Writer, jaxpr: Jaxpr, args: Sequence[Value]) -> list[Valu
     read = last_reads(jaxpr)
     for eqn in jaxpr.eqns:
         w.enter(eqn)
+        check_dtypes(w, eqn)
         w.is_read = any([v in read for v in eqn.outvars])
         shape = eqn.outvars[0].aval.shape if eqn.primitive.traits.broadcasts_scalars else None
         results = _lower_equation(w, eqn, [value(v, shape) for v in eqn.invars], shape)
         env.update(zip(eqn.outvars, results))
         w.location, w.site = outer
     return [value(v) for v in jaxpr.outvars]
+
+
+def check_dtypes(w: Writer, eqn: JaxprEqn) -> None:
+    """Raise an error if an equation has complex results, which no compiler of kernels has."""
+    for v in eqn.outvars:
+        if isinstance(v.aval.dtype, np.dtype) and v.aval.dtype.kind == "c":
+            raise unsupported(w, f"{eqn.primitive.shown_as} with a result of dtype {v.aval.dtype}",
+                              "Use an array for the real parts and one for the imaginary parts.")
 
 
 def _lower_equation(w: Writer, eqn: JaxprEqn, values: list[Value], shape: tuple[int, ...] | None) -> list[Value]:

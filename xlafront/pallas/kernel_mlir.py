@@ -55,8 +55,7 @@ def kind_of(dtype: Any) -> str:
         return "float"
     if dtypes.is_integer(dtype):
         return "unsigned" if dtypes.is_unsigned(dtype) else "signed"
-    raise NotImplementedError(f"compiled kernels cannot compute with dtype {dtype}. Split complex numbers into two arrays of "
-                              f"floats, and random keys into random.key_data.")
+    raise NotImplementedError(f"compiled kernels cannot compute with dtype {dtype}.")
 
 
 def bit_width(dtype: Any) -> int:

@@ -243,10 +243,14 @@ def _reverse(w: TritonWriter, avals_in, avals_out, params, x):
     return x
 
 
-def _roll(w: TritonWriter, avals_in, avals_out, params, x):
-    aval, axis = avals_in[0], params["dimension"]
+def _roll(w: TritonWriter, avals_in, avals_out, params, x, *shifts):
+    """Roll by a static shift, or by that of `pallas.tpu.roll`, an operand."""
+    if params.get("stride") is not None:
+        raise unsupported(w, "roll with a stride", "Use take_along_axis.")
+    aval, axis = avals_in[0], params["axis" if shifts else "dimension"]
     size = aval.shape[axis]
-    moved = w.op("arith.addi", [w.range(size), w.constant(-params["shift"] % size, (size,), _int32)])
+    shift = convert(w, shifts[0], (), avals_in[1].dtype, _int32) if shifts else w.constant(np.int32(params["shift"] % size))
+    moved = w.op("arith.subi", [w.range(size), w.broadcast(shift, (), (size,))])
     positions = w.op("arith.andi", [moved, w.constant(size - 1, (size,), _int32)])  # (the size is a power of two)
     return _take(w, x, positions, aval.shape, aval.dtype, axis, size)
 
@@ -518,9 +522,27 @@ def _small_float_row(rule: Rule) -> Rule:
     return wide_rule
 
 
+def _refused(name: str, remedy: str) -> Rule:
+    """Make the rule of an operation that GPUs do not have."""
+    def rule(w: TritonWriter, avals_in, avals_out, params, *values):
+        raise unsupported(w, name, remedy)
+
+    return rule
+
+
+_OF_TPUS = ("run_scoped dma_start dma_wait semaphore_signal semaphore_wait semaphore_read get_barrier_semaphore new_ref "
+            "empty_ref").split()
+_REFUSED = {
+    **{name: (name, "It is for the memory of TPUs: on GPUs, keep values in variables, and read and write references.")
+       for name in _OF_TPUS},
+    **{name: (name, "Draw random bits outside of the kernel, and pass them as an argument.")
+       for name in ("prng_seed", "prng_random_bits", "threefry2x32", "random_bits", "random_seed", "wrap_key_data")},
+    **{name: (name, "Compute it before or after the kernel.") for name in ("sort", "top_k", "fft", "conv_general_dilated")}}
+
 _ARITHMETIC = "add add_any sub mul div max min neg eq ne lt le gt ge integer_pow square sign logistic".split()
 
 RULES: dict[str, Rule] = {
+    **{name: _refused(*texts) for name, texts in _REFUSED.items()},
     **{name: _small_float_row(kernel_elementwise.RULES[name]) for name in _ARITHMETIC},
     **{name: _libdevice(symbol, kernel_elementwise.RULES.get(name)) for name, symbol in _LIBDEVICE.items() if name != "pow"},
     "nextafter": _next_after, "clz": _bits_function("clz"), "population_count": _bits_function("popc"),
@@ -536,4 +558,4 @@ RULES: dict[str, Rule] = {
     "cumlogsumexp": _scan(_log_add),
     "dot_general": _dot_general, "multiple_of": _axis_info("tt.divisibility"), "max_contiguous": _axis_info("tt.contiguity"),
     "approx_tanh": _approx_tanh, "elementwise_inline_asm": _inline_assembly, "debug_barrier": _barrier,
-    "debug_print": _debug_print, "program_id": _program_id}
+    "delay": lambda w, avals_in, avals_out, params, *nanoseconds: [], "debug_print": _debug_print, "program_id": _program_id}
