@@ -7,9 +7,10 @@ from typing import Any
 from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
 from xlafront.pallas.kernel_mlir import bit_width, kind_of
 from xlafront.pallas.specs import BoundedSlice, Indirect, Squeezed
-from xlafront.pallas.to_mosaic.memrefs import space_of
+from xlafront.pallas.to_mosaic.memrefs import SCRATCH_SPACES, space_of
 
 LANES, SUBLANES = 128, 8
+_SPACES = ("vmem", "smem", "hbm", "any")  # of arguments and results
 
 
 def check_kernel(label: str, mapping: GridMapping) -> None:
@@ -17,6 +18,9 @@ def check_kernel(label: str, mapping: GridMapping) -> None:
     for block in mapping.block_mappings:
         _check_dims(label, block)
         space = space_of(block.block_aval.memory_space)
+        if space not in _SPACES:  # the compiler would end the process for some of these
+            raise ValueError(f"{_described(label, block)} is in {space}, where arguments and results of TPU kernels cannot be. "
+                             f"Use pltpu.VMEM, pltpu.SMEM, pltpu.HBM or pl.ANY.")
         if space not in ("vmem", "smem"):
             if not block.covers_array:
                 raise ValueError(f"{_described(label, block)} has blocks in {space}, where references are unblocked. Leave its "
@@ -26,7 +30,11 @@ def check_kernel(label: str, mapping: GridMapping) -> None:
         if space == "vmem" and mapping.grid:
             _check_tiling(label, block)
     for i, aval in enumerate(mapping.scratch_avals):
-        if space_of(aval.memory_space) != "semaphore_mem":
+        space = space_of(aval.memory_space)
+        if space not in SCRATCH_SPACES:
+            raise ValueError(f"the kernel {label}: scratch_shapes[{i}], {aval}, is in {space}; scratch memory of TPU kernels "
+                             f"is in VMEM, SMEM or of semaphores. Use pltpu.VMEM(shape, dtype).")
+        if space != "semaphore_mem":
             _check_dtype(label, f"scratch_shapes[{i}]", aval.dtype)
     for i, aval in enumerate(mapping.index_avals):
         if bit_width(aval.dtype) != 32 and kind_of(aval.dtype) != "bool":

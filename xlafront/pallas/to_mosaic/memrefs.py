@@ -264,7 +264,12 @@ def _masked_swap(w: MosaicWriter, avals_in, avals_out, params, ref, new, mask, *
 # Scratch memory
 
 
+SCRATCH_SPACES = ("vmem", "smem", "semaphore_mem")
+
+
 def _allocate(w: MosaicWriter, aval: AbstractRef) -> MemRef:
+    if space_of(aval.memory_space) not in SCRATCH_SPACES:
+        raise unsupported(w, f"scratch memory of type {aval}", "Use pltpu.VMEM(shape, dtype), pltpu.SMEM or semaphores.")
     kind = memref_type(w.context, aval.shape, aval.dtype, aval.memory_space)
     if space_of(aval.memory_space) == "semaphore_mem":
         value = w.op("tpu.sem_alloc", [], kind)
