@@ -250,6 +250,21 @@ def narrow_integers(x_ref, y_ref, b_ref, o_ref, p_ref, flags_ref):
     p_ref[...] = b_ref[...] & (x_ref[...] > 0)
 
 
+def _wrapping(x, u):
+    with np.errstate(over="ignore"):
+        y = np.maximum(x + x, x * x) + np.where(x > 3, x, -x) + np.abs(x) + np.clip(x, -5, 7)
+    return y, np.maximum(u + u, u) // np.uint8(3), np.broadcast_to(u.astype(np.uint32).max(1, keepdims=True) * 2**24, u.shape)
+
+
+@kernel(lambda: (integers(32, 128, dtype=np.int8), integers(32, 128, low=0, high=256, dtype=np.uint8)), _wrapping,
+        out_shape=(Spec((32, 128), "int8"), Spec((32, 128), "uint8"), Spec((32, 128), "uint32")))
+def narrow_arithmetic(x_ref, u_ref, o_ref, p_ref, largest_ref):
+    x, u = x_ref[...], u_ref[...]
+    o_ref[...] = xnp.maximum(x + x, x * x) + xnp.where(x > 3, x, -x) + xnp.abs(x) + xnp.clip(x, -5, 7)
+    p_ref[...] = xnp.maximum(u + u, u) // xnp.uint8(3)
+    largest_ref[...] = xnp.broadcast_to((u.astype("uint32") * xnp.uint32(2**24)).max(1, keepdims=True), u.shape)
+
+
 def _words(x):
     bf16 = x.astype(BF16).astype(F32)
     return bf16 + np.stack([x[::2].view(np.uint32) >> 0, x[1::2].view(np.uint32)]).transpose(1, 0, 2).reshape(x.shape).view(F32)

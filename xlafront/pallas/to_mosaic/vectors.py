@@ -163,6 +163,11 @@ def _reduction(name: str) -> Rule:
         aval, shape = avals_in[0], avals_out[0].shape
         if not params["axes"]:
             return x
+        if aval.dtype == np.uint32 and name != "reduce_sum":  # with the highest bit flipped, in the order of signed integers
+            flip = w.constant(np.int32(-(1 << 31)), aval.shape)
+            signed = [a.update(dtype=_int32) for a in (aval, avals_out[0])]
+            found = rule(w, signed[:1], signed[1:], params, w.op("arith.xori", [x, flip]))
+            return w.op("arith.xori", [found, w.constant(np.int32(-(1 << 31)), shape)])
         wide = _float32 if kind_of(aval.dtype) == "float" and bit_width(aval.dtype) < 32 else (
             _int32 if kind_of(aval.dtype) != "float" and bit_width(aval.dtype) < 32 else aval.dtype)
         x = _reduce(w, name, convert(w, x, aval.shape, aval.dtype, wide), aval.shape, wide, params["axes"])
@@ -277,6 +282,30 @@ def _between_floats_and_integers(w: MosaicWriter, x: ir.Value, shape, old, new) 
     return convert(w, x, shape, _float32, new)
 
 
+def _widened(name: str) -> Rule:
+    """Return the rule that computes with narrow integers in 32 bits, where TPUs have no operation for them."""
+    common, natively_16 = COMMON_RULES[name], name in ("add", "sub", "mul", "neg")
+
+    def rule(w: MosaicWriter, avals_in, avals_out, params, *values):
+        dtype = avals_out[0].dtype
+        kind = kind_of(dtype)
+        if kind in ("float", "bool") or bit_width(dtype) == 32 or bit_width(dtype) == 16 and natively_16:
+            return common(w, avals_in, avals_out, params, *values)
+        wide = _int32 if kind == "signed" else np.dtype(np.uint32)
+        values = [convert(w, x, a.shape, a.dtype, wide) for x, a in zip(values, avals_in)]
+        if name in ("max", "min"):  # in floats, which are exact here, since Mosaic narrows the operation on integers again
+            x, y = [convert(w, x, a.shape, _int32, _float32) for x, a in zip(values, avals_in)]
+            found = convert(w, binary(w, name, _float32, x, y), avals_out[0].shape, _float32, _int32)
+        else:
+            found = common(w, *[[a.update(dtype=wide) for a in avals] for avals in (avals_in, avals_out)], params, *values)
+        return convert(w, found, avals_out[0].shape, wide, dtype)
+
+    return rule
+
+
+_WIDENED = "add sub mul neg div rem max min abs sign clamp integer_pow square".split()
+
+
 def _reciprocal(w: MosaicWriter, avals_in, avals_out, params, x):
     if not avals_in[0].shape or bit_width(avals_in[0].dtype) != 32:
         return COMMON_RULES["reciprocal"](w, avals_in, avals_out, params, x)
@@ -296,6 +325,7 @@ def _bitcast_convert_type(w: MosaicWriter, avals_in, avals_out, params, x):
 
 
 RULES: dict[str, Rule] = {
+    **{name: _widened(name) for name in _WIDENED},
     "broadcast_in_dim": _broadcast_in_dim, "reshape": _reshape, "squeeze": _reshape, "expand_dims": _reshape,
     "transpose": _transpose, "concatenate": _concatenate, "stack": _stack, "unstack": _unstack, "tile": _tile,
     "iota": _iota, "slice": _slice, "split": _split, "pad": _pad,
