@@ -295,7 +295,7 @@ def _checked_once(nodetype: type, flatten_func: Callable) -> Callable:
         checked.__setstate__((flatten_func, (), {}, {"before": flatten_first}))  # alive until this call has returned
         return flattened
 
-    checked = functools.partial(flatten_first)
+    checked: Any = functools.partial(flatten_first)
     return checked
 
 
