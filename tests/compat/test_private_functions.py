@@ -13,7 +13,6 @@ from xlafront.compat.private_functions import (
     _dtype,
     _merge_common_consts,
     backends_are_initialized,
-    batch_subtrace,
     canonicalize_axis,
     canonicalize_shape,
     canonicalize_sharding,
@@ -30,8 +29,6 @@ from xlafront.compat.private_functions import (
     to_elt,
     tracing_registry,
 )
-from xlafront.extend import linear_util
-from xlafront.interpreters.batching import AxisData
 
 
 def test_shapes_of_ints():
@@ -142,15 +139,6 @@ def test_merge_common_consts():
     assert [[a.shape for a in m.in_avals] for m in merged] == [[(2,), (2,), (3,), ()]] * 2
     found = [xf.extend.core.jaxpr_as_fun(m)(*consts, xnp.float32(2))[0] for m in merged]
     assert found[0].tolist() == [6, 9] and found[1] == 13
-
-
-def test_functions_of_batches_for_extensions():
-    with pytest.warns(DeprecationWarning, match="f has no debug_info"):
-        origin = linear_util._missing_debug_info("f")
-    fun = linear_util.wrap_init(lambda x, y: [x * y, xf.lax.psum(x, "i"), 2.0], debug_info=origin)
-    batched, dims = batch_subtrace(fun, xf.extend.core.TraceTag(), AxisData("i", 3), (0, None))
-    product, total, same = batched.call_wrapped(xnp.arange(3.0), 2.0)
-    assert product.tolist() == [0, 2, 4] and total == 3 and same == 2 and dims() == (0, None, None)
 
 
 def test_elements_of_batches_for_extensions():

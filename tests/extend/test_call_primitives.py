@@ -69,6 +69,11 @@ def test_lowering():
         assert ("call @named" in text(plain)) != late
 
 
+def test_names_among_the_primitives():
+    for name in ("create_call_primitive", "eval_jaxpr_transpose", "register_call_primitive_rules"):
+        assert getattr(core.primitives, name) is getattr(core, name) and name in dir(core.primitives)
+
+
 def test_transpose():
     """Cotangents are added to accumulators."""
     primitive = registered("f")

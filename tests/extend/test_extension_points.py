@@ -642,8 +642,9 @@ LISTED = {
         new_jaxpr_eqn no_effects nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype primitives set_current_trace
         subjaxprs take_current_trace unmapped_aval unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE
         unsafe_get_axis_names_DO_NOT_USE valid_jaxtype""",
-    "extend.core.primitives": """add_p add_jaxvals_p call_p closed_call_p custom_jvp_call_p custom_vjp_call_p dot_general_p
-        eig_p eigh_p get_p hessenberg_p jit_p mul_p random_gamma_p random_wrap_p remat_p scan_p schur_p svd_p swap_p
+    "extend.core.primitives": """add_p add_jaxvals_p call_p closed_call_p create_call_primitive custom_jvp_call_p
+        custom_vjp_call_p dot_general_p eig_p eigh_p eval_jaxpr_transpose get_p hessenberg_p jit_p mul_p random_gamma_p random_wrap_p
+        register_call_primitive_rules remat_p scan_p schur_p svd_p swap_p
         threefry2x32_p triangular_solve_p tridiagonal_p while_p""",
     "extend.linear_util": """StoreException WrappedFun cache merge_linear_aux transformation transformation2
         transformation_with_aux transformation_with_aux2 wrap_init""",
@@ -656,8 +657,8 @@ LISTED = {
     "interpreters.ad": """JVPTrace JVPTracer UndefinedPrimal Zero add_jaxvals add_jaxvals_p add_tangents annotations
         backward_pass defbilinear defjvp defjvp2 deflinear deflinear2 get_primitive_transpose instantiate_zeros is_undefined_primal jvp
         jvp_jaxpr linearize primitive_jvps primitive_transposes zeros_like_aval""",
-    "interpreters.batching": """axis_primitive_batchers batch_jaxpr_axes bdim_at_front broadcast defbroadcasting defreducer defvectorized
-        fancy_primitive_batchers primitive_batchers register_vmappable unregister_vmappable zero_if_mapped""",
+    "interpreters.batching": """axis_primitive_batchers batch_jaxpr_axes batch_subtrace bdim_at_front broadcast
+        defbroadcasting defreducer defvectorized fancy_primitive_batchers primitive_batchers register_vmappable unregister_vmappable zero_if_mapped""",
     "interpreters.mlir": """ConstantHandler DEVICE_TO_DEVICE_TYPE LoweringParameters LoweringResult LoweringRuleContext Mesh
         ModuleContext RECV_FROM_HOST_TYPE SEND_TO_HOST_TYPE SPMDAxisContext ShapePolyLoweringState ShardingContext Token
         TokenSet Value aval_to_ir_type aval_to_ir_types core_call_lowering dense_int_array dense_int_elements

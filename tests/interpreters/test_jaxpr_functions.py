@@ -7,6 +7,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.core import jaxpr_as_fun
 from xlafront.extend import core
+from xlafront.extend.linear_util import wrap_init
 from xlafront.interpreters import ad, batching, mlir, partial_eval as pe
 
 BODY = xf.make_jaxpr(lambda x, y: (xnp.sin(x) * y, x, xnp.cos(y)))(1.0, 2.0)
@@ -193,3 +194,16 @@ def test_functions_of_modules():
     assert "@inside" in text and "@apart" not in text
     module = mlir.lower_jaxpr_to_module("m", BODY, platforms=["cpu"], in_avals=BODY.in_avals, out_avals=BODY.out_avals).module
     assert "stablehlo.sine" in str(module)
+
+
+@pytest.mark.parametrize("callable_dims", [True, False])
+def test_functions_of_batches(callable_dims):
+    def f(x, y):
+        return [x * y, xf.lax.psum(x, "i"), 2.0]
+
+    dims = (0, None)
+    fun = wrap_init(f, debug_info=xf.api_util.debug_info("f", f, (1.0, 2.0), {}))
+    batched, out_dims = batching.batch_subtrace(fun, core.TraceTag(), batching.AxisData("i", 3),
+                                                (lambda: dims) if callable_dims else dims)
+    product, total, same = batched.call_wrapped(xnp.arange(3.0), 2.0)
+    assert product.tolist() == [0, 2, 4] and total == 3 and same == 2 and out_dims() == (0, None, None)

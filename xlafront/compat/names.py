@@ -95,9 +95,9 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.interpreters": ("programs that import from it", {}),
     "jax._src.interpreters.ad": ("Oryx", {"xlafront.interpreters.ad": "jvp primitive_jvps primitive_transposes"}),
     "jax._src.interpreters.batching": ("Oryx, BrainState, jaxoplanet", {
-        "xlafront.interpreters.batching": "fancy_primitive_batchers primitive_batchers",
+        "xlafront.interpreters.batching": "batch_subtrace fancy_primitive_batchers primitive_batchers",
         "xlafront.compat.renamed": "NotMapped",
-        "xlafront.compat.private_functions": "batch_subtrace is_vmappable make_iota to_elt",
+        "xlafront.compat.private_functions": "is_vmappable make_iota to_elt",
     }),
     "jax._src.interpreters.partial_eval": ("Oryx", {
         "xlafront.interpreters.partial_eval": """PartialVal close_jaxpr convert_constvars_jaxpr trace_to_jaxpr_dynamic

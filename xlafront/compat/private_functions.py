@@ -23,8 +23,7 @@ from xlafront.numpy import promotion
 from xlafront.runtime import backends
 from xlafront.runtime.clients import clients
 from xlafront.symbolic.dimensions import as_array as array_of_size, is_symbolic_dim
-from xlafront.transforms.batching.vmap import BatchTrace, batch_flat
-from xlafront.transforms.calls.linear_util import transformation_with_aux2
+from xlafront.transforms.batching.vmap import BatchTrace
 
 global_result_handlers = {ShapedArray: result_handler}
 
@@ -73,15 +72,6 @@ def _merge_common_consts(jaxprs: Sequence[Jaxpr], all_consts: Sequence[Sequence[
             first[positions[id(x)]] = v
         merged.append(closed.replace(invars=[*first, *closed.invars[len(own):]]))
     return merged, consts
-
-
-@transformation_with_aux2
-def batch_subtrace(f: Callable, store: Any, tag: Any, axis_data: Any, in_dims: Any, *values: Any) -> tuple:
-    """Transform a function of elements into one of batches; the batch dimensions of its results are stored in `store`."""
-    dims = in_dims() if callable(in_dims) else in_dims
-    results, out_dims = batch_flat(f, values, dims, axis_data.size, axis_data.name, axis_data.spmd_name)
-    store.store(tuple(out_dims))
-    return tuple(results)
 
 
 def make_iota(axis_size: int) -> Any:

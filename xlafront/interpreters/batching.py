@@ -29,6 +29,7 @@ from xlafront.transforms.batching.vmap import (
     batch_flat,
     batch_of_call,
 )
+from xlafront.transforms.calls.linear_util import transformation_with_aux2
 
 not_mapped = None
 
@@ -71,6 +72,24 @@ class AxisData(NamedTuple):
     @property
     def spmd_axis_name(self) -> Any:
         return self.spmd_name
+
+
+@transformation_with_aux2
+def batch_subtrace(f: Callable, store: Any, tag: Any, axis_data: AxisData, in_dims: Any, *values: Any) -> tuple:
+    """Transform a function of elements into one of batches; the batch dimensions of its results are stored in `store`.
+
+    Example:
+        >>> from xlafront.extend import linear_util
+        >>> debug_info = xf.api_util.debug_info("f", lambda x, y: [x * y], (1.0, 2.0), {})
+        >>> fun = linear_util.wrap_init(lambda x, y: [x * y], debug_info=debug_info)
+        >>> batched, out_dims = batch_subtrace(fun, None, AxisData(None, 3), (0, None))
+        >>> batched.call_wrapped(xnp.arange(3.0), 2.0)[0].tolist(), out_dims()
+        ([0.0, 2.0, 4.0], (0,))
+    """
+    dims = in_dims() if callable(in_dims) else in_dims
+    results, out_dims = batch_flat(f, values, dims, axis_data.size, axis_data.name, axis_data.spmd_name)
+    store.store(tuple(out_dims))
+    return tuple(results)
 
 
 class _Batchers(Registry):

@@ -1,6 +1,6 @@
 """The built-in primitives by name, for interpreters of jaxprs: `primitives.sin_p`, `primitives.jit_p`.
 
-Names are looked up in the defining modules on first use.
+Names are looked up in the defining modules on first use. The functions that create call primitives are here, too.
 """
 
 from __future__ import annotations
@@ -9,6 +9,11 @@ from importlib import import_module
 
 from xlafront import lax
 from xlafront.core.primitive import Primitive, known_primitives
+from xlafront.extend.core.call import (
+    create_call_primitive as create_call_primitive,
+    eval_jaxpr_transpose as eval_jaxpr_transpose,
+    register_call_primitive_rules as register_call_primitive_rules,
+)
 
 # Primitives that are not in `xlafront.lax`, or have another name there.
 _EXPORTS = {
@@ -58,4 +63,5 @@ def __getattr__(name: str) -> Primitive:
 
 
 def __dir__():
-    return sorted({*_EXPORTS, *(n for n in dir(lax) if n.endswith("_p"))})
+    functions = ("create_call_primitive", "eval_jaxpr_transpose", "register_call_primitive_rules")
+    return sorted({*functions, *_EXPORTS, *(n for n in dir(lax) if n.endswith("_p"))})
