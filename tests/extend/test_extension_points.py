@@ -206,6 +206,53 @@ def test_custom_trace():
     np.testing.assert_allclose(xf.grad(lambda x: record(x)[0])(2.0), 3 * np.cos(2), rtol=1e-6)
 
 
+class InnerTrace(RecordingTrace):
+    """A trace that evaluates operations in its parent."""
+
+    def process_primitive(self, primitive, tracers, params):
+        with extend_core.set_current_trace(self.parent_trace):
+            return primitive.bind(*tracers, **params)
+
+
+def test_enclosing_traces_of_a_custom_trace():
+    """Code that looks for enclosing traces finds those of a custom trace by its attribute `parent_trace`."""
+    @xf.custom_jvp
+    def f(x):
+        return x * 3
+
+    def rule(primals, tangents):
+        with extend_core.take_current_trace() as parent, extend_core.set_current_trace(InnerTrace(parent)):
+            return triple(primals[0]), 3 * tangents[0]
+
+    @xf.custom_jvp
+    def triple(x):
+        return x * 3
+
+    triple.defjvp(lambda primals, tangents: (triple(*primals), 3 * tangents[0]))
+    f.defjvp(rule)
+    for g in (xf.grad(f), xf.grad(lambda x: xf.jit(f)(x)), xf.jit(xf.grad(f))):
+        assert g(2.0) == 3
+    assert xf.grad(xf.grad(lambda x: f(x) ** 2))(2.0) == 18
+
+    def inside(x):
+        with extend_core.take_current_trace() as parent, extend_core.set_current_trace(InnerTrace(parent)):
+            return triple(x)
+
+    def closing(primals, tangents):
+        return triple(*primals) + held[0], tangents[0]
+
+    triple.defjvp(closing)
+    held = [1.0]
+    assert xf.jvp(inside, (2.0,), (1.0,)) == (7, 1)
+
+    def leaking(x):
+        held[0] = x
+        return inside(x)
+
+    with pytest.raises(xf.errors.UnexpectedTracerError, match="closes over"):
+        xf.jvp(leaking, (2.0,), (1.0,))
+
+
 def test_primitives_seen_by_extensions():
     """Internal primitives without rules in libraries are replaced by others, and the cases of `select_n` have one shape."""
     x, positive = xnp.array([-1.0, 0.0, 2.0]), xnp.array([False, False, True])
@@ -492,6 +539,12 @@ def test_types_of_elements_and_batches():
         xf.jit(lambda x: extend_core.concrete_or_error(int, x, "a size is needed"))(3)
 
 
+def test_types_of_values_that_can_be_indexed():
+    x = xnp.arange(6.0).reshape(3, 2)
+    assert xf.typeof(x)._getitem(x, 1).tolist() == [2, 3] and hasattr(xf.typeof(xf.random.key(0)), "_getitem")
+    assert not hasattr(extend_core.AbstractToken, "_getitem")
+
+
 # Partial evaluation
 
 
@@ -510,6 +563,41 @@ def test_partial_evaluation_stages_unknown_values(rng):
     jaxpr, results, consts = pe.trace_to_jaxpr_nounits(lu.wrap_init(f), [known, pe.PartialVal.known(y)], instantiate=True)
     assert not jaxpr.eqns and not jaxpr.invars and not any(r.is_known() for r in results)
     np.testing.assert_allclose(core.eval_jaxpr(jaxpr, consts)[1], np.cos(x) * y, rtol=1e-5)
+
+
+class OwnEffect(core.Effect):
+    """An effect of another package."""
+
+
+def test_partial_evaluation_drops_what_no_result_needs():
+    """The equations that stay compute results or have effects of this library, also if they are in a loop or a call."""
+    own_p = extend_core.Primitive("own")
+    own_p.def_effectful_abstract_eval(lambda x: (x, {OwnEffect()}))
+    own_p.def_impl(lambda x: x)
+    unknown = [pe.PartialVal.unknown(scalar())]
+
+    def staged(f):
+        jaxpr, _, consts = pe.trace_to_jaxpr_nounits(lu.wrap_init(f), unknown, instantiate=True)
+        assert len(jaxpr.invars) == 1
+        return [e.primitive.name for e in jaxpr.eqns], core.eval_jaxpr(jaxpr, consts, xnp.float32(3))
+
+    def unused(x):
+        xf.jit(lambda x: own_p.bind(xnp.sin(x)))(x)
+        own_p.bind(x * 2)
+        return [x - 1]
+
+    assert staged(unused) == (["sub"], [2])
+    assert staged(lambda x: [own_p.bind(xnp.square(x)) - 1])[0] == ["square", "own", "sub"]
+    printed = []
+
+    def with_callback(x):
+        xf.debug.callback(lambda x: printed.append(float(x)), x * 2)
+        lax.scan(lambda c, _: (c, xf.debug.callback(lambda x: printed.append(float(x)), c)), x, length=2)
+        return [x - 1]
+
+    assert staged(with_callback) == (["mul", "debug_callback", "scan", "sub"], [2])
+    xf.effects_barrier()
+    assert sorted(printed) == [3, 3, 6]
 
 
 def test_dce_of_functions():

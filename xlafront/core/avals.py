@@ -154,6 +154,11 @@ class ShapedArray(AbstractValue):
     def size(self) -> int:
         return math.prod(self.shape)
 
+    @staticmethod
+    def _getitem(x: Any, key: Any) -> Any:
+        """Return `x[key]`. By this method other packages recognize the types of values that can be indexed."""
+        return x[key]
+
     def to_ct_aval(self) -> ShapedArray:
         """Return the type of cotangents: unreduced axes become reduced ones and the other way round."""
         tangent = self.at_least_vspace()

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from xlafront.core import composite_lowering, ir, tracing, tree
-from xlafront.core.ir import AccumEffect, Jaxpr, JaxprEqn, Literal, WriteEffect, last_reads
+from xlafront.core.dataflow import backward
+from xlafront.core.ir import AccumEffect, Effect, Jaxpr, JaxprEqn, Literal, WriteEffect, effects_outside, last_reads
 from xlafront.core.refs import AbstractRef
 from xlafront.core.tracing import StagedTracer as DynamicJaxprTracer, current_trace
 from xlafront.interpreters.registries import Registry
@@ -86,7 +87,8 @@ def trace_to_jaxpr_nounits(fun: WrappedFun, pvals: Sequence[PartialVal], instant
     """Evaluate what a function computes from known values, and stage what depends on unknown ones.
 
     Return the jaxpr of the unknown part, a partial value for each result, and the values of the jaxpr's constants. The results
-    of the jaxpr are the unknown results; `instantiate` turns all (or the marked) known results into unknown ones.
+    of the jaxpr are the unknown results; `instantiate` turns all (or the marked) known results into unknown ones. Equations
+    that the results do not need are dropped, unless they have effects of this library.
 
     Example:
         >>> known, unknown = PartialVal.known(2.0), PartialVal.unknown(xf.typeof(3.0))
@@ -103,9 +105,26 @@ def trace_to_jaxpr_nounits(fun: WrappedFun, pvals: Sequence[PartialVal], instant
         jaxpr, consts = trace.finish([x for x, u in zip(results, unknown) if u])
     finally:
         trace.end()
-    jaxpr, consts, _ = _prune_constants(jaxpr, consts)
+    jaxpr, consts, _ = _prune_constants(_demanded(jaxpr), consts)
     return jaxpr, [PartialVal.unknown(tracing.aval_of(x)) if u else PartialVal.known(x)
                    for x, u in zip(results, unknown)], tuple(consts)
+
+
+def _demanded(jaxpr: Jaxpr) -> Jaxpr:
+    """Return the jaxpr without the equations that its results do not need; those with effects of this library stay."""
+    def part(eqn: JaxprEqn, needed: set) -> JaxprEqn | None:
+        if needed.isdisjoint(eqn.outvars) and not any([_is_builtin(e) and not e.droppable for e in eqn.effects]):
+            return None
+        return eqn
+
+    eqns, _ = backward(jaxpr.eqns, jaxpr.outvars, part)
+    effects = ir.no_effects.union(*[eqn.effects for eqn in eqns])
+    return jaxpr.replace(eqns=eqns, effects=effects_outside(effects, (*jaxpr.constvars, *jaxpr.invars)))
+
+
+def _is_builtin(effect: Effect) -> bool:
+    """True for effects of this library. Partial evaluation by demand drops those that other packages define, as in JAX."""
+    return type(effect).__module__.startswith("xlafront.")
 
 
 def _prune_constants(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any], list[bool]]:

@@ -220,6 +220,13 @@ class set_current_trace(current_trace):
         super().__init__(tracing.eval_trace if trace is None else trace)
         self.check_leaks = check_leaks
 
+    def __enter__(self) -> Trace:
+        trace = self.trace
+        if not hasattr(trace, "parent"):  # another package's trace: enclosing traces are found by its `parent_trace`
+            parent = getattr(trace, "parent_trace", None)
+            trace.parent = parent if isinstance(parent, Trace) else tracing.eval_trace
+        return super().__enter__()
+
 
 class take_current_trace(current_trace):
     """Return the current trace, and evaluate operations eagerly inside a `with` block.
