@@ -26,7 +26,7 @@ NOT_CACHES = frozenset("""
     lazy_module.py:names_of numpy/ufuncs.py:INLINE
     numpy/ufuncs.py:PUBLIC planning/roofline.py:_rules runtime/clients.py:_plugins runtime/effects.py:_last_tokens
     runtime/foreign_functions.py:_plugins runtime/foreign_functions.py:_waiting runtime/partitioners.py:_partitioners
-    staging/mutable_composites.py:_by_trace staging/mutable_composites.py:_made staging/mutable_composites.py:outside
+    staging/compile_log.py:_rows staging/mutable_composites.py:_by_trace staging/mutable_composites.py:_made staging/mutable_composites.py:outside
     transforms/taylor.py:jet_rules""".split())
 
 
