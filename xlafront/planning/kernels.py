@@ -85,7 +85,12 @@ def on_tpu(module: hlo.Module, stablehlo: Any, chip: Chip | None, sizes: dict[st
 
 
 def explained(refusal: str) -> str:
-    """Return the compiler's message about VMEM in the words of kernels; other messages as they are."""
+    """Return the compiler's message about a kernel's fast memory in the words of kernels; other messages as they are."""
+    shared = re.search(r"Shared memory size limit exceeded: requested (\d+), available: (\d+)", refusal)
+    if shared:
+        size, limit = (int(n) / 1024 for n in shared.groups())
+        return (f"a kernel takes {size:.0f} KiB of shared memory, a program on the card can have {limit:.0f} KiB. Use smaller "
+                f"blocks, or fewer stages (num_stages of triton.CompilerParams).")
     total = re.search(r"Used ([\d.]+)M of ([\d.]+)M vmem", refusal)
     buffer = _BUFFER.search(refusal)
     if total:
