@@ -1,18 +1,24 @@
 """The book: its chapters give the outputs that they are stored with, and its web site is built without a warning.
 
-These tests need the libraries of the extra `docs` (`pip install '.[docs]'`). CI installs them and names this file.
+These tests need the libraries of the extra `docs` (`pip install '.[docs]'`). CI installs them and names this file. Where there is
+a browser, pages are looked at in it, too.
 """
 
+import itertools
 import json
 import re
+import shutil
 import subprocess
 import sys
 
+import matplotlib.image
 import nbformat
 import pytest
 
 from tests import book
 from xlafront.core import errors
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
 
 @pytest.mark.parametrize("path", book.CHAPTERS, ids=lambda p: p.stem)
@@ -27,6 +33,22 @@ def test_the_site_is_built_without_warnings(tmp_path):
     check_reference(tmp_path)
     check_links_of_errors((tmp_path / "errors.html").read_text())
     check_search_index((tmp_path / "searchindex.js").read_text())
+    if BROWSER:
+        look_at_pages(tmp_path)
+
+
+def look_at_pages(site):
+    """Screenshots of pages are dark or light, as the reader prefers, and have text and pictures on them."""
+    for page, (scheme, is_dark) in itertools.product(("first_steps", "many_devices", "kernels", "errors"), enumerate((True, False))):
+        picture = site / f"{page}{scheme}.png"
+        subprocess.run([BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1200,1500",
+                        f"--blink-settings=preferredColorScheme={scheme}", "--virtual-time-budget=4000", f"--screenshot={picture}",
+                        f"file://{site}/{page}.html"], check=True, capture_output=True, timeout=120)
+        pixels = matplotlib.image.imread(picture)[..., :3]
+        assert pixels.shape == (1500, 1200, 3)
+        assert pixels.mean() < 0.4 if is_dark else pixels.mean() > 0.7, (page, scheme, pixels.mean())
+        lines = (pixels[:, 250:900].std((1, 2)) > 0.05).mean()  # rows of pixels with something on them
+        assert lines > 0.3, (page, scheme, lines)
 
 
 def check_reference(site):
