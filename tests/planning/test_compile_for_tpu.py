@@ -260,7 +260,8 @@ def test_an_error_of_the_kernel_compiler_names_the_line():
 
     call = pl.pallas_call(kernel, out_shape=xf.ShapeDtypeStruct((8, 128), "float32"), grid=2)
     on_chip = xf.sharding.SingleDeviceSharding(topologies.get_topology_desc("v5e:1x1").devices[0])
-    with pytest.raises(RuntimeError, match=f"test_compile_for_tpu.py.:{kernel.__code__.co_firstlineno + 1}"):
+    where = rf"the kernel kernel, at .*test_compile_for_tpu.py:{kernel.__code__.co_firstlineno + 1} \(get\)"
+    with pytest.raises(xf.errors.JaxRuntimeError, match=rf"{where}: an index into dimension 1 .* pl.multiple_of\(start, 128\)"):
         xf.jit(call).lower(xf.ShapeDtypeStruct((8, 512), "float32", sharding=on_chip)).compile()
 
 
@@ -331,9 +332,10 @@ VECTOR_AND_SCALAR_MEMORY = {"v3": "v3:2x2", "v4": "v4:2x2x1", "v5e": "v5e:1x1", 
 def test_sizes_of_memory_are_those_of_the_compiler(chip):
     info, device = pl.tpu.get_tpu_info(chip), topologies.get_topology_desc(VECTOR_AND_SCALAR_MEMORY[chip]).devices[0]
     x = xf.ShapeDtypeStruct((8, 128), "float32", sharding=xf.sharding.SingleDeviceSharding(device))
-    for scratch, size in ((pl.tpu.VMEM((1 << 20, 128), "float32"), info.vmem_capacity_bytes),
-                          (pl.tpu.SMEM((1 << 20, 8), "int32"), info.smem_capacity_bytes)):
+    vmem, smem = info.vmem_capacity_bytes, info.smem_capacity_bytes
+    for scratch, message in ((pl.tpu.VMEM((1 << 20, 128), "float32"), f"of VMEM, the chip has {vmem >> 20} MiB"),
+                             (pl.tpu.SMEM((1 << 20, 8), "int32"), f"exceed memory .size={smem}")):
         call = pl.pallas_call(lambda x_ref, o_ref, s: o_ref.__setitem__(..., x_ref[...]), out_shape=xf.ShapeDtypeStruct(
             (8, 128), "float32"), scratch_shapes=[scratch], compiler_params=pl.tpu.CompilerParams(vmem_limit_bytes=1 << 30))
-        with pytest.raises(RuntimeError, match=f"exceed memory .size={size}"):
+        with pytest.raises(RuntimeError, match=message):
             xf.jit(call).lower(x).compile()

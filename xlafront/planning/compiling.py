@@ -193,7 +193,6 @@ class Planner:
     def too_large(self, message: str) -> Plan:
         """Return the plan of a program that the compiler rejected: its message, and the buffers on a chip with more memory."""
         refusal = re.sub(r"^RESOURCE_EXHAUSTED: (E\d+: )?(\w+: )?", "", message.split("\nSee ")[0].strip())
-        refusal = kernels.explained(refusal)
         executable = self.compile_with_more_memory()
         if executable is not None:
             return self.read(executable, refusal=refusal)

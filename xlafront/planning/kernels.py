@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from xlafront.core.jaxpr import Jaxpr, subprograms
 from xlafront.planning import hlo
-from xlafront.runtime.topologies import Chip
+from xlafront.runtime.topologies import ARCHITECTURES, CARDS, Chip
 
 
 class Kernel(NamedTuple):
@@ -70,6 +70,8 @@ def on_tpu(module: hlo.Module, stablehlo: Any, chip: Chip | None, sizes: dict[st
         chip: The chip, for its limit.
         sizes: Grids by name.
     """
+    from xlafront.pallas import tpu_info  # start-up: of programs with kernels alone
+
     names = _names_by_body(stablehlo)
     found = []
     for computation, _, _ in module.walk():
@@ -79,31 +81,11 @@ def on_tpu(module: hlo.Module, stablehlo: Any, chip: Chip | None, sizes: dict[st
             body = re.search(r'"body":"([^"]*)"', instruction.attributes)
             name = names.get(body.group(1), instruction.name) if body else instruction.name
             used = _VMEM.search(instruction.attributes)
-            limit = chip.fast_memory if chip else None
+            limit = tpu_info.get_tpu_info(chip.name).vmem_capacity_bytes if chip else None
             found.append(Kernel(name, sizes.get(name, ()), "VMEM", int(used.group(1)) if used else 0, limit))
     return found
 
 
-def explained(refusal: str) -> str:
-    """Return the compiler's message about a kernel's fast memory in the words of kernels; other messages as they are."""
-    shared = re.search(r"Shared memory size limit exceeded: requested (\d+), available: (\d+)", refusal)
-    if shared:
-        size, limit = (int(n) / 1024 for n in shared.groups())
-        return (f"a kernel takes {size:.0f} KiB of shared memory, a program on the card can have {limit:.0f} KiB. Use smaller "
-                f"blocks, or fewer stages (num_stages of triton.CompilerParams).")
-    total = re.search(r"Used ([\d.]+)M of ([\d.]+)M vmem", refusal)
-    buffer = _BUFFER.search(refusal)
-    if total:
-        return (f"the kernels take {float(total.group(1)):.0f} MiB of VMEM, the chip has {float(total.group(2)):.0f} MiB. "
-                f"{_SMALLER}")
-    if buffer:
-        size, limit = (int(n) / 2**20 for n in buffer.groups()[:2])
-        return f"a kernel's {buffer.group(3)} takes {size:.0f} MiB of VMEM, the chip has {limit:.0f} MiB. {_SMALLER}"
-    return refusal
-
-
-_BUFFER = re.compile(r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\).*?space=vmem.*?tag = '([^'.]*)", re.DOTALL)
-_SMALLER = "Use smaller blocks, and a larger grid. (Each block has two buffers, unless its spec says pl.Buffered(1).)"
 _VMEM = re.compile(r'"used_scoped_memory_configs":\[\{"memory_space":"1","offset":"\d+","size":"(\d+)"')
 
 
@@ -148,10 +130,11 @@ def on_gpu(folder: str, chip: Chip | None, sizes: dict[str, tuple]) -> list[Kern
     """
     launches = "".join([_text(path) for path in glob.glob(f"{folder}/*thunk_sequence.txt")])
     registers = _registers(folder)
+    limit = ARCHITECTURES[CARDS[chip.name].capability].shared_memory_of_block if chip else None
     found = []
     for name, grid, memory in _LAUNCH.findall(launches):
         if name in sizes:
-            launched, limit = tuple([int(n) for n in grid.split(",")]), chip.fast_memory if chip else None
+            launched = tuple([int(n) for n in grid.split(",")])
             found.append(Kernel(name, launched, "shared memory", int(memory), limit, *registers.get(name, (None, None))))
     return found
 

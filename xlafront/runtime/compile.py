@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from xlafront.base import config
 from xlafront.base.jaxlib_compat import CompileOptions, JaxRuntimeError
-from xlafront.runtime import backpressure, effects as runtime_effects, foreign_functions, monitoring
+from xlafront.runtime import backpressure, effects as runtime_effects, foreign_functions, kernel_messages, monitoring
 from xlafront.runtime.clients import clients
 from xlafront.runtime.sharding import device_list
 from xlafront.runtime.topologies import is_compile_only, with_install_hint
@@ -81,7 +81,7 @@ def _compile(request: CompileRequest, devices) -> Any:
     try:
         return backend_compile_and_load(request.client, request.module, devices, request.options, request.host_callbacks)
     except JaxRuntimeError as e:
-        raise with_install_hint(foreign_functions.with_remedy(e)) from None
+        raise with_install_hint(foreign_functions.with_remedy(kernel_messages.explained(e))) from None
 
 
 def backend_compile_and_load(backend, module, executable_devices, options: CompileOptions, host_callbacks: Sequence[Any]):
@@ -131,4 +131,4 @@ def _compile_for_absent_device(request: CompileRequest, devices):
     try:
         return request.client.compile(request.module, devices, request.options)
     except JaxRuntimeError as e:
-        raise with_install_hint(foreign_functions.with_remedy(e)) from None
+        raise with_install_hint(foreign_functions.with_remedy(kernel_messages.explained(e))) from None

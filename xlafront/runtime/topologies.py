@@ -29,25 +29,22 @@ class Chip(NamedTuple):
     bandwidth: float  # of main memory, in bytes per second
     clock: float | None = None  # in Hz, if the compiler estimates in cycles
     note: str = ""
-    fast_memory: int | None = None  # bytes for a kernel: VMEM of a core on TPUs, shared memory of a block on GPUs
 
 
-def _tpu(name: str, kind: str, gib: float, tera_flops: float, giga_bytes: float, mega_hertz: float | None, vmem: int | None
-         ) -> Chip:
-    return Chip(name, kind, int(gib * GIB), tera_flops * 1e12, giga_bytes * 1e9, mega_hertz and mega_hertz * 1e6,
-                fast_memory=vmem and vmem << 20)
+def _tpu(name: str, kind: str, gib: float, tera_flops: float, giga_bytes: float, mega_hertz: float | None) -> Chip:
+    return Chip(name, kind, int(gib * GIB), tera_flops * 1e12, giga_bytes * 1e9, mega_hertz and mega_hertz * 1e6)
 
 
-# Memory and VMEM (the last column, in MiB) are what libtpu leaves to a program on one device, from its out-of-memory messages.
-# Rates are the published ones of a chip, halved where a chip is two devices (v2, v3, v4, tpu7x).
+# Memory is what libtpu 0.0.51 leaves to a program on one device (from its out-of-memory message). Rates are the published ones
+# of a chip, halved where a chip is two devices (v2, v3, v4, tpu7x).
 TPUS: dict[str, Chip] = {chip.name: chip for chip in (
-    _tpu("v2", "TPU v2", 7.48, 22.5, 350, 700, None),
-    _tpu("v3", "TPU v3", 15.48, 61.5, 450, 940, 16),
-    _tpu("v4", "TPU v4", 15.25, 137.5, 614, 1050, 16),
-    _tpu("v5e", "TPU v5 lite", 15.75, 197, 819, 1500, 128),
-    _tpu("v5p", "TPU v5", 95.73, 459, 2765, 1750, 64),
-    _tpu("v6e", "TPU v6 lite", 31.24, 918, 1640, 1750, 128),
-    _tpu("tpu7x", "TPU7x", 94.74, 1153.5, 3690, None, 64),
+    _tpu("v2", "TPU v2", 7.48, 22.5, 350, 700),
+    _tpu("v3", "TPU v3", 15.48, 61.5, 450, 940),
+    _tpu("v4", "TPU v4", 15.25, 137.5, 614, 1050),
+    _tpu("v5e", "TPU v5 lite", 15.75, 197, 819, 1500),
+    _tpu("v5p", "TPU v5", 95.73, 459, 2765, 1750),
+    _tpu("v6e", "TPU v6 lite", 31.24, 918, 1640, 1750),
+    _tpu("tpu7x", "TPU7x", 94.74, 1153.5, 3690, None),
 )}
 TPU_ALIASES = {"v5litepod": "v5e", "v5lite": "v5e", "v7x": "tpu7x", "v7": "tpu7x"}
 
@@ -140,8 +137,7 @@ def chip_of(device) -> Chip | None:
         if card.description == device.device_kind:
             fraction = gpu_memory_fraction()
             note = f"{fraction:.0%} of {card.memory / GIB:.1f} GiB (XLA_PYTHON_CLIENT_MEM_FRACTION)" if fraction < 1 else ""
-            return Chip(card.name, card.description, int(card.memory * fraction), card.flops, card.bandwidth, None, note,
-                        ARCHITECTURES[card.capability].shared_memory_of_block)
+            return Chip(card.name, card.description, int(card.memory * fraction), card.flops, card.bandwidth, None, note)
     return None
 
 

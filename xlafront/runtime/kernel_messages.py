@@ -1,0 +1,59 @@
+"""Messages of the compilers of kernels, in the words of kernels: which kernel, which line, and the remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from xlafront.base.jaxlib_compat import JaxRuntimeError
+
+
+def explained(error: JaxRuntimeError) -> JaxRuntimeError:
+    """Return the error of a compiler of kernels with a message for the kernel's author; other errors as they are."""
+    text = str(error)
+    for pattern, explain in _MESSAGES:
+        found = pattern.search(text)
+        if found:
+            return JaxRuntimeError(explain(found))
+    return error
+
+
+def _mosaic(found: re.Match) -> str:
+    kernel, message, rest = found.groups()
+    line = re.search(r'loc\("([^"]*)"\("([^"]*)":(\d+)', rest)
+    where = f", at {line.group(2)}:{line.group(3)} ({line.group(1)})" if line else ""
+    unaligned = re.search(r"index in dimension (\d+) is a multiple of (\d+)", message)
+    if unaligned:
+        dim, tile = unaligned.groups()
+        return (f"INTERNAL: the kernel {kernel}{where}: an index into dimension {dim} of a reference is not known to be a "
+                f"multiple of {tile}, as TPUs' memory needs. If it is one, say so: pl.multiple_of(start, {tile}). If not, read "
+                f"an aligned part that is larger, and take what you need of the value (pltpu.roll).")
+    return f"INTERNAL: the kernel {kernel}{where} cannot be compiled for TPUs: {message}"
+
+
+def _vmem_in_all(found: re.Match) -> str:
+    used, limit = (float(x) for x in found.groups())
+    return f"RESOURCE_EXHAUSTED: the kernels take {used:.0f} MiB of VMEM, the chip has {limit:.0f} MiB. {_SMALLER}"
+
+
+def _vmem_of_one_buffer(found: re.Match) -> str:
+    size, limit = (int(x) / 2**20 for x in found.groups()[:2])
+    return (f"RESOURCE_EXHAUSTED: a kernel's {found.group(3)} takes {size:.0f} MiB of VMEM, the chip has {limit:.0f} MiB. "
+            f"{_SMALLER}")
+
+
+def _shared_memory(found: re.Match) -> str:
+    size, limit = (int(x) / 1024 for x in found.groups())
+    return (f"RESOURCE_EXHAUSTED: a kernel takes {size:.0f} KiB of shared memory, a program on the card can have "
+            f"{limit:.0f} KiB. Use smaller blocks, or fewer stages (num_stages of triton.CompilerParams).")
+
+
+_SMALLER = "Use smaller blocks, and a larger grid. (Each block has two buffers, unless its spec says pl.Buffered(1).)"
+_MESSAGES: tuple[tuple[re.Pattern, Callable[[re.Match], str]], ...] = (
+    (re.compile(r"Mosaic failed to compile TPU kernel with MLIR module name `([^`]*)`[^:]*: (?:E\d+: )?(?:\w+: )?([^\n]*)(.*)",
+                re.DOTALL), _mosaic),
+    (re.compile(r"Used ([\d.]+)M of ([\d.]+)M vmem"), _vmem_in_all),
+    (re.compile(r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\).*?space=vmem.*?tag = '([^'.]*)", re.DOTALL),
+     _vmem_of_one_buffer),
+    (re.compile(r"Shared memory size limit exceeded: requested (\d+), available: (\d+)"), _shared_memory),
+)
