@@ -62,7 +62,7 @@ def test_line_in_a_terminal_is_updated_and_erased(terminal, slow_compiler):
     updates = error.getvalue().split("\r")[1:]
     assert len(updates) > 2
     for text in updates[:-1]:
-        assert re.fullmatch(r"compiling train: 4 operations, \d s(; of \d+ programs before, \d+ came from the cache)?\x1b\[K", text)
+        assert re.fullmatch(r"compiling train: 4 operations, \d s(; of [\d,]+ programs before, [\d,]+ came.*)?\x1b\[K", text)
     assert updates[-1] == "\x1b[K"
     assert compile_progress.compile_progress.programs == before + 1
 

@@ -40,8 +40,8 @@ class Plan(NamedTuple):
             (the work at the chip's peak rates). None of them includes time spent waiting for other devices.
         stages: Seconds of tracing, lowering and compiling on this machine.
         notes: Remarks on the numbers.
-        kernels: Pallas kernels in the program.
         not_compiled: Error message of the compiler if it failed, else None.
+        kernels: Pallas kernels in the program.
     """
 
     name: str
@@ -57,8 +57,8 @@ class Plan(NamedTuple):
     seconds: dict[str, float]
     stages: dict[str, float]
     notes: list[str]
-    kernels: list[Kernel]
     not_compiled: str | None
+    kernels: Sequence[Kernel] = ()
 
     @property
     def fits(self) -> bool | None:
