@@ -7,7 +7,9 @@ an I/O callback runs exactly when the program calls it; a debugging callback doe
 
 from __future__ import annotations
 
+import atexit
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -121,8 +123,6 @@ def _host_function(callback: Callable, in_avals: Sequence[Any], out_avals: Seque
             try:
                 results = callback(*values)
             except (SystemExit, KeyboardInterrupt) as e:
-                if sys.version_info < (3, 12) and type(e) is SystemExit:
-                    raise  # Python 3.11 loses the status of an exit that is raised in another thread
                 _raise_in_main_thread(e)
                 results = [np.zeros(aval.shape, aval.dtype) for aval in out_avals]
             except Exception:
@@ -145,11 +145,36 @@ def _raise_in_main_thread(error: BaseException) -> None:
     import ctypes
     import threading
 
-    raised = kind = type(error)
-    if error.args:  # the interpreter takes a class, and calls it without arguments
-        raised = type(kind.__name__, (kind,), {"__init__": lambda self: kind.__init__(self, *error.args)})
+    kind = type(error)
+    made: list[BaseException] = []
+
+    def init(self: BaseException) -> None:
+        kind.__init__(self, *error.args)
+        made.append(self)
+
+    # the interpreter takes a class, and calls it without arguments
+    raised = type(kind.__name__, (kind,), {"__init__": init, "__module__": kind.__module__})
+    if isinstance(error, SystemExit):
+        atexit.register(_end_process_unless, made, error)
     main = ctypes.c_ulong(threading.main_thread().ident or 0)
     _thread.start_new_thread(ctypes.pythonapi.PyThreadState_SetAsyncExc, (main, ctypes.py_object(raised)))
+
+
+def _end_process_unless(made: list, error: SystemExit) -> None:
+    """End the process with the status of an exit, unless the exit was raised as an error with its status.
+
+    It was not if the program ended before, or if Python 3.11 found no handler for it. The functions of `atexit` that were
+    registered before are called here.
+    """
+    if made:
+        return
+    atexit.unregister(_end_process_unless)
+    atexit._run_exitfuncs()
+    if error.code is not None and not isinstance(error.code, int):
+        print(error.code, file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None))
 
 
 def _call_eagerly(*args, callback, result_avals, sharding, caller: str) -> list[Any]:
