@@ -28,14 +28,17 @@ QUICK = {
 # Primitives that no case has on arrays of sizes that are not known, and why.
 TESTED_IN_OTHER_FILES = {
     "they call jaxprs as others do; test_program_order and test_recomputation_rules": "program_order recomputed saved",
-    "they are in kernels, of which pallas_call is a case": "num_programs program_id",
+    "they are in kernels, of which pallas_call is a case": """num_programs program_id approx_tanh atomic_cas atomic_rmw bitcast
+        debug_barrier delay dma_start dma_wait elementwise_inline_asm masked_load masked_swap max_contiguous multiple_of
+        pack_elementwise prng_random_bits prng_seed run_scoped semaphore_read semaphore_signal semaphore_wait unpack_elementwise
+        with_memory_space_constraint""",
     "they take no array": "dim_as_value platform_index axis_index create_token after_all empty_ref eq_to le_to lt_to",
     "they are between devices; test_export_over_devices has some": """all_gather all_gather_invariant all_to_all pmax pmin ppermute precv
         psend psum psum_invariant pbroadcast pvary ragged_all_to_all reduce_scatter reshard shard_map global_array_to_host_local_array
         host_local_array_to_global_array move_memory recast""",
     "they call Python, which is not exported": """buffer_callback debug_callback debug_print io_callback pure_callback custom_partitioning
         inspect_sharding check""",
-    "kernels that no other version promises": "layout_constraint ffi_call geqp3 geqrf ormqr spsolve tpu_eigh select_and_scatter cholesky_update",
+    "kernels that no other version promises": "layout_constraint ffi_call ptx_call geqp3 geqrf ormqr spsolve tpu_eigh select_and_scatter cholesky_update",
     "kernels whose sizes are numbers in modules; attention refuses others": "cudnn_attention cudnn_attention_gradient",
     "sparse formats, which hold sizes as numbers": """bcoo_dot_general_sampled bcoo_extract bcoo_sort_indices bcoo_spdot_general
         bcoo_sum_duplicates bcoo_transpose bcsr_dot_general bcsr_extract bcsr_fromdense bcsr_todense coo_extract coo_fromdense
