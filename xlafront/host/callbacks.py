@@ -12,6 +12,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -142,32 +143,56 @@ def _raise_in_main_thread(error: BaseException) -> None:
     raised before the runtime has left the callback: another thread gets the interpreter's lock at that moment.
     """
     import _thread  # start-up: rarely used
-    import ctypes
-    import threading
 
     kind = type(error)
-    made: list[BaseException] = []
+    lock, done = _thread.allocate_lock(), []  # `done` is not empty once the error was raised, or the process ends
 
     def init(self: BaseException) -> None:
         kind.__init__(self, *error.args)
-        made.append(self)
+        if not _drops_errors(sys._getframe()):
+            done.append(self)
+
+    def raise_soon() -> None:
+        with lock:
+            if not done:
+                _set_async_error(raised)
 
     # the interpreter takes a class, and calls it without arguments
     raised = type(kind.__name__, (kind,), {"__init__": init, "__module__": kind.__module__})
     if isinstance(error, SystemExit):
-        atexit.register(_end_process_unless, made, error)
+        atexit.register(_end_process_unless, done, lock, error)
+    _thread.start_new_thread(raise_soon, ())
+
+
+def _set_async_error(kind: type[BaseException] | None) -> None:
+    """Let the main thread raise an error at its next instruction; None takes back one that it has not raised."""
+    import ctypes  # start-up: rarely used
+    import threading
+
     main = ctypes.c_ulong(threading.main_thread().ident or 0)
-    _thread.start_new_thread(ctypes.pythonapi.PyThreadState_SetAsyncExc, (main, ctypes.py_object(raised)))
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(main, None if kind is None else ctypes.py_object(kind))
 
 
-def _end_process_unless(made: list, error: SystemExit) -> None:
+def _drops_errors(frame: FrameType | None) -> bool:
+    """True in functions whose errors the interpreter drops: callbacks of its garbage collector, and its end."""
+    while frame is not None:
+        if frame.f_code.co_name in ("_collect_runtime_garbage", "_shutdown"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _end_process_unless(done: list, lock: Any, error: SystemExit) -> None:
     """End the process with the status of an exit, unless the exit was raised as an error with its status.
 
     It was not if the program ended before, or if Python 3.11 found no handler for it. The functions of `atexit` that were
     registered before are called here.
     """
-    if made:
-        return
+    with lock:
+        if done:
+            return
+        done.append(error)
+        _set_async_error(None)
     atexit.unregister(_end_process_unless)
     atexit._run_exitfuncs()
     if error.code is not None and not isinstance(error.code, int):
