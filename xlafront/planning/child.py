@@ -10,13 +10,17 @@ import time
 VARIABLE = "XLAFRONT_PLANS_HERE"  # set in the environment of the process that plans
 
 
+def environment() -> dict[str, str]:
+    """Return the environment of a process that plans and shows no progress of its own."""
+    return os.environ | {VARIABLE: "1", "XLAFRONT_COMPILE_PROGRESS": "0"}
+
+
 def run(arguments: list[str]) -> int:
     """Run `python -m xlafront` with these arguments in another process, and return its exit status.
 
     An interrupt ends it at once. A terminal shows the time that it takes.
     """
-    environment = os.environ | {VARIABLE: "1", "XLAFRONT_COMPILE_PROGRESS": "0"}
-    child = subprocess.Popen([sys.executable, "-m", "xlafront", *arguments], env=environment)
+    child = subprocess.Popen([sys.executable, "-m", "xlafront", *arguments], env=environment())
     started, shows_time = time.monotonic(), sys.stderr.isatty()
     try:
         while True:

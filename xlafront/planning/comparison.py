@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from xlafront.planning.child import VARIABLE
+from xlafront.planning.child import environment
 
 
 def run(args: Any) -> int:
@@ -25,12 +25,11 @@ def run(args: Any) -> int:
     options = {"--mesh": args.mesh, "--args": args.args, "--memory": args.memory}
     arguments = ["plan", args.target, *[text for pair in options.items() if pair[1] is not None for text in pair],
                  *[text for option in args.option for text in ("--option", option)]]
-    environment = os.environ | {VARIABLE: "1", "XLAFRONT_COMPILE_PROGRESS": "0"}
     children: list[subprocess.Popen] = []
 
     def plan(topology: str) -> dict[str, Any]:
         child = subprocess.Popen([sys.executable, "-m", "xlafront", *arguments, "--topology", topology, "--json"],
-                                 env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                 env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         children.append(child)
         output, errors = child.communicate()
         try:

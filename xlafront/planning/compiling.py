@@ -90,6 +90,7 @@ class Planner:
         self.chip = chips.chip_of(self.devices[0])
         self.limit = memory_limit if memory_limit is not None else self.chip.memory if self.chip else None
         self.notes: list[str] = []
+        self.grids = kernels.grids(self.lowered_module.closed)
         self.kernels: list[kernels.Kernel] = []
         if self.chip and self.chip.note and memory_limit is None:
             self.notes.append(f"the limit is {self.chip.note}")
@@ -97,8 +98,7 @@ class Planner:
         self.positions = np.array([position.get(d, i) for i, d in enumerate(self.devices)])
 
     def plan(self) -> Plan:
-        grids = kernels.grids(self.lowered_module.closed)
-        dump = kernels.dumped_launches() if grids and self.devices[0].platform == "gpu" else nullcontext(({}, ""))
+        dump = kernels.dumped_launches() if self.grids and self.devices[0].platform == "gpu" else nullcontext(({}, ""))
         started = time.perf_counter()
         with dump as (options, folder):
             try:
@@ -110,7 +110,7 @@ class Planner:
                 return self.too_large(str(e))
             self.stages["compile"] = time.perf_counter() - started
             if folder:
-                self.kernels = kernels.on_gpu(folder, self.chip, grids)
+                self.kernels = kernels.on_gpu(folder, self.chip, self.grids)
         return self.read(compiled.runtime_executable())
 
     def read(self, executable, refusal: str | None = None) -> Plan:
@@ -118,8 +118,8 @@ class Planner:
         constants = len(self.lowered_module.const_args)
         module.argument_names = {i + constants: b.what for i, b in enumerate(self.arguments())}
         module.argument_names |= dict.fromkeys(range(constants), "a constant of the program")
-        if self.devices[0].platform == "tpu" and (grids := kernels.grids(self.lowered_module.closed)):
-            self.kernels = kernels.on_tpu(module, self.lowered_module.module_context.module, self.chip, grids)
+        if self.grids and self.devices[0].platform == "tpu":
+            self.kernels = kernels.on_tpu(module, self.lowered_module.module_context.module, self.chip, self.grids)
         work = costs.work(module)
         seconds = {}
         if self.chip and refusal is None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from xlafront.core.jaxpr import Jaxpr, subprograms
+from xlafront.lowering.mlir import ir
 from xlafront.planning import hlo
 from xlafront.runtime.topologies import ARCHITECTURES, CARDS, Chip
 
@@ -73,6 +74,7 @@ def on_tpu(module: hlo.Module, stablehlo: Any, chip: Chip | None, sizes: dict[st
     from xlafront.pallas import tpu_info  # start-up: of programs with kernels alone
 
     names = _names_by_body(stablehlo)
+    limit = tpu_info.get_tpu_info(chip.name).vmem_capacity_bytes if chip else None
     found = []
     for computation, _, _ in module.walk():
         for instruction in computation.instructions:
@@ -81,7 +83,6 @@ def on_tpu(module: hlo.Module, stablehlo: Any, chip: Chip | None, sizes: dict[st
             body = re.search(r'"body":"([^"]*)"', instruction.attributes)
             name = names.get(body.group(1), instruction.name) if body else instruction.name
             used = _VMEM.search(instruction.attributes)
-            limit = tpu_info.get_tpu_info(chip.name).vmem_capacity_bytes if chip else None
             found.append(Kernel(name, sizes.get(name, ()), "VMEM", int(used.group(1)) if used else 0, limit))
     return found
 
@@ -92,18 +93,15 @@ _VMEM = re.compile(r'"used_scoped_memory_configs":\[\{"memory_space":"1","offset
 def _names_by_body(stablehlo: Any) -> dict[str, str]:
     names = {}
 
-    def visit(operation: Any) -> None:
+    def visit(operation: Any) -> Any:
         attributes = operation.attributes
         if "kernel_name" in attributes and "backend_config" in attributes:
             body = re.search(r'"body": ?"([^"]*)"', attributes["backend_config"].value)
             if body:
                 names[body.group(1)] = attributes["kernel_name"].value
-        for region in operation.regions:
-            for block in region:
-                for inner in block:
-                    visit(inner.operation)
+        return ir.WalkResult.ADVANCE
 
-    visit(stablehlo.operation)
+    stablehlo.operation.walk(visit)
     return names
 
 
