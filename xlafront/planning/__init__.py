@@ -6,5 +6,7 @@ _EXPORTS = {
     "xlafront.planning.compiling": "plan",
     "xlafront.planning.costs": "Buffer Collective",
     "xlafront.planning.report": "Memory Plan",
+    "xlafront.planning.search": "plan_search",
+    "xlafront.planning.search_report": "Candidate SearchResult",
 }
 __getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -78,7 +78,7 @@ def _table(plans: Sequence[dict[str, Any]]) -> list[str]:
         limit = f" of {size(memory['limit'])}" if memory["limit"] else ""
         refusal = (p["not_compiled"] or "").split("\n")[0].split(" :: ")[0]
         text = refusal or f"{size(memory['total'])}{limit}"
-        at_least = f", at least {seconds(max(times.values()))}" if times else ""
+        at_least = f", at least {seconds(times['step'])}" if times else ""
         lines.append(f"  {p['topology']:{width}}  {verdict}: {text}{at_least}")
         lines += [f"    {next(kernel_lines)}" for _ in p["kernels"]]
     return lines

@@ -15,7 +15,7 @@ from xlafront.base import config
 from xlafront.base.jaxlib_compat import JaxRuntimeError
 from xlafront.core import avals, errors, source, tree
 from xlafront.core.ir import subprograms
-from xlafront.planning import costs, hlo, kernels, topologies
+from xlafront.planning import costs, hlo, kernels, step_time, topologies
 from xlafront.planning.costs import Buffer
 from xlafront.planning.placement import mesh_of, on_mesh, topology_of
 from xlafront.planning.report import Memory, Plan
@@ -121,18 +121,15 @@ class Planner:
         if self.grids and self.devices[0].platform == "tpu":
             self.kernels = kernels.on_tpu(module, self.lowered_module.module_context.module, self.chip, self.grids)
         work = costs.work(module)
-        seconds = {}
-        if self.chip and refusal is None:
-            if self.chip.clock and work.cycles:
-                seconds["compiler"] = work.cycles / self.chip.clock
-            seconds |= {"compute": work.flops / self.chip.flops, "memory": work.bytes / self.chip.bandwidth}
+        collectives = costs.collectives(module, self.mesh, self.positions)
+        seconds = step_time.seconds(work, collectives, self.mesh, self.chip) if self.chip and refusal is None else {}
         if work.unknown_loops:
             self.notes.append(f"{work.unknown_loops} loop(s) of unknown length are counted once")
         if work.uncounted:
             self.notes.append(f"FLOPs inside these kernels are not counted: {', '.join(work.uncounted)}")
         return self.plan_of(
             memory=self.memory(executable.get_compiled_memory_stats()), not_compiled=refusal, flops=work.flops,
-            bytes_accessed=work.bytes, seconds=seconds, collectives=costs.collectives(module, self.mesh, self.positions),
+            bytes_accessed=work.bytes, seconds=seconds, collectives=collectives,
             buffers=self.arguments(module) + self.results(module) + costs.temporaries(module))
 
     def memory(self, stats) -> Memory:

@@ -44,39 +44,73 @@ class Collective(NamedTuple):
     types: str
     operation: str
     line: str
+    overlaps: bool = False  # True if the compiler lets it run beside kernels
+
+
+class KernelWork(NamedTuple):
+    """The work of one kernel, and how often it runs in a step."""
+
+    times: float
+    flops: float
+    bytes: float
 
 
 class Work(NamedTuple):
     """The work of one device in a step."""
 
-    flops: float
-    bytes: float
+    kernels: tuple[KernelWork, ...]
+    collective_bytes: float  # of memory that collectives read and write
     cycles: float  # the compiler's estimate for its kernels; 0 if it has none
     unknown_loops: int  # loops of unknown length, which are counted once
     uncounted: tuple[str, ...]  # library kernels, whose operations are unknown
 
+    @property
+    def flops(self) -> float:
+        return sum(k.times * k.flops for k in self.kernels)
+
+    @property
+    def bytes(self) -> float:
+        return self.collective_bytes + sum(k.times * k.bytes for k in self.kernels)
+
+    def seconds(self, flops: float, bandwidth: float) -> float:
+        """Return the time of the kernels one after another, each bound by operations or by memory, at these rates."""
+        return sum(k.times * max(k.flops / flops, k.bytes / bandwidth) for k in self.kernels)
+
 
 def work(module: Module) -> Work:
-    flops = traffic = cycles = 0.0
-    unknown = 0
-    uncounted = set()
+    kernels: list[KernelWork] = []
+    collective_bytes, cycles, unknown = 0.0, 0.0, 0
+    uncounted: set[str] = set()
     for computation, times, fused in module.walk():
+        if fused:  # counted with its kernel
+            continue
         for instruction in computation.instructions:
             if instruction.opcode == "while":
                 unknown += module.trips(computation, instruction) is None
-            count = _flops(computation, instruction)
-            if count is None:
-                target = re.search(r'custom_call_target="([^"]*)"', instruction.attributes)
-                uncounted.add(target.group(1) if target else instruction.opcode)
-            flops += times * (count or 0)
-            if not fused:
-                traffic += times * _traffic(module, computation, instruction)
-                estimate = re.search(r'"estimated_cycles":"(\d+)"', instruction.attributes)
-                cycles += times * int(estimate.group(1)) if estimate else 0
-    return Work(flops, traffic, cycles, unknown, tuple(sorted(uncounted)))
+            flops = _kernel_flops(module, computation, instruction, uncounted)
+            traffic = _traffic(module, computation, instruction)
+            if instruction.opcode in _COLLECTIVES:
+                collective_bytes += times * traffic
+            elif flops or traffic:
+                kernels.append(KernelWork(times, flops, traffic))
+            estimate = re.search(r'"estimated_cycles":"(\d+)"', instruction.attributes)
+            cycles += times * int(estimate.group(1)) if estimate else 0
+    return Work(tuple(kernels), collective_bytes, cycles, unknown, tuple(sorted(uncounted)))
 
 
 # Operations
+
+
+def _kernel_flops(module: Module, computation: Computation, instruction: Instruction, uncounted: set[str]) -> float:
+    """Return the operations of an instruction, those of a fused kernel with all that is in it."""
+    count = _flops(computation, instruction)
+    if count is None:
+        target = re.search(r'custom_call_target="([^"]*)"', instruction.attributes)
+        uncounted.add(target.group(1) if target else instruction.opcode)
+    if instruction.opcode != "fusion":
+        return count or 0
+    return sum(_kernel_flops(module, inner, one, uncounted)
+               for inner in module.fused(instruction) for one in inner.instructions if one.opcode != "fusion")
 
 
 def _flops(computation: Computation, instruction: Instruction) -> float | None:
@@ -237,8 +271,16 @@ _COLLECTIVES = {name: name for name in ("all-reduce", "all-gather", "reduce-scat
 _COLLECTIVES |= {f"{name}-start": name for name in _COLLECTIVES}
 
 
-def collectives(module: Module, mesh, positions: np.ndarray) -> list[Collective]:
-    """Return the collectives of a step, largest first. `positions[i]` is the mesh position of device i of the program."""
+def collectives(module: Module, mesh, positions: np.ndarray, scattered: bool = False) -> list[Collective]:
+    """Return the collectives of a step, largest first.
+
+    Args:
+        module: Compiled program.
+        mesh: Its mesh.
+        positions: Position in the mesh of each device of the program.
+        scattered: If True, sums of which a device reads only a part are counted as `reduce-scatter`, as most compilers will
+            write them.
+    """
     found: dict[tuple, list] = {}
     for computation, times, _ in module.walk():
         for instruction in computation.instructions:
@@ -249,6 +291,8 @@ def collectives(module: Module, mesh, positions: np.ndarray) -> list[Collective]
                 continue  # the compiler repeats it in each kernel that overlaps with it
             if kind == "all-reduce" and computation.name.startswith("all-reduce-scatter"):
                 kind = "reduce-scatter"  # as TPU compilers write it
+            elif kind == "all-reduce" and scattered and _reads_part(module, computation, instruction):
+                kind = "reduce-scatter"
             operands = [t for types in computation.operand_types(instruction) for t in types] or list(instruction.types)
             labels, size = _groups(instruction, len(positions))
             types = _gathered(operands, size, instruction.numbers("dimensions")) if kind == "all-gather" else operands
@@ -257,11 +301,25 @@ def collectives(module: Module, mesh, positions: np.ndarray) -> list[Collective]
                 axes = (_permuted_axes if kind == "collective-permute" else _group_axes)(labels, mesh, positions)
             shown = ", ".join(map(str, types[:2])) + (f" and {len(types) - 2} more" if len(types) > 2 else "")
             one = Collective(kind, sum(t.bytes for t in types), times, size, axes, shown,
-                             *module.origin(computation, instruction))
+                             *module.origin(computation, instruction), _overlaps(instruction))
             if size > 1:
                 found.setdefault(one._replace(times=0), []).append(times)
     result = [one._replace(times=sum(times)) for one, times in found.items()]
     return sorted(result, key=lambda c: -c.bytes * c.times)
+
+
+def _reads_part(module: Module, computation: Computation, instruction: Instruction) -> bool:
+    """Return True if less than half is read of the results of an instruction: slices of them."""
+    names = [instruction.name] if len(instruction.types) == 1 else [
+        i.name for i in computation.instructions if i.opcode == "get-tuple-element" and i.operands[0] == instruction.name]
+    read = sum([_read(module, computation, name) for name in names])
+    return read <= sum([t.bytes for t in instruction.types]) / 2
+
+
+def _overlaps(instruction: Instruction) -> bool:
+    """Return True if the collective is a start and a done, between which other kernels run, or is part of kernels."""
+    asynchronous = instruction.opcode.endswith("-start") and '"is_sync":true' not in instruction.attributes
+    return asynchronous or "async_collective_fusion_config" in instruction.attributes
 
 
 def _starts(computation: Computation) -> bool:

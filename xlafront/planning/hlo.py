@@ -170,6 +170,12 @@ class Module:
         """Yield each computation that runs, how often it runs, and True if its values stay within a fused kernel."""
         yield from self._walk(self.entry, 1.0, False)
 
+    def fused(self, fusion: Instruction) -> Iterator[Computation]:
+        """Yield the computations within a fused kernel."""
+        for name in fusion.called:
+            if name in self.computations:
+                yield from (computation for computation, _, _ in self._walk(self.computations[name], 1.0, True))
+
     def _walk(self, computation: Computation, times: float, fused: bool):
         yield computation, times, fused
         for instruction in computation.instructions:

@@ -37,7 +37,8 @@ class Plan(NamedTuple):
         flops, bytes_accessed: Work of one device in one call.
         collectives: Collectives of one device in one call.
         seconds: Estimated times: `compiler` (the compiler's estimate for its kernels, if it has one), `compute` and `memory`
-            (the work at the chip's peak rates). None of them includes time spent waiting for other devices.
+            (the work at the chip's peak rates), `kernels` (one after another), `collectives` (over links that nothing else
+            uses), `exposed` (the part of them beside which no kernel runs), `step` (kernels and exposed collectives).
         stages: Seconds of tracing, lowering and compiling on this machine.
         notes: Remarks on the numbers.
         not_compiled: Error message of the compiler if it failed, else None.
@@ -87,6 +88,11 @@ class Plan(NamedTuple):
 
 
 # The table
+
+_TIMES = {
+    "compiler": "compiler's estimate for its kernels", "compute": "FLOPs at the chip's peak rate",
+    "memory": "memory traffic at the chip's bandwidth", "collectives": "collectives over the links",
+    "exposed": "of which not beside kernels", "step": "estimate of the step"}
 
 
 def size(count: float) -> str:
@@ -165,9 +171,8 @@ def table(plan: Plan) -> str:
                 ("memory traffic", size(plan.bytes_accessed), "")]
         lines += ["Work of each device in a step", *columns(rows, "lr"), ""]
     if plan.seconds:
-        names = {"compiler": "compiler's estimate for its kernels", "compute": "FLOPs at the chip's peak rate",
-                 "memory": "memory traffic at the chip's bandwidth"}
-        lines += ["Time of a step", *columns([(names[name], seconds(t)) for name, t in plan.seconds.items()], "lr"), ""]
+        rows = [(text, seconds(plan.seconds[name])) for name, text in _TIMES.items() if name in plan.seconds]
+        lines += ["Time of a step", *columns(rows, "lr"), ""]
     lines += [f"note: {note}" for note in plan.notes]
     lines += ["here: " + ", ".join(f"{stage} {seconds(t)}" for stage, t in plan.stages.items())]
     return "\n".join(lines)

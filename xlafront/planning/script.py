@@ -47,9 +47,7 @@ def main(args) -> int:
 
 def plan_target(target: str, topology: str | None = None, mesh: str | None = None, args_name: str | None = None,
                 memory: str | None = None, options: list[str] = []) -> Plan:  # noqa: B006
-    path, _, name = target.rpartition(":")
-    if not path or not name:
-        raise UsageError(f"give the function to plan as SCRIPT:FUNCTION (train.py:train_step), not {target!r}.")
+    path, name = split_target(target)
     sizes = parse_mesh(mesh) if mesh else {"data": -1}
     limit = parse_bytes(memory) if memory else None
     compiler_options = dict(parse_option(text) for text in options)
@@ -65,6 +63,14 @@ def plan_target(target: str, topology: str | None = None, mesh: str | None = Non
         function, args, kwargs = call_arguments(script, path, name, function, args_name, device_mesh)
     return plan(function, *args, topology=topology, mesh=device_mesh, memory_limit=limit,
                 compiler_options=compiler_options or None, **kwargs)
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """Return the script and the function of SCRIPT:FUNCTION."""
+    path, _, name = target.rpartition(":")
+    if not path or not name:
+        raise UsageError(f"give the function to plan as SCRIPT:FUNCTION (train.py:train_step), not {target!r}.")
+    return path, name
 
 
 def load_script(path: str) -> ModuleType:

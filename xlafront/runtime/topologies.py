@@ -20,7 +20,7 @@ GIB = 2**30
 
 
 class Chip(NamedTuple):
-    """The properties of a device for planning: memory size and peak rates."""
+    """The properties of a device for planning: memory size and peak rates, of links too."""
 
     name: str
     kind: str  # the `device_kind` of its devices
@@ -29,22 +29,31 @@ class Chip(NamedTuple):
     bandwidth: float  # of main memory, in bytes per second
     clock: float | None = None  # in Hz, if the compiler estimates in cycles
     note: str = ""
+    link: float = 0.0  # bytes per second one way: of a link between TPU chips, or of all links of a GPU within its host
+    network: float = 0.0  # bytes per second one way of a device's share of the network between slices or hosts
+    wraps_from: int = 0  # the size from which an axis of a TPU slice is a ring; 0: the axes are rings in slices of full cubes
 
 
-def _tpu(name: str, kind: str, gib: float, tera_flops: float, giga_bytes: float, mega_hertz: float | None) -> Chip:
-    return Chip(name, kind, int(gib * GIB), tera_flops * 1e12, giga_bytes * 1e9, mega_hertz and mega_hertz * 1e6)
+def _tpu(name: str, kind: str, gib: float, tera_flops: float, giga_bytes: float, mega_hertz: float | None,
+         link: float, network: float, wraps_from: int = 0) -> Chip:
+    return Chip(name, kind, int(gib * GIB), tera_flops * 1e12, giga_bytes * 1e9, mega_hertz and mega_hertz * 1e6, "",
+                link * 1e9, network * 1e9, wraps_from)
 
 
 # Memory is what libtpu 0.0.51 leaves to a program on one device (from its out-of-memory message). Rates are the published ones
 # of a chip, halved where a chip is two devices (v2, v3, v4, tpu7x).
+# Links, one way: v2 and v3 from "A domain-specific supercomputer for training deep neural networks" (2020), v4 from "TPU v4: an
+# optically reconfigurable supercomputer" (2023), the others from Google's pages of each TPU: interconnect bandwidth of a chip,
+# both ways (v5e 400, v5p 1200, v6e 800, tpu7x 1200 GB/s), over its links (4 or 6) and 2. Network: the same pages (25, 50, 100,
+# 100 Gb/s a chip); v2 to v4: 100 Gb/s of a host of four chips.
 TPUS: dict[str, Chip] = {chip.name: chip for chip in (
-    _tpu("v2", "TPU v2", 7.48, 22.5, 350, 700),
-    _tpu("v3", "TPU v3", 15.48, 61.5, 450, 940),
-    _tpu("v4", "TPU v4", 15.25, 137.5, 614, 1050),
-    _tpu("v5e", "TPU v5 lite", 15.75, 197, 819, 1500),
-    _tpu("v5p", "TPU v5", 95.73, 459, 2765, 1750),
-    _tpu("v6e", "TPU v6 lite", 31.24, 918, 1640, 1750),
-    _tpu("tpu7x", "TPU7x", 94.74, 1153.5, 3690, None),
+    _tpu("v2", "TPU v2", 7.48, 22.5, 350, 700, 62, 1.56, 16),
+    _tpu("v3", "TPU v3", 15.48, 61.5, 450, 940, 82, 1.56, 32),
+    _tpu("v4", "TPU v4", 15.25, 137.5, 614, 1050, 50, 1.56),
+    _tpu("v5e", "TPU v5 lite", 15.75, 197, 819, 1500, 50, 3.125, 16),
+    _tpu("v5p", "TPU v5", 95.73, 459, 2765, 1750, 100, 6.25),
+    _tpu("v6e", "TPU v6 lite", 31.24, 918, 1640, 1750, 100, 12.5, 16),
+    _tpu("tpu7x", "TPU7x", 94.74, 1153.5, 3690, None, 100, 6.25),
 )}
 TPU_ALIASES = {"v5litepod": "v5e", "v5lite": "v5e", "v7x": "tpu7x", "v7": "tpu7x"}
 
@@ -81,26 +90,31 @@ class Card(NamedTuple):
     cache: int  # bytes of the L2 cache
     clock: float  # boost clock in GHz
     flops: float  # per second, dense bfloat16 matrix products (float16 where the card lacks bfloat16)
+    link: float  # bytes per second one way to the other cards of its host
+    network: float  # bytes per second one way of its share of the host's network
 
 
-def _card(name, description, capability, multiprocessors, gib, giga_bytes, cache_mib, clock, tera_flops) -> Card:
+def _card(name, description, capability, multiprocessors, gib, giga_bytes, cache_mib, clock, tera_flops, link, network) -> Card:
     return Card(name, description, capability, multiprocessors, int(gib * GIB), giga_bytes * 1e9, cache_mib << 20, clock,
-                tera_flops * 1e12)
+                tera_flops * 1e12, link * 1e9, network * 1e9)
 
 
+# Links: half of the data sheet's NVLink bandwidth, which is both ways; without NVLink one way of PCIe (gen 3: 16, gen 4: 32,
+# gen 5: 64 GB/s). Network: of the usual hosts of eight cards, DGX A100 (200 Gb/s a card), DGX H100 to B200 (400 Gb/s); of
+# cloud hosts with the other cards 100 Gb/s, for all of their cards.
 CARDS: dict[str, Card] = {card.name: card for card in (
-    _card("t4", "Tesla T4", (7, 5), 40, 14.6, 320, 4, 1.59, 65),
-    _card("a10g", "NVIDIA A10G", (8, 6), 80, 22.1, 600, 6, 1.71, 70),
-    _card("a100-40gb", "NVIDIA A100-SXM4-40GB", (8, 0), 108, 39.4, 1555, 40, 1.41, 312),
-    _card("a100", "NVIDIA A100-SXM4-80GB", (8, 0), 108, 79.1, 2039, 40, 1.41, 312),
-    _card("l4", "NVIDIA L4", (8, 9), 58, 22.0, 300, 48, 2.04, 121),
-    _card("l40s", "NVIDIA L40S", (8, 9), 142, 44.4, 864, 96, 2.52, 362),
-    _card("rtx4090", "NVIDIA GeForce RTX 4090", (8, 9), 128, 23.5, 1008, 72, 2.52, 165),
-    _card("rtx5090", "NVIDIA GeForce RTX 5090", (12, 0), 170, 31.4, 1792, 96, 2.41, 209),
-    _card("h100", "NVIDIA H100 80GB HBM3", (9, 0), 132, 79.1, 3352, 50, 1.98, 989),
-    _card("gh200", "NVIDIA GH200 480GB", (9, 0), 132, 94.5, 4000, 50, 1.98, 989),
-    _card("h200", "NVIDIA H200", (9, 0), 132, 139.8, 4800, 50, 1.98, 989),
-    _card("b200", "NVIDIA B200", (10, 0), 148, 178.4, 8000, 126, 1.97, 2250),
+    _card("t4", "Tesla T4", (7, 5), 40, 14.6, 320, 4, 1.59, 65, 16, 1.6),
+    _card("a10g", "NVIDIA A10G", (8, 6), 80, 22.1, 600, 6, 1.71, 70, 32, 1.6),
+    _card("a100-40gb", "NVIDIA A100-SXM4-40GB", (8, 0), 108, 39.4, 1555, 40, 1.41, 312, 300, 25),
+    _card("a100", "NVIDIA A100-SXM4-80GB", (8, 0), 108, 79.1, 2039, 40, 1.41, 312, 300, 25),
+    _card("l4", "NVIDIA L4", (8, 9), 58, 22.0, 300, 48, 2.04, 121, 32, 1.6),
+    _card("l40s", "NVIDIA L40S", (8, 9), 142, 44.4, 864, 96, 2.52, 362, 32, 1.6),
+    _card("rtx4090", "NVIDIA GeForce RTX 4090", (8, 9), 128, 23.5, 1008, 72, 2.52, 165, 32, 1.6),
+    _card("rtx5090", "NVIDIA GeForce RTX 5090", (12, 0), 170, 31.4, 1792, 96, 2.41, 209, 64, 1.6),
+    _card("h100", "NVIDIA H100 80GB HBM3", (9, 0), 132, 79.1, 3352, 50, 1.98, 989, 450, 50),
+    _card("gh200", "NVIDIA GH200 480GB", (9, 0), 132, 94.5, 4000, 50, 1.98, 989, 450, 50),
+    _card("h200", "NVIDIA H200", (9, 0), 132, 139.8, 4800, 50, 1.98, 989, 450, 50),
+    _card("b200", "NVIDIA B200", (10, 0), 148, 178.4, 8000, 126, 1.97, 2250, 900, 50),
 )}
 CARD_ALIASES = {"a100-80gb": "a100", "h100-80gb": "h100", "h100-sxm": "h100"}
 
@@ -137,7 +151,8 @@ def chip_of(device) -> Chip | None:
         if card.description == device.device_kind:
             fraction = gpu_memory_fraction()
             note = f"{fraction:.0%} of {card.memory / GIB:.1f} GiB (XLA_PYTHON_CLIENT_MEM_FRACTION)" if fraction < 1 else ""
-            return Chip(card.name, card.description, int(card.memory * fraction), card.flops, card.bandwidth, None, note)
+            return Chip(card.name, card.description, int(card.memory * fraction), card.flops, card.bandwidth, None, note,
+                        card.link, card.network)
     return None
 
 
