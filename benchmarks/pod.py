@@ -1,8 +1,9 @@
 """A training script for a pod: `python -m benchmarks.pod --checkpoints FOLDER`, the same command on each host.
 
-On Cloud TPU, Slurm, Kubernetes (with a headless service) and Open MPI the processes find each other. Elsewhere the environment
-has to name the first: XLAFRONT_COORDINATOR_ADDRESS=HOST:PORT, XLAFRONT_NUM_PROCESSES, XLAFRONT_PROCESS_ID. `--alone` runs it in
-one process. After an end of any kind, start the job again: it continues from its last checkpoint, on as many hosts as there are.
+On Cloud TPU, Slurm, Kubernetes (with a headless service) and Open MPI the processes find each other. On other hosts the
+environment has to name the first: XLAFRONT_COORDINATOR_ADDRESS=HOST:PORT, XLAFRONT_NUM_PROCESSES, XLAFRONT_PROCESS_ID. `--alone`
+runs it in one process. After an end of any kind, start the job again: it continues from its last checkpoint, on as many hosts as
+there are.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ def mesh_of_all(model: int = 2):
 
 def step_of(mesh):
     """Return the training step: `(parameters, x, y) -> (parameters, loss)`."""
-    places = {name: xf.NamedSharding(mesh, spec) for name, spec in SPECS.items()}
+    shardings = {name: xf.NamedSharding(mesh, spec) for name, spec in SPECS.items()}
 
-    @xf.jit(donate_argnums=0, out_shardings=(places, xf.NamedSharding(mesh, P())))
+    @xf.jit(donate_argnums=0, out_shardings=(shardings, xf.NamedSharding(mesh, P())))
     def step(parameters, x, y):
         def loss(parameters):
             return xnp.mean((xnp.tanh(x @ parameters["up"]) @ parameters["down"] - y) ** 2)
@@ -60,9 +61,9 @@ def train_step(mesh):
 def first_parameters(mesh):
     """Return the parameters at the start: each device computes its own shards."""
     keys = xf.random.split(xf.random.key(0))
-    places = {name: xf.NamedSharding(mesh, spec) for name, spec in SPECS.items()}
+    shardings = {name: xf.NamedSharding(mesh, spec) for name, spec in SPECS.items()}
 
-    @xf.jit(out_shardings=places)
+    @xf.jit(out_shardings=shardings)
     def init():
         return {"up": xf.random.normal(keys[0], (FEATURES, HIDDEN)) / FEATURES**0.5,
                 "down": xf.random.normal(keys[1], (HIDDEN, RESULTS)) / HIDDEN**0.5}
@@ -118,7 +119,7 @@ def main(argv=None) -> None:
     parser.add_argument("--checkpoints", type=pathlib.Path, required=True, help="folder that all hosts see")
     parser.add_argument("--every", type=int, default=5, help="steps between checkpoints (default 5)")
     parser.add_argument("--alone", action="store_true", help="run in this process alone")
-    parser.add_argument("--heartbeat", type=int, default=100, help="seconds without a sign of a host after which the others end")
+    parser.add_argument("--heartbeat", type=int, default=100, help="seconds without a sign of a host that end the others")
     args = parser.parse_args(argv)
     if not args.alone:
         xf.distributed.initialize(heartbeat_timeout_seconds=args.heartbeat)
