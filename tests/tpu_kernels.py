@@ -11,6 +11,7 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.experimental import pallas as pl
 from xlafront.experimental.pallas import tpu as pltpu
+from xlafront.sharding import Mesh, PartitionSpec as P
 
 F32, BF16 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16)
 Block, Spec = pl.BlockSpec, xf.ShapeDtypeStruct
@@ -373,3 +374,122 @@ def pipeline_of_dynamic_size(n_ref, x_ref, o_ref):
 
     rows = Block((None, 8, 128), lambda i: (i, 0, 0))
     pltpu.emit_pipeline(body, grid=(n_ref[0],), in_specs=[rows], out_specs=[rows])(x_ref, o_ref)
+
+
+# Kernels of several devices
+
+
+class OnDevices(NamedTuple):
+    """A kernel that runs on each device of a mesh: `call(interpret)` is the function of one device, with one block of rows of
+    each argument. `expected` computes the rows of all devices with NumPy."""
+
+    call: Callable
+    mesh: dict  # sizes of the axes by name
+    arguments: Callable
+    expected: Callable
+    tolerance: float = 1e-6
+
+    def sharded(self, interpret, devices):
+        """The function of the rows of all devices, and the sharding of arguments."""
+        mesh = Mesh(np.array(devices).reshape(*self.mesh.values()), tuple(self.mesh))
+        rows = P(tuple(self.mesh))
+        return xf.shard_map(self.call(interpret), mesh=mesh, in_specs=rows, out_specs=rows), xf.NamedSharding(mesh, rows)
+
+
+DEVICE_KERNELS: dict[str, OnDevices] = {}
+DMA, REGULAR = pltpu.SemaphoreType.DMA, pltpu.SemaphoreType.REGULAR
+
+
+def device_kernel(mesh, arguments, expected, tolerance=1e-6, **options):
+    """Decorator that adds a kernel of several devices with the options of `pallas_call`."""
+    def add(body):
+        def call(interpret):
+            return pl.pallas_call(body, interpret=interpret, compiler_params=pltpu.CompilerParams(collective_id=1), **options)
+
+        DEVICE_KERNELS[body.__name__] = OnDevices(call, mesh, arguments, expected, tolerance)
+        return body
+
+    return add
+
+
+def neighbours(axis):
+    """The index of the device, and those of its left and right neighbours."""
+    me, count = lax.axis_index(axis), lax.axis_size(axis)
+    return me, lax.rem(me + count - 1, count), lax.rem(me + 1, count)
+
+
+def meet(*devices):
+    """Wait until neighbours have started."""
+    barrier = pltpu.get_barrier_semaphore()
+    for device in devices:
+        pl.semaphore_signal(barrier, device_id=device)
+    pl.semaphore_wait(barrier, len(devices))
+
+
+@device_kernel({"x": 4}, lambda: (numbers(32, 128),), lambda x: np.concatenate([x] * 4).reshape(16, 8, 128),
+               out_shape=Spec((4, 8, 128), F32), in_specs=[MAIN], out_specs=MAIN, scratch_shapes=[DMA, DMA, DMA])
+def ring_of_copies(x_ref, o_ref, send, receive, copied):
+    """An all-gather: each device passes on what it has received last."""
+    me, left, right = neighbours("x")
+    meet({"x": left}, {"x": right})
+    pltpu.async_copy(x_ref, o_ref.at[me], copied).wait()
+
+    @pl.loop(0, lax.axis_size("x") - 1)
+    def _(step):
+        slot = o_ref.at[lax.rem(me - step + 4, 4)]
+        copy = pltpu.make_async_remote_copy(slot, slot, send, receive, (right,))
+        copy.start()
+        copy.wait()
+
+
+def _sum_of_rows(x):
+    return x.reshape(4, 4, 8, 128).sum(0).reshape(32, 128)
+
+
+@device_kernel({"x": 4}, lambda: (numbers(4 * 32, 128),), _sum_of_rows, 1e-4, out_shape=Spec((8, 128), F32), scratch_shapes=[
+    pltpu.VMEM((2, 8, 128), F32), DMA, DMA((2,)), REGULAR])
+def ring_of_sums(x_ref, o_ref, buffer_ref, send, receive, free):
+    """A reduce-scatter: partial sums go around, into two buffers that the receiver signals to be free."""
+    me, left, right = neighbours("x")
+    meet(left, right)
+    pl.semaphore_signal(free, 1, device_id={"x": left})  # (the second buffer of the first step)
+    buffer_ref[0] = x_ref[pl.ds(pl.multiple_of(8 * lax.rem(me + 3, 4), 8), 8)]
+
+    @pl.loop(0, 3)
+    def _(step):
+        here, there = lax.rem(step, 2), lax.rem(step + 1, 2)
+        pl.semaphore_wait(free)
+        copy = pltpu.async_remote_copy(buffer_ref.at[here], buffer_ref.at[there], send, receive.at[there], {"x": right})
+        copy.wait()
+        buffer_ref[there] += x_ref[pl.ds(pl.multiple_of(8 * lax.rem(me - step + 2 + 4, 4), 8), 8)]
+
+        @pl.when(step < 2)
+        def _():
+            pl.semaphore_signal(free, 1, device_id={"x": left})
+
+    o_ref[...] = buffer_ref[1]
+
+
+def _exchanged(x):
+    x = x.reshape(2, 2, 8, 128)
+    return (x[::-1] + 10 * x[:, ::-1] + 100 * x[::-1, ::-1]).reshape(32, 128)
+
+
+@device_kernel({"x": 2, "y": 2}, lambda: (numbers(32, 128),), _exchanged, 1e-4, out_shape=Spec((8, 128), F32))
+def exchanges_along_both_axes(x_ref, o_ref):
+    """Devices named by a dict, by coordinates, and by a logical id; scratch memory of a scope as the destination."""
+    x, y = lax.axis_index("x"), lax.axis_index("y")
+    others = {"x": 1 - x}, (x, 1 - y), 3 - (2 * x + y)
+    meet(*others)
+
+    @pl.with_scoped(pltpu.VMEM((3, 8, 128), F32), DMA((3,)), DMA((3,)))
+    def exchange(buffer_ref, send, receive):
+        meet(*others)  # the memory is there
+        copies = [pltpu.async_remote_copy(x_ref, buffer_ref.at[i], send.at[i], receive.at[i], device)
+                  for i, device in enumerate(others)]
+        for copy in copies:
+            copy.wait_send()
+            copy.wait_recv()
+        o_ref[...] = buffer_ref[0] + 10 * buffer_ref[1] + 100 * buffer_ref[2]
+
+    exchange()

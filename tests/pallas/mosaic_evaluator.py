@@ -3,13 +3,15 @@
 
 Memory that was not written is NaN or the smallest integer, as in interpreted kernels; blocks at the edge are padded so, and what
 is written beyond the edge is lost. Accesses out of bounds of a memref raise `UndefinedBehavior`. A copy arrives when it
-is waited for: reading its destination before gives old values.
+is waited for: reading its destination before gives old values. A kernel on several devices runs in a thread for each of them,
+one at a time.
 """
 
 import base64
 import itertools
 import json
 import re
+import threading
 
 import ml_dtypes
 import mlir_evaluator
@@ -62,14 +64,66 @@ def _attribute(op, name):
     return list(attribute) if hasattr(attribute, "__iter__") and not isinstance(attribute, ir.StringAttr) else attribute.value
 
 
-class MosaicEvaluator(Evaluator):
-    """Runs one kernel. `printed` has the texts of `tpu.log`."""
+class Devices:
+    """The state that evaluators of a kernel on several devices share. Their threads hold `lock` while they run."""
 
-    def __init__(self, module):
+    def __init__(self, module, count):
+        self.lock = threading.Condition()
+        self.pending = []  # copies that were started: semaphore, destination, value
+        self.sent = []  # semaphores of sources that were read
+        self.waiting = {}  # for each device that waits, what it waits for
+        self.running = count
+        self.evaluators = [MosaicEvaluator(module, self, i) for i in range(count)]
+
+    def is_stuck(self):
+        return len(self.waiting) == self.running and not any(ready() for ready in self.waiting.values())
+
+    def wait(self, device, ready, message):
+        self.waiting[device] = ready
+        while not ready():
+            if self.is_stuck():
+                self.lock.notify_all()
+                raise UndefinedBehavior(message)
+            self.lock.wait()
+        del self.waiting[device]
+
+    def run(self, function):
+        """Call a function with each device, in a thread for each."""
+        errors = []
+
+        def run_one(device):
+            with self.lock:
+                try:
+                    function(device)
+                except BaseException as e:
+                    errors.append(e)
+                self.running -= 1
+                self.waiting.pop(device, None)
+                self.lock.notify_all()
+
+        threads = [threading.Thread(target=run_one, args=(i,)) for i in range(len(self.evaluators))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        if errors:
+            raise errors[0]
+        if self.pending:
+            raise UndefinedBehavior("a copy that was not waited for")
+        if any(e.barrier for e in self.evaluators):
+            raise UndefinedBehavior("a barrier semaphore whose count is not zero at the end")
+
+
+class MosaicEvaluator(Evaluator):
+    """Runs one kernel on one device. `printed` has the texts of `tpu.log`."""
+
+    def __init__(self, module, devices, device):
         super().__init__(module)
+        self.devices, self.device = devices, device
         self.printed = []
         self.grid = self.bounds = ()
-        self.pending = []  # copies that were started: semaphore, destination, value
+        self.barrier = np.zeros((), np.int64)
+        self.memories = [self.barrier]  # in the same order on each device
         names = {n[len("run_"):]: getattr(self, n) for n in dir(self) if n.startswith("run_")}
         self.rules.update({rule: names[rule.replace(".", "_")] for rule in OPERATIONS})
 
@@ -106,9 +160,19 @@ class MosaicEvaluator(Evaluator):
         self.view(memory, indices, [1] * memory.ndim, [1] * memory.ndim)[...] = x
 
     def run_memref_alloca(self, op):
-        return memory_of(op.results[0].type)
+        self.memories.append(memory_of(op.results[0].type))
+        self.devices.lock.notify_all()
+        return self.memories[-1]
 
     run_tpu_sem_alloc = run_memref_alloca
+
+    def counterpart(self, part, device):
+        """The part of the memory of another device that corresponds to one of this device."""
+        other = self.devices.evaluators[int(device)]
+        [i] = [i for i, memory in enumerate(self.memories) if np.shares_memory(memory, part)]
+        self.devices.wait(self.device, lambda: len(other.memories) > i, "memory that the other device does not have")
+        offset = part.__array_interface__["data"][0] - self.memories[i].__array_interface__["data"][0]
+        return np.ndarray(part.shape, part.dtype, other.memories[i], offset, part.strides)
 
     def run_tpu_memref_slice(self, op, memory, *indices):
         sizes = memory_of(op.results[0].type).shape
@@ -124,24 +188,45 @@ class MosaicEvaluator(Evaluator):
 
     # Copies and semaphores
 
-    def run_tpu_enqueue_dma(self, op, source, target, semaphore):
-        assert source.shape == target.shape and source.dtype == target.dtype
-        self.pending.append((semaphore, target, source.copy()))
+    def run_tpu_device_id(self, op):
+        return np.asarray(self.device, np.int32)
 
-    def run_tpu_wait_dma2(self, op, semaphore, source, target):
-        for i, (signalled, destination, value) in enumerate(self.pending):
-            if np.shares_memory(signalled, semaphore) and value.nbytes == target.nbytes:
-                destination[...] = value
-                del self.pending[i]
-                return
-        raise UndefinedBehavior("a wait for a copy that was not started")
+    def run_tpu_sem_barrier(self, op):
+        return self.barrier
 
-    def run_tpu_sem_signal(self, op, semaphore, amount):
+    def run_tpu_enqueue_dma(self, op, source, *rest):
+        _, sources, _, _, device, core, _ = _attribute(op, "operandSegmentSizes")
+        target, semaphore, *ids = rest[sources:]
+        assert source.shape == target.shape and source.dtype == target.dtype and not core
+        if device:
+            target, semaphore = (self.counterpart(x, ids[0]) for x in (target, semaphore))
+        self.devices.pending.append((semaphore, target, source.copy()))
+        self.devices.sent += rest[:sources]
+        self.devices.lock.notify_all()
+
+    def run_tpu_wait_dma2(self, op, semaphore, source, target, *ids):
+        def arrived():
+            return [i for i, (signalled, _, value) in enumerate(self.devices.pending)
+                    if np.shares_memory(signalled, semaphore) and value.nbytes == target.nbytes]
+
+        def left():
+            return [i for i, signalled in enumerate(self.devices.sent) if np.shares_memory(signalled, semaphore)]
+
+        self.devices.wait(self.device, lambda: arrived() or left(), "a wait for a copy that was not started")
+        if arrived():
+            _, destination, value = self.devices.pending.pop(arrived()[0])
+            destination[...] = value
+        else:
+            del self.devices.sent[left()[0]]
+
+    def run_tpu_sem_signal(self, op, semaphore, amount, *ids):
+        if _attribute(op, "operandSegmentSizes")[2]:
+            semaphore = self.counterpart(semaphore, ids[0])
         semaphore[...] += amount
+        self.devices.lock.notify_all()
 
     def run_tpu_sem_wait(self, op, semaphore, amount):
-        if semaphore < amount:
-            raise UndefinedBehavior("a wait without end")
+        self.devices.wait(self.device, lambda: semaphore >= amount, "a wait without end")
         semaphore[...] -= amount
 
     def run_tpu_sem_read(self, op, semaphore):
@@ -254,7 +339,7 @@ class MosaicEvaluator(Evaluator):
 
 OPERATIONS = """vector.load vector.shape_cast vector.broadcast vector.extract vector.extract_strided_slice vector.multi_reduction
     memref.load memref.store memref.alloca tpu.sem_alloc tpu.strided_load tpu.strided_store tpu.vector_store tpu.memref_slice
-    tpu.memref_squeeze tpu.region tpu.enqueue_dma tpu.wait_dma2 tpu.sem_signal tpu.sem_wait tpu.sem_read tpu.iteration_bound
+    tpu.memref_squeeze tpu.region tpu.enqueue_dma tpu.wait_dma2 tpu.sem_signal tpu.sem_wait tpu.sem_read tpu.sem_barrier tpu.device_id tpu.iteration_bound
     tpu.assume_multiple tpu.delay tpu.prng_set_seed_32 tpu.prng_random_bits tpu.log tpu.transpose tpu.concatenate tpu.iota
     tpu.dynamic_rotate tpu.bitcast tpu.pack_elementwise tpu.unpack_elementwise tpu.reciprocal tpu.reduce_index
     tpu.matmul""".split()
@@ -290,7 +375,18 @@ class Window:
 
 def run_kernel(module, operands, results, aliases=()):
     """Run a kernel; `operands` and `results` are NumPy arrays, dynamic grid sizes first. Returns the evaluator."""
-    evaluator = MosaicEvaluator(module)
+    [evaluator] = run_on_devices(module, [operands], [results], aliases)
+    return evaluator
+
+
+def run_on_devices(module, operands, results, aliases=()):
+    """Run a kernel on several devices, with the operands and results of each. Returns the evaluators."""
+    devices = Devices(module, len(operands))
+    devices.run(lambda i: _run(devices.evaluators[i], operands[i], results[i], aliases))
+    return devices.evaluators
+
+
+def _run(evaluator, operands, results, aliases):
     main = next(f for name, f in evaluator.functions.items() if not re.fullmatch(r"transform_\d+", name))
     attributes = main.attributes
     bounds = list(attributes["iteration_bounds"]) if "iteration_bounds" in attributes else []
@@ -305,6 +401,7 @@ def run_kernel(module, operands, results, aliases=()):
     for i, o in aliases:
         results[o][...] = operands[i - len(dynamic)]
     arrays = [*[x.copy() for x in inputs], *results]
+    evaluator.memories += [*arrays, *scratch]
     parameters = attributes["window_params"] if "window_params" in attributes else [{}] * len(arrays)
     windows = [Window(x, p) for x, p in zip(arrays, parameters)]
     for point in itertools.product(*map(range, bounds)):
@@ -319,6 +416,3 @@ def run_kernel(module, operands, results, aliases=()):
         for w, at in list(zip(windows, positions))[len(inputs):]:
             if at:
                 w.array[at[0]] = w.block[at[1]]
-    if evaluator.pending:
-        raise UndefinedBehavior("a copy that was not waited for")
-    return evaluator

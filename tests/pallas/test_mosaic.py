@@ -48,6 +48,20 @@ def test_values(name):
         np.testing.assert_allclose(np.asarray(f, np.float64), np.asarray(e, np.float64), **compare)
 
 
+@pytest.mark.parametrize("name", tpu_kernels.DEVICE_KERNELS)
+def test_values_on_devices(name):
+    case = tpu_kernels.DEVICE_KERNELS[name]
+    args, devices = case.arguments(), xf.devices()[:4]
+    expected = case.expected(*args)
+    compare = dict(rtol=case.tolerance, atol=case.tolerance)
+    np.testing.assert_allclose(xf.jit(case.sharded(True, devices)[0])(*args), expected, **compare)
+    [(module, config)] = mosaic_evaluator.modules(module_text(case.sharded(False, devices)[0], *args))
+    assert config["custom_call_config"]["has_communication"] is True and config["custom_call_config"]["collective_id"] == 1
+    results = np.split(mosaic_evaluator.uninitialized(expected.shape, expected.dtype), 4)
+    mosaic_evaluator.run_on_devices(module, [list(x) for x in zip(*[np.split(x, 4) for x in args])], [[r] for r in results])
+    np.testing.assert_allclose(np.concatenate(results), expected, **compare)
+
+
 # The module and its configuration
 
 

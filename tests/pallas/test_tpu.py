@@ -7,8 +7,10 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
+from xlafront import lax
 from xlafront.experimental import pallas as pl
 from xlafront.experimental.pallas import tpu as pltpu
+from xlafront.sharding import Mesh, PartitionSpec as P
 
 interpreted = functools.partial(pl.pallas_call, interpret=True)
 X, M = np.arange(8, dtype=np.float32), np.arange(24, dtype=np.float32).reshape(4, 6)
@@ -139,7 +141,7 @@ def test_async_and_sync_copies():
             copy = pltpu.make_async_copy(x_ref.at[i], row_ref, sem_ref)
             copy.start()
             copy.wait()
-            pltpu.async_copy(row_ref.at[pl.ds(0, 3)], o_ref.at[3 - i, pl.ds(3, 3)], sem_ref).wait()
+            pltpu.async_copy(row_ref.at[pl.ds(0, 3)], o_ref.at[3 - i, pl.ds(3, 3)], sem_ref, src_sem=sem_ref).wait()
             pltpu.sync_copy(row_ref.at[pl.ds(3, 3)], o_ref.at[3 - i, pl.ds(0, 3)])
 
         pltpu.sync_copy(x_ref, o_ref, add=True)
@@ -157,8 +159,83 @@ def test_invalid_semaphores_raise():
         run(lambda x, o, sem: pl.semaphore_signal(sem), pltpu.SemaphoreType.DMA((2,)))
     with pytest.raises(TypeError, match="takes a semaphore"):
         run(lambda x, o: pl.semaphore_wait(3))
+    with pytest.raises(TypeError, match="a copy takes references, as kernels get them; src_ref is"):
+        run(lambda x, o, sem: pltpu.async_copy(x[...], o, sem), pltpu.SemaphoreType.DMA)
+    with pytest.raises(TypeError, match="make_async_copy needs a semaphore, sem,"):
+        run(lambda x, o: pltpu.make_async_copy(x, o))
+    with pytest.raises(ValueError, match="wait_send is for copies with a semaphore of the source"):
+        run(lambda x, o, sem: pltpu.make_async_copy(x, o, sem).wait_send(), pltpu.SemaphoreType.DMA)
     with pytest.raises(ValueError, match="between references of one type"):
         run(lambda x, o, sem: pltpu.async_copy(x.at[:4], o, sem), pltpu.SemaphoreType.DMA)
+
+
+# Several devices
+
+
+def on_devices(body, out_shape=LIKE, mesh=(("x", 2), ("y", 2)), **options):
+    devices = np.array(xf.devices()[:4]).reshape([n for _, n in mesh])
+    return xf.shard_map(interpreted(body, out_shape=out_shape, **options), mesh=Mesh(devices, tuple([a for a, _ in mesh])),
+                        in_specs=P("x"), out_specs=P(tuple([a for a, _ in mesh])))
+
+
+@pytest.mark.cpu_only
+@pytest.mark.filterwarnings("ignore:xlafront.experimental.pallas.DeviceIdType")
+def test_devices_by_each_form_of_their_ids():
+    """Each device signals those with its index along x, its right neighbour, and the last one."""
+    def kernel(x_ref, o_ref, semaphores):
+        for i, (device, kind) in enumerate([({"y": 1}, None), ((lax.axis_index("x"), 0), pl.DeviceIdType.MESH), (3, None),
+                                            ({("x", "y"): 2}, None), (xnp.uint8(1), pl.DeviceIdType.LOGICAL)]):
+            pl.semaphore_signal(semaphores.at[i], i + 1, device_id=device, device_id_type=kind)
+        o_ref[...] = xnp.stack([pl.semaphore_read(semaphores.at[i]) for i in range(5)])
+
+    found = on_devices(kernel, xf.ShapeDtypeStruct((5,), "int32"), scratch_shapes=[pltpu.SemaphoreType.REGULAR((5,))])(X)
+    expected = np.zeros((4, 5))  # two devices signal each of the first two
+    expected[[1, 3], 0], expected[[0, 2], 1], expected[3, 2], expected[2, 3], expected[1, 4] = 2, 4, 12, 16, 20
+    np.testing.assert_array_equal(found.reshape(4, 5), expected)
+
+
+@pytest.mark.cpu_only
+def test_kernels_that_depend_on_the_device_have_results_that_vary():
+    def kernel(o_ref):
+        o_ref[...] = xnp.full(2, lax.axis_index("x"))
+
+    mesh = Mesh(np.array(xf.devices()[:4]), ("x",))
+    out = xf.ShapeDtypeStruct((2,), "int32")
+    found = xf.shard_map(interpreted(kernel, out_shape=out), mesh=mesh, in_specs=(), out_specs=P("x"))()
+    np.testing.assert_array_equal(found, [0, 0, 1, 1, 2, 2, 3, 3])
+
+
+@pytest.mark.cpu_only
+@pytest.mark.filterwarnings("ignore:xlafront.experimental.pallas.DeviceIdType")
+@pytest.mark.parametrize(("device", "kind", "error", "message"), [
+    (0, "MESH", ValueError, r"is one coordinate, the mesh has the axes \['x', 'y'\]. Give a dict"),
+    ((0, 1), "LOGICAL", TypeError, "a logical device_id is one integer"),
+    ((0,), None, ValueError, r"has 1 coordinates, the mesh has the 2 axes"),
+    ({"z": 1}, None, ValueError, r"a coordinate along 'z', the axes of the mesh are \['x', 'y'\]"),
+    ({"x": 1.5}, None, TypeError, "coordinates of device_id are integer scalars, got 1.5"),
+    ({"x": 1}, "logical", TypeError, "takes pl.DeviceIdType.MESH or LOGICAL"),
+])
+def test_invalid_device_ids(device, kind, error, message):
+    def kernel(x_ref, o_ref, sem):
+        pl.semaphore_signal(sem, device_id=device, device_id_type=getattr(pl.DeviceIdType, kind or "", kind))
+
+    with pytest.raises(error, match=message):
+        on_devices(kernel, scratch_shapes=[pltpu.SemaphoreType.REGULAR])(X)
+
+
+@pytest.mark.cpu_only
+def test_invalid_remote_copies():
+    def kernel(x_ref, o_ref, sem, other):
+        pltpu.make_async_remote_copy(x_ref, o_ref, sem, sem, {"x": 0}).start(add=True)
+
+    semaphores = [pltpu.SemaphoreType.DMA, pltpu.SemaphoreType.DMA]
+    with pytest.raises(NotImplementedError, match="cannot add to its destination"):
+        on_devices(kernel, xf.ShapeDtypeStruct((4,), "float32"), scratch_shapes=semaphores)(X)
+    with pytest.raises(ValueError, match="make_async_remote_copy got a device_id, but the kernel is not inside of shard_map"):
+        interpreted(kernel, out_shape=LIKE, scratch_shapes=semaphores)(X)
+    with pytest.raises(ValueError, match=r"the axes \['y'\] of the mesh are left to the compiler"):
+        mesh = Mesh(np.array(xf.devices()[:4]).reshape(2, 2), ("x", "y"))
+        xf.shard_map(interpreted(kernel, out_shape=xf.ShapeDtypeStruct((4,), "float32"), scratch_shapes=semaphores), mesh=mesh, axis_names={"x"}, in_specs=P("x"), out_specs=P("x"))(X)
 
 
 # Changes of the element type

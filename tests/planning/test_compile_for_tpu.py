@@ -254,6 +254,14 @@ def test_kernels(name, chip):
     assert "tpu_custom_call" in compiled.as_text()
 
 
+@pytest.mark.parametrize("name", tpu_kernels.DEVICE_KERNELS)
+def test_kernels_of_several_devices(name):
+    case = tpu_kernels.DEVICE_KERNELS[name]
+    f, sharding = case.sharded(False, topologies.get_topology_desc("v5e:2x2").devices)
+    types = [xf.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding) for x in case.arguments()]
+    assert "tpu_custom_call" in xf.jit(f).lower(*types).compile().as_text()
+
+
 def test_an_error_of_the_kernel_compiler_names_the_line():
     def kernel(x_ref, o_ref):
         o_ref[...] = x_ref[:, pl.ds(3 * pl.program_id(0), 128)]

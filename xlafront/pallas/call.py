@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from xlafront.base.meshes import active
 from xlafront.control.scan import map as map_elements
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.basic_primitives import move_dim, to_dtype
+from xlafront.core.basic_primitives import axis_index_p, move_dim, to_dtype
 from xlafront.core.bounded_cache import BoundedCache
+from xlafront.core.dataflow import any_equation
 from xlafront.core.ir import DebugInfo, Jaxpr, RefEffect
 from xlafront.core.primitive import Primitive, Structured, Traits
 from xlafront.core.program_key import program_key
@@ -34,6 +36,7 @@ from xlafront.pallas.grid_mapping import GridMapping, grid_mapping, inline_scala
 from xlafront.pallas.interpret import interpret as run_interpreted, values_program
 from xlafront.pallas.kernel_operation import on_core
 from xlafront.pallas.primitives import KernelScope, index_aval, kernel_scope
+from xlafront.pallas.semaphores import dma_start_p, semaphore_signal_p
 from xlafront.pallas.specs import GridSpec, MemorySpace, grid_of, no_block_spec
 from xlafront.pallas.triton_primitives import barrier_effect
 from xlafront.staging import signatures
@@ -44,9 +47,29 @@ from xlafront.transforms.calls.programs import evaluate
 # The primitive
 
 
-def _types(*avals, out_avals, **_):
+def _types(*avals, jaxpr: Jaxpr, out_avals, **_):
     axes = joint_vma(avals)
+    if tracing.checked_axes() - axes and _depends_on_device(jaxpr):
+        axes |= tracing.checked_axes()
     return [a.update(vma=a.vma | axes) if axes else a for a in out_avals]
+
+
+def _depends_on_device(jaxpr: Jaxpr) -> bool:
+    """True if a kernel reads the coordinates of its device, or communicates."""
+    return any_equation(jaxpr, "depends on device", lambda eqn: eqn.primitive is axis_index_p or (
+        eqn.primitive in (semaphore_signal_p, dma_start_p) and eqn.params["axes"] is not None))
+
+
+@contextmanager
+def _unchecked_axes():
+    """Bind the mesh axes in scope without types that vary over them: references of kernels have no such types."""
+    saved = tracing.thread.axes
+    tracing.thread.axes = tuple([tracing.MeshAxis(*a, False, a.mesh, a.cast_varying) if type(a) is tracing.MeshAxis else a
+                                 for a in saved])
+    try:
+        yield
+    finally:
+        tracing.thread.axes = saved
 
 
 def _effects(*_, jaxpr: Jaxpr, **params):
@@ -392,8 +415,9 @@ class _KernelCall:
             return []
 
         origin = DebugInfo("pallas_call kernel", self.name, getattr(self.kernel, "__code__", None))
-        jaxpr, consts = inline_scalar_constants(*tracing.trace_to_jaxpr(
-            flat, [*mapping.index_avals, *blocks, *mapping.scratch_avals], origin))
+        with _unchecked_axes():
+            jaxpr, consts = inline_scalar_constants(*tracing.trace_to_jaxpr(
+                flat, [*mapping.index_avals, *blocks, *mapping.scratch_avals], origin))
         arrays = [c for c in consts if isinstance(c, np.ndarray)]
         if len(arrays) < len(consts):
             raise ValueError(f"the kernel {source} of pallas_call captures constants, arrays from outside of it: "

@@ -1,20 +1,25 @@
-"""Semaphores, and asynchronous copies between memories that signal them.
+"""Semaphores, and asynchronous copies between memories, and between devices, that signal them.
 
-In interpreted kernels everything is sequential: a copy is made when it is started, and waiting returns at once.
+In interpreted kernels everything is sequential: a copy is made when it is started, and waiting returns at once. All devices run
+the same operation at the same time, so that a signal or copy to another device is an exchange between all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
+import xlafront.numpy as xnp
 from xlafront.core import errors
 from xlafront.core.avals import ShapedArray
+from xlafront.core.basic_primitives import to_dtype
 from xlafront.core.refs import AbstractRef
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax import refs as ref_operations
+from xlafront.lax.named_axes import resolve_axes
+from xlafront.pallas.device_ids import gather_from_devices, logical_id, mesh_axes, own_id
 from xlafront.pallas.kernel_functions import run_scoped
 from xlafront.pallas.kernel_operation import flatten_views, is_ref_or_view, kernel_operation, view_effects, views_of
 from xlafront.pallas.primitives import index_aval
@@ -58,12 +63,17 @@ class SemaphoreType(Memory):
         return self(()).get_ref_aval()
 
 
-# The primitives. Their operands are those of views (`flatten_views`), and the value or increment.
+# The primitives. Their operands are those of views (`flatten_views`), the value or increment, and the logical id of a device.
+# `axes` are those of the mesh of devices; None without a device.
 
 
-def _signal(*operands, views):
-    [semaphore], [increment] = views_of(operands, views)
-    ref_operations.addupdate(semaphore, ..., increment)
+def _signal(*operands, views, axes, has_core):  # the cores of a device run one after the other: their counts are one
+    [semaphore], [increment, *device] = views_of(operands, views)
+    if axes is None:
+        ref_operations.addupdate(semaphore, ..., increment)
+        return
+    for target, amount, *indices in gather_from_devices([device[0], increment, *semaphore.operands], axes):
+        ref_operations.addupdate(_with_indices(semaphore, indices), ..., amount * (target == own_id(axes)))
 
 
 def _wait(*operands, views, decrement):
@@ -77,13 +87,27 @@ def _read(*operands, views):
     return ref_operations.get(semaphore)
 
 
-def _start_dma(*operands, views, priority, add):
-    [source, target, semaphore], _ = views_of(operands, views)
-    (ref_operations.addupdate if add else ref_operations.set)(target, ..., ref_operations.get(source))
-    ref_operations.addupdate(semaphore, ..., np.int32(1))
+def _with_indices(view, indices):
+    return ref_operations.RefView(view.ref, view.indexers, tuple(indices))
 
 
-def _wait_dma(*operands, views):
+def _start_dma(*operands, views, priority, add, axes):
+    [source, target, semaphore, *source_semaphores], device = views_of(operands, views)
+    value = ref_operations.get(source)
+    for x in source_semaphores:
+        ref_operations.addupdate(x, ..., np.int32(1))
+    if axes is None:
+        (ref_operations.addupdate if add else ref_operations.set)(target, ..., value)
+        ref_operations.addupdate(semaphore, ..., np.int32(1))
+        return
+    count = len(target.operands)
+    for receiver, sent, *indices in gather_from_devices([*device, value, *target.operands, *semaphore.operands], axes):
+        arrives, here = receiver == own_id(axes), _with_indices(target, indices[:count])
+        ref_operations.set(here, ..., xnp.where(arrives, sent, ref_operations.get(here)))
+        ref_operations.addupdate(_with_indices(semaphore, indices[count:]), ..., to_dtype(arrives, np.dtype(np.int32)))
+
+
+def _wait_dma(*operands, views, **_):
     [_, _, semaphore], _ = views_of(operands, views)
     ref_operations.addupdate(semaphore, ..., np.int32(-1))
 
@@ -91,7 +115,7 @@ def _wait_dma(*operands, views):
 semaphore_signal_p = kernel_operation("semaphore_signal", _signal, effects=view_effects("w"))
 semaphore_wait_p = kernel_operation("semaphore_wait", _wait, effects=view_effects("w"))
 semaphore_read_p = kernel_operation("semaphore_read", _read, abstract=lambda *_, views: index_aval, effects=view_effects("r"))
-dma_start_p = kernel_operation("dma_start", _start_dma, effects=view_effects("rww"))
+dma_start_p = kernel_operation("dma_start", _start_dma, effects=view_effects("rwww"))
 dma_wait_p = kernel_operation("dma_wait", _wait_dma, effects=view_effects("rrw"))
 
 
@@ -104,31 +128,40 @@ def _semaphore(caller: str, x: Any) -> Any:
                     f"{errors.short(x)}.")
 
 
+def _device(caller: str, device_id: Any, device_id_type: DeviceIdType | None) -> tuple[list[Any], Any]:
+    """Return the operand of a device, and the axes of the mesh."""
+    if device_id is None:
+        return [], None
+    axes = mesh_axes(caller)
+    return [logical_id(caller, device_id, device_id_type, axes)], axes
+
+
 def _count(x: Any) -> Any:
     return np.int32(x) if isinstance(x, int) else x
 
 
 @boundary
 def semaphore_signal(sem_or_view: Any, inc: Any = 1, *, device_id: Any = None,
-                     device_id_type: DeviceIdType = DeviceIdType.MESH, core_index: Any = None) -> None:
+                     device_id_type: DeviceIdType | None = None, core_index: Any = None) -> None:
     """Increment the count of a semaphore.
 
     Args:
         sem_or_view: The semaphore.
         inc: The increment.
-        device_id: Another device that has the semaphore. Default: this device.
-        device_id_type: Form of `device_id`: coordinates in a mesh, or a logical id.
-        core_index: Core that has the semaphore.
+        device_id: Device that has the semaphore: its coordinates in the mesh, in a tuple or a dict by the names of axes, or its
+            logical id. Default: this device.
+        device_id_type: Form of `device_id`. Default: coordinates if it is a tuple or a dict.
+        core_index: Index of the core that has the semaphore. Default: this core.
 
     Example:
         >>> def kernel(o_ref, sem_ref):
         ...     pl.semaphore_signal(sem_ref)
     """
-    if device_id is not None:
-        raise NotImplementedError("semaphore_signal of another device is for kernels that are compiled for TPUs, which is not "
-                                  "possible yet. Communicate outside of kernels, for example with lax.ppermute.")
+    device, axes = _device("semaphore_signal", device_id, device_id_type)
     operands, views = flatten_views([_semaphore("semaphore_signal", sem_or_view)])
-    semaphore_signal_p.bind(*operands, _count(inc), views=views)
+    core = None if core_index is None else _count(core_index)
+    semaphore_signal_p.bind(*operands, _count(inc), *device, *[core] * (core is not None), views=views, axes=axes,
+                            has_core=core is not None)
 
 
 @boundary
@@ -168,11 +201,14 @@ def semaphore_read(sem_or_view: Any) -> Any:
 
 
 class AsyncCopyDescriptor:
-    """An asynchronous copy, made by `make_async_copy`: it can be started and waited for.
+    """An asynchronous copy, made by `make_async_copy` or `make_async_remote_copy`: it can be started and waited for.
 
     Args:
         src_ref, dst_ref: Source and destination: references of equal types.
-        dst_sem: Semaphore that is signaled when the copy is complete.
+        dst_sem: Semaphore that is signaled when the copy has arrived: for a remote copy that of the other device.
+        src_sem: Semaphore that is signaled when the source has been read.
+        device: The operand of the other device. Empty for a copy on this device.
+        axes: Axes of the mesh of devices.
 
     Example:
         >>> def kernel(x_ref, o_ref, sem_ref):
@@ -181,34 +217,65 @@ class AsyncCopyDescriptor:
         ...     copy.wait()
     """
 
-    def __init__(self, src_ref: Any, dst_ref: Any, dst_sem: Any):
+    def __init__(self, src_ref: Any, dst_ref: Any, dst_sem: Any, src_sem: Any = None, device: Sequence[Any] = (),
+                 axes: Any = None):
+        for argument, x in (("src_ref", src_ref), ("dst_ref", dst_ref)):
+            if not is_ref_or_view(x):
+                raise TypeError(f"a copy takes references, as kernels get them; {argument} is {errors.short(x)}.")
         if (src_ref.shape, src_ref.dtype) != (dst_ref.shape, dst_ref.dtype):
             raise ValueError(f"a copy is between references of one type, got {src_ref.dtype}{list(src_ref.shape)} and "
                              f"{dst_ref.dtype}{list(dst_ref.shape)}.")
         self.src_ref, self.dst_ref, self.dst_sem = src_ref, dst_ref, _semaphore("a copy", dst_sem)
+        self.src_sem = None if src_sem is None else _semaphore("a copy", src_sem)
+        self._device, self._axes = list(device), axes
 
-    is_remote = False
+    is_remote = property(lambda self: self._axes is not None, doc="True if the destination is on another device.")
 
     def start(self, priority: int = 0, *, add: bool = False) -> None:
         """Start the copy; with `add`, add to the destination."""
-        operands, views = flatten_views([self.src_ref, self.dst_ref, self.dst_sem])
-        dma_start_p.bind(*operands, views=views, priority=priority, add=bool(add))
+        if add and self.is_remote:
+            raise NotImplementedError("a copy to another device cannot add to its destination. Copy to scratch memory there, "
+                                      "and add after wait_recv().")
+        sources = [] if self.src_sem is None else [self.src_sem]
+        operands, views = flatten_views([self.src_ref, self.dst_ref, self.dst_sem, *sources])
+        dma_start_p.bind(*operands, *self._device, views=views, priority=priority, add=bool(add), axes=self._axes)
 
     def wait(self) -> None:
-        """Wait until the copy is complete."""
-        operands, views = flatten_views([self.src_ref, self.dst_ref, self.dst_sem])
-        dma_wait_p.bind(*operands, views=views)
+        """Wait until the copy is complete: of a remote copy, until it is sent and that of the sender to here has arrived."""
+        if self.src_sem is not None:
+            self.wait_send()
+        self.wait_recv()
 
-    wait_send = wait_recv = wait
+    def wait_send(self) -> None:
+        """Wait until the source has been read, so that it can be overwritten."""
+        if self.src_sem is None:
+            raise ValueError("wait_send is for copies with a semaphore of the source. Use wait(), or give src_sem.")
+        self._wait(self.src_sem, True)
+
+    def wait_recv(self) -> None:
+        """Wait until the copy has arrived: of a remote copy, that of the sender to this device."""
+        self._wait(self.dst_sem, False)
+
+    def _wait(self, semaphore: Any, is_send: bool) -> None:
+        operands, views = flatten_views([self.src_ref, self.dst_ref, semaphore])
+        dma_wait_p.bind(*operands, *self._device, views=views, is_send=is_send, axes=self._axes)
+
+
+def _copy(caller: str, src_ref: Any, dst_ref: Any, sem: Any, src_sem: Any) -> AsyncCopyDescriptor:
+    if sem is None:
+        raise TypeError(f"{caller} needs a semaphore, sem, that is signaled when the copy is complete, as "
+                        f"scratch_shapes=[pltpu.SemaphoreType.DMA] gives one to the kernel.")
+    return AsyncCopyDescriptor(src_ref, dst_ref, sem, src_sem)
 
 
 @boundary
-def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any) -> AsyncCopyDescriptor:
+def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any = None, *, src_sem: Any = None) -> AsyncCopyDescriptor:
     """Make a copy from one reference to another, without starting it.
 
     Args:
         src_ref, dst_ref: Source and destination: references, or slices such as `ref.at[...]`.
         sem: Semaphore that is signaled when the copy is complete.
+        src_sem: Semaphore that is signaled when the source has been read. Default: none.
 
     Returns:
         The copy.
@@ -219,16 +286,18 @@ def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any) -> AsyncCopyDescriptor
         ...     copy.start()
         ...     copy.wait()
     """
-    return AsyncCopyDescriptor(src_ref, dst_ref, sem)
+    return _copy("make_async_copy", src_ref, dst_ref, sem, src_sem)
 
 
 @boundary
-def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0, add: bool = False) -> AsyncCopyDescriptor:
+def async_copy(src_ref: Any, dst_ref: Any, sem: Any = None, *, src_sem: Any = None, priority: int = 0, add: bool = False
+               ) -> AsyncCopyDescriptor:
     """Start a copy from one reference to another.
 
     Args:
         src_ref, dst_ref: Source and destination: references, or slices such as `ref.at[...]`.
         sem: Semaphore that is signaled when the copy is complete.
+        src_sem: Semaphore that is signaled when the source has been read. Default: none.
         priority: Priority of the copy.
         add: If True, add to the destination.
 
@@ -239,8 +308,65 @@ def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0, add: 
         >>> def kernel(x_ref, o_ref, sem_ref):
         ...     pl.tpu.async_copy(x_ref, o_ref, sem_ref).wait()
     """
-    copy = AsyncCopyDescriptor(src_ref, dst_ref, sem)
+    copy = _copy("async_copy", src_ref, dst_ref, sem, src_sem)
     copy.start(priority, add=add)
+    return copy
+
+
+@boundary
+def make_async_remote_copy(src_ref: Any, dst_ref: Any, send_sem: Any, recv_sem: Any, device_id: Any,
+                           device_id_type: DeviceIdType | None = None) -> AsyncCopyDescriptor:
+    """Make a copy from a reference to one of another device, without starting it. For kernels inside of `shard_map`.
+
+    Each device sends one copy and receives one: `wait_send()` waits until the source has been read, `wait_recv()` until the
+    copy to this device has arrived, `wait()` for both. In interpreted kernels all devices must start the copy
+    together: not in a branch that only some of them take.
+
+    Args:
+        src_ref: Source on this device.
+        dst_ref: Destination: a reference of the other device, named by that of this device.
+        send_sem: Semaphore of this device that is signaled when the source has been read.
+        recv_sem: Semaphore of the other device that is signaled when the copy has arrived.
+        device_id: The other device: its coordinates in the mesh, in a tuple or a dict by the names of axes, or its logical id.
+            A dict leaves out the axes along which it has the coordinate of this device.
+        device_id_type: Form of `device_id`. Default: coordinates if it is a tuple or a dict.
+
+    Returns:
+        The copy.
+
+    Example:
+        >>> def kernel(x_ref, o_ref, send_sem, recv_sem):
+        ...     right = lax.rem(lax.axis_index("x") + 1, lax.axis_size("x"))
+        ...     copy = pl.tpu.make_async_remote_copy(x_ref, o_ref, send_sem, recv_sem, {"x": right})
+        ...     copy.start()
+        ...     copy.wait()
+    """
+    device, axes = _device("make_async_remote_copy", device_id, device_id_type)
+    return AsyncCopyDescriptor(src_ref, dst_ref, recv_sem, send_sem, device, axes)
+
+
+@boundary
+def async_remote_copy(src_ref: Any, dst_ref: Any, send_sem: Any, recv_sem: Any, device_id: Any,
+                      device_id_type: DeviceIdType | None = None) -> AsyncCopyDescriptor:
+    """Start a copy from a reference to one of another device. See `make_async_remote_copy`.
+
+    Args:
+        src_ref: Source on this device.
+        dst_ref: Destination: a reference of the other device, named by that of this device.
+        send_sem: Semaphore of this device that is signaled when the source has been read.
+        recv_sem: Semaphore of the other device that is signaled when the copy has arrived.
+        device_id: The other device: coordinates in the mesh, or its logical id.
+        device_id_type: Form of `device_id`. Default: coordinates if it is a tuple or a dict.
+
+    Returns:
+        The copy.
+
+    Example:
+        >>> def kernel(x_ref, o_ref, send_sem, recv_sem):
+        ...     pl.tpu.async_remote_copy(x_ref, o_ref, send_sem, recv_sem, {"x": 0}).wait()
+    """
+    copy = make_async_remote_copy(src_ref, dst_ref, send_sem, recv_sem, device_id, device_id_type)
+    copy.start()
     return copy
 
 
@@ -257,3 +383,46 @@ def sync_copy(src_ref: Any, dst_ref: Any, *, add: bool = False) -> None:
         ...     pl.tpu.sync_copy(x_ref, o_ref)
     """
     run_scoped(lambda sem: async_copy(src_ref, dst_ref, sem, add=add).wait(), SemaphoreType.DMA)
+
+
+# Barriers
+
+
+@boundary
+def get_barrier_semaphore(tag: Hashable | None = None) -> Any:
+    """Return the semaphore that kernels of all devices share, to wait until the others have started. For use in kernels.
+
+    A kernel that uses it needs `pltpu.CompilerParams(collective_id=...)`, an id that no other kernel which runs at the same
+    time has. Wait for as many signals as arrive, so that the count is zero again when the kernel ends.
+
+    Args:
+        tag: Ignored: the barrier is that of `collective_id`.
+
+    Returns:
+        A reference to the semaphore.
+
+    Example:
+        >>> def kernel(x_ref, o_ref):
+        ...     barrier = pl.tpu.get_barrier_semaphore()
+        ...     pl.semaphore_signal(barrier, device_id={"x": 0})
+    """
+    return ref_operations.new_ref_p.bind(np.int32(0), kind=None, pin=False, memory_space=SemaphoreType.BARRIER)
+
+
+@boundary
+def core_barrier(sem: Any, *, core_axis_name: str) -> None:
+    """Wait until all cores along an axis of a `TensorCoreMesh` have come here. For use in kernels.
+
+    Args:
+        sem: Semaphore of the kind `pltpu.SemaphoreType.REGULAR`.
+        core_axis_name: Name of the axis of cores.
+
+    Example:
+        >>> def kernel(x_ref, o_ref, sem_ref):
+        ...     pl.tpu.core_barrier(sem_ref, core_axis_name="core")
+    """
+    _, count = resolve_axes(core_axis_name, "core_barrier")
+    if count > 1:
+        for core in range(count):
+            semaphore_signal(sem, 1, core_index=core)
+        semaphore_wait(sem, count)

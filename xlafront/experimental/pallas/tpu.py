@@ -5,7 +5,9 @@ from xlafront.lazy_module import attach
 _EXPORTS = {
     "xlafront.pallas.pipeline": "emit_pipeline",
     "xlafront.pallas.primitives": "reciprocal",
-    "xlafront.pallas.semaphores": "SemaphoreType async_copy make_async_copy sync_copy",
+    "xlafront.pallas.semaphores": """
+        SemaphoreType async_copy async_remote_copy core_barrier get_barrier_semaphore make_async_copy make_async_remote_copy
+        sync_copy""",
     "xlafront.pallas.tpu": """
         ARBITRARY CMEM CORE_PARALLEL CompilerParams CoreType GridDimensionSemantics HBM MemorySpace PARALLEL
         PrefetchScalarGridSpec SEMAPHORE SMEM SUBCORE_PARALLEL SideEffectType Tiling VMEM VMEM_SHARED einshape is_tpu_device

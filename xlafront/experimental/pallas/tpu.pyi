@@ -3,7 +3,11 @@ from xlafront.pallas.pipeline import emit_pipeline as emit_pipeline
 from xlafront.pallas.primitives import reciprocal as reciprocal
 from xlafront.pallas.semaphores import SemaphoreType as SemaphoreType
 from xlafront.pallas.semaphores import async_copy as async_copy
+from xlafront.pallas.semaphores import async_remote_copy as async_remote_copy
+from xlafront.pallas.semaphores import core_barrier as core_barrier
+from xlafront.pallas.semaphores import get_barrier_semaphore as get_barrier_semaphore
 from xlafront.pallas.semaphores import make_async_copy as make_async_copy
+from xlafront.pallas.semaphores import make_async_remote_copy as make_async_remote_copy
 from xlafront.pallas.semaphores import sync_copy as sync_copy
 from xlafront.pallas.tpu import CompilerParams as CompilerParams
 from xlafront.pallas.tpu import CoreType as CoreType

@@ -39,7 +39,8 @@ def lower(ctx: Any, *operands: ir.Value, jaxpr: Jaxpr, grid_mapping: GridMapping
     params = _checked_params(label, compiler_params)
     check_kernel(label, grid_mapping)
     semantics = _semantics(label, params, grid_mapping)
-    key = (symbol_of(name or jaxpr.debug_info.function_name), semantics, params.fuse_transposed_lhs_in_matmul)
+    key = (symbol_of(name or jaxpr.debug_info.function_name), semantics, params.fuse_transposed_lhs_in_matmul,
+           _device_axes(label, ctx.module_context.manual_mesh))
     kernel = jaxpr.memoised_with((), ("mosaic", grid_mapping, *key), lambda: _Kernel(kernel_module(jaxpr, grid_mapping, *key)))
     config = _config(label, params, cost_estimate, kernel, grid_mapping)
     avals_in, avals_out = ctx.avals_in, ctx.avals_out
@@ -58,6 +59,17 @@ def lower(ctx: Any, *operands: ir.Value, jaxpr: Jaxpr, grid_mapping: GridMapping
             {k: mlir.string(v) for k, v in frontend.items()})})
     return [ctx.compare("NE", "SIGNED", x, ctx.constant(np.int32(0), a.shape), a.shape) if a.dtype == np.bool_ else x
             for x, a in zip(call.results, avals_out)]
+
+
+def _device_axes(label: str, mesh: Any) -> tuple[tuple[Any, int], ...]:
+    """Return the names and sizes of the axes of the surrounding `shard_map`'s mesh."""
+    if mesh is None:
+        return ()
+    positions = mesh.positions
+    if (positions.reshape(-1) != np.arange(positions.size)).any():
+        raise NotImplementedError(f"the kernel {label} is inside of a shard_map over a mesh whose devices are in another "
+                                  f"order than those of the surrounding program. Use one mesh for both.")
+    return tuple(zip(mesh.axis_names, positions.shape))
 
 
 def _stored(aval: Any) -> Any:

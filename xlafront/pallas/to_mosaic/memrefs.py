@@ -290,17 +290,20 @@ def _run_scoped(w: MosaicWriter, avals_in, avals_out, params, *operands):
 
 
 def _new_ref(w: MosaicWriter, avals_in, avals_out, params, x):
-    """Allocate memory for a reference that a transformation has made outside of `run_scoped`."""
+    """Allocate memory for a reference that a transformation has made outside of `run_scoped`, or get the barrier semaphore."""
     [aval] = avals_out
+    if aval.memory_space is SemaphoreType.BARRIER:
+        kind = memref_type(w.context, (), aval.dtype, aval.memory_space)
+        return [memref_of(w.op("tpu.sem_barrier", [], kind), aval, "the barrier semaphore")]
     ref = _allocate(w, aval)
     if ref.space == "vmem" and aval.shape:
         store(w, ref, ranges_of(w, ref, (), (), ()), x)
-    return ref
+    return [ref]
 
 
 RULES: dict[str, Rule] = {
     "get": _get, "swap": _swap, "addupdate": _addupdate, "masked_load": _masked_load, "masked_swap": _masked_swap,
     "run_scoped": _run_scoped, "new_ref": _new_ref,
-    "empty_ref": lambda w, avals_in, avals_out, params: _allocate(w, avals_out[0]),
+    "empty_ref": lambda w, avals_in, avals_out, params: [_allocate(w, avals_out[0])],
     "free_ref": lambda w, avals_in, avals_out, params, ref: [],
 }

@@ -32,6 +32,21 @@ def _num_programs(w: MosaicWriter, avals_in, avals_out, params):
     return w.op("tpu.iteration_bound", [], w.type_of((), _int32), {"dim": w.attribute(f"{axis} : i32")})
 
 
+def _axis_index(w: MosaicWriter, avals_in, avals_out, params):
+    """Emit the coordinate of the device along an axis of the mesh, from its logical id."""
+    name, stride = params["axis_name"], 1
+    found = w.op("tpu.device_id", [], w.type_of((), _int32))
+    for axis, size in reversed(w.device_axes):
+        if axis == name:
+            break
+        stride *= size
+    else:
+        raise unsupported(w, f"axis_index of {name!r}, which is no axis of the mesh,", "Call the kernel inside of shard_map.")
+    if stride > 1:
+        found = w.op("arith.divsi", [found, w.constant(np.int32(stride))])
+    return w.op("arith.remsi", [found, w.constant(np.int32(size))])
+
+
 # Copies and semaphores
 
 
@@ -54,30 +69,35 @@ def _check_kind(w: MosaicWriter, ref: MemRef, is_copy: bool) -> None:
 
 
 def _dma_start(w: MosaicWriter, avals_in, avals_out, params, *operands):
-    [source, target, semaphore], _, refs = _memrefs(w, avals_in, params["views"], operands)
-    _check_kind(w, refs[2], True)
+    [source, target, semaphore, *sources], device, refs = _memrefs(w, avals_in, params["views"], operands)
+    for ref in refs[2:]:
+        _check_kind(w, ref, True)
     if params["add"]:
         raise unsupported(w, "a copy that adds to its destination", "Copy to VMEM scratch memory, and add there.")
-    attributes = {"operandSegmentSizes": w.attribute("array<i32: 1, 0, 1, 1, 0, 0, 0>")}
+    attributes = {"operandSegmentSizes": w.attribute(f"array<i32: 1, {len(sources)}, 1, 1, {len(device)}, 0, 0>")}
     if params["priority"]:
         attributes["priority"] = w.attribute(f"{params['priority']} : i32")
-    w.effect("tpu.enqueue_dma", [source, target, semaphore], attributes)
+    w.effect("tpu.enqueue_dma", [source, *sources, target, semaphore, *device], attributes)
     return []
 
 
 def _dma_wait(w: MosaicWriter, avals_in, avals_out, params, *operands):
-    [source, target, semaphore], _, refs = _memrefs(w, avals_in, params["views"], operands)
+    [source, target, semaphore], device, refs = _memrefs(w, avals_in, params["views"], operands)
     _check_kind(w, refs[2], True)
-    w.effect("tpu.wait_dma2", [semaphore, source, target], {
-        "operandSegmentSizes": w.attribute("array<i32: 1, 1, 1, 0, 0>")})
+    is_sent = bool(device) and params["is_send"]  # Mosaic expects the ids of a device and a core, which are not used
+    ids = [w.constant(np.int32(0))] * 2 if is_sent else device
+    w.effect("tpu.wait_dma2", [semaphore, source, target, *ids], {
+        "operandSegmentSizes": w.attribute(f"array<i32: 1, 1, 1, {len(device)}, {int(is_sent)}>")})
     return []
 
 
 def _semaphore_signal(w: MosaicWriter, avals_in, avals_out, params, *operands):
-    [semaphore], [count], [ref] = _memrefs(w, avals_in, params["views"], operands)
+    [semaphore], [count, *others], [ref] = _memrefs(w, avals_in, params["views"], operands)
     _check_kind(w, ref, False)
-    count = convert(w, count, (), avals_in[-1].dtype, _int32)
-    w.effect("tpu.sem_signal", [semaphore, count], {"operandSegmentSizes": w.attribute("array<i32: 1, 1, 0, 0, 0>")})
+    devices, cores = int(params["axes"] is not None), int(params["has_core"])
+    count = convert(w, count, (), avals_in[len(avals_in) - len(others) - 1].dtype, _int32)
+    w.effect("tpu.sem_signal", [semaphore, count, *others], {
+        "operandSegmentSizes": w.attribute(f"array<i32: 1, 1, {devices}, {cores}, 0>")})
     return []
 
 
@@ -169,9 +189,10 @@ def _debug_print(w: MosaicWriter, avals_in, avals_out, params, *values):
 
 
 RULES: dict[str, Rule] = {
-    "program_id": _program_id, "num_programs": _num_programs, "dma_start": _dma_start, "dma_wait": _dma_wait,
-    "semaphore_signal": _semaphore_signal, "semaphore_wait": _semaphore_wait, "semaphore_read": _semaphore_read,
-    "roll": _roll, "bitcast": _bitcast, "pack_elementwise": _pack_elementwise, "unpack_elementwise": _unpack_elementwise,
-    "multiple_of": _multiple_of, "prng_seed": _prng_seed, "prng_random_bits": _prng_random_bits, "delay": _delay,
-    "debug_print": _debug_print, "with_memory_space_constraint": lambda w, avals_in, avals_out, params, x: x,
+    "axis_index": _axis_index, "program_id": _program_id, "num_programs": _num_programs, "dma_start": _dma_start,
+    "dma_wait": _dma_wait, "semaphore_signal": _semaphore_signal, "semaphore_wait": _semaphore_wait,
+    "semaphore_read": _semaphore_read, "roll": _roll, "bitcast": _bitcast, "pack_elementwise": _pack_elementwise,
+    "unpack_elementwise": _unpack_elementwise, "multiple_of": _multiple_of, "prng_seed": _prng_seed,
+    "prng_random_bits": _prng_random_bits, "delay": _delay, "debug_print": _debug_print,
+    "with_memory_space_constraint": lambda w, avals_in, avals_out, params, x: x,
 }

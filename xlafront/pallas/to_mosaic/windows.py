@@ -21,7 +21,7 @@ _DYNAMIC = -(1 << 63)  # a grid size that is an operand
 
 
 def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequence[str] | None,
-                  transposed_lhs_hint: bool = False) -> ir.Module:
+                  transposed_lhs_hint: bool = False, device_axes: Sequence[tuple[Any, int]] = ()) -> ir.Module:
     """Lower a kernel to a module.
 
     Args:
@@ -30,8 +30,9 @@ def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequ
         name: Its name, a symbol.
         semantics: For each axis of the grid that the kernel sees, "parallel", "arbitrary", ...
         transposed_lhs_hint: True if products may fuse a transposed left operand.
+        device_axes: Names and sizes of the axes of the mesh of devices.
     """
-    w = MosaicWriter(jaxpr.debug_info.label, transposed_lhs_hint)
+    w = MosaicWriter(jaxpr.debug_info.label, transposed_lhs_hint, device_axes)
     with w.context, ir.Location.unknown():
         w.location = ir.Location.unknown()
         module = ir.Module.create()

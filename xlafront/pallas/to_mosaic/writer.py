@@ -23,16 +23,17 @@ class MosaicWriter(Writer):
         grid: Values of the indices along the axes of the grid that the kernel sees.
         axes: Numbers of these axes in the grid of the module.
         transposed_lhs_hint: True if products may fuse a transposed left operand.
+        device_axes: Names and sizes of the axes of the mesh of devices.
     """
 
     platform = "tpu"
     rules = {**kernel_elementwise.RULES, **kernel_equations.RULES, **vectors.RULES, **memrefs.RULES, **operations.RULES}
 
-    def __init__(self, label: str, transposed_lhs_hint: bool = False) -> None:
+    def __init__(self, label: str, transposed_lhs_hint: bool = False, device_axes: Sequence[tuple[Any, int]] = ()) -> None:
         super().__init__(make_context("_tpu_ext"), label)
         self.grid: list[ir.Value] = []
         self.axes: list[int] = []
-        self.transposed_lhs_hint = transposed_lhs_hint
+        self.transposed_lhs_hint, self.device_axes = transposed_lhs_hint, tuple(device_axes)
 
     def shaped_type(self, shape: tuple[int, ...], element: ir.Type) -> ir.Type:
         return ir.VectorType.get(shape, element, loc=self.location)
