@@ -376,6 +376,73 @@ def pipeline_of_dynamic_size(n_ref, x_ref, o_ref):
     pltpu.emit_pipeline(body, grid=(n_ref[0],), in_specs=[rows], out_specs=[rows])(x_ref, o_ref)
 
 
+def pipelines_with_buffers(counts, **options):
+    """A product whose arguments and result have these numbers of buffers."""
+    def kernel(x_ref, y_ref, o_ref):
+        x, y, o = map(pl.Buffered, counts)
+        pltpu.emit_pipeline(
+            pipelined_product, grid=(2, 3, 4), out_specs=[Block((8, 128), lambda i, j, k: (i, j), pipeline_mode=o)], in_specs=[
+                Block((8, 128), lambda i, j, k: (i, k), pipeline_mode=x),
+                Block((128, 128), lambda i, j, k: (k, j), pipeline_mode=y)], **options)(x_ref, y_ref, o_ref)
+
+    def call(interpret):
+        return pl.pallas_call(kernel, out_shape=Spec((16, 384), F32), in_specs=[MAIN, MAIN], out_specs=MAIN, interpret=interpret)
+
+    return Kernel(call, lambda: (numbers(16, 512), numbers(512, 384, seed=1)), lambda x, y: x @ y, 1e-3)
+
+
+KERNELS["pipeline of 1, 3 and 2 buffers"] = pipelines_with_buffers((1, 3, 2))
+KERNELS["pipeline of 4, 2 and 1 buffers"] = pipelines_with_buffers((4, 2, 1))
+KERNELS["pipeline that is none"] = pipelines_with_buffers((2, 2, 2), no_pipelining=True)
+
+
+@kernel(lambda: (numbers(32, 128), numbers(32, 128, seed=1)), lambda x, y: np.where(np.arange(32)[:, None] < 16, y + 3 * x, np.nan),
+        out_shape=Spec((32, 128), F32), in_specs=[MAIN, MAIN], out_specs=MAIN, scratch_shapes=[pltpu.BufferedRef.input_output(
+            ROWS, F32, 3)])
+def pipelines_that_share_buffers(x_ref, y_ref, o_ref, out_buffers):
+    """Two pipelines over the first rows, which copy blocks of the result in and out."""
+    pltpu.sync_copy(y_ref.at[pl.ds(0, 16)], o_ref.at[pl.ds(0, 16)])
+
+    def body(x_ref, o_ref, factor_ref):
+        o_ref[...] += factor_ref[0] * x_ref[...]
+
+    def run(x_buffers, factor_ref):
+        pipeline = pltpu.emit_pipeline(body, grid=2, in_specs=[ROWS], out_specs=[ROWS])
+        for factor in (1, 2):
+            factor_ref[0] = xnp.float32(factor)
+            pipeline(x_ref, o_ref, scratches=[factor_ref], allocations=(x_buffers, out_buffers))
+
+    pl.run_scoped(run, pltpu.BufferedRef.input(ROWS, F32), pltpu.SMEM((1,), F32))
+
+
+def on_cores(cores, blocks, **options):
+    """A kernel on cores that share the blocks of rows."""
+    def kernel(x_ref, o_ref, core_ref):
+        core_ref[0] = lax.axis_index("core").astype(F32)
+
+        def body(x_ref, o_ref):
+            o_ref[...] = x_ref[...] + 100 * core_ref[0] + pl.program_id(0).astype(F32)
+
+        pltpu.emit_pipeline(body, grid=(blocks,), in_specs=[ROWS], out_specs=[ROWS], dimension_semantics=(pltpu.PARALLEL,),
+                            **options)(x_ref, o_ref)
+
+    def call(interpret):
+        return pl.kernel(kernel, out_type=Spec((8 * blocks, 128), F32), mesh=pltpu.TensorCoreMesh(axis_name="core", num_cores=cores),
+                         scratch_types=[pltpu.SMEM((1,), F32)], interpret=interpret)
+
+    def expected(x):
+        owners = np.concatenate([np.full(len(part), core) for core, part in enumerate(np.array_split(np.arange(blocks), cores))])
+        return x + np.repeat(100 * owners + np.arange(blocks), 8)[:, None]
+
+    return Kernel(call, lambda: (numbers(8 * blocks, 128),), expected, 1e-4)
+
+
+KERNELS["one core"] = on_cores(1, 3, core_axis_name="core")
+KERNELS["two cores"] = on_cores(2, 6, core_axis_name="core")
+KERNELS["two cores and an odd number of blocks"] = on_cores(2, 5, core_axis_name="core")
+KERNELS["cores as programs"] = on_cores(2, 4, core_axis=0)
+
+
 # Kernels of several devices
 
 

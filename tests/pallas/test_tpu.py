@@ -374,7 +374,7 @@ def test_invalid_pipelines_raise():
         run(pl.BlockSpec((2, 6), lambda i: (i, 0)), M)
     with pytest.raises(TypeError, match="takes BlockSpecs"):
         run((2, 6))
-    with pytest.raises(NotImplementedError, match="core_axis"):
+    with pytest.raises(ValueError, match="cores share the steps of a parallel axis, and dimension_semantics=None has none"):
         run(pl.BlockSpec((2, 6), lambda i: (i, 0)), core_axis=0)
 
 
@@ -395,3 +395,85 @@ def test_properties_of_chips():
 def test_properties_of_no_chip():
     with pytest.raises(ValueError, match="found no TPU: the default device is 'cpu'. Name the chip"):
         pltpu.get_tpu_info()
+
+
+# Cores and buffers
+
+
+def test_kernels_on_cores():
+    @pl.kernel(out_type=(LIKE, LIKE), mesh=pltpu.create_tensorcore_mesh("core", num_cores=2), interpret=True,
+               scratch_types={"scratch_ref": pltpu.VMEM((4,), "float32"), "barrier": pltpu.SemaphoreType.REGULAR})
+    def split(x_ref, y_ref, o_ref, p_ref, scratch_ref, barrier):
+        half = pl.ds(4 * lax.axis_index("core"), 4)
+        pltpu.sync_copy(x_ref.at[half], scratch_ref)
+        pltpu.core_barrier(barrier, core_axis_name="core")
+        scratch_ref[...] *= lax.axis_size("core")
+        pltpu.sync_copy(scratch_ref, o_ref.at[half])
+
+        @pltpu.run_on_first_core("core")
+        def _():
+            pltpu.sync_copy(y_ref, p_ref)
+
+    for f in (split, xf.jit(split)):
+        found = f(X, X + 1)
+        np.testing.assert_array_equal(found[0], 2 * X)
+        np.testing.assert_array_equal(found[1], X + 1)
+    assert split.__name__ == "split" and pltpu.TensorCoreMesh(axis_name="a").shape == {"a": 1}
+    np.testing.assert_array_equal(xf.vmap(split)(M[:, :4].repeat(2, 1), M[:, :4].repeat(2, 1))[0], 2 * M[:, :4].repeat(2, 1))
+
+
+def test_invalid_kernels_on_cores():
+    mesh = pltpu.TensorCoreMesh(axis_name="core", num_cores=2)
+    with pytest.raises(TypeError, match="takes a pltpu.TensorCoreMesh as mesh, got 3"):
+        pl.kernel(lambda: None, mesh=3)
+    with pytest.raises(TypeError, match="pl.kernel"):
+        pl.kernel(3, mesh=mesh)
+    with pytest.raises(ValueError, match="1 at least, got num_cores=0"):
+        pltpu.TensorCoreMesh(axis_name="core", num_cores=0)
+    with pytest.raises(ValueError, match="without dimension_semantics"):
+        pl.kernel(lambda: None, mesh=mesh, compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)))
+    with pytest.raises(ValueError, match="devices or num_cores, not both"):
+        pltpu.create_tensorcore_mesh("core", xf.devices(), 2)
+
+
+def test_descriptions_of_buffers():
+    rows = pl.BlockSpec((None, 6), lambda i: (i, 0))
+    x = xf.ShapeDtypeStruct((4, 6), "float32")
+    first, second = pltpu.make_pipeline_allocations(x, x, in_specs=[rows], out_specs=[rows.replace(pipeline_mode=pl.Buffered(3))])
+    assert first.is_input and second.is_output and not second.is_input and (first.buffer_count, second.buffer_count) == (2, 3)
+    assert first.window_ref.shape == (2, 6) and second.sem_sends.shape == (3,) and second.sem_recvs is None
+    assert pltpu.BufferedRef.input_output(rows, "int8", 1).is_input_output and len(xf.tree.leaves(first)) == 2
+    main = pltpu.BufferedRef.input(pl.BlockSpec(memory_space=pltpu.SMEM), "int32")
+    assert not main.is_buffered and not main.unbind_refs().is_buffered and first.with_spec(rows).block_shape == (None, 6)
+    for arguments, error, message in (((3, "float32"), TypeError, "takes a pl.BlockSpec and a pltpu.BufferType, got 3"),
+                                      ((rows, "float32", 0), ValueError, "buffers of 1 at least, got 0")):
+        with pytest.raises(error, match=message):
+            pltpu.BufferedRef.input(*arguments)
+    with pytest.raises(TypeError, match="takes 1 references, one for each BlockSpec, got 2"):
+        pltpu.make_pipeline_allocations(x, x, in_specs=[rows])
+
+
+def test_pipelines_with_allocations():
+    rows = pl.BlockSpec((1, 6), lambda i: (i, 0))
+
+    def kernel(x_ref, o_ref):
+        run, allocations_of = pltpu.emit_pipeline_with_allocations(
+            lambda x_ref, o_ref: o_ref.__setitem__(..., 2 * x_ref[...]), grid=4, in_specs=[rows], out_specs=[rows])
+        pl.run_scoped(lambda buffers: run(x_ref, o_ref, allocations=buffers), allocations_of(x_ref, o_ref))
+
+    options = dict(out_shape=xf.ShapeDtypeStruct((4, 6), "float32"), in_specs=[ANY], out_specs=ANY)
+    np.testing.assert_array_equal(interpreted(kernel, **options)(M), 2 * M)
+
+    def run(allocations, **block_options):
+        block = pl.BlockSpec((2, 6), lambda i: (i, 0), **block_options)
+        interpreted(lambda x_ref, o_ref: pltpu.emit_pipeline(lambda x, o: None, grid=2, in_specs=[block], out_specs=[block])(
+            x_ref, o_ref, allocations=allocations), **options)(M)
+
+    with pytest.raises(TypeError, match="takes 2 BufferedRefs, one for each BlockSpec"):
+        run((3, 4))
+    with pytest.raises(ValueError, match=r"allocations\[0\] of the pipeline has buffers of blocks of shape \(1, 6\)"):
+        run((pltpu.BufferedRef.input(rows, "float32"),) * 2)
+    with pytest.raises(NotImplementedError, match="without blocks that are prefetched"):
+        run(None, pipeline_mode=pl.Buffered(2, prefetched_count=1))
+    with pytest.raises(ValueError, match="dimension_semantics has 2 entries for a grid of 1 axes"):
+        pltpu.emit_pipeline(lambda: None, grid=2, core_axis=0, dimension_semantics=("parallel",) * 2)

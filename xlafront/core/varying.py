@@ -50,6 +50,31 @@ class MeshAxis(tuple):
         return hash((tuple.__hash__(self), self.checked))
 
 
+class IndexedAxis(tuple):
+    """A named axis in scope, `(name, size)`, along which the index is a value: that of a core in a kernel.
+
+    Args:
+        name: Name of the axis.
+        size: Its size.
+        index: The index.
+    """
+
+    index: Any
+
+    def __new__(cls, name: Hashable, size: int, index: Any) -> IndexedAxis:
+        axis = super().__new__(cls, (name, size))
+        axis.index = index
+        return axis
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is IndexedAxis and tuple.__eq__(self, other) and self.index is other.index
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
 def checked_axes() -> frozenset:
     """Return the named axes in scope for which types say which values vary."""
     found = {}

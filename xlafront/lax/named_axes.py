@@ -21,6 +21,7 @@ from xlafront.core.basic_primitives import axis_index_p, move_dim
 from xlafront.core.primitive import MeshRules, OwnRule, Primitive, Traits
 from xlafront.core.sharding_types import of_first
 from xlafront.core.typing import Array
+from xlafront.core.varying import IndexedAxis
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.elementwise import add, mul
@@ -250,6 +251,7 @@ def axis_index(axis_name: Hashable) -> Array:
     names, _ = resolve_axes(axis_name, "axis_index")
     index: Any = np.int32(0) if not names else None
     for name in names:
-        index_along = axis_index_p.bind(axis_name=name)
+        axis = next(axis for axis in reversed(tracing.thread.axes) if axis[0] == name)
+        index_along = axis.index if type(axis) is IndexedAxis else axis_index_p.bind(axis_name=name)
         index = index_along if index is None else add(mul(index, np.int32(checked_axis_size(name, "axis_index"))), index_along)
     return index

@@ -1,13 +1,13 @@
 """`emit_pipeline`: a loop within a kernel over blocks of arrays in main memory, which are copied while others are computed.
 
-Each array has two buffers. While the body works on one, the next block is copied into the other. A block that stays the same
-from one step to the next is copied once, so that outputs can accumulate.
+Each array has two buffers, or as many as its `pipeline_mode` says. While the body works on one, the next blocks are copied into
+the others. A block that stays the same from one step to the next is copied once, so that outputs can accumulate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,41 +15,52 @@ import numpy as np
 from xlafront.control.cond import cond
 from xlafront.control.while_loop import fori_loop
 from xlafront.core import errors, tracing, tree
-from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import to_dtype
 from xlafront.core.traceback_filter import boundary
-from xlafront.lax.elementwise import add, and_, div, mul, ne, or_, rem_, select, sub
+from xlafront.lax.elementwise import add, and_, div, ge, lt, min_, mul, ne, or_, rem_, sub
+from xlafront.lax.named_axes import axis_index, resolve_axes
 from xlafront.lax.ref_indexing import Slice
+from xlafront.pallas.buffered_ref import (
+    BufferedRef,
+    block_shape_of,
+    flat_specs,
+    make_pipeline_allocations,
+)
 from xlafront.pallas.kernel_functions import run_scoped
 from xlafront.pallas.kernel_operation import is_ref_or_view
-from xlafront.pallas.primitives import index_aval, kernel_scope
-from xlafront.pallas.semaphores import SemaphoreType, make_async_copy
-from xlafront.pallas.specs import BlockSpec, MemoryRef, Squeezed, grid_of
-from xlafront.pallas.tpu import VMEM
+from xlafront.pallas.primitives import index_aval, kernel_scope, num_programs, program_id
+from xlafront.pallas.semaphores import make_async_copy
+from xlafront.pallas.specs import BlockSpec, Buffered, grid_of
+from xlafront.pallas.tpu import GridDimensionSemantics
 
 _int32 = index_aval.dtype
 
 
 @boundary
 def emit_pipeline(body: Callable[..., None], *, grid: Any, in_specs: Any = (), out_specs: Any = (), tiling: Any = None,
-                  core_axis: Any = None, core_axis_name: Any = None, dimension_semantics: Any = None,
-                  trace_scopes: bool = True, no_pipelining: bool = False, _explicit_indices: bool = False
-                  ) -> Callable[..., None]:
+                  core_axis: int | None = None, core_axis_name: Hashable | None = None, dimension_semantics: Any = None,
+                  trace_scopes: bool = True, no_pipelining: bool = False, output_wait_read_only: bool = False,
+                  _explicit_indices: bool = False) -> Callable[..., None]:
     """Make a function for kernels that runs a body over a grid, and copies blocks of references in and out meanwhile.
 
     Args:
         body: Function of a reference to a block of each input and output, and of the scratch references.
         grid: Size of the grid along each axis; `pl.program_id` in the body returns the index.
-        in_specs, out_specs: A `pl.BlockSpec` for each reference. Sizes of blocks divide those of the references.
+        in_specs, out_specs: A `pl.BlockSpec` for each reference. Sizes of blocks divide those of the references. Its
+            `pipeline_mode`, a `pl.Buffered`, is the number of buffers; the default is 2.
         tiling: Tiling in memory. Ignored.
-        core_axis, core_axis_name: Axes of the grid that cores share. Not supported.
-        dimension_semantics: Semantics of the axes. Ignored: the steps run in order.
+        core_axis: Axis of the kernel's grid whose programs share the steps, each a part of one parallel axis.
+        core_axis_name: Axis of the mesh of cores, or of a `shard_map`, that shares the steps, in place of `core_axis`.
+        dimension_semantics: Semantics of the axes, `pltpu.PARALLEL` or `pltpu.ARBITRARY`. Steps run in order; cores share
+            the first parallel axis.
         trace_scopes: Ignored.
-        no_pipelining: Ignored: results are the same.
+        no_pipelining: If True, there is one buffer for each array.
+        output_wait_read_only: Ignored: copies of outputs are waited for until they are complete.
         _explicit_indices: If True, the body takes the tuple of indices first.
 
     Returns:
-        A function of the references, in main memory, and of `scratches`, further references for the body.
+        A function of the references, in main memory. Its argument `scratches` has further references for the body,
+        `allocations` the buffers, as `pltpu.make_pipeline_allocations` describes them; by default it allocates them.
 
     Example:
         >>> def double(x_ref, o_ref):
@@ -64,55 +75,129 @@ def emit_pipeline(body: Callable[..., None], *, grid: Any, in_specs: Any = (), o
     """
     if not callable(body):
         raise errors.not_callable("emit_pipeline", body)
-    if core_axis is not None or core_axis_name is not None:
-        raise NotImplementedError("emit_pipeline cannot share the steps of a grid among cores. Leave core_axis out.")
     sizes = grid_of(grid)
-    inputs, outputs = _specs("in_specs", in_specs), _specs("out_specs", out_specs)
+    inputs, outputs = flat_specs("in_specs", in_specs), flat_specs("out_specs", out_specs)
+    if no_pipelining:
+        inputs, outputs = ([s.replace(pipeline_mode=Buffered(1)) for s in specs] for specs in (inputs, outputs))
+    specs = [*inputs, *outputs]
+    shared_axis = _shared_axis(sizes, core_axis, core_axis_name, dimension_semantics)
 
     @boundary
-    def pipeline(*refs: Any, scratches: Sequence[Any] = ()) -> None:
-        specs = [*inputs, *outputs]
+    def pipeline(*refs: Any, scratches: Sequence[Any] = (), allocations: Any = None) -> None:
         if len(refs) != len(specs) or not all(map(is_ref_or_view, refs)):
             raise TypeError(f"the pipeline takes {len(specs)} references, one for each BlockSpec, got {len(refs)} arguments: "
                             f"{', '.join(map(errors.short, refs))}.")
-        windows = [_Window(i, spec, ref, i >= len(inputs)) for i, (spec, ref) in enumerate(zip(specs, refs))]
-        buffered = [w for w in windows if w.shape is not None]
-        memory = [(MemoryRef(ShapedArray((2, *w.sizes), w.ref.dtype), w.memory_space), SemaphoreType.DMA((2,)))
-                  for w in buffered]
+        for i, (spec, ref) in enumerate(zip(specs, refs)):
+            _check_blocks(i, spec, ref)
 
-        def run(*buffers: Any) -> None:
-            for w, (buffer, semaphores) in zip(buffered, buffers):
-                w.buffer, w.semaphores = buffer, semaphores
-            _Pipeline(body, sizes, windows, scratches, _explicit_indices).run()
+        def run(*buffers: BufferedRef) -> None:
+            windows = [_Window(b, spec, ref) for b, spec, ref in zip(buffers, specs, refs)]
+            portion = _portion_of_core(sizes, shared_axis, core_axis, core_axis_name)
+            _Pipeline(body, sizes, *portion, windows, scratches, _explicit_indices).run()
 
-        run_scoped(run, *memory)
+        if allocations is None:
+            run_scoped(run, *make_pipeline_allocations(*refs, in_specs=inputs, out_specs=outputs))
+        else:
+            run(*_checked_allocations(allocations, specs))
 
     return pipeline
 
 
-def _specs(argument: str, specs: Any) -> list[BlockSpec]:
-    leaves = tree.leaves(specs, is_leaf=lambda x: isinstance(x, BlockSpec))
-    for s in leaves:
-        if not isinstance(s, BlockSpec):
-            raise TypeError(f"{argument} of emit_pipeline takes BlockSpecs, got {errors.short(s)}.")
-    return leaves
+@boundary
+def emit_pipeline_with_allocations(body: Callable[..., None], *, grid: Any, in_specs: Any = (), out_specs: Any = ()
+                                   ) -> tuple[Callable[..., None], Callable[..., tuple[BufferedRef, ...]]]:
+    """Make a pipeline, and a function that describes its buffers, so that several runs can share them.
+
+    Args:
+        body, grid, in_specs, out_specs: As for `emit_pipeline`.
+
+    Returns:
+        The pipeline, which takes the buffers as `allocations`, and a function of the references that describes the buffers.
+
+    Example:
+        >>> rows = pl.BlockSpec((8, 128), lambda i: (i, 0))
+        >>> def kernel(x_ref, o_ref):
+        ...     run, allocations_of = pl.tpu.emit_pipeline_with_allocations(
+        ...         lambda x_ref, o_ref: pl.tpu.sync_copy(x_ref, o_ref), grid=4, in_specs=[rows], out_specs=[rows])
+        ...     pl.run_scoped(lambda buffers: run(x_ref, o_ref, allocations=buffers), allocations_of(x_ref, o_ref))
+    """
+    def allocations_of(*refs: Any) -> tuple[BufferedRef, ...]:
+        return make_pipeline_allocations(*refs, in_specs=in_specs, out_specs=out_specs, grid=grid)
+
+    return emit_pipeline(body, grid=grid, in_specs=in_specs, out_specs=out_specs), allocations_of
+
+
+def _check_blocks(number: int, spec: BlockSpec, ref: Any) -> None:
+    shape = block_shape_of(spec)
+    if shape is not None and (len(shape) != len(ref.shape) or any([m % (n or 1) for n, m in zip(shape, ref.shape)])):
+        raise ValueError(f"emit_pipeline: the block shape of reference {number}, {shape}, must divide the shape of the "
+                         f"reference, {ref.shape}. Pad the array, or choose other blocks.")
+    mode = spec.pipeline_mode
+    if mode is not None and not isinstance(mode, Buffered) or getattr(mode, "prefetched_count", 0):
+        raise NotImplementedError(f"emit_pipeline: the pipeline_mode of reference {number} is {errors.short(mode)}; it takes "
+                                  f"pl.Buffered(count) without blocks that are prefetched outside of it.")
+
+
+def _checked_allocations(allocations: Any, specs: Sequence[BlockSpec]) -> list[BufferedRef]:
+    buffers = tree.leaves(allocations, is_leaf=lambda x: isinstance(x, BufferedRef))
+    if len(buffers) != len(specs) or not all([isinstance(b, BufferedRef) for b in buffers]):
+        raise TypeError(f"allocations of the pipeline takes {len(specs)} BufferedRefs, one for each BlockSpec, got "
+                        f"{errors.short(allocations)}. pltpu.make_pipeline_allocations describes them.")
+    for i, (b, spec) in enumerate(zip(buffers, specs)):
+        if b.block_shape != block_shape_of(spec) or b.is_buffered and not is_ref_or_view(b.window_ref):
+            raise ValueError(f"allocations[{i}] of the pipeline has buffers of blocks of shape {b.block_shape} in "
+                             f"{errors.short(b.window_ref)}, reference {i} has blocks of shape {block_shape_of(spec)}. Pass "
+                             f"the BufferedRef that pl.run_scoped has allocated for it.")
+    return buffers
+
+
+# Cores that share the steps
+
+
+def _shared_axis(sizes: tuple, core_axis: Any, core_axis_name: Any, semantics: Any) -> int | None:
+    """Return the axis of the grid whose steps are shared: the first that is parallel."""
+    if core_axis is None and core_axis_name is None:
+        return None
+    names = [getattr(x, "value", x) for x in semantics or ()]
+    if semantics is not None and len(names) != len(sizes):
+        raise ValueError(f"emit_pipeline: dimension_semantics has {len(names)} entries for a grid of {len(sizes)} axes.")
+    parallel = [i for i, name in enumerate(names) if name == GridDimensionSemantics.PARALLEL.value]
+    if not parallel:
+        raise ValueError(f"emit_pipeline: cores share the steps of a parallel axis, and dimension_semantics={semantics} has "
+                         f"none. Give pltpu.PARALLEL for an axis whose steps can run in any order.")
+    return parallel[0]
+
+
+def _portion_of_core(sizes: tuple, shared: int | None, core_axis: Any, core_axis_name: Any) -> tuple[list[Any], list[Any]]:
+    """Return the sizes of the grid that this core runs, and the first index along each axis."""
+    starts: list[Any] = [0] * len(sizes)
+    grid = [n if isinstance(n, tracing.Tracer) else int(n) for n in sizes]
+    if shared is None:
+        return grid, starts
+    if core_axis_name is not None:
+        core, (_, count) = axis_index(core_axis_name), resolve_axes(core_axis_name, "emit_pipeline")
+    else:
+        core, count = program_id(core_axis), num_programs(core_axis)
+    n = grid[shared]
+    if isinstance(n, int) and isinstance(count, int) and n % count == 0:
+        grid[shared] = n // count
+        starts[shared] = mul(core, np.int32(n // count))
+    else:  # the first cores run one step more
+        each, more = div(_as_int32(n), _as_int32(count)), rem_(_as_int32(n), _as_int32(count))
+        grid[shared] = add(each, to_dtype(lt(core, more), _int32))
+        starts[shared] = add(mul(core, each), min_(core, more))
+    return grid, starts
 
 
 class _Window:
-    """A reference, its blocks, and their two buffers."""
+    """A reference, its blocks, and their buffers."""
 
-    def __init__(self, number: int, spec: BlockSpec, ref: Any, is_output: bool) -> None:
-        self.spec, self.ref, self.is_output = spec, ref, is_output
-        self.shape = None if spec.block_shape is None else tuple([
-            None if n is None or type(n) is Squeezed else getattr(n, "block_size", n) for n in spec.block_shape])
-        self.memory_space = spec.memory_space or VMEM
-        self.buffer = self.semaphores = None
-        if self.shape is None:
-            return
-        if len(self.shape) != len(ref.shape) or any([m % (n or 1) for n, m in zip(self.shape, ref.shape)]):
-            raise ValueError(f"emit_pipeline: the block shape of reference {number}, {self.shape}, must divide the shape of "
-                             f"the reference, {ref.shape}. Pad the array, or choose other blocks.")
-        self.sizes = tuple([n for n in self.shape if n is not None])
+    def __init__(self, buffers: BufferedRef, spec: BlockSpec, ref: Any) -> None:
+        self.buffers, self.spec, self.ref = buffers, spec, ref
+        self.shape = block_shape_of(spec)
+        self.count = buffers.buffer_count
+        self.is_input = buffers.is_input and buffers.is_buffered
+        self.is_output = buffers.is_output and buffers.is_buffered
 
     def index(self, indices: Sequence[Any]) -> tuple:
         """Return the index of the block in each dimension."""
@@ -129,10 +214,18 @@ class _Window:
         key = [i if n is None else Slice(_times(i, n), n) for i, n in zip(index, self.shape or ())]
         return self.ref.at[tuple(key)]
 
-    def copy(self, index: tuple, slot: Any) -> Any:
-        """Return the copy of a block into a buffer, or from it for outputs."""
-        ends = self.block(index), self.buffer.at[slot]  # type: ignore[attr-defined]
-        return make_async_copy(*(ends[::-1] if self.is_output else ends), self.semaphores.at[slot])  # type: ignore[attr-defined]
+    def copy_in(self, index: tuple, number: Any) -> Any:
+        """Return the copy of a block into the buffer for block number `number`."""
+        slot = self.slot(number)
+        return make_async_copy(self.block(index), self.buffers.window_ref.at[slot], self.buffers.sem_recvs.at[slot])
+
+    def copy_out(self, index: tuple, number: Any) -> Any:
+        """Return the copy of a block from its buffer."""
+        slot = self.slot(number)
+        return make_async_copy(self.buffers.window_ref.at[slot], self.block(index), self.buffers.sem_sends.at[slot])
+
+    def slot(self, number: Any) -> Any:
+        return np.int32(0) if self.count == 1 else rem_(number, np.int32(self.count))
 
 
 def _as_int32(i: Any) -> Any:
@@ -144,11 +237,16 @@ def _times(i: Any, n: int) -> Any:
 
 
 class _Pipeline:
-    """The loop. Its carry has, for each window, the number of blocks before the current one."""
+    """The loop. Its carry has, for each window, the number of the current block and the number of blocks copied in.
 
-    def __init__(self, body: Callable, sizes: tuple, windows: list[_Window], scratches: Sequence[Any], explicit: bool) -> None:
+    The block of step `i + count - 1` is copied in at step `i`, if it differs from the one before: its buffer is that of a block
+    which an earlier step was the last to use.
+    """
+
+    def __init__(self, body: Callable, grid: tuple, sizes: list[Any], starts: list[Any], windows: list[_Window],
+                 scratches: Sequence[Any], explicit: bool) -> None:
         self.body, self.windows, self.scratches, self.explicit = body, windows, scratches, explicit
-        self.sizes = [n if isinstance(n, tracing.Tracer) else int(n) for n in sizes]
+        self.grid, self.sizes, self.starts = grid, sizes, starts
         self.buffered = [w for w in windows if w.shape is not None]
         is_static = all([isinstance(n, int) for n in self.sizes])
         self.steps: Any = math.prod(self.sizes) if is_static else self._product()
@@ -162,10 +260,15 @@ class _Pipeline:
     def indices(self, step: Any) -> list[Any]:
         """Return the indices along the axes of the grid; the last axis varies fastest."""
         found: list[Any] = []
-        for n in reversed(self.sizes):
-            found.insert(0, rem_(step, _as_int32(n)))
+        for n, start in zip(reversed(self.sizes), reversed(self.starts)):
+            i = rem_(step, _as_int32(n))
+            found.insert(0, i if isinstance(start, int) else add(start, i))
             step = div(step, _as_int32(n))
         return found
+
+    def changes(self, w: _Window, step: Any) -> Any:
+        """True if the block of a step differs from the one before."""
+        return _differs(w.index(self.indices(step)), w.index(self.indices(sub(step, np.int32(1)))))
 
     def run(self) -> None:
         if isinstance(self.steps, int):
@@ -175,49 +278,65 @@ class _Pipeline:
             cond(ne(self.steps, np.int32(0)), self.loop, lambda: None)
 
     def loop(self) -> None:
-        first = self.indices(np.int32(0))
+        zero = np.int32(0)
+        copied = []
         for w in self.buffered:
-            if not w.is_output:
-                w.copy(w.index(first), np.int32(0)).start()
-        counts = fori_loop(np.int32(0), _as_int32(self.steps), self.step, [np.int32(0)] * len(self.buffered))
+            count = zero
+            for step in range(w.count - 1 if w.is_input else 0):
+                count = self.copy_in_ahead(w, np.int32(step), count)
+            copied.append(count)
+        numbers = [zero] * len(self.buffered)
+        numbers, _ = fori_loop(zero, _as_int32(self.steps), self.step, (numbers, copied))
         last = self.indices(sub(_as_int32(self.steps), np.int32(1)))
-        for w, count in zip(self.buffered, counts):
-            if w.is_output:  # one or two copies are on their way
-                w.copy(w.index(last), rem_(count, np.int32(2))).wait()
-                _when(ne(count, np.int32(0)), w.copy(w.index(last), rem_(add(count, np.int32(1)), np.int32(2))).wait)
+        for w, number in zip(self.buffered, numbers):
+            for back in range(w.count if w.is_output else 0):  # copies of the last blocks are on their way
+                before = sub(number, np.int32(back))
+                _when(ge(before, zero), w.copy_out(w.index(last), before).wait)
 
-    def step(self, i: Any, counts: list[Any]) -> list[Any]:
-        here, after = self.indices(i), self.indices(add(i, np.int32(1)))
-        before = self.indices(sub(i, np.int32(1)))
+    def copy_in_ahead(self, w: _Window, step: Any, copied: Any) -> Any:
+        """Start to copy the block of a step, if it is a new one; return the number of blocks copied."""
+        is_new = or_(_equal(step, np.int32(0)), self.changes(w, step))
+        is_new = and_(is_new, lt(step, _as_int32(self.steps)))
+
+        def start() -> None:
+            if w.is_output:  # the block that was in this buffer
+                old = sub(copied, np.int32(w.count))
+                _when(ge(old, np.int32(0)), w.copy_out(w.index(self.indices(step)), old).wait)
+            w.copy_in(w.index(self.indices(step)), copied).start()
+
+        _when(is_new, start)
+        return add(copied, to_dtype(is_new, _int32))
+
+    def step(self, i: Any, carry: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
+        here, after = self.indices(i), add(i, np.int32(1))
         is_first, is_last = _equal(i, np.int32(0)), _equal(i, sub(_as_int32(self.steps), np.int32(1)))
-        slots, changes = [], []
-        for w, count in zip(self.buffered, counts):
-            index, slot = w.index(here), rem_(count, np.int32(2))
-            changes_next = _differs(index, w.index(after))
-            is_new = or_(is_first, _differs(index, w.index(before)))
-            slots.append(slot)
-            changes.append((index, changes_next))
+        numbers, copied = carry
+        new_copied = []
+        for w, number, count in zip(self.buffered, numbers, copied):
+            is_new = or_(is_first, self.changes(w, i))
+            if w.is_input:
+                count = self.copy_in_ahead(w, add(i, np.int32(w.count - 1)), count)
+                _when(is_new, w.copy_in(w.index(here), number).wait)
+            elif w.is_output:
+                old = sub(number, np.int32(w.count))
+                _when(and_(is_new, ge(old, np.int32(0))), w.copy_out(w.index(here), old).wait)
+            new_copied.append(count)
+        self.call_body(here, numbers)
+        new_numbers = []
+        for w, number in zip(self.buffered, numbers):
+            changes = self.changes(w, after)
             if w.is_output:
-                _when(and_(is_new, _at_least(count, 2)), w.copy(index, slot).wait)
-            else:
-                following = w.copy(w.index(after), sub(np.int32(1), slot))
-                _when(and_(changes_next, _not(is_last)), following.start)
-                _when(is_new, w.copy(index, slot).wait)
-        self.call_body(here, slots)
-        new = []
-        for w, count, slot, (index, changes_next) in zip(self.buffered, counts, slots, changes):
-            if w.is_output:
-                _when(or_(changes_next, is_last), w.copy(index, slot).start)
-            new.append(select(and_(changes_next, _not(is_last)), count, add(count, np.int32(1))))
-        return new
+                _when(or_(changes, is_last), w.copy_out(w.index(here), number).start)
+            new_numbers.append(add(number, to_dtype(and_(changes, _not(is_last)), _int32)))
+        return new_numbers, new_copied
 
-    def call_body(self, indices: list[Any], slots: list[Any]) -> None:
-        buffers = iter([w.buffer.at[slot] for w, slot in zip(self.buffered, slots)])  # type: ignore[attr-defined]
+    def call_body(self, indices: list[Any], numbers: list[Any]) -> None:
+        buffers = iter([w.buffers.window_ref.at[w.slot(number)] for w, number in zip(self.buffered, numbers)])
         refs = [w.ref if w.shape is None else next(buffers) for w in self.windows]
         scope = kernel_scope.get()
         if scope is None:
             raise ValueError("emit_pipeline is only for kernels; there is none here.")
-        inner = kernel_scope.set(scope._replace(indices=tuple(indices), grid=tuple(self.sizes)))
+        inner = kernel_scope.set(scope._replace(indices=tuple(indices), grid=self.grid))
         try:
             self.body(*[tuple(indices)] * self.explicit, *refs, *self.scratches)
         finally:
@@ -234,10 +353,6 @@ def _not(x: Any) -> Any:
 
 def _equal(x: Any, y: Any) -> Any:
     return _not(ne(x, y))
-
-
-def _at_least(count: Any, n: int) -> Any:
-    return ne(div(count, np.int32(n)), np.int32(0))
 
 
 def _differs(x: tuple, y: tuple) -> Any:

@@ -200,6 +200,7 @@ class Buffered:
         buffer_count: Number of buffers.
         use_lookahead: If True, look ahead for the next different block.
         revisit: When to fetch a block again that the grid comes back to.
+        prefetched_count: Number of blocks that are fetched before the pipeline starts.
 
     Example:
         >>> pl.Buffered(2).buffer_count
@@ -209,6 +210,7 @@ class Buffered:
     buffer_count: int
     use_lookahead: bool = False
     revisit: RevisitMode | None = None
+    prefetched_count: int = 0
 
 
 @dataclasses.dataclass

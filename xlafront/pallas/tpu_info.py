@@ -112,6 +112,13 @@ def _info(name: str) -> TpuInfo:
         fp8_ops_per_second=fp8 * flops, int4_ops_per_second=0)
 
 
+def active_chip() -> str | None:
+    """Return the name of the TPU that is compiled for; None if it is none."""
+    kinds = [_kind_of_mesh(active.mesh), getattr(config.default_device.value, "device_kind", None),
+             getattr(backends.default_device(), "device_kind", None)]
+    return next((name for kind in kinds for name in _TABLE if TPUS[name].kind == kind), None)
+
+
 @boundary
 def get_tpu_info(chip: str | None = None) -> TpuInfo:
     """Return the properties of the TPU that is compiled for, which need not be there.
@@ -134,11 +141,10 @@ def get_tpu_info(chip: str | None = None) -> TpuInfo:
         if name not in _TABLE:
             raise ValueError(f"get_tpu_info knows no TPU named {errors.short(chip)}; it knows {', '.join(_TABLE)}.")
         return _info(name)
-    kinds = [_kind_of_mesh(active.mesh), getattr(config.default_device.value, "device_kind", None),
-             getattr(backends.default_device(), "device_kind", None)]
-    found = next((name for kind in kinds for name in _TABLE if TPUS[name].kind == kind), None)
+    found = active_chip()
     if found is None:
-        raise ValueError(f"get_tpu_info found no TPU: the default device is {kinds[-1]!r}. Name the chip, get_tpu_info('v5e'), "
+        kind = getattr(backends.default_device(), "device_kind", None)
+        raise ValueError(f"get_tpu_info found no TPU: the default device is {kind!r}. Name the chip, get_tpu_info('v5e'), "
                          "or trace under a mesh of TPUs: "
                          "set_mesh(topologies.make_mesh(topologies.get_topology_desc('v5e:1x1'), (1,), ('x',))). "
                          "xlafront.plan(f, ..., topology='v5e:1x1') sets one.")

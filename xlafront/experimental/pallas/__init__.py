@@ -5,6 +5,7 @@ from xlafront.lazy_module import attach
 _EXPORTS = {
     "xlafront.lax.ref_indexing": "Slice ds dslice",
     "xlafront.pallas.call": "pallas_call pallas_call_p",
+    "xlafront.pallas.core_mesh": "kernel",
     "xlafront.pallas.cost": "estimate_cost",
     "xlafront.pallas.kernel_functions": """
         align_to broadcast_to cdiv debug_check debug_print empty empty_like empty_ref_like enable_debug_checks loop

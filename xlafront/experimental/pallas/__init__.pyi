@@ -7,6 +7,7 @@ from xlafront.lax.ref_indexing import Slice as Slice
 from xlafront.lax.ref_indexing import ds as _source_dslice
 from xlafront.lax.ref_indexing import ds as ds
 from xlafront.pallas.call import pallas_call as pallas_call
+from xlafront.pallas.core_mesh import kernel as kernel
 from xlafront.pallas.cost import estimate_cost as estimate_cost
 from xlafront.pallas.kernel_functions import align_to as align_to
 from xlafront.pallas.kernel_functions import broadcast_to as broadcast_to

@@ -3,7 +3,9 @@
 from xlafront.lazy_module import attach
 
 _EXPORTS = {
-    "xlafront.pallas.pipeline": "emit_pipeline",
+    "xlafront.pallas.buffered_ref": "BufferType BufferedRef make_pipeline_allocations",
+    "xlafront.pallas.core_mesh": "TensorCoreMesh create_tensorcore_mesh run_on_first_core",
+    "xlafront.pallas.pipeline": "emit_pipeline emit_pipeline_with_allocations",
     "xlafront.pallas.primitives": "reciprocal",
     "xlafront.pallas.semaphores": """
         SemaphoreType async_copy async_remote_copy core_barrier get_barrier_semaphore make_async_copy make_async_remote_copy

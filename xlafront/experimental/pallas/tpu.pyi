@@ -1,5 +1,12 @@
 # Written by `python -m tests.stubs`.
+from xlafront.pallas.buffered_ref import BufferType as BufferType
+from xlafront.pallas.buffered_ref import BufferedRef as BufferedRef
+from xlafront.pallas.buffered_ref import make_pipeline_allocations as make_pipeline_allocations
+from xlafront.pallas.core_mesh import TensorCoreMesh as TensorCoreMesh
+from xlafront.pallas.core_mesh import create_tensorcore_mesh as create_tensorcore_mesh
+from xlafront.pallas.core_mesh import run_on_first_core as run_on_first_core
 from xlafront.pallas.pipeline import emit_pipeline as emit_pipeline
+from xlafront.pallas.pipeline import emit_pipeline_with_allocations as emit_pipeline_with_allocations
 from xlafront.pallas.primitives import reciprocal as reciprocal
 from xlafront.pallas.semaphores import SemaphoreType as SemaphoreType
 from xlafront.pallas.semaphores import async_copy as async_copy
