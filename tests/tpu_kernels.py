@@ -278,6 +278,23 @@ def packed_words(x_ref, o_ref):
     o_ref[...] += pltpu.bitcast(pltpu.bitcast(x_ref[...], "int16"), F32)
 
 
+def _rounded(x, bits):
+    return ((x.view(np.uint32) + (bits & 0xffff)) & 0xffff0000).view(F32)
+
+
+@kernel(lambda: (numbers(16, 128), integers(16, 128, low=0, high=2**32 - 1, dtype=np.uint32)), _rounded, out_shape=Spec((16, 128), F32))
+def rounding_at_random(x_ref, bits_ref, o_ref):
+    o_ref[...] = pltpu.stochastic_round(x_ref[...], bits_ref[...], target_dtype="bfloat16").astype(F32)
+
+
+@kernel(lambda: (numbers(8, 128),), lambda x: 1 * x, 1e-3, out_shape=Spec((8, 128), F32))
+def random_numbers(x_ref, o_ref):
+    """The bits are zero where there is no generator: the smallest numbers."""
+    pltpu.prng_seed(1)
+    o_ref[...] = x_ref[...] + pltpu.stateful_normal((8, 128)) + pltpu.stateful_uniform((8, 128))
+    o_ref[...] -= 1 - pltpu.stateful_bernoulli(0.5, (8, 128)).astype(F32)
+
+
 @kernel(lambda: (numbers(8, 128), integers(8, 128, low=0, high=2)), lambda x, m: np.where(m, x, 5) + np.where(m, x, 0),
         out_shape=Spec((8, 128), F32))
 def masks(x_ref, mask_ref, o_ref):

@@ -306,6 +306,10 @@ class MosaicEvaluator(Evaluator):
         pieces = np.ascontiguousarray(x)[..., None].view(dtype)
         return pieces[..., _attribute(op, "index")].astype(dtype_of(op.results[0].type))
 
+    def run_tpu_stochastic_convert(self, op, x, bits):
+        rounded = (x.view(np.uint32) + (bits.view(np.uint32) & 0xffff)) & np.uint32(0xffff0000)
+        return rounded.view(np.float32).astype(dtype_of(op.results[0].type))
+
     def run_tpu_reciprocal(self, op, x):
         with np.errstate(all="ignore"):
             return (1 / x).astype(x.dtype)
@@ -341,7 +345,8 @@ OPERATIONS = """vector.load vector.shape_cast vector.broadcast vector.extract ve
     memref.load memref.store memref.alloca tpu.sem_alloc tpu.strided_load tpu.strided_store tpu.vector_store tpu.memref_slice
     tpu.memref_squeeze tpu.region tpu.enqueue_dma tpu.wait_dma2 tpu.sem_signal tpu.sem_wait tpu.sem_read tpu.sem_barrier tpu.device_id tpu.iteration_bound
     tpu.assume_multiple tpu.delay tpu.prng_set_seed_32 tpu.prng_random_bits tpu.log tpu.transpose tpu.concatenate tpu.iota
-    tpu.dynamic_rotate tpu.bitcast tpu.pack_elementwise tpu.unpack_elementwise tpu.reciprocal tpu.reduce_index
+    tpu.dynamic_rotate tpu.bitcast tpu.pack_elementwise tpu.unpack_elementwise tpu.reciprocal tpu.stochastic_convert
+    tpu.reduce_index
     tpu.matmul""".split()
 
 

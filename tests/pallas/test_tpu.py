@@ -10,6 +10,7 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.experimental import pallas as pl
 from xlafront.experimental.pallas import tpu as pltpu
+from xlafront.pallas import kernel_random
 from xlafront.sharding import Mesh, PartitionSpec as P
 
 interpreted = functools.partial(pl.pallas_call, interpret=True)
@@ -247,6 +248,10 @@ def test_bitcast_splits_and_joins_rows():
     np.testing.assert_array_equal(pltpu.bitcast(low + (high << 16), "int16"), rows)
     np.testing.assert_array_equal(pltpu.bitcast(rows.astype(np.int16), "int32"), low + (high << 16))
     np.testing.assert_array_equal(pltpu.bitcast(M, "int32"), M.view(np.int32))
+    np.testing.assert_array_equal(pltpu.bitcast(M, "int16", dim=-1), M.view(np.int16))
+    np.testing.assert_array_equal(pltpu.bitcast(pltpu.bitcast(M, "int16", dim=-1), "float32", dim=-1), M)
+    with pytest.raises(ValueError, match="takes dim=-2 or dim=-1, got 0"):
+        pltpu.bitcast(M, "int16", dim=0)
     with pytest.raises(ValueError, match="two dimensions at least"):
         pltpu.bitcast(X, "int32")
     with pytest.raises(ValueError, match="no whole number of rows"):
@@ -477,3 +482,96 @@ def test_pipelines_with_allocations():
         run(None, pipeline_mode=pl.Buffered(2, prefetched_count=1))
     with pytest.raises(ValueError, match="dimension_semantics has 2 entries for a grid of 1 axes"):
         pltpu.emit_pipeline(lambda: None, grid=2, core_axis=0, dimension_semantics=("parallel",) * 2)
+
+
+# Segments of bits, random numbers and hints
+
+
+def test_segments_of_bits():
+    x = np.arange(256, dtype=np.uint8)
+    low, middle, high = pltpu.split_bits(x, (4, 2, 2))
+    signed = lambda v, n: np.where(v >= 2 ** (n - 1), v.astype(int) - 2**n, v)
+    np.testing.assert_array_equal(np.asarray(low).astype(int), signed(x & 15, 4))
+    np.testing.assert_array_equal(np.asarray(middle).astype(int), signed(x >> 4 & 3, 2))
+    np.testing.assert_array_equal(np.asarray(high).astype(int), signed(x >> 6, 2))
+    np.testing.assert_array_equal(pltpu.unpack_fp6(*pltpu.pack_fp6(x.view(np.int8))), x & 63)
+    np.testing.assert_array_equal(pltpu.join_bits(two_bits=high), x >> 6)
+    for call, error, message in ((lambda: pltpu.split_bits(x, (3,)), ValueError, "segments of 2 or 4 bits"),
+                                 (lambda: pltpu.split_bits(x.astype(int), (4,)), TypeError, "an array of int8 or uint8"),
+                                 (lambda: pltpu.join_bits(), ValueError, "two_bits, four_bits, or both")):
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_rounding_at_random_is_right_in_the_mean():
+    x = np.float32([1 + 1 / 512, -3.3, 1e-20, np.inf, np.nan])
+    bits = np.arange(32, 2**16, 64, dtype=np.uint32) * np.uint32(2**16 + 1)
+    many = np.broadcast_to(x[:, None], (5, bits.size))
+    found = np.asarray(pltpu.stochastic_round(many, np.broadcast_to(bits, many.shape), target_dtype="bfloat16")).astype(np.float64)
+    np.testing.assert_allclose(found[:3].mean(1), x[:3], rtol=1e-4)
+    assert all(len(np.unique(row)) == 2 for row in found[:3]) and np.isinf(found[3]).all() and np.isnan(found[4]).all()
+    with pytest.raises(NotImplementedError, match="rounds to bfloat16, got target_dtype=float16"):
+        pltpu.stochastic_round(x, x.view(np.uint32), target_dtype="float16")
+    with pytest.raises(ValueError, match="random bits for each element"):
+        pltpu.stochastic_round(x, bits, target_dtype="bfloat16")
+    tangent = xf.jvp(lambda x: pltpu.stochastic_round(x, np.zeros(2, np.uint32), target_dtype="bfloat16"), (X[:2],), (X[:2],))[1]
+    np.testing.assert_array_equal(np.asarray(tangent).astype(np.float32), X[:2])
+
+
+def test_samples_do_not_depend_on_blocks():
+    key = xf.random.key(3)
+
+    def sampled(block):
+        rows = [[pltpu.sample_block(xf.random.uniform, key, block, (2, 4), (8, 16), (i, j), minval=1.0, maxval=2.0)
+                 for j in range(16 // block[1])] for i in range(8 // block[0])]
+        return np.block([[np.asarray(x) for x in row] for row in rows])
+
+    full = sampled((8, 16))
+    np.testing.assert_array_equal(sampled((2, 4)), full)
+    np.testing.assert_array_equal(sampled((4, 8)), full)
+    np.testing.assert_array_equal(full[2:4, 4:8], xf.random.uniform(xf.random.fold_in(key, 5), (2, 4), minval=1.0, maxval=2.0))
+    with pytest.raises(ValueError, match=r"the sizes of tiles, \(3, 4\), must divide"):
+        pltpu.sample_block(xf.random.uniform, key, (4, 8), (3, 4), (8, 16), (0, 0))
+
+
+def test_random_numbers_of_the_core():
+    """Interpreted, all bits are zero: the lower bounds."""
+    def kernel(o_ref):
+        pltpu.prng_seed(0)
+        o_ref[0:2] = pltpu.stateful_uniform((2,), minval=3.0, maxval=4.0)
+        o_ref[2:4] = pltpu.stateful_normal((2,))
+        o_ref[4:6] = pltpu.stateful_bits((2,), "uint8").astype("float32")
+        o_ref[6:8] = pltpu.stateful_bernoulli(0.5, (2,)).astype("float32")
+
+    found = np.asarray(interpreted(kernel, out_shape=LIKE)())
+    assert found[:2].tolist() == [3, 3] and found[2:].tolist() == [0, 0, 0, 0, 1, 1]
+    with pytest.raises(TypeError, match="unsigned integers of 32 bits at most"):
+        pltpu.stateful_bits((2,), "int32")
+
+
+def test_distributions_of_random_numbers(monkeypatch, rng):
+    monkeypatch.setattr(kernel_random, "prng_random_bits", lambda shape: xnp.asarray(
+        rng.integers(-2**31, 2**31, shape).astype(np.int32)))
+    uniform, normal = np.asarray(pltpu.stateful_uniform((40_000,), minval=-1.0)), np.asarray(pltpu.stateful_normal((40_000,)))
+    assert -1 <= uniform.min() and uniform.max() < 1 and abs(uniform.mean()) < 0.02 and abs(uniform.std() - 3 ** -0.5) < 0.01
+    assert abs(normal.mean()) < 0.03 and abs(normal.std() - 1) < 0.02 and abs((normal < 1).mean() - 0.8413) < 0.01
+    assert abs(np.asarray(pltpu.stateful_bernoulli(0.2, (40_000,))).mean() - 0.2) < 0.01
+    assert len(np.unique(pltpu.stateful_bits((40_000,), "uint8"))) == 256
+
+
+def test_hints_and_convolutions():
+    def kernel(x_ref, o_ref):
+        pltpu.touch(x_ref)
+        assert pltpu.has_memory_space(x_ref, pltpu.HBM) and pltpu.has_memory_space(o_ref.at[0:1], pltpu.VMEM)
+        o_ref[...] = pltpu.annotate(x_ref, no_store=True)[...]
+
+    np.testing.assert_array_equal(interpreted(kernel, out_shape=LIKE, in_specs=[ANY])(X), X)
+    for f in (pltpu.touch, pltpu.annotate, lambda x: pltpu.has_memory_space(x, pltpu.VMEM)):
+        with pytest.raises(TypeError, match="takes a reference"):
+            f(X)
+    found = pltpu.conv(X[None, None], np.float32([[[1, 2]]]), np.ones((1, 1, 7)), dimension_numbers=("NCH", "OIH", "NCH"),
+                       window_reversal=(True,))
+    np.testing.assert_array_equal(found[0, 0], np.convolve(X, [1, 2], "valid") + 1)
+    with pytest.raises(NotImplementedError, match="get_global"):
+        pl.get_global(pltpu.SemaphoreType.REGULAR)
+    assert pltpu.SEMAPHORE((2,), pltpu.dma_semaphore) == pltpu.SemaphoreType.DMA((2,))

@@ -97,9 +97,18 @@ def _expansion(w: Writer, eqn: JaxprEqn, avals: Sequence[Any]) -> Jaxpr:
 _REMEDY = "Write it with arithmetic, comparisons, reductions and products, or compute it outside of the kernel."
 
 
+class LoweringException(NotImplementedError):
+    """An operation of a kernel that its compiler does not have.
+
+    Example:
+        >>> issubclass(pl.tpu.LoweringException, NotImplementedError)
+        True
+    """
+
+
 def unsupported(w: Writer, name: str, remedy: str = _REMEDY) -> NotImplementedError:
     """Return the error for an operation that a kernel cannot contain."""
-    return NotImplementedError(f"{w.where()}{name} is not possible in kernels that are compiled for {w.platform}. {remedy} "
+    return LoweringException(f"{w.where()}{name} is not possible in kernels that are compiled for {w.platform}. {remedy} "
                                f"(With interpret=True the kernel runs as it is.)")
 
 

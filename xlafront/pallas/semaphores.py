@@ -63,6 +63,28 @@ class SemaphoreType(Memory):
         return self(()).get_ref_aval()
 
 
+class semaphore(np.generic):  # noqa: N801
+    """The kind of semaphores that threads signal, in place of a dtype: `pltpu.SEMAPHORE((2,), pl.semaphore)`. No instances.
+
+    Example:
+        >>> pl.tpu.SEMAPHORE((2,), pl.semaphore).memory_space
+        <SemaphoreType.REGULAR: 'regular'>
+    """
+
+    kind = SemaphoreType.REGULAR
+
+
+class dma_semaphore(np.generic):  # noqa: N801
+    """The kind of semaphores that copies signal, in place of a dtype: `pltpu.SEMAPHORE((2,), pltpu.dma_semaphore)`.
+
+    Example:
+        >>> pl.tpu.SEMAPHORE((2,), pl.tpu.dma_semaphore).memory_space
+        <SemaphoreType.DMA: 'dma'>
+    """
+
+    kind = SemaphoreType.DMA
+
+
 # The primitives. Their operands are those of views (`flatten_views`), the value or increment, and the logical id of a device.
 # `axes` are those of the mesh of devices; None without a device.
 
@@ -407,6 +429,19 @@ def get_barrier_semaphore(tag: Hashable | None = None) -> Any:
         ...     pl.semaphore_signal(barrier, device_id={"x": 0})
     """
     return ref_operations.new_ref_p.bind(np.int32(0), kind=None, pin=False, memory_space=SemaphoreType.BARRIER)
+
+
+def get_global(what: Any) -> Any:
+    """Return a reference that persists from one call of a kernel to the next. TPUs have none: raises NotImplementedError.
+
+    Args:
+        what: Type of the memory.
+
+    Example:
+        >>> pl.get_global(pl.tpu.SemaphoreType.REGULAR)  # doctest: +SKIP
+    """
+    raise NotImplementedError("get_global: memory that persists between calls of kernels is a feature of Mosaic GPU, which "
+                              "xlafront does not have. Pass the memory as an argument, with input_output_aliases.")
 
 
 @boundary

@@ -50,6 +50,9 @@ class Memory(enum.Enum):
         return self.value
 
     def __call__(self, shape: Sequence[int], dtype: Any) -> MemoryRef:
+        kind = getattr(dtype, "kind", None)
+        if isinstance(kind, Memory):  # `pl.semaphore` or `pltpu.dma_semaphore`
+            return kind(shape)  # type: ignore[call-arg]
         return MemoryRef(ShapedArray(tuple(shape), dtype), self)
 
 

@@ -103,14 +103,15 @@ bitcast_p = kernel_operation("bitcast", _bitcast, abstract=_bitcast_aval)
 
 
 @boundary
-def bitcast(x: Any, ty: Any) -> Any:
-    """Reinterpret the bits of an array as elements of another type, along the second last dimension.
+def bitcast(x: Any, ty: Any, dim: int = -2) -> Any:
+    """Reinterpret the bits of an array as elements of another type, along a dimension: the second last by default.
 
     Elements that share a word of a vector register are consecutive rows, the first in the low bits.
 
     Args:
         x: Array of at least two dimensions.
         ty: dtype of the result. If it is narrower, there are more rows; if it is wider, fewer.
+        dim: The dimension: -2, or -1 for elements that share a word in the last dimension.
 
     Returns:
         The array of the new type.
@@ -120,6 +121,12 @@ def bitcast(x: Any, ty: Any) -> Any:
         (16, 128)
     """
     aval, dtype = tracing.aval_of(x), dtypes.canonicalize_dtype(ty)
+    if dim not in (-1, -2):
+        raise ValueError(f"bitcast takes dim=-2 or dim=-1, got {dim}.")
+    if dim == -1 and _bits(aval.dtype) != _bits(dtype):  # rows of one column
+        return xnp.squeeze(bitcast(xnp.expand_dims(x, -1), ty), -1)
+    if dim == -1:
+        return bitcast_convert_type(x, dtype)
     if aval.ndim < 2:
         raise ValueError(f"bitcast takes an array of two dimensions at least, got the shape {aval.shape}.")
     if aval.shape[-2] * _bits(aval.dtype) % _bits(dtype):

@@ -12,7 +12,7 @@ _EXPORTS = {
         lower_as_mlir next_power_of_2 pallas_export_experimental run_scoped run_state select_ref strides_from_shape when
         with_scoped""",
     "xlafront.pallas.primitives": "delay multiple_of num_programs program_id reciprocal",
-    "xlafront.pallas.semaphores": "semaphore_read semaphore_signal semaphore_wait",
+    "xlafront.pallas.semaphores": "get_global semaphore semaphore_read semaphore_signal semaphore_wait",
     "xlafront.pallas.specs": """
         ANY BlockDim BlockSpec Blocked BoundedSlice Buffered CompilerParams CostEstimate DeviceIdType Element GridSpec HOST
         Indirect MemoryRef MemorySpace RevisitMode Squeezed no_block_spec squeezed""",

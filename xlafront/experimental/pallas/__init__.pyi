@@ -33,6 +33,8 @@ from xlafront.pallas.primitives import multiple_of as multiple_of
 from xlafront.pallas.primitives import num_programs as num_programs
 from xlafront.pallas.primitives import program_id as program_id
 from xlafront.pallas.primitives import reciprocal as reciprocal
+from xlafront.pallas.semaphores import get_global as get_global
+from xlafront.pallas.semaphores import semaphore as semaphore
 from xlafront.pallas.semaphores import semaphore_read as semaphore_read
 from xlafront.pallas.semaphores import semaphore_signal as semaphore_signal
 from xlafront.pallas.semaphores import semaphore_wait as semaphore_wait

@@ -5,11 +5,16 @@ from xlafront.lazy_module import attach
 _EXPORTS = {
     "xlafront.pallas.buffered_ref": "BufferType BufferedRef make_pipeline_allocations",
     "xlafront.pallas.core_mesh": "TensorCoreMesh create_tensorcore_mesh run_on_first_core",
+    "xlafront.pallas.convolution": "conv",
+    "xlafront.pallas.hints": "annotate has_memory_space touch",
+    "xlafront.pallas.kernel_equations": "LoweringException",
+    "xlafront.pallas.kernel_random": "sample_block stateful_bernoulli stateful_bits stateful_normal stateful_uniform",
+    "xlafront.pallas.packed_bits": "join_bits pack_fp6 split_bits stochastic_round unpack_fp6",
     "xlafront.pallas.pipeline": "emit_pipeline emit_pipeline_with_allocations",
     "xlafront.pallas.primitives": "reciprocal",
     "xlafront.pallas.semaphores": """
-        SemaphoreType async_copy async_remote_copy core_barrier get_barrier_semaphore make_async_copy make_async_remote_copy
-        sync_copy""",
+        SemaphoreType async_copy async_remote_copy core_barrier dma_semaphore get_barrier_semaphore make_async_copy
+        make_async_remote_copy sync_copy""",
     "xlafront.pallas.tpu": """
         ARBITRARY CMEM CORE_PARALLEL CompilerParams CoreType GridDimensionSemantics HBM MemorySpace PARALLEL
         PrefetchScalarGridSpec SEMAPHORE SMEM SUBCORE_PARALLEL SideEffectType Tiling VMEM VMEM_SHARED einshape is_tpu_device

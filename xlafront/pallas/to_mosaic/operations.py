@@ -145,6 +145,10 @@ def _unpack_elementwise(w: MosaicWriter, avals_in, avals_out, params, x):
         "source_type": _type_attribute(w, params["packed_dtype"]), "index": w.attribute(f"{params['index']} : i32")})
 
 
+def _stochastic_round(w: MosaicWriter, avals_in, avals_out, params, x, bits):
+    return w.op("tpu.stochastic_convert", [x, bits], w.types_of(avals_out)[0])
+
+
 def _multiple_of(w: MosaicWriter, avals_in, avals_out, params, x):
     if avals_in[0].shape:
         return x
@@ -192,7 +196,7 @@ RULES: dict[str, Rule] = {
     "axis_index": _axis_index, "program_id": _program_id, "num_programs": _num_programs, "dma_start": _dma_start,
     "dma_wait": _dma_wait, "semaphore_signal": _semaphore_signal, "semaphore_wait": _semaphore_wait,
     "semaphore_read": _semaphore_read, "roll": _roll, "bitcast": _bitcast, "pack_elementwise": _pack_elementwise,
-    "unpack_elementwise": _unpack_elementwise, "multiple_of": _multiple_of, "prng_seed": _prng_seed,
-    "prng_random_bits": _prng_random_bits, "delay": _delay, "debug_print": _debug_print,
+    "unpack_elementwise": _unpack_elementwise, "stochastic_round": _stochastic_round, "multiple_of": _multiple_of,
+    "prng_seed": _prng_seed, "prng_random_bits": _prng_random_bits, "delay": _delay, "debug_print": _debug_print,
     "with_memory_space_constraint": lambda w, avals_in, avals_out, params, x: x,
 }
