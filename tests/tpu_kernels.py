@@ -408,6 +408,46 @@ def pipelines_with_buffers(counts, **options):
     return Kernel(call, lambda: (numbers(16, 512), numbers(512, 384, seed=1)), lambda x, y: x @ y, 1e-3)
 
 
+@kernel(lambda: (numbers(40, 384),), lambda x: 2 * x + np.arange(40)[:, None] // 16, 1e-4, out_shape=Spec((40, 384), F32), in_specs=[MAIN],
+        out_specs=MAIN)
+def pipeline_of_blocks_beyond_the_edge(x_ref, o_ref):
+    def body(x_ref, o_ref):
+        o_ref[...] = 2 * x_ref[...] + pl.program_id(0).astype(F32)
+
+    block = Block((16, 256), lambda i, j: (i, j))
+    pltpu.emit_pipeline(body, grid=(3, 2), in_specs=[block], out_specs=[block])(x_ref, o_ref)
+
+
+def _grouped(ends, x):
+    """Groups of rows are multiplied with their number."""
+    groups = np.searchsorted(ends, np.arange(len(x)), side="right")
+    return x * (1 + groups)[:, None]
+
+
+@kernel(lambda: (np.array([16, 24, 40, 64], np.int32), numbers(64, 128)), _grouped, out_shape=Spec((64, 128), F32),
+        in_specs=[Block(memory_space=pltpu.SMEM), MAIN], out_specs=MAIN)
+def pipeline_of_slices(ends_ref, x_ref, o_ref):
+    """Groups of 16, 8, 16 and 24 rows, as slices of 24 at most, in a pipeline whose outputs have three buffers."""
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * (1 + pl.program_id(0)).astype(F32)
+
+    def group(i):
+        start = xnp.where(i == 0, 0, ends_ref[xnp.maximum(i - 1, 0)])
+        return pl.ds(pl.multiple_of(start, 8), pl.multiple_of(ends_ref[i] - start, 8)), 0
+
+    slices = Block((pl.BoundedSlice(24), 128), group)
+    pltpu.emit_pipeline(body, grid=4, in_specs=[slices], out_specs=[slices.replace(pipeline_mode=pl.Buffered(3))])(x_ref, o_ref)
+
+
+@kernel(lambda: (numbers(32, 128),), lambda x: x[:24] + x[8:], out_shape=Spec((24, 128), F32), in_specs=[MAIN], out_specs=MAIN)
+def pipeline_of_overlapping_blocks(x_ref, o_ref):
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[:8] + x_ref[8:]
+
+    windows = Block((pl.Element(16), 128), lambda i: (pl.multiple_of(8 * i, 8), 0))
+    pltpu.emit_pipeline(body, grid=3, in_specs=[windows], out_specs=[ROWS])(x_ref, o_ref)
+
+
 KERNELS["pipeline of 1, 3 and 2 buffers"] = pipelines_with_buffers((1, 3, 2))
 KERNELS["pipeline of 4, 2 and 1 buffers"] = pipelines_with_buffers((4, 2, 1))
 KERNELS["pipeline that is none"] = pipelines_with_buffers((2, 2, 2), no_pipelining=True)

@@ -175,13 +175,20 @@ class MosaicEvaluator(Evaluator):
         return np.ndarray(part.shape, part.dtype, other.memories[i], offset, part.strides)
 
     def run_tpu_memref_slice(self, op, memory, *indices):
-        sizes = memory_of(op.results[0].type).shape
+        given = iter(indices[memory.ndim:])
+        text = re.match(r"memref<((?:(?:\d+|\?)x)*)", str(op.results[0].type))[1]
+        sizes = [int(next(given)) if n == "?" else int(n) for n in text.split("x")[:-1]]
         return self.view(memory, indices, sizes, [1] * len(sizes))
 
     def run_tpu_memref_squeeze(self, op, memory):
-        part = memory.view()
-        part.shape = memory_of(op.results[0].type).shape  # (raises if that were a copy)
-        return part
+        text = re.match(r"memref<((?:(?:\d+|\?)x)*)", str(op.results[0].type))[1]
+        sizes, remains = text.split("x")[:-1], []
+        for d, n in enumerate(memory.shape):  # dimensions of size 1 that the result does not have are dropped
+            remains.append(len(sizes) > sum(remains) and sizes[sum(remains)] in (str(n), "?"))
+            if n == 1 and memory.ndim - d > len(sizes) - sum(remains[:-1]):
+                remains[-1] = False
+        assert sum(remains) == len(sizes)
+        return memory[(*[slice(None) if k else 0 for k in remains], ...)]  # (an array also without dimensions)
 
     def run_tpu_region(self, op):
         return list(self.run_region(op.regions[0]))

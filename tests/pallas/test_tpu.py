@@ -364,6 +364,38 @@ def test_pipelines_with_scratch_and_unblocked_references():
     np.testing.assert_array_equal(found, np.cumsum(M, 0) * table[:, None])
 
 
+@pytest.mark.parametrize("shape", [(5, 7), (6, 9), (2, 3), (3, 128)])
+def test_pipelines_over_blocks_beyond_the_edge(shape, rng):
+    x = rng.normal(size=shape).astype(np.float32)
+    block = pl.BlockSpec((2, 3), lambda i, j: (i, j))
+
+    def kernel(x_ref, o_ref):
+        pltpu.emit_pipeline(lambda x, o: o.__setitem__(..., 2 * x[...]), grid=(-(-shape[0] // 2), -(-shape[1] // 3)),
+                            in_specs=[block], out_specs=[block])(x_ref, o_ref)
+
+    double = interpreted(kernel, out_shape=xf.ShapeDtypeStruct(shape, "float32"), in_specs=[ANY], out_specs=ANY)
+    np.testing.assert_array_equal(double(x), 2 * x)
+    np.testing.assert_array_equal(xf.vmap(double)(np.stack([x, -x])), np.stack([2 * x, -2 * x]))
+
+
+def test_pipelines_over_slices(rng):
+    """Slices of any start and size, also beyond the place where the largest slice would begin, and empty ones."""
+    x, starts, sizes = rng.normal(size=(9, 3)).astype(np.float32), np.int32([7, 0, 4, 6]), np.int32([2, 4, 0, 1])
+
+    def kernel(starts_ref, sizes_ref, x_ref, o_ref):
+        block = pl.BlockSpec((pl.BoundedSlice(5), 3), lambda i: (pl.ds(starts_ref[i], sizes_ref[i]), 0))
+        pltpu.emit_pipeline(lambda x, o: o.__setitem__(..., x[...] + (1 + pl.program_id(0))), grid=4, in_specs=[block],
+                            out_specs=[block])(x_ref, o_ref)
+
+    smem = pl.BlockSpec(memory_space=pltpu.SMEM)
+    found = interpreted(kernel, out_shape=xf.ShapeDtypeStruct((9, 3), "float32"), in_specs=[smem, smem, ANY],
+                        out_specs=ANY)(starts, sizes, x)
+    expected = np.full((9, 3), np.nan, np.float32)
+    for i, (start, size) in enumerate(zip(starts, sizes)):
+        expected[start:start + size] = x[start:start + size] + np.float32(1 + i)
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_invalid_pipelines_raise():
     def run(block, *extra, **options):
         def kernel(x_ref, o_ref):
@@ -371,8 +403,12 @@ def test_invalid_pipelines_raise():
 
         interpreted(kernel, out_shape=xf.ShapeDtypeStruct((4, 6), "float32"), in_specs=[ANY], out_specs=ANY)(M)
 
-    with pytest.raises(ValueError, match=r"the block shape of reference 0, \(3, 6\), must divide .* \(4, 6\)"):
-        run(pl.BlockSpec((3, 6), lambda i: (i, 0)))
+    with pytest.raises(ValueError, match=r"the block shape of reference 0, \(5, 6\), has .* larger ones than the reference, \(4, 6\)"):
+        run(pl.BlockSpec((5, 6), lambda i: (i, 0)))
+    with pytest.raises(NotImplementedError, match=r"has the dimension Indirect\(block_size=2\), which pipelines cannot have"):
+        run(pl.BlockSpec((pl.Indirect(2), 6), lambda i: (i, 0)))
+    with pytest.raises(TypeError, match=r"must return pl.ds\(start, size\) for the dimension BoundedSlice\(block_size=2\)"):
+        run(pl.BlockSpec((pl.BoundedSlice(2), 6), lambda i: (i, 0)))
     with pytest.raises(ValueError, match="must return 2 values"):
         run(pl.BlockSpec((2, 6), lambda i: i))
     with pytest.raises(TypeError, match="takes 2 references"):

@@ -17,9 +17,10 @@ from xlafront.control.while_loop import fori_loop
 from xlafront.core import errors, tracing, tree
 from xlafront.core.basic_primitives import to_dtype
 from xlafront.core.traceback_filter import boundary
-from xlafront.lax.elementwise import add, and_, div, ge, lt, min_, mul, ne, or_, rem_, sub
+from xlafront.lax.elementwise import add, and_, div, ge, lt, max_, min_, mul, ne, or_, rem_, sub
 from xlafront.lax.named_axes import axis_index, resolve_axes
 from xlafront.lax.ref_indexing import Slice
+from xlafront.pallas.bounded_copies import BoundedCopy
 from xlafront.pallas.buffered_ref import (
     BufferedRef,
     block_shape_of,
@@ -27,11 +28,12 @@ from xlafront.pallas.buffered_ref import (
     make_pipeline_allocations,
 )
 from xlafront.pallas.kernel_functions import run_scoped
+from xlafront.pallas.kernel_mlir import bit_width
 from xlafront.pallas.kernel_operation import is_ref_or_view
-from xlafront.pallas.primitives import index_aval, kernel_scope, num_programs, program_id
+from xlafront.pallas.primitives import index_aval, kernel_scope, multiple_of, num_programs, program_id
 from xlafront.pallas.semaphores import make_async_copy
-from xlafront.pallas.specs import BlockSpec, Buffered, grid_of
-from xlafront.pallas.tpu import GridDimensionSemantics
+from xlafront.pallas.specs import Blocked, BlockSpec, BoundedSlice, Buffered, Element, Indirect, grid_of
+from xlafront.pallas.tpu import SMEM, GridDimensionSemantics
 
 _int32 = index_aval.dtype
 
@@ -46,8 +48,9 @@ def emit_pipeline(body: Callable[..., None], *, grid: Any, in_specs: Any = (), o
     Args:
         body: Function of a reference to a block of each input and output, and of the scratch references.
         grid: Size of the grid along each axis; `pl.program_id` in the body returns the index.
-        in_specs, out_specs: A `pl.BlockSpec` for each reference. Sizes of blocks divide those of the references. Its
-            `pipeline_mode`, a `pl.Buffered`, is the number of buffers; the default is 2.
+        in_specs, out_specs: A `pl.BlockSpec` for each reference. Of blocks that end beyond the reference, the part within is
+            copied. For a dimension `pl.BoundedSlice(n)` the index map returns `pl.ds(start, size)`, a slice of `n` positions at
+            most. The `pipeline_mode`, a `pl.Buffered`, is the number of buffers; the default is 2.
         tiling: Tiling in memory. Ignored.
         core_axis: Axis of the kernel's grid whose programs share the steps, each a part of one parallel axis.
         core_axis_name: Axis of the mesh of cores, or of a `shard_map`, that shares the steps, in place of `core_axis`.
@@ -92,6 +95,13 @@ def emit_pipeline(body: Callable[..., None], *, grid: Any, in_specs: Any = (), o
 
         def run(*buffers: BufferedRef) -> None:
             windows = [_Window(b, spec, ref) for b, spec, ref in zip(buffers, specs, refs)]
+            bounded = [w for w in windows if w.is_output and w.bounded]
+            run_scoped(lambda *memory: run_windows(windows, bounded, memory), *[
+                SMEM((w.count, len(w.bounded)), _int32) for w in bounded])
+
+        def run_windows(windows: list[_Window], bounded: list[_Window], memory: Sequence[Any]) -> None:
+            for w, ref in zip(bounded, memory):
+                w.sizes_ref = ref
             portion = _portion_of_core(sizes, shared_axis, core_axis, core_axis_name)
             _Pipeline(body, sizes, *portion, windows, scratches, _explicit_indices).run()
 
@@ -129,9 +139,13 @@ def emit_pipeline_with_allocations(body: Callable[..., None], *, grid: Any, in_s
 
 def _check_blocks(number: int, spec: BlockSpec, ref: Any) -> None:
     shape = block_shape_of(spec)
-    if shape is not None and (len(shape) != len(ref.shape) or any([m % (n or 1) for n, m in zip(shape, ref.shape)])):
-        raise ValueError(f"emit_pipeline: the block shape of reference {number}, {shape}, must divide the shape of the "
-                         f"reference, {ref.shape}. Pad the array, or choose other blocks.")
+    name = f"emit_pipeline: the block shape of reference {number}, {shape},"
+    if shape is not None and (len(shape) != len(ref.shape) or any([(n or 1) > m for n, m in zip(shape, ref.shape)])):
+        raise ValueError(f"{name} has more dimensions or larger ones than the reference, {ref.shape}. Choose smaller blocks.")
+    for b in spec.block_shape or ():
+        if isinstance(b, Indirect) or isinstance(b, Element) and any(b.padding):
+            raise NotImplementedError(f"{name} has the dimension {b}, which pipelines cannot have. Use sizes, pl.Element "
+                                      f"without padding, or pl.BoundedSlice.")
     mode = spec.pipeline_mode
     if mode is not None and not isinstance(mode, Buffered) or getattr(mode, "prefetched_count", 0):
         raise NotImplementedError(f"emit_pipeline: the pipeline_mode of reference {number} is {errors.short(mode)}; it takes "
@@ -190,7 +204,14 @@ def _portion_of_core(sizes: tuple, shared: int | None, core_axis: Any, core_axis
 
 
 class _Window:
-    """A reference, its blocks, and their buffers."""
+    """A reference, its blocks, and their buffers.
+
+    Attributes:
+        bounded: Dimensions of blocks whose size is known at run time: slices, and blocks at an edge that end beyond it.
+        sizes_ref: Their sizes for each buffer of an output, until the copy is waited for.
+    """
+
+    sizes_ref: Any = None
 
     def __init__(self, buffers: BufferedRef, spec: BlockSpec, ref: Any) -> None:
         self.buffers, self.spec, self.ref = buffers, spec, ref
@@ -198,31 +219,93 @@ class _Window:
         self.count = buffers.buffer_count
         self.is_input = buffers.is_input and buffers.is_buffered
         self.is_output = buffers.is_output and buffers.is_buffered
+        dims = [d for d, n in enumerate(self.shape or ()) if n is not None]
+        self.bounded = [i for i, d in enumerate(dims) if isinstance(self.dim(d), BoundedSlice) or (
+            not isinstance(self.dim(d), Element) and ref.shape[d] % self.dim(d))]
+        self.dims = dims
+
+    def dim(self, d: int) -> Any:
+        """Return the kind of a dimension of blocks: a size, `Element` or `BoundedSlice`."""
+        b = (self.spec.block_shape or ())[d]
+        return b.block_size if isinstance(b, Blocked) else b
 
     def index(self, indices: Sequence[Any]) -> tuple:
-        """Return the index of the block in each dimension."""
+        """Return the index of the block in each dimension; for slices, the start and the size."""
         shape: Any = self.shape
         found = self.spec.index_map(*indices) if self.spec.index_map else (0,) * len(shape)
         found = found if isinstance(found, (tuple, list)) else (found,)
         if len(found) != len(shape):
             raise ValueError(f"an index map of emit_pipeline must return {len(shape)} values for the block shape {shape}; it "
                              f"returned {len(found)}.")
-        return tuple([_as_int32(i) for i in found])
+        return tuple([self._slice(d, i) if isinstance(self.dim(d), BoundedSlice) else _as_int32(i)
+                      for d, i in enumerate(found)])
 
-    def block(self, index: tuple) -> Any:
-        """Return the block of the reference."""
-        key = [i if n is None else Slice(_times(i, n), n) for i, n in zip(index, self.shape or ())]
-        return self.ref.at[tuple(key)]
+    def _slice(self, d: int, i: Any) -> tuple[Any, Any]:
+        if isinstance(i, slice) and isinstance(i.stop, int) and i.step in (None, 1):
+            i = Slice(i.start or 0, i.stop - (i.start or 0))
+        if not isinstance(i, Slice) or i.stride != 1:
+            raise TypeError(f"an index map of emit_pipeline must return pl.ds(start, size) for the dimension {self.dim(d)}; it "
+                            f"returned {errors.short(i)}.")
+        return _as_int32(i.start), _as_int32(i.size)
+
+    def starts(self, index: tuple) -> list[Any]:
+        """Return the start of the block in each dimension, or its index where blocks have no dimension."""
+        kinds = map(self.dim, range(len(index)))
+        return [i[0] if isinstance(b, BoundedSlice) else _times(i, b) if isinstance(b, int) else i
+                for i, b in zip(index, kinds)]
+
+    def sizes(self, index: tuple) -> list[Any]:
+        """Return the sizes of the block in the dimensions that are bounded."""
+        found = []
+        for d in [self.dims[i] for i in self.bounded]:
+            n, full = self.dim(d), self.ref.shape[d]
+            if isinstance(n, BoundedSlice):
+                found.append(index[d][1])
+                continue
+            tile = self._tile(d)
+            rest = sub(np.int32(-(-full // tile) * tile), mul(index[d], np.int32(n)))  # (arrays in main memory have full tiles)
+            found.append(multiple_of(min_(rest, np.int32(n)), self._unit(d)))
+        return found
+
+    def _unit(self, d: int) -> int:
+        """Return a divisor of the sizes of blocks in a bounded dimension."""
+        n = self.dim(d)
+        return 1 if isinstance(n, BoundedSlice) else math.gcd(self._tile(d), n)
+
+    def _tile(self, d: int) -> int:
+        """Return the unit of positions that copies of a dimension have."""
+        from_last = len(self.ref.shape) - d
+        bits = max(bit_width(np.dtype(self.ref.dtype)), 8)
+        return {1: 128, 2: 8 * 32 // bits}.get(from_last, 1) if len(self.ref.shape) > 1 else 128 * 32 // bits
+
+    def _copy(self, starts: Sequence[Any], number: Any, sizes: Sequence[Any], is_out: bool) -> Any:
+        slot = self.slot(number)
+        blocks: Any = self.shape or ()
+        block = self.ref.at[tuple([i if n is None else Slice(int(i) if isinstance(i, np.integer) else i, n)
+                                   for i, n in zip(starts, blocks)])]
+        semaphore = (self.buffers.sem_sends if is_out else self.buffers.sem_recvs).at[slot]
+        if not self.bounded:
+            buffer = self.buffers.window_ref.at[slot]
+            return make_async_copy(*((buffer, block) if is_out else (block, buffer)), semaphore)
+        buffer = self.buffers.window_ref.at[(slot, *[slice(None)] * len(self.dims))]
+        return BoundedCopy(*((buffer, block) if is_out else (block, buffer)), semaphore, dict(zip(self.bounded, sizes)))
 
     def copy_in(self, index: tuple, number: Any) -> Any:
         """Return the copy of a block into the buffer for block number `number`."""
-        slot = self.slot(number)
-        return make_async_copy(self.block(index), self.buffers.window_ref.at[slot], self.buffers.sem_recvs.at[slot])
+        return self._copy(self.starts(index), number, self.sizes(index), False)
 
-    def copy_out(self, index: tuple, number: Any) -> Any:
-        """Return the copy of a block from its buffer."""
-        slot = self.slot(number)
-        return make_async_copy(self.buffers.window_ref.at[slot], self.block(index), self.buffers.sem_sends.at[slot])
+    def start_out(self, index: tuple, number: Any) -> None:
+        """Start the copy of a block from its buffer."""
+        sizes = self.sizes(index)
+        for k, size in enumerate(sizes):
+            self.sizes_ref[self.slot(number), k] = size
+        self._copy(self.starts(index), number, sizes, True).start()
+
+    def wait_out(self, number: Any) -> None:
+        """Wait for the copy of a block from its buffer. The size is what counts: the block named is the first one."""
+        sizes = [multiple_of(self.sizes_ref[self.slot(number), k], self._unit(self.dims[i]))
+                 for k, i in enumerate(self.bounded)]
+        self._copy([np.int32(0)] * len(self.shape or ()), number, sizes, True).wait()
 
     def slot(self, number: Any) -> Any:
         return np.int32(0) if self.count == 1 else rem_(number, np.int32(self.count))
@@ -268,7 +351,8 @@ class _Pipeline:
 
     def changes(self, w: _Window, step: Any) -> Any:
         """True if the block of a step differs from the one before."""
-        return _differs(w.index(self.indices(step)), w.index(self.indices(sub(step, np.int32(1)))))
+        before = max_(sub(step, np.int32(1)), np.int32(0))  # (index maps can read memory at their arguments)
+        return _differs(w.index(self.indices(step)), w.index(self.indices(before)))
 
     def run(self) -> None:
         if isinstance(self.steps, int):
@@ -287,11 +371,10 @@ class _Pipeline:
             copied.append(count)
         numbers = [zero] * len(self.buffered)
         numbers, _ = fori_loop(zero, _as_int32(self.steps), self.step, (numbers, copied))
-        last = self.indices(sub(_as_int32(self.steps), np.int32(1)))
         for w, number in zip(self.buffered, numbers):
             for back in range(w.count if w.is_output else 0):  # copies of the last blocks are on their way
                 before = sub(number, np.int32(back))
-                _when(ge(before, zero), w.copy_out(w.index(last), before).wait)
+                _when(ge(before, zero), lambda w=w, before=before: w.wait_out(before))
 
     def copy_in_ahead(self, w: _Window, step: Any, copied: Any) -> Any:
         """Start to copy the block of a step, if it is a new one; return the number of blocks copied."""
@@ -301,7 +384,7 @@ class _Pipeline:
         def start() -> None:
             if w.is_output:  # the block that was in this buffer
                 old = sub(copied, np.int32(w.count))
-                _when(ge(old, np.int32(0)), w.copy_out(w.index(self.indices(step)), old).wait)
+                _when(ge(old, np.int32(0)), lambda: w.wait_out(old))
             w.copy_in(w.index(self.indices(step)), copied).start()
 
         _when(is_new, start)
@@ -319,14 +402,14 @@ class _Pipeline:
                 _when(is_new, w.copy_in(w.index(here), number).wait)
             elif w.is_output:
                 old = sub(number, np.int32(w.count))
-                _when(and_(is_new, ge(old, np.int32(0))), w.copy_out(w.index(here), old).wait)
+                _when(and_(is_new, ge(old, np.int32(0))), lambda w=w, old=old: w.wait_out(old))
             new_copied.append(count)
         self.call_body(here, numbers)
         new_numbers = []
         for w, number in zip(self.buffered, numbers):
             changes = self.changes(w, after)
             if w.is_output:
-                _when(or_(changes, is_last), w.copy_out(w.index(here), number).start)
+                _when(or_(changes, is_last), lambda w=w, number=number: w.start_out(w.index(here), number))
             new_numbers.append(add(number, to_dtype(and_(changes, _not(is_last)), _int32)))
         return new_numbers, new_copied
 
@@ -358,7 +441,7 @@ def _equal(x: Any, y: Any) -> Any:
 def _differs(x: tuple, y: tuple) -> Any:
     """True if two blocks differ. Dimensions whose index is a constant do not."""
     differing: Any = np.False_
-    for i, j in zip(x, y):
+    for i, j in zip(tree.leaves(x), tree.leaves(y)):
         if not (isinstance(i, np.integer) and isinstance(j, np.integer)):
             differing = or_(differing, ne(i, j))
     return differing

@@ -138,7 +138,7 @@ class Element:
 
 @dataclasses.dataclass(frozen=True)
 class BoundedSlice:
-    """A dimension for which the index map returns a slice, `pl.ds(start, size)`, of a bounded size.
+    """A dimension for which the index map returns a slice, `pl.ds(start, size)`, of a bounded size. For `pltpu.emit_pipeline`.
 
     Args:
         block_size: Maximum size of the slice.

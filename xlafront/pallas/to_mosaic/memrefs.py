@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,8 +35,8 @@ def space_of(memory_space: Any) -> str:
                               f"pl.ANY.")
 
 
-def memref_type(context: ir.Context, shape: Sequence[int], dtype: Any, memory_space: Any) -> ir.Type:
-    """Return the type of a memref. Booleans are stored as 32-bit integers."""
+def memref_type(context: ir.Context, shape: Sequence[int | str], dtype: Any, memory_space: Any) -> ir.Type:
+    """Return the type of a memref. Booleans are stored as 32-bit integers. A size at run time is "?"."""
     space = space_of(memory_space)
     if space == "semaphore_mem":
         element = "!tpu.dma_semaphore" if memory_space is SemaphoreType.DMA else "!tpu.semaphore"
@@ -144,17 +144,23 @@ def _index(w: MosaicWriter, start: Any) -> ir.Value:
     return w.op("arith.index_cast", [start], kind)
 
 
-def slice_memref(w: MosaicWriter, ref: MemRef, ranges: Sequence[Range]) -> ir.Value:
-    """Return the memref of a part of a reference, for copies and semaphores."""
+def slice_memref(w: MosaicWriter, ref: MemRef, ranges: Sequence[Range], dynamic: Mapping[int, ir.Value] | None = None
+                 ) -> ir.Value:
+    """Return the memref of a part of a reference, for copies and semaphores.
+
+    `dynamic` has values in place of the sizes of some dimensions, counted without those that are dropped.
+    """
     if any([p.stride != 1 and p.size > 1 for p in ranges]):
         raise unsupported(w, f"a copy of a strided part of {ref.name}", "Copy consecutive positions, and stride reads of VMEM.")
-    value, sizes = ref.value, [p.size for p in ranges]
+    seen = [d for d, p in enumerate(ranges) if not p.dropped]
+    at_run_time = {seen[i]: x for i, x in (dynamic or {}).items()}
+    value, sizes = ref.value, ["?" if d in at_run_time else p.size for d, p in enumerate(ranges)]
     if sizes != list(ref.shape):
         starts = [w.constant(np.int32(p.start)) if isinstance(p.start, int) else p.start for p in ranges]
         kind = memref_type(w.context, sizes, ref.dtype, ref.memory_space)
-        value = w.op("tpu.memref_slice", [value, *starts], kind, {
-            "operandSegmentSizes": w.attribute(f"array<i32: 1, {len(starts)}, 0>")})
-    remaining = [p.size for p in ranges if not p.dropped]
+        value = w.op("tpu.memref_slice", [value, *starts, *at_run_time.values()], kind, {
+            "operandSegmentSizes": w.attribute(f"array<i32: 1, {len(starts)}, {len(at_run_time)}>")})
+    remaining = [sizes[d] for d in seen]
     if len(remaining) < len(ranges):
         value = w.op("tpu.memref_squeeze", [value], memref_type(w.context, remaining, ref.dtype, ref.memory_space))
     return value

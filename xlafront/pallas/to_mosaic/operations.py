@@ -91,6 +91,30 @@ def _dma_wait(w: MosaicWriter, avals_in, avals_out, params, *operands):
     return []
 
 
+def _bounded(w: MosaicWriter, avals_in, params, operands) -> tuple[list[ir.Value], ir.Value]:
+    """Return the memrefs of the positions that a bounded copy copies, and its semaphore."""
+    views, dims = params["views"], params["dims"]
+    found, rest = split_views(operands, views)
+    types, _ = split_views(avals_in, views)
+    sizes = dict(zip(dims, [convert(w, x, (), a.dtype, _int32) for x, a in zip(rest, avals_in[len(avals_in) - len(rest):])]))
+    memrefs = [slice_memref(w, ref, ranges_of(w, ref, indexers, indices, index_avals), sizes if i < 2 else None)
+             for i, ((ref, indexers, indices), (_, _, index_avals)) in enumerate(zip(found, types))]
+    _check_kind(w, found[2][0], True)
+    return memrefs[:2], memrefs[2]
+
+
+def _bounded_dma_start(w: MosaicWriter, avals_in, avals_out, params, *operands):
+    ends, semaphore = _bounded(w, avals_in, params, operands)
+    w.effect("tpu.enqueue_dma", [*ends, semaphore], {"operandSegmentSizes": w.attribute("array<i32: 1, 0, 1, 1, 0, 0, 0>")})
+    return []
+
+
+def _bounded_dma_wait(w: MosaicWriter, avals_in, avals_out, params, *operands):
+    ends, semaphore = _bounded(w, avals_in, params, operands)
+    w.effect("tpu.wait_dma2", [semaphore, *ends], {"operandSegmentSizes": w.attribute("array<i32: 1, 1, 1, 0, 0>")})
+    return []
+
+
 def _semaphore_signal(w: MosaicWriter, avals_in, avals_out, params, *operands):
     [semaphore], [count, *others], [ref] = _memrefs(w, avals_in, params["views"], operands)
     _check_kind(w, ref, False)
@@ -194,7 +218,8 @@ def _debug_print(w: MosaicWriter, avals_in, avals_out, params, *values):
 
 RULES: dict[str, Rule] = {
     "axis_index": _axis_index, "program_id": _program_id, "num_programs": _num_programs, "dma_start": _dma_start,
-    "dma_wait": _dma_wait, "semaphore_signal": _semaphore_signal, "semaphore_wait": _semaphore_wait,
+    "dma_wait": _dma_wait, "bounded_dma_start": _bounded_dma_start, "bounded_dma_wait": _bounded_dma_wait,
+    "semaphore_signal": _semaphore_signal, "semaphore_wait": _semaphore_wait,
     "semaphore_read": _semaphore_read, "roll": _roll, "bitcast": _bitcast, "pack_elementwise": _pack_elementwise,
     "unpack_elementwise": _unpack_elementwise, "stochastic_round": _stochastic_round, "multiple_of": _multiple_of,
     "prng_seed": _prng_seed, "prng_random_bits": _prng_random_bits, "delay": _delay, "debug_print": _debug_print,
