@@ -37,6 +37,13 @@ def test_names_of_other_modules_are_found(module, name, owner):
     assert hasattr(importlib.import_module(owner), name)
 
 
+def test_the_module_without_names_says_what_to_use():
+    for code in ("from xlafront.experimental.pallas.mosaic_gpu import kernel", "from xlafront.experimental.pallas.mosaic_gpu import wgmma"):
+        with pytest.raises(ImportError, match="and no other name of Mosaic GPU.* Write them with pallas and pallas.triton"):
+            exec(code)
+    assert not hasattr(importlib.import_module("xlafront.experimental.pallas.mosaic_gpu"), "kernel")
+
+
 def test_names_like_it_are_suggested():
     with pytest.raises(AttributeError, match="xlafront.numpy has no 'resha'; did you mean reshape"):
         exec("module.resha", {"module": importlib.import_module("xlafront.numpy")})

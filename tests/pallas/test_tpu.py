@@ -348,9 +348,9 @@ def test_values_and_transformations_of_operations():
 
 
 def test_pipelines_with_scratch_and_unblocked_references():
-    def body(indices, table_ref, x_ref, o_ref, sum_ref):
+    def body(step, table_ref, x_ref, o_ref, sum_ref):
         sum_ref[...] += x_ref[...]
-        o_ref[...] = sum_ref[...] * table_ref[indices[0]]
+        o_ref[...] = sum_ref[...] * table_ref[step.index[0]] + (step.local_index - pl.program_id(0))
 
     def kernel(table_ref, x_ref, o_ref, sum_ref):
         sum_ref[...] = xnp.zeros((6,))

@@ -55,6 +55,11 @@ _HABITS: dict[str, dict[str, str]] = {
     },
 }
 
+# Modules that have none of their names.
+_EMPTY_MODULES = {"xlafront.experimental.pallas.mosaic_gpu":
+                  " and no other name of Mosaic GPU: kernels for GPUs are compiled by Triton. Write them with pallas and "
+                  "pallas.triton, or in CUDA C++ for ffi.ptx_call."}
+
 
 def missing(module: str, name: str, known: Iterable[str], owners: Callable[[str], Iterable[str]] | None = None
             ) -> AttributeError | ImportError:
@@ -92,4 +97,5 @@ def unknown(module: str, name: str, known: Iterable[str], owners: Callable[[str]
 
         close_matches = get_close_matches(name, known, 2)
         hint = f"; did you mean {' or '.join(close_matches)}?" if close_matches else "."
+    hint = _EMPTY_MODULES.get(module, hint)
     return f"{module} has no {name!r}{hint}{_AS_JAX.format(REFERENCE) if 'jax' in sys.modules else ''}"

@@ -6,6 +6,7 @@ the others. A block that stays the same from one step to the next is copied once
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -38,6 +39,23 @@ from xlafront.pallas.tpu import SMEM, GridDimensionSemantics
 _int32 = index_aval.dtype
 
 
+@dataclasses.dataclass(frozen=True)
+class PipelineStep:
+    """The position of a step of a pipeline.
+
+    Args:
+        index: Indices along the axes of the grid.
+        local_index: Number of the step, of those of this core.
+
+    Example:
+        >>> pl.tpu.PipelineStep((1, 2), 5).index
+        (1, 2)
+    """
+
+    index: tuple[Any, ...]
+    local_index: Any
+
+
 @boundary
 def emit_pipeline(body: Callable[..., None], *, grid: Any, in_specs: Any = (), out_specs: Any = (), tiling: Any = None,
                   core_axis: int | None = None, core_axis_name: Hashable | None = None, dimension_semantics: Any = None,
@@ -59,7 +77,7 @@ def emit_pipeline(body: Callable[..., None], *, grid: Any, in_specs: Any = (), o
         trace_scopes: Ignored.
         no_pipelining: If True, there is one buffer for each array.
         output_wait_read_only: Ignored: copies of outputs are waited for until they are complete.
-        _explicit_indices: If True, the body takes the tuple of indices first.
+        _explicit_indices: If True, the body takes the `pltpu.PipelineStep` first.
 
     Returns:
         A function of the references, in main memory. Its argument `scratches` has further references for the body,
@@ -404,7 +422,7 @@ class _Pipeline:
                 old = sub(number, np.int32(w.count))
                 _when(and_(is_new, ge(old, np.int32(0))), lambda w=w, old=old: w.wait_out(old))
             new_copied.append(count)
-        self.call_body(here, numbers)
+        self.call_body(PipelineStep(tuple(here), i), numbers)
         new_numbers = []
         for w, number in zip(self.buffered, numbers):
             changes = self.changes(w, after)
@@ -413,15 +431,15 @@ class _Pipeline:
             new_numbers.append(add(number, to_dtype(and_(changes, _not(is_last)), _int32)))
         return new_numbers, new_copied
 
-    def call_body(self, indices: list[Any], numbers: list[Any]) -> None:
+    def call_body(self, step: PipelineStep, numbers: list[Any]) -> None:
         buffers = iter([w.buffers.window_ref.at[w.slot(number)] for w, number in zip(self.buffered, numbers)])
         refs = [w.ref if w.shape is None else next(buffers) for w in self.windows]
         scope = kernel_scope.get()
         if scope is None:
             raise ValueError("emit_pipeline is only for kernels; there is none here.")
-        inner = kernel_scope.set(scope._replace(indices=tuple(indices), grid=self.grid))
+        inner = kernel_scope.set(scope._replace(indices=step.index, grid=self.grid))
         try:
-            self.body(*[tuple(indices)] * self.explicit, *refs, *self.scratches)
+            self.body(*[step] * self.explicit, *refs, *self.scratches)
         finally:
             kernel_scope.reset(inner)
 

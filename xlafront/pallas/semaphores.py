@@ -437,6 +437,9 @@ def get_global(what: Any) -> Any:
     Args:
         what: Type of the memory.
 
+    Returns:
+        Nothing: there is no such memory.
+
     Example:
         >>> pl.get_global(pl.tpu.SemaphoreType.REGULAR)  # doctest: +SKIP
     """

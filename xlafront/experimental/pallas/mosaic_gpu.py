@@ -1,4 +1,4 @@
-"""Functions for Pallas kernels on Hopper GPUs and later. The module has no names yet."""
+"""Functions of Mosaic GPU, for kernels on Hopper GPUs. The module has no names: kernels for GPUs are compiled by Triton."""
 
 from xlafront.lazy_module import attach
 

@@ -20,6 +20,7 @@ from xlafront.pallas.packed_bits import pack_fp6 as pack_fp6
 from xlafront.pallas.packed_bits import split_bits as split_bits
 from xlafront.pallas.packed_bits import stochastic_round as stochastic_round
 from xlafront.pallas.packed_bits import unpack_fp6 as unpack_fp6
+from xlafront.pallas.pipeline import PipelineStep as PipelineStep
 from xlafront.pallas.pipeline import emit_pipeline as emit_pipeline
 from xlafront.pallas.pipeline import emit_pipeline_with_allocations as emit_pipeline_with_allocations
 from xlafront.pallas.primitives import reciprocal as reciprocal
