@@ -37,7 +37,7 @@ def test_names_of_other_modules_are_found(module, name, owner):
     assert hasattr(importlib.import_module(owner), name)
 
 
-def test_the_module_without_names_says_what_to_use():
+def test_the_module_without_names_has_a_remedy():
     for code in ("from xlafront.experimental.pallas.mosaic_gpu import kernel", "from xlafront.experimental.pallas.mosaic_gpu import wgmma"):
         with pytest.raises(ImportError, match="and no other name of Mosaic GPU.* Write them with pallas and pallas.triton"):
             exec(code)

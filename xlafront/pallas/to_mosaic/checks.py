@@ -57,12 +57,12 @@ def _check_dims(label: str, block: BlockMapping) -> None:
     for b in block.block_shape:
         if isinstance(b, (BoundedSlice, Indirect)):
             raise NotImplementedError(f"{_described(label, block)} has the block dimension {b}, which kernels that are "
-                                      f"compiled for TPUs cannot have yet. Use a size, pl.Element(size), or copy the slice in "
-                                      f"the kernel with pltpu.async_copy.")
+                                      f"compiled for TPUs cannot have yet. Use a size or pl.Element(size), or give the array "
+                                      f"memory_space=pl.ANY and run pltpu.emit_pipeline, which has pl.BoundedSlice.")
     buffered = block.pipeline_mode
     if buffered is not None and buffered.buffer_count not in (1, 2):
         raise NotImplementedError(f"{_described(label, block)} has {buffered.buffer_count} buffers; Mosaic has 1 or 2 for a "
-                                  f"block. Use pl.Buffered(2).")
+                                  f"block. Use pl.Buffered(2), or pltpu.emit_pipeline, which has any number.")
 
 
 def _check_tiling(label: str, block: BlockMapping) -> None:
