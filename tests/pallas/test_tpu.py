@@ -239,6 +239,31 @@ def test_invalid_remote_copies():
         xf.shard_map(interpreted(kernel, out_shape=xf.ShapeDtypeStruct((4,), "float32"), scratch_shapes=semaphores), mesh=mesh, axis_names={"x"}, in_specs=P("x"), out_specs=P("x"))(X)
 
 
+@pytest.mark.cpu_only
+def test_branches_of_some_devices_do_not_communicate():
+    def kernel(kind):
+        def body(x_ref, o_ref, sem, other):
+            def step(i, _):
+                def send():
+                    pltpu.async_remote_copy(x_ref, o_ref, sem, other, {"x": 1 - lax.axis_index("x")}).wait()
+
+                me = lax.axis_index("y")
+                if kind == "loop":
+                    lax.fori_loop(0, me + 1, lambda *_: send(), None)
+                else:
+                    pl.when({"same": i == 1, "other": (i + me) == 1, "carried": lax.fori_loop(0, 2, lambda _, c: c + me, 0) > 0}[kind])(send)
+
+            lax.fori_loop(0, 2, step, None)
+
+        semaphores = [pltpu.SemaphoreType.DMA, pltpu.SemaphoreType.DMA]
+        return on_devices(body, xf.ShapeDtypeStruct((4,), "float32"), scratch_shapes=semaphores)
+
+    np.testing.assert_array_equal(kernel("same")(X), np.concatenate([X[4:], X[4:], X[:4], X[:4]]))
+    for kind in ("other", "carried", "loop"):
+        with pytest.raises(NotImplementedError, match=r"a branch or loop at .*test_tpu.py:\d+ .* depends on axis_index"):
+            kernel(kind)(X)
+
+
 # Changes of the element type
 
 

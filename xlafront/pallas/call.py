@@ -18,9 +18,8 @@ from xlafront.base.meshes import active
 from xlafront.control.scan import map as map_elements
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.basic_primitives import axis_index_p, move_dim, to_dtype
+from xlafront.core.basic_primitives import move_dim, to_dtype
 from xlafront.core.bounded_cache import BoundedCache
-from xlafront.core.dataflow import any_equation
 from xlafront.core.ir import DebugInfo, Jaxpr, RefEffect
 from xlafront.core.primitive import Primitive, Structured, Traits
 from xlafront.core.program_key import program_key
@@ -32,11 +31,11 @@ from xlafront.core.zeros import Zero
 from xlafront.lax import refs as ref_operations
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
+from xlafront.pallas.divergence import check_branches, depends_on_device
 from xlafront.pallas.grid_mapping import GridMapping, grid_mapping, inline_scalar_constants, source_name
 from xlafront.pallas.interpret import interpret as run_interpreted, values_program
 from xlafront.pallas.kernel_operation import on_core
 from xlafront.pallas.primitives import KernelScope, index_aval, kernel_scope
-from xlafront.pallas.semaphores import dma_start_p, semaphore_signal_p
 from xlafront.pallas.specs import GridSpec, MemorySpace, grid_of, no_block_spec
 from xlafront.pallas.triton_primitives import barrier_effect
 from xlafront.staging import signatures
@@ -49,15 +48,9 @@ from xlafront.transforms.calls.programs import evaluate
 
 def _types(*avals, jaxpr: Jaxpr, out_avals, **_):
     axes = joint_vma(avals)
-    if tracing.checked_axes() - axes and _depends_on_device(jaxpr):
+    if tracing.checked_axes() - axes and depends_on_device(jaxpr):
         axes |= tracing.checked_axes()
     return [a.update(vma=a.vma | axes) if axes else a for a in out_avals]
-
-
-def _depends_on_device(jaxpr: Jaxpr) -> bool:
-    """True if a kernel reads the coordinates of its device, or communicates."""
-    return any_equation(jaxpr, "depends on device", lambda eqn: eqn.primitive is axis_index_p or (
-        eqn.primitive in (semaphore_signal_p, dma_start_p) and eqn.params["axes"] is not None))
 
 
 @contextmanager
@@ -354,6 +347,8 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
         leaves = [to_dtype(x, a.dtype) if isinstance(x, (bool, int, float, complex, np.generic, np.ndarray)) else x
                   for x, a in zip(leaves, avals)]
         jaxpr, mapping, aliases, arrays = kernel_call.traced(in_tree, tuple([ShapedArray(a.shape, a.dtype) for a in avals]))
+        if interpret is True:
+            check_branches(jaxpr)
         bounds = [to_dtype(n, index_aval.dtype) for n, size in zip(grid_spec.grid, mapping.grid) if size is None]
         results = pallas_call_p.bind(*bounds, *leaves, *arrays, jaxpr=jaxpr, grid_mapping=mapping,
                                      out_avals=kernel_call.out_avals, input_output_aliases=aliases, **options)
