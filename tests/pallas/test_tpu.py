@@ -508,7 +508,7 @@ def test_descriptions_of_buffers():
     first, second = pltpu.make_pipeline_allocations(x, x, in_specs=[rows], out_specs=[rows.replace(pipeline_mode=pl.Buffered(3))])
     assert first.is_input and second.is_output and not second.is_input and (first.buffer_count, second.buffer_count) == (2, 3)
     assert first.window_ref.shape == (2, 6) and second.sem_sends.shape == (3,) and second.sem_recvs is None
-    assert pltpu.BufferedRef.input_output(rows, "int8", 1).is_input_output and len(xf.tree.leaves(first)) == 2
+    assert pltpu.BufferedRef.input_output(rows, "int8", 1, grid_rank=1).is_input_output and len(xf.tree.leaves(first)) == 2
     main = pltpu.BufferedRef.input(pl.BlockSpec(memory_space=pltpu.SMEM), "int32")
     assert not main.is_buffered and not main.unbind_refs().is_buffered and first.with_spec(rows).block_shape == (None, 6)
     for arguments, error, message in (((3, "float32"), TypeError, "takes a pl.BlockSpec and a pltpu.BufferType, got 3"),

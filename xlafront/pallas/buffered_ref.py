@@ -70,7 +70,9 @@ class BufferedRef:
     block_shape = property(lambda self: block_shape_of(self.spec), doc="Sizes of a block; None if dropped.")
 
     @staticmethod
-    def create(spec: BlockSpec, dtype_or_type: Any, buffer_type: BufferType, buffer_count: int = 2) -> BufferedRef:
+    def create(spec: BlockSpec, dtype_or_type: Any, buffer_type: BufferType, buffer_count: int = 2,
+               grid_rank: int | None = None, use_lookahead: bool = False, source_memory_space: Any = None, tiling: Any = None
+               ) -> BufferedRef:
         """Describe the buffers of an array.
 
         Args:
@@ -78,6 +80,7 @@ class BufferedRef:
             dtype_or_type: dtype of the array, or something with a dtype.
             buffer_type: Use of the array.
             buffer_count: Number of buffers.
+            grid_rank, use_lookahead, source_memory_space, tiling: Ignored.
 
         Example:
             >>> rows = pl.BlockSpec((8, 128), lambda i: (i, 0))
@@ -100,19 +103,19 @@ class BufferedRef:
                            semaphores if buffer_type.is_input else None, semaphores if buffer_type.is_output else None)
 
     @staticmethod
-    def input(spec: BlockSpec, dtype_or_type: Any, buffer_count: int = 2) -> BufferedRef:
+    def input(spec: BlockSpec, dtype_or_type: Any, buffer_count: int = 2, **options: Any) -> BufferedRef:
         """Describe the buffers of an input. See `create`."""
-        return BufferedRef.create(spec, dtype_or_type, BufferType.INPUT, buffer_count)
+        return BufferedRef.create(spec, dtype_or_type, BufferType.INPUT, buffer_count, **options)
 
     @staticmethod
-    def output(spec: BlockSpec, dtype_or_type: Any, buffer_count: int = 2) -> BufferedRef:
+    def output(spec: BlockSpec, dtype_or_type: Any, buffer_count: int = 2, **options: Any) -> BufferedRef:
         """Describe the buffers of an output. See `create`."""
-        return BufferedRef.create(spec, dtype_or_type, BufferType.OUTPUT, buffer_count)
+        return BufferedRef.create(spec, dtype_or_type, BufferType.OUTPUT, buffer_count, **options)
 
     @staticmethod
-    def input_output(spec: BlockSpec, dtype_or_type: Any, buffer_count: int = 2) -> BufferedRef:
+    def input_output(spec: BlockSpec, dtype_or_type: Any, buffer_count: int = 2, **options: Any) -> BufferedRef:
         """Describe the buffers of an output whose blocks are copied in first. See `create`."""
-        return BufferedRef.create(spec, dtype_or_type, BufferType.INPUT_OUTPUT, buffer_count)
+        return BufferedRef.create(spec, dtype_or_type, BufferType.INPUT_OUTPUT, buffer_count, **options)
 
     def with_spec(self, spec: BlockSpec) -> BufferedRef:
         """Return the buffers with another index map."""
