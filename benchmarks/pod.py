@@ -1,9 +1,9 @@
 """A training script for a pod: `python -m benchmarks.pod --checkpoints FOLDER`, the same command on each host.
 
 On Cloud TPU, Slurm, Kubernetes (with a headless service) and Open MPI the processes find each other. On other hosts the
-environment has to name the first: XLAFRONT_COORDINATOR_ADDRESS=HOST:PORT, XLAFRONT_NUM_PROCESSES, XLAFRONT_PROCESS_ID. `--alone`
-runs it in one process. After an end of any kind, start the job again: it continues from its last checkpoint, on as many hosts as
-there are.
+environment has to name the first: XLAFRONT_COORDINATOR_ADDRESS=HOST:PORT, XLAFRONT_NUM_PROCESSES, XLAFRONT_PROCESS_ID.
+`--alone` runs it in one process. After an end of any kind, start the job again: it continues from its last checkpoint, on as
+many hosts as there are.
 """
 
 from __future__ import annotations
