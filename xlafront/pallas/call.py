@@ -28,14 +28,17 @@ from xlafront.core.tangents import instantiate
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import joint_vma
 from xlafront.core.zeros import Zero
+from xlafront.host.callbacks import io_callback
 from xlafront.lax import refs as ref_operations
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
 from xlafront.pallas.divergence import check_branches, depends_on_device
 from xlafront.pallas.grid_mapping import GridMapping, grid_mapping, inline_scalar_constants, source_name
 from xlafront.pallas.interpret import interpret as run_interpreted, values_program
+from xlafront.pallas.interpret_params import InterpretParams, forced_params
 from xlafront.pallas.kernel_operation import on_core
 from xlafront.pallas.primitives import KernelScope, index_aval, kernel_scope
+from xlafront.pallas.simulator import simulated
 from xlafront.pallas.specs import GridSpec, MemorySpace, grid_of, no_block_spec
 from xlafront.pallas.triton_primitives import barrier_effect
 from xlafront.staging import signatures
@@ -308,7 +311,8 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
         scratch_shapes: Scratch memory, whose content persists between points of the grid.
         input_output_aliases: Indices of results by those of the arguments whose memory they share.
         debug: If True, print the jaxpr of the kernel.
-        interpret: If True, run the kernel as a loop over the grid, on any platform. Required on CPU.
+        interpret: If True, run the kernel as a loop over the grid, on any platform. Required on CPU. `pltpu.InterpretParams`
+            simulate a TPU: copies that take time, semaphores, and checks for races.
         name: Name of the kernel. Default: that of the function.
         compiler_params: Options for the compiler of the platform.
         cost_estimate: A `pl.CostEstimate` for the compiler of the platform.
@@ -333,6 +337,8 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
             if value != default:
                 raise ValueError(f"with grid_spec, `{argument}` must be {default!r}, since it is part of grid_spec. Got "
                                  f"{errors.short(value)}.")
+    if not (interpret is None or isinstance(interpret, (bool, np.bool_, InterpretParams))):
+        raise TypeError(f"pallas_call takes interpret as True, False or pltpu.InterpretParams, got {errors.short(interpret)}.")
     kernel_call = _KernelCall(kernel, out_shape, grid_spec, dict(input_output_aliases), bool(debug), name)
     options = {"compiler_params": _frozen(compiler_params), "cost_estimate": cost_estimate, "debug": bool(debug),
                "interpret": interpret, "mesh": None, "metadata": _frozen(metadata), "name": name}
@@ -350,12 +356,36 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
         if interpret is True:
             check_branches(jaxpr)
         bounds = [to_dtype(n, index_aval.dtype) for n, size in zip(grid_spec.grid, mapping.grid) if size is None]
-        results = pallas_call_p.bind(*bounds, *leaves, *arrays, jaxpr=jaxpr, grid_mapping=mapping,
-                                     out_avals=kernel_call.out_avals, input_output_aliases=aliases, **options)
-        return kernel_call.out_tree.unflatten(results)
+        params = {"jaxpr": jaxpr, "grid_mapping": mapping, "out_avals": kernel_call.out_avals,
+                  "input_output_aliases": aliases, **options, "interpret": interpret or forced_params() or False}
+        bind = _simulate if isinstance(params["interpret"], InterpretParams) else pallas_call_p.bind
+        return kernel_call.out_tree.unflatten(bind(*bounds, *leaves, *arrays, **params))
 
     call.__name__ = kernel_call.name
     return call
+
+
+def _simulate(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_avals: tuple, interpret: InterpretParams,
+              input_output_aliases: tuple, **options: Any) -> list[Any]:
+    """Run a kernel with its checks, and report what they find."""
+    semantics = getattr(options["compiler_params"], "dimension_semantics", None)
+
+    def make():
+        kernel, consts, mapping, report = simulated(jaxpr, grid_mapping, interpret, semantics, input_output_aliases)
+        kernel, arrays = inline_scalar_constants(kernel, consts)
+        return *_pass_constants(kernel, mapping), arrays, report
+
+    kernel, mapping, arrays, report = jaxpr.memoised_with(
+        (), ("simulated", grid_mapping, interpret, semantics, input_output_aliases), make)
+    found_aval = mapping.block_mappings[-1].array_aval
+    *results, found = pallas_call_p.bind(
+        *operands, *arrays, jaxpr=kernel, grid_mapping=mapping, out_avals=(*out_avals, found_aval), interpret=interpret,
+        input_output_aliases=input_output_aliases, **options)
+    if isinstance(found, tracing.Tracer):
+        io_callback(report.check, None, found)
+    else:
+        report.check(found)
+    return results
 
 
 class _KernelCall:

@@ -121,6 +121,17 @@ class GridMapping:
         ins, outs = self.block_mappings[:self.num_inputs], self.block_mappings[self.num_inputs:]
         return dataclasses.replace(self, block_mappings=(*ins, *blocks, *outs), num_inputs=len(ins) + len(blocks), derived={})
 
+    def with_index_maps(self, index_maps: Sequence[Jaxpr]) -> GridMapping:
+        """Return the mapping with other index maps."""
+        blocks = [dataclasses.replace(b, index_map_jaxpr=m) for b, m in zip(self.block_mappings, index_maps)]
+        return dataclasses.replace(self, block_mappings=tuple(blocks), derived={})
+
+    def with_state(self, found: ShapedArray, scratch: Sequence[AbstractRef]) -> GridMapping:
+        """Return the mapping with one more output, which is unblocked, and more scratch memory."""
+        block = _block_mapping(no_block_spec, found, "what is found", self.grid, self.index_avals, None)
+        return dataclasses.replace(self, block_mappings=(*self.block_mappings, block), num_outputs=self.num_outputs + 1,
+                                   scratch_avals=(*self.scratch_avals, *scratch), derived={})
+
 
 # From specs
 

@@ -36,9 +36,10 @@ def uninitialized_scalar(dtype) -> Any:
     return np.zeros((), dtype)[()]
 
 
-def uninitialized(aval, memory_space: Any = None) -> Any:
-    """Return an uninitialized array; semaphores are zero."""
-    if not isinstance(aval.dtype, np.dtype) or getattr(memory_space, "zeroed", False):
+def uninitialized(aval, memory_space: Any = None, params: Any = None) -> Any:
+    """Return an uninitialized array. Semaphores are zero, and all that `InterpretParams` make so."""
+    is_zero = getattr(memory_space, "zeroed", False) or getattr(params, "uninitialized_memory", "nan") == "zero"
+    if not isinstance(aval.dtype, np.dtype) or is_zero:
         return zeros_of(aval)
     return broadcast_in_dim_p.bind(uninitialized_scalar(aval.dtype), shape=aval.shape, broadcast_dimensions=(), sharding=None)
 
@@ -60,7 +61,7 @@ def values_program(jaxpr: Jaxpr) -> tuple[Jaxpr, list[tuple[Any, int]], list[int
 
 
 def interpret(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, input_output_aliases: Sequence[tuple[int, int]],
-              **_: Any) -> list[Any]:
+              interpret: Any = True, **_: Any) -> list[Any]:
     """Run a kernel and return its outputs. See `pallas_call_p` for the operands and parameters."""
     mapping = grid_mapping
     bounds = iter(operands[:mapping.num_dynamic_grid_bounds])
@@ -71,8 +72,9 @@ def interpret(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, input_out
     arrays = [*operands[num_scalars:], *[aliased.get(i, None) for i in range(mapping.num_outputs)]]
     blocks = mapping.block_mappings
     ref_values = [*operands[:num_scalars],
-                  *[_padded(uninitialized(b.array_aval) if x is None else x, b) for x, b in zip(arrays, blocks)],
-                  *[uninitialized(a.inner_aval, a.memory_space) for a in mapping.scratch_avals]]
+                  *[_padded(uninitialized(b.array_aval, params=interpret) if x is None else x, b)
+                    for x, b in zip(arrays, blocks)],
+                  *[uninitialized(a.inner_aval, a.memory_space, interpret) for a in mapping.scratch_avals]]
     program, grid_queries, written = values_program(jaxpr)
     carried = [k for k in written if k >= num_scalars]  # scalars that are written revert after each step
 

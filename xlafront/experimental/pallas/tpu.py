@@ -11,6 +11,8 @@ _EXPORTS = {
     "xlafront.pallas.kernel_random": "sample_block stateful_bernoulli stateful_bits stateful_normal stateful_uniform",
     "xlafront.pallas.packed_bits": "join_bits pack_fp6 split_bits stochastic_round unpack_fp6",
     "xlafront.pallas.pipeline": "PipelineStep emit_pipeline emit_pipeline_with_allocations",
+    "xlafront.pallas.interpret_params": """
+        InterpretParams force_tpu_interpret_mode reset_tpu_interpret_mode_state set_tpu_interpret_mode""",
     "xlafront.pallas.primitives": "reciprocal",
     "xlafront.pallas.semaphores": """
         SemaphoreType async_copy async_remote_copy core_barrier dma_semaphore get_barrier_semaphore make_async_copy

@@ -9,6 +9,10 @@ from xlafront.pallas.core_mesh import run_on_first_core as run_on_first_core
 from xlafront.pallas.hints import annotate as annotate
 from xlafront.pallas.hints import has_memory_space as has_memory_space
 from xlafront.pallas.hints import touch as touch
+from xlafront.pallas.interpret_params import InterpretParams as InterpretParams
+from xlafront.pallas.interpret_params import force_tpu_interpret_mode as force_tpu_interpret_mode
+from xlafront.pallas.interpret_params import reset_tpu_interpret_mode_state as reset_tpu_interpret_mode_state
+from xlafront.pallas.interpret_params import set_tpu_interpret_mode as set_tpu_interpret_mode
 from xlafront.pallas.kernel_equations import LoweringException as LoweringException
 from xlafront.pallas.kernel_random import sample_block as sample_block
 from xlafront.pallas.kernel_random import stateful_bernoulli as stateful_bernoulli

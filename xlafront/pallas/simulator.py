@@ -1,0 +1,755 @@
+"""The simulation of a kernel: a kernel that also keeps track of copies, semaphores and mistakes, in memory of its own.
+
+`simulated` rewrites the kernel's jaxpr. Each operation on references is followed by its checks, copies go through a queue, and
+semaphores are counts. The state is scratch memory that the rewritten kernel has in addition: integers, so that everything runs
+in the loop that XLA compiles. What is found (`pallas.findings`) is one more output.
+
+A copy is in the queue from its start until it is certain to have arrived. It has arrived for certain once the waits for its
+semaphore exceed what the other copies of that semaphore can have signaled. Until then every access to what it writes, and every
+write to what it reads, is a race.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xlafront.control.cond import cond, switch
+from xlafront.control.scan import scan
+from xlafront.control.while_loop import while_loop
+from xlafront.core import dtypes, source, tracing
+from xlafront.core.avals import ShapedArray
+from xlafront.core.basic_primitives import broadcast_in_dim_p, to_dtype
+from xlafront.core.ir import Jaxpr, JaxprEqn, internal_refs
+from xlafront.core.jaxpr import subprograms
+from xlafront.core.program_call import ProgramCall
+from xlafront.core.refs import AbstractRef
+from xlafront.lax import refs as ref_operations
+from xlafront.lax.creation import broadcasted_iota
+from xlafront.lax.ref_indexing import Operand, Window
+from xlafront.lax.shapes import reshape_to
+from xlafront.lax.slicing import concatenate_p
+from xlafront.numpy.searching import where
+from xlafront.pallas.findings import CAPACITY, FIELDS, Kind, Report, line_of
+from xlafront.pallas.grid_mapping import GridMapping
+from xlafront.pallas.interpret import uninitialized, uninitialized_scalar
+from xlafront.pallas.interpret_params import InterpretParams
+from xlafront.pallas.kernel_operation import View, kernel_effect, split_views
+from xlafront.pallas.masked import masked_load_p, masked_swap_p
+from xlafront.pallas.primitives import num_programs_p, program_id_p
+from xlafront.pallas.simulated_grid import Order
+from xlafront.pallas.simulated_memory import Memory, bounds, overlaps, part_of
+from xlafront.pallas.specs import Blocked, Element, MemorySpace, Squeezed
+
+_int32 = np.dtype(np.int32)
+IN_FLIGHT = 64  # copies; one more is made at once
+_SITE, _SEMAPHORE, _BYTES, _ORDER, _FLAGS, _SOURCE, _TARGET, _BOUNDS = range(8)  # columns of the queue
+_PENDING, _UNSETTLED = 1, 2  # flags: the copy is to be made; it is not certain to have arrived
+_LATEST = np.int32(2**31 - 1)
+_MAX_BLOCKS = 1 << 20  # of an output, to note which were visited
+
+
+class Copy(NamedTuple):
+    """A place in a kernel that starts copies.
+
+    Args:
+        eqn: The equation.
+        views: Descriptions of the source, the destination and the semaphore.
+        memories: Their memories.
+        operands: Types of the operands of the indexers of source and destination.
+        add: True if it adds to the destination.
+        bytes: Size of a copy.
+    """
+
+    eqn: JaxprEqn
+    views: tuple[View, ...]
+    memories: tuple[Memory, ...]
+    operands: tuple[ShapedArray, ...]
+    add: bool
+    bytes: int
+
+
+def scoped_memory(jaxpr: Jaxpr) -> dict[int, JaxprEqn]:
+    """Return the equations of a kernel that allocate scratch memory, by identity."""
+    found = {}
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "run_scoped":
+            found[id(eqn)] = eqn
+        for inner in subprograms(eqn.params):
+            found |= scoped_memory(inner)
+    return found
+
+
+def has_concurrency(jaxpr: Jaxpr) -> bool:
+    """True if a kernel has copies or semaphores."""
+    return any([eqn.primitive.name.startswith(("dma_", "semaphore_")) or any(map(has_concurrency, subprograms(eqn.params)))
+                for eqn in jaxpr.eqns])
+
+
+def vector(numbers: Sequence[Any]) -> Any:
+    """Return integers as one array, without a constant of the kernel."""
+    return concatenate_p.bind(*[broadcast_in_dim_p.bind(
+        np.int32(x) if isinstance(x, int) else to_dtype(x, _int32), shape=(1,), broadcast_dimensions=(), sharding=None)
+        for x in numbers], dimension=0)
+
+
+def _is_semaphore(aval: AbstractRef) -> bool:
+    return getattr(aval.memory_space, "zeroed", False)
+
+
+class Simulator:
+    """The rewriting of one kernel. It runs twice: first to find the places that start copies, then with all of them.
+
+    Args:
+        jaxpr: The kernel.
+        mapping: Its grid.
+        params: The user's choices.
+        report: Gets the names of sites.
+        order: The order of the steps.
+        aliases: Outputs by the inputs whose memory they share.
+    """
+
+    def __init__(self, jaxpr: Jaxpr, mapping: GridMapping, params: InterpretParams, report: Report, order: Order,
+                 aliases: dict[int, int]) -> None:
+        self.jaxpr, self.mapping, self.params, self.report, self.aliases = jaxpr, mapping, params, report, aliases
+        self.order = order
+        self.scopes = list(scoped_memory(jaxpr).values())
+        self.scoped_avals = [a for eqn in self.scopes for a in _scoped_avals(eqn)]
+        semaphores = [a for a in (*mapping.scratch_avals, *self.scoped_avals) if _is_semaphore(a)]
+        self.num_semaphores = sum([a.size for a in semaphores])
+        self.copies: list[Copy] = []
+        self.all_memories: list[Memory] = []  # of both runs
+        self.is_collecting = False
+        self.rank = max([a.ndim for a in self._all_avals()], default=0)
+
+    def _all_avals(self) -> list[Any]:
+        return [*[v.aval for v in self.jaxpr.invars], *self.scoped_avals]
+
+    # The state. `columns` is the width of the queue.
+
+    num_columns = property(lambda self: _BOUNDS + 6 * self.rank + self.num_arguments)
+    num_arguments = property(lambda self: max([sum([a.size for a in c.operands]) for c in self.copies], default=0))
+    has_queue = property(lambda self: bool(self.copies) and (
+        self.params.detect_races or self.params.dma_execution_mode == "on_wait"))
+
+    def visit_counts(self) -> list[int]:
+        """Return for each output the number of its blocks, 0 if they are not tracked."""
+        counts = []
+        for b in self.mapping.block_mappings[self.mapping.num_inputs:]:
+            is_plain = all([type(d) in (Blocked, Squeezed) for d in b.block_shape])
+            count = math.prod([-(-n // m) for n, m in zip(b.array_aval.shape, b.sizes)]) if is_plain and all(b.sizes) else 0
+            is_shared = self.order.num_cores > 1 and str(b.block_aval.memory_space) not in ("any", "hbm")
+            counts.append(count if count <= _MAX_BLOCKS and (is_shared or not b.covers_array) else 0)
+        return counts
+
+    def state_avals(self) -> list[AbstractRef]:
+        """Return the types of the memory for the state: counts, waited bytes, queue, and visits of each output."""
+        shapes = [(max(self.num_semaphores, 1),), (max(self.num_semaphores, 1),),
+                  (IN_FLIGHT if self.has_queue else 1, self.num_columns if self.has_queue else 1), (1,)]
+        shapes += [(n + 1,) for n in self.visit_counts() if n]
+        return [AbstractRef(ShapedArray(s, _int32), MemorySpace.ANY) for s in shapes]
+
+    def run(self, *refs: Any) -> list[Any]:
+        """Run the kernel on references: its own, the output for findings before its scratch memory, and the state after it."""
+        mapping = self.mapping
+        first = mapping.num_index_operands + mapping.num_inputs + mapping.num_outputs
+        self.findings, refs = refs[first], (*refs[:first], *refs[first + 1:])
+        count = len(self.jaxpr.invars)
+        own, scoped, state = refs[:count], refs[count:count + len(self.scoped_avals)], refs[count + len(self.scoped_avals):]
+        self.counts, self.awaited, self.queue, self.started, *self.visits = state
+        self.next_semaphore, self.next_memory = 0, 0
+        self._enter_grid()
+        self.memories = self._memories(own)
+        it = iter([self._memory(r, a, f"memory of run_scoped {line_of(eqn)}")
+                   for r, (a, eqn) in zip(scoped, [(a, e) for e in self.scopes for a in _scoped_avals(e)])])
+        self.scoped = {id(e): [next(it) for _ in _scoped_avals(e)] for e in self.scopes}
+        if not self.is_collecting:
+            cond(self.is_start, self._reset_findings, lambda: None)
+            cond(self.is_first, self._reset_core, lambda: None)
+            self._check_blocks()
+        self.evaluate(self.jaxpr, self.memories)
+        if not self.is_collecting:
+            self._end_step()
+        return []
+
+    def _memory(self, ref: Any, aval: AbstractRef, name: str, has_blocks: bool = False) -> Memory:
+        first = None
+        if _is_semaphore(aval):
+            first, self.next_semaphore = self.next_semaphore, self.next_semaphore + aval.size
+        if self.next_memory == len(self.all_memories):
+            self.all_memories.append(Memory(self.next_memory + 1, ref, aval, name, has_blocks, first))
+        memory = self.all_memories[self.next_memory]
+        memory.ref = ref
+        self.next_memory += 1
+        return memory
+
+    def _memories(self, refs: Sequence[Any]) -> list[Memory]:
+        mapping = self.mapping
+        blocks, scalars = mapping.block_mappings, mapping.num_index_operands
+        names = [*[f"scalar argument {i}" for i in range(scalars)], *[b.origin for b in blocks],
+                 *[f"scratch_shapes[{i}]" for i in range(mapping.num_scratch_operands)]]
+        has_blocks = [scalars <= i < scalars + len(blocks) and not blocks[i - scalars].covers_array for i in range(len(names))]
+        found = [self._memory(r, v.aval, n, b) for r, v, n, b in zip(refs, self.jaxpr.invars, names, has_blocks)]
+        for i, o in self.aliases.items():
+            source_memory, target = found[i - mapping.num_dynamic_grid_bounds], found[scalars + mapping.num_inputs + o]
+            if not source_memory.has_blocks and not target.has_blocks:
+                target.number = source_memory.number
+        return found
+
+    def _enter_grid(self) -> None:
+        """Compute the position in the grid, at the top level of the kernel."""
+        grid, axes = self.mapping.grid, self.mapping.kernel_axes
+        indices = [program_id_p.bind(axis=i) for i in range(len(axes))]
+        self.sizes = [num_programs_p.bind(axis=i) if grid[d] is None else np.int32(grid[d]) for i, d in enumerate(axes)]
+        self.ids, self.core = self.order.point(indices), self.order.core(indices)
+        self.step: Any = np.int32(0)
+        for i, n in zip(self.ids, self.sizes):
+            self.step = self.step * n + i
+        self.is_start: Any = np.True_  # of the kernel
+        self.is_first: Any = np.True_  # of the core
+        self.is_last: Any = np.True_
+        for axis, (i, n) in enumerate(zip(indices, self.sizes)):
+            self.is_start = self.is_start & (i == 0)
+            self.is_first = self.is_first & ((i == 0) if axis else self.order.begins_core(indices))
+            self.is_last = self.is_last & ((i == n - 1) if axis else self.order.ends_core(indices, n))
+
+    def _reset_findings(self) -> None:
+        for ref in (self.findings, *self.visits):
+            _fill(ref, 0)
+
+    def _reset_core(self) -> None:
+        """Reset the memory of a core."""
+        for ref in (self.counts, self.awaited, self.queue, self.started):
+            _fill(ref, 0)
+        if self.order.num_cores > 1:
+            for m in self.memories[len(self.memories) - self.mapping.num_scratch_operands:]:
+                ref_operations.set(m.ref, ..., uninitialized(m.aval.inner_aval, m.aval.memory_space, self.params))
+
+    # Findings
+
+    def record(self, kind: Kind, is_found: Any, site: Any, other: Any = 0, a: Any = 0, b: Any = 0) -> None:
+        """Add a finding if a condition holds."""
+        if self.is_collecting or is_found is False:
+            return
+        row = [int(kind), site, other, self.step, a, b]
+
+        def add() -> None:
+            known = self.findings[...]
+            count = known[0, 0]
+            same = (known[1:, 0] == int(kind)) & (known[1:, 1] == site) & (known[1:, 2] == other)
+            rows = broadcasted_iota(_int32, (CAPACITY,), 0)
+            is_new = ~(same & (rows < count)).any() & (count < CAPACITY)
+            where_to = where(is_new, count + 1, 0)
+            first = where(is_new, count + 1, count)
+            self.findings[where_to, :] = vector(row)
+            self.findings[0, 0] = first
+
+        cond(is_found, add, lambda: None)
+
+    def _check_blocks(self) -> None:
+        """Check the positions of the blocks of this step, and whether the grid comes back to one."""
+        mapping = self.mapping
+        scalars = [m.ref for m in self.memories[:mapping.num_index_operands]]
+        ids = iter(self.ids)
+        indices = [np.int32(0) if d in mapping.vmapped_dims else next(ids) for d in range(len(mapping.grid))]
+        visits = iter(self.visits)
+        tracked = [0] * mapping.num_inputs + self.visit_counts()
+        for block, count in zip(mapping.block_mappings, tracked):
+            if block.covers_array and not count:
+                continue
+            found = block.index_map_jaxpr(*indices, *scalars)[:len(block.block_shape)]
+            site = self.report.site(block.origin)
+            for d, (x, b, n) in enumerate(zip(found, block.block_shape, block.array_aval.shape)):
+                low, high = b.padding if type(b) is Element else (0, 0)
+                end = -(-n // b.block_size) if type(b) is Blocked else n + low + high
+                if not isinstance(x, (int, np.integer)):
+                    self.record(Kind.BLOCK_OUTSIDE, (x < 0) | (x >= end), site, 0, d, x)
+            if count:
+                self._visit(next(visits), block, found, count)
+
+    def _visit(self, visited: Any, block: Any, indices: Sequence[Any], count: int) -> None:
+        """Note that a step works on a block of an output. The last entry of `visited` is the block of the step before."""
+        number: Any = np.int32(0)
+        for x, n, m in zip(indices, block.array_aval.shape, block.sizes):
+            number = number * np.int32(-(-n // m)) + x
+        site = self.report.site(f"a block of {block.origin}")
+        core = self.core + np.int32(1)
+        known = visited[number]
+        is_other = (known != 0) & (known != core)
+        if self.params.detect_races and self.order.num_cores > 1:
+            self.record(Kind.CORES, is_other, site, 0, known - 1, core - 1)
+        self.record(Kind.REVISITED, (known == core) & (visited[count] != number + 1), site)
+        visited[number] = core
+        visited[count] = number + 1
+
+    def _end_step(self) -> None:
+        """Check what must hold at the end of a step, and of the kernel."""
+        blocks = sorted({m.number for m in self.memories if m.has_blocks})
+        if self.has_queue:
+            self._check_unsettled(blocks, Kind.BLOCK_LEAVES, ~self.is_last)
+            self._check_unsettled(None, Kind.NEVER_WAITED, self.is_last)
+        for m in self.memories:
+            if m.first is not None:
+                self._check_zero(m, self.is_last)
+
+    def _check_zero(self, memory: Memory, is_end: Any) -> None:
+        if not memory.aval.size:
+            return
+        counts = self.counts[memory.first:memory.first + memory.aval.size]
+        site = self.report.site(f"the semaphore {memory.name}")
+        self.record(Kind.COUNT_LEFT, is_end & (counts != 0).any(), site, 0, counts.sum())
+
+    def _check_unsettled(self, numbers: Sequence[int] | None, kind: Kind, is_end: Any) -> None:
+        """Find a copy in the queue that uses one of some memories, or any memory."""
+        queue = self.queue[...]
+        is_found = queue[:, _FLAGS] != 0
+        if numbers is not None:
+            used = np.False_
+            for n in numbers:
+                used = used | (queue[:, _SOURCE] == n) | (queue[:, _TARGET] == n)
+            if not numbers:
+                return
+            is_found = is_found & used
+        self.record(kind, is_end & is_found.any(), queue[is_found.argmax(), _SITE])
+
+    # Equations
+
+    def evaluate(self, jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
+        """Run a jaxpr with its checks. References are given as `Memory`."""
+        env: dict[Any, Any] = dict(zip(jaxpr.constvars, jaxpr.consts))
+        env.update(zip(jaxpr.invars, args))
+        thread = source.thread
+        saved = thread.site
+        try:
+            for eqn in jaxpr.eqns:
+                values = [v.val if v.is_literal else env[v] for v in eqn.invars]
+                thread.site = eqn.site
+                env.update(zip(eqn.outvars, self._results(eqn, values)))
+        finally:
+            thread.site = saved
+        return [v.val if v.is_literal else env[v] for v in jaxpr.outvars]
+
+    def _results(self, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+        name = eqn.primitive.name
+        if name == "program_id":
+            return [self.ids[eqn.params["axis"]]]
+        if name == "num_programs":
+            return [self.sizes[eqn.params["axis"]]]
+        if not self._has_state(eqn):
+            return self._bind(eqn, values)
+        rule = _RULES.get(name)
+        if rule is not None:
+            return rule(self, eqn, values)
+        called = _called(eqn)
+        if called is not None:
+            return self.evaluate(called, values)
+        return self.as_interpreted(eqn, values)
+
+    def as_interpreted(self, eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
+        """Do what interpreted kernels do, such as operations on other devices. They count in the semaphores' own memory."""
+        semaphores = {m.number: m for m in values if type(m) is Memory and m.first is not None}.values()
+        for m in semaphores:
+            ref_operations.set(m.ref, ..., _full(m.aval.inner_aval, 0))
+        results = self._bind(eqn, [x.ref if type(x) is Memory else x for x in values])
+        is_copy = eqn.primitive.name == "dma_start"
+        unit = np.int32(self._copy_size(split_views(values, eqn.params["views"])[0]) if is_copy else 1)
+        for m in semaphores:
+            counts = reshape_to(ref_operations.get(m.ref), (m.aval.size,)) * unit
+            for ref in (self.counts, self.awaited):
+                ref[m.first:m.first + m.aval.size] += counts
+        return [Memory(0, x, v.aval, "a reference") if type(v.aval) is AbstractRef else x for x, v in zip(results, eqn.outvars)]
+
+    @staticmethod
+    def _copy_size(views: Sequence[tuple]) -> int:
+        """Return the bytes of a copy."""
+        memory, indexers, operands = views[1]
+        size = math.prod(ref_operations.RefView(memory.ref, indexers, tuple(operands)).shape)
+        return size * dtypes.itemsize_bits(memory.aval.dtype) // 8
+
+    @staticmethod
+    def _has_state(eqn: JaxprEqn) -> bool:
+        return any([type(v.aval) is AbstractRef for v in eqn.invars]) or internal_refs in eqn.effects or (
+            kernel_effect in eqn.effects)
+
+    def _bind(self, eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
+        primitive, avals = eqn.primitive, [v.aval for v in eqn.outvars]
+        if self.params.skip_floating_point_ops and not self._has_state(eqn) and avals and all(
+                [isinstance(a.dtype, np.dtype) and dtypes.is_float(a.dtype) for a in avals]):
+            return [_full(a, np.inf) for a in avals]
+        results = primitive.bind(*values, **eqn.params)
+        return results if primitive.multiple_results else [results]
+
+    # Access to memory
+
+    def access(self, eqn: JaxprEqn, memory: Memory, indexers: Sequence[Any], operands: Sequence[Any], writes: bool,
+               is_used: Any = None) -> list[Any]:
+        """Check an access of the core. Return the conditions under which it is out of bounds.
+
+        Args:
+            is_used: A mask of the elements that are used. Default: all.
+        """
+        if self.is_collecting:
+            return []
+        verb = "the write to" if writes else "the read of"
+        name = f"{verb} {memory.name} {line_of(eqn)}"
+        part = part_of(memory.aval.shape, indexers, operands, self._limits(memory))
+        kind = Kind.WRITE_OUTSIDE if writes else Kind.READ_OUTSIDE
+        for d, start, is_outside in part.checks if writes or self.params.out_of_bounds_reads == "raise" else ():
+            if is_used is not None:
+                is_outside = (is_used & ~_inside(memory.aval.shape, indexers, operands, np.shape(is_used))).any()
+            self.record(kind, is_outside, self.report.site(name), 0, d, start)
+        self.check_race(memory, part, writes, name)
+        return [is_outside for _, _, is_outside in part.checks]
+
+    def _limits(self, memory: Memory) -> tuple[int, ...]:
+        """Return the bounds of a memory: its shape, or with `buffer_bounds="padded"` that of its tiles in VMEM."""
+        shape = memory.aval.shape
+        if self.params.buffer_bounds == "logical" or str(memory.aval.memory_space) not in ("vmem", "default", "None"):
+            return shape
+        tiles = (8 * max(4 // memory.aval.dtype.itemsize, 1), 128)[-len(shape):] if shape else ()
+        return (*shape[:len(shape) - len(tiles)], *[-(-n // t) * t for n, t in zip(shape[len(shape) - len(tiles):], tiles)])
+
+    def check_race(self, memory: Memory, part: Any, writes: bool, name: str) -> None:
+        """Record a race of an access with a copy that is not certain to have arrived."""
+        if not self.params.detect_races or self.is_collecting:
+            return
+        roles = [(column, first) for column, first, position in ((_SOURCE, 0, 0), (_TARGET, 1, 1)) if (
+            writes or position) and any([c.memories[position].number == memory.number for c in self.copies])]
+        if not roles:
+            return
+        queue, numbers = self.queue[...], bounds(part, self.rank)
+        found: Any = np.False_
+        for column, first in roles:
+            start = _BOUNDS + first * 3 * self.rank
+            columns = [queue[:, start + i] for i in range(3 * self.rank)]
+            found = found | (queue[:, column] == memory.number) & overlaps(columns, numbers)
+        found = found & ((queue[:, _FLAGS] & _UNSETTLED) != 0)
+        self.record(Kind.RACE, found.any(), self.report.site(name), queue[found.argmax(), _SITE])
+
+    # Semaphores and copies
+
+    def semaphore(self, memory: Memory, indexers: Sequence[Any], operands: Sequence[Any]) -> Any:
+        """Return the number of a semaphore."""
+        part = part_of(memory.aval.shape, indexers, operands)
+        number: Any = np.int32(0)
+        for start, n in zip(part.starts, memory.aval.shape):
+            number = number * np.int32(n) + start
+        return number + np.int32(memory.first or 0)
+
+    def start(self, eqn: JaxprEqn, views: Sequence[tuple], add: bool) -> None:
+        """Start a copy: make it, or put it into the queue."""
+        memories = tuple([m for m, _, _ in views])
+        arguments = [x for _, _, operands in views[:2] for x in operands]
+        found = [c for c in self.copies if c.eqn is eqn and c.memories == memories]
+        if not found:
+            avals = tuple([ShapedArray(np.shape(x), tracing.aval_of(x).dtype) for x in arguments])
+            self.copies.append(Copy(eqn, tuple(eqn.params["views"]), memories, avals, add, self._copy_size(views)))
+        if self.is_collecting:
+            return
+        [copy] = found
+        for (memory, indexers, operands), writes in zip(views, (False, True)):
+            self.access(eqn, memory, indexers, operands, writes)
+        number = self.semaphore(*views[2])
+        regions = [x for memory, *part in views[:2] for x in bounds(part_of(memory.aval.shape, *part), self.rank)]
+
+        def make() -> None:
+            self.move(copy, arguments)
+            self.counts[number] += np.int32(copy.bytes)
+
+        def put(flags: int) -> None:
+            slot = (self.queue[:, _FLAGS] == 0).argmax()
+            flat = [reshape_to(to_dtype(x, _int32), (math.prod(np.shape(x)),)) for x in arguments]
+            row = [vector([self.copies.index(copy), number, copy.bytes, self.started[0], flags, *[
+                m.number for m in memories[:2]], *regions]), *flat]
+            rest = self.num_columns - _BOUNDS - 6 * self.rank - sum([math.prod(np.shape(x)) for x in flat])
+            if rest:
+                row.append(broadcast_in_dim_p.bind(np.int32(0), shape=(rest,), broadcast_dimensions=(), sharding=None))
+            self.queue[slot, :] = concatenate_p.bind(*row, dimension=0)
+            self.started[0] += np.int32(1)
+
+        self.awaited[number] += np.int32(copy.bytes)
+        if not self.has_queue:
+            make()
+        elif self.params.dma_execution_mode == "eager":
+            make()
+            cond((self.queue[:, _FLAGS] == 0).any(), lambda: put(_UNSETTLED), lambda: None)
+        else:
+            cond((self.queue[:, _FLAGS] == 0).any(), lambda: put(_PENDING | _UNSETTLED), make)
+
+    def move(self, copy: Copy, arguments: Sequence[Any]) -> None:
+        """Copy from the source to the destination."""
+        given = iter(arguments)
+        source_view, target_view = [ref_operations.RefView(m.ref, v.indexers, tuple([next(given) for _ in range(v.count)]))
+                                    for m, v in zip(copy.memories, copy.views[:2])]
+        (ref_operations.addupdate if copy.add else ref_operations.set)(target_view, ..., ref_operations.get(source_view))
+
+    def arrive(self, memory: Memory, number: Any, needed: Any) -> None:
+        """Make the copies in the queue that signal a semaphore, in their order, until its count is what is needed."""
+        own = [i for i, c in enumerate(self.copies) if c.memories[2] is memory]
+        if not own or not self.has_queue or self.params.dma_execution_mode != "on_wait":
+            return
+
+        def pending() -> Any:
+            return ((self.queue[:, _FLAGS] & _PENDING) != 0) & (self.queue[:, _SEMAPHORE] == number)
+
+        def make_next(_: Any) -> Any:
+            slot = where(pending(), self.queue[:, _ORDER], _LATEST).argmin()
+            row = self.queue[slot, :]
+            switch(row[_SITE] - np.int32(own[0]), [lambda i=i: self.move(self.copies[i], self._arguments(i, row)) for i in own])
+            self.counts[number] += row[_BYTES]
+            self.queue[slot, _FLAGS] = (row[_FLAGS] & np.int32(_UNSETTLED)) if self.params.detect_races else np.int32(0)
+            return is_short()
+
+        def is_short() -> Any:
+            return (self.counts[number] < needed) & pending().any()
+
+        while_loop(lambda more: more, make_next, is_short())
+
+    def _arguments(self, i: int, row: Any) -> list[Any]:
+        """Return the operands of a copy from its row in the queue."""
+        start, found = _BOUNDS + 6 * self.rank, []
+        for aval in self.copies[i].operands:
+            found.append(to_dtype(reshape_to(row[start:start + aval.size], aval.shape), aval.dtype))
+            start += aval.size
+        return found
+
+    def wait(self, eqn: JaxprEqn, views: Sequence[tuple], needed: Any, decrement: bool = True) -> None:
+        """Wait until the count of a semaphore is what is needed."""
+        if self.is_collecting:
+            return
+        memory = views[-1][0]
+        number = self.semaphore(*views[-1])
+        self.arrive(memory, number, needed)
+        count = self.counts[number]
+        is_short = count < needed
+        self.record(Kind.ENDLESS_WAIT, is_short, self.report.site(f"the wait for {memory.name} {line_of(eqn)}"), 0, count,
+                    needed)
+        if not decrement:
+            return
+        self.counts[number] = where(is_short, np.int32(0), count - needed)
+        if self.has_queue and any([c.memories[2] is memory for c in self.copies]):
+            left = where(is_short, np.int32(0), self.awaited[number] - needed)
+            self.awaited[number] = left
+            queue = self.queue[...]
+            arrived = (queue[:, _SEMAPHORE] == number) & (queue[:, _BYTES] > left) & (queue[:, _FLAGS] & _PENDING == 0)
+            self.queue[:, _FLAGS] = where(arrived, np.int32(0), queue[:, _FLAGS])
+
+    def run_scoped(self, eqn: JaxprEqn, values: list[Any]) -> list[Any]:
+        """Run a function with scratch memory, which is uninitialized when it begins."""
+        memories = self.scoped[id(eqn)]
+        for m in memories:
+            if getattr(m.aval.memory_space, "value", None) == "hbm" and not self.params.allow_hbm_allocation_in_run_scoped:
+                raise ValueError(f"run_scoped {line_of(eqn)} has memory in HBM, {m.aval}, which kernels cannot allocate. Use "
+                                 f"pltpu.VMEM, or set allow_hbm_allocation_in_run_scoped of pltpu.InterpretParams.")
+            if m.first is not None:
+                for ref in (self.counts, self.awaited):
+                    _fill_part(ref, m.first, m.aval.size)
+            else:
+                ref_operations.set(m.ref, ..., uninitialized(m.aval.inner_aval, m.aval.memory_space, self.params))
+        results = self.evaluate(eqn.params["jaxpr"], [*values, *memories])
+        if not self.is_collecting:
+            arrays = [m.number for m in memories if m.first is None]
+            if self.has_queue and arrays:
+                self._check_unsettled(arrays, Kind.NEVER_WAITED, np.True_)
+            for m in memories:
+                if m.first is not None:
+                    self._check_zero(m, np.True_)
+        return results
+
+
+# Rules of equations with references
+
+
+def _get(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+    memory, *operands = values
+    outside = s.access(eqn, memory, eqn.params["tree"], operands, False)
+    if not outside or s.params.out_of_bounds_reads == "raise" and s._limits(memory) == memory.aval.shape:
+        return [ref_operations.get_p.bind(memory.ref, *operands, **eqn.params)]
+    aval = eqn.outvars[0].aval
+    inside = _inside(memory.aval.shape, eqn.params["tree"], operands, aval.shape)
+    other = _full(aval, uninitialized_scalar(aval.dtype) if s.params.uninitialized_memory == "nan" else 0)
+    return [masked_load_p.bind(memory.ref, inside, other, *operands, tree=eqn.params["tree"], has_other=True,
+                               cache_modifier=None, eviction_policy=None, is_volatile=False)]
+
+
+def _inside(shape: Sequence[int], indexers: Sequence[Any], operands: Sequence[Any], result: tuple[int, ...]) -> Any:
+    """Return a mask of the elements of a read that are within the bounds."""
+    if len(indexers) != 1 or any([type(e) is Operand and np.shape(operands[e.number]) for e in indexers[0]]):
+        part = part_of(shape, indexers, operands)
+        is_outside: Any = np.False_
+        for _, _, outside in part.checks:
+            is_outside = is_outside | outside
+        return broadcast_in_dim_p.bind(~is_outside, shape=result, broadcast_dimensions=(), sharding=None)
+    inside: Any = broadcast_in_dim_p.bind(np.True_, shape=result, broadcast_dimensions=(), sharding=None)
+    dim = 0
+    for e, n in zip(indexers[0], shape):
+        if type(e) is Operand:
+            inside = inside & (operands[e.number] >= 0) & (operands[e.number] < n)
+        elif type(e) is Window:
+            if type(e.start) is Operand:
+                positions = operands[e.start.number] + np.int32(e.stride) * broadcasted_iota(_int32, result, dim)
+                inside = inside & (positions >= 0) & (positions < n)
+            dim += 1
+    return inside
+
+
+def _swap(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+    memory, new, *operands = values
+    outside = s.access(eqn, memory, eqn.params["tree"], operands, True)
+    if outside and eqn.primitive.name == "swap" and s._limits(memory) != memory.aval.shape:
+        mask = _inside(memory.aval.shape, eqn.params["tree"], operands, np.shape(new))
+        return [masked_swap_p.bind(memory.ref, new, mask, *operands, tree=eqn.params["tree"], eviction_policy=None)]
+    results = eqn.primitive.bind(memory.ref, new, *operands, **eqn.params)
+    return results if eqn.primitive.multiple_results else [results]
+
+
+def _masked(writes: bool) -> Callable:
+    def rule(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+        memory, *rest = values
+        count = 2 if writes else 1 + eqn.params["has_other"]
+        s.access(eqn, memory, eqn.params["tree"], rest[count:], writes, rest[writes])
+        return [eqn.primitive.bind(memory.ref, *rest, **eqn.params)]
+
+    return rule
+
+
+def _dma_start(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+    views, _ = split_views(values, eqn.params["views"])
+    if len(views) > 3 or _is_remote(eqn):  # with a semaphore of the source, or to another device: made at once
+        return s.as_interpreted(eqn, values)
+    s.start(eqn, views, eqn.params["add"])
+    return []
+
+
+def _dma_wait(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+    views, _ = split_views(values, eqn.params["views"])
+    s.wait(eqn, views, np.int32(s._copy_size(views)))
+    return []
+
+
+def _is_remote(eqn: JaxprEqn) -> bool:
+    return eqn.params.get("axes") is not None
+
+
+def _on_semaphore(rule: Callable) -> Callable:
+    """Return the rule of an operation on a semaphore of this device. Others are done as in interpreted kernels."""
+    def apply(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+        [view], rest = split_views(values, eqn.params["views"])
+        if _is_remote(eqn) or view[0].first is None:
+            return s.as_interpreted(eqn, values)
+        return rule(s, eqn, view, *rest)
+
+    return apply
+
+
+def _semaphore_signal(s: Simulator, eqn: JaxprEqn, view: tuple, increment: Any, *core: Any) -> Sequence[Any]:
+    s.counts[s.semaphore(*view)] += to_dtype(increment, _int32)
+    return []
+
+
+def _semaphore_wait(s: Simulator, eqn: JaxprEqn, view: tuple, needed: Any) -> Sequence[Any]:
+    s.wait(eqn, [view], to_dtype(needed, _int32), eqn.params["decrement"])
+    return []
+
+
+def _semaphore_read(s: Simulator, eqn: JaxprEqn, view: tuple) -> Sequence[Any]:
+    return [s.counts[s.semaphore(*view)]]
+
+
+def _scan(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+    params = eqn.params
+    num_consts, num_carry = params["num_consts"], params["num_carry"]
+    consts, carry, rows = values[:num_consts], values[num_consts:num_consts + num_carry], values[num_consts + num_carry:]
+
+    def body(state: list[Any], row: list[Any] | None) -> tuple[list[Any], list[Any]]:
+        results = s.evaluate(params["jaxpr"], [*consts, *state, *(row or [])])
+        return list(results[:num_carry]), list(results[num_carry:])
+
+    carry, stacked = scan(body, carry, rows or None, params["length"], params["reverse"], params["unroll"])
+    return [*carry, *stacked]
+
+
+def _while(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+    params = eqn.params
+    first, last = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    return while_loop(lambda state: s.evaluate(params["cond_jaxpr"], [*values[:first], *state])[0],
+                      lambda state: s.evaluate(params["body_jaxpr"], [*values[first:last], *state]), values[last:])
+
+
+def _cond(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+    index, *operands = values
+    return switch(to_dtype(index, _int32), [lambda b=b: s.evaluate(b, operands) for b in eqn.params["branches"]])
+
+
+_RULES: dict[str, Callable[[Simulator, JaxprEqn, list[Any]], Sequence[Any]]] = {
+    "get": _get, "swap": _swap, "addupdate": _swap, "masked_load": _masked(False), "masked_swap": _masked(True),
+    "dma_start": _dma_start, "dma_wait": _dma_wait, "scan": _scan, "while": _while, "cond": _cond,
+    "semaphore_signal": _on_semaphore(_semaphore_signal), "semaphore_wait": _on_semaphore(_semaphore_wait),
+    "semaphore_read": _on_semaphore(_semaphore_read), "run_scoped": lambda s, eqn, values: s.run_scoped(eqn, values)}
+
+
+def _called(eqn: JaxprEqn) -> Jaxpr | None:
+    """Return the jaxpr that an equation calls."""
+    params = eqn.params
+    if isinstance(eqn.primitive, ProgramCall):
+        return params[eqn.primitive.parameter]
+    called = params.get("jaxpr", params.get("call_jaxpr"))
+    return called if isinstance(called, Jaxpr) and len(called.invars) == len(eqn.invars) else None
+
+
+def _scoped_avals(eqn: JaxprEqn) -> list[AbstractRef]:
+    jaxpr = eqn.params["jaxpr"]
+    return [v.aval for v in jaxpr.invars[len(jaxpr.invars) - eqn.params["count"]:]]
+
+
+def _full(aval: Any, value: Any) -> Any:
+    return broadcast_in_dim_p.bind(np.asarray(value).astype(aval.dtype)[()], shape=aval.shape, broadcast_dimensions=(),
+                                   sharding=None)
+
+
+def _fill(ref: Any, value: int) -> None:
+    aval = tracing.aval_of(ref)
+    ref_operations.set(ref, ..., _full(aval, value))
+
+
+def _fill_part(ref: Any, start: int, size: int) -> None:
+    if size:
+        ref[start:start + size] = _full(ShapedArray((size,), _int32), 0)
+
+
+# The kernel
+
+
+def simulated(jaxpr: Jaxpr, mapping: GridMapping, params: InterpretParams, semantics: Sequence[Any] | None,
+              aliases: Sequence[tuple[int, int]]) -> tuple[Jaxpr, list[Any], GridMapping, Report]:
+    """Rewrite a kernel to one that checks itself, with one output more: what is found.
+
+    Returns:
+        The kernel, its constants, its grid and blocks, and what turns the findings to messages.
+    """
+    label, grid = jaxpr.debug_info.label, [mapping.grid[d] for d in mapping.kernel_axes]
+    order = Order(grid, params, semantics, label)
+    report = Report(label, grid, params.on_race, params.grid_point_recorder, order.points)
+    simulator = Simulator(jaxpr, mapping, params, report, order, dict(aliases))
+    own = [v.aval for v in jaxpr.invars]
+    found = AbstractRef(ShapedArray((CAPACITY + 1, FIELDS), _int32), MemorySpace.ANY)
+    first = len(own) - mapping.num_scratch_operands
+    origin = jaxpr.debug_info.with_unknown_names()
+
+    def trace() -> tuple[Jaxpr, list[Any], list[AbstractRef]]:
+        scratch = [*simulator.scoped_avals, *simulator.state_avals()]
+        traced, consts = tracing.trace_to_jaxpr(simulator.run, [*own[:first], found, *own[first:], *scratch], origin)
+        return traced, list(consts), scratch
+
+    if has_concurrency(jaxpr):
+        simulator.is_collecting = True
+        trace()
+        simulator.is_collecting = False
+        simulator.copies.sort(key=lambda c: c.memories[2].first or 0)
+        report.sites = [f"the copy from {c.memories[0].name} to {c.memories[1].name} that starts {line_of(c.eqn)}"
+                        for c in simulator.copies]
+    traced, consts, scratch = trace()
+    return traced, consts, order.reordered(mapping).with_state(found.inner_aval, scratch), report
