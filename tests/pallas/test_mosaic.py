@@ -136,7 +136,9 @@ def test_the_evaluator_finds_undefined_behavior():
         o_ref[pl.ds(pl.program_id(0) * 4, 8), :] = x_ref[...]
 
     def not_waited(x_ref, o_ref, sem):
-        pltpu.make_async_copy(x_ref, o_ref, sem).start()
+        copy = pltpu.make_async_copy(x_ref, o_ref, sem)
+        copy.start()
+        pl.when(pl.program_id(0) < 0)(copy.wait)
 
     def never_signalled(x_ref, o_ref, sem):
         pl.semaphore_wait(sem)
@@ -184,10 +186,26 @@ def body_of(function):
     (copy, {"compiler_params": pltpu.CompilerParams(flags={"a": "b"})}, ValueError, "the flag a .* got 'b'"),
     (body_of(lambda x: x[xnp.arange(8)]), {}, NotImplementedError, r"an index array of shape \(8,\) into args\[0\]"),
     (body_of(lambda x: lax.scan(lambda c, r: (c, r), 0, x[...])[1]), {}, NotImplementedError, "scan over slices"),
-    (body_of(lambda x, s: [pl.semaphore_signal(s), x[...]][1]), {"scratch_shapes": [pltpu.SemaphoreType.DMA]},
+    (body_of(lambda x, s: [pl.semaphore_signal(s), pl.semaphore_wait(s), x[...]][2]), {"scratch_shapes": [pltpu.SemaphoreType.DMA]},
      NotImplementedError, "of another kind.*SemaphoreType.REGULAR"),
     (body_of(lambda x, s: [pltpu.async_copy(x, x, s).wait(), x[...]][1]), {"scratch_shapes": [pltpu.SemaphoreType.REGULAR]},
      NotImplementedError, "of another kind.*SemaphoreType.DMA"),
+    (lambda x, o, s: [pltpu.make_async_copy(x, o, s).start()][1:] or None, {"scratch_shapes": [pltpu.SemaphoreType.DMA]}, ValueError,
+     r"the semaphore scratch_shapes\[0\] is signaled at .*test_mosaic.py:\d+ and never waited for"),
+    (lambda x, o, s: pl.when(pl.program_id(0) == 0)(lambda: pl.semaphore_signal(s)), {
+        "scratch_shapes": [pltpu.SemaphoreType.REGULAR], "grid": 2}, ValueError, r"scratch_shapes\[0\] is signaled at .* never waited"),
+    (lambda x, o: pl.run_scoped(lambda s: lax.fori_loop(0, 2, lambda i, _: pl.semaphore_signal(s), None),
+                                pltpu.SemaphoreType.REGULAR), {}, ValueError, "a semaphore of run_scoped is signaled at .* never"),
+    (lambda x, o, s: [pltpu.async_copy(x.at[:4], o, s)][1:] or None, {"scratch_shapes": [pltpu.SemaphoreType.DMA]}, ValueError,
+     r"between references of one type, got float32\[4, 128\]"),
+    (copy, {"compiler_params": pltpu.CompilerParams(vmem_limit_bytes=-1)}, ValueError, "vmem_limit_bytes .* positive"),
+    (copy, {"grid": 2, "in_specs": [pl.BlockSpec((8, 128), lambda i, j: (i, j))]}, TypeError,
+     r"index map .* of args\[0\] must take 1 indices of the grid: .* missing a required argument: 'j'"),
+    (copy, {"grid": 2, "in_specs": [pl.BlockSpec((8, 128), lambda i: i)]}, ValueError, r"args\[0\] must return 2 values"),
+    (copy, {"grid": 2, "in_specs": [pl.BlockSpec((8, 128), lambda i: (0.5 * i, 0))]}, ValueError, "must return integer scalars"),
+    (body_of(lambda x: x[...] + xnp.asarray(X)), {}, ValueError, "captures constants"),
+    (lambda x, o: o.__setitem__(9, x[0]), {}, ValueError, "index 9 is out of bounds for dimension 0"),
+    (copy, {"interpret": "yes"}, TypeError, "interpret as True, False or pltpu.InterpretParams, got 'yes'"),
     (body_of(lambda x: lax.dot(x[...], x[...].T, precision="high") @ x[...]), {}, NotImplementedError, "Precision.HIGHEST"),
 ])
 def test_refused_before_the_compiler(body, options, error, message):

@@ -319,6 +319,20 @@ def test_plan_of_a_kernel_with_blocks_larger_than_the_memory(tmp_path, capfd):
     assert len(lines) == 3 and all("vmem" in line.lower() for line in lines[1:])
 
 
+def test_refusal_for_lack_of_vector_memory_lists_what_takes_it():
+    spec = pl.BlockSpec((8400, 128), lambda i: (i, 0))
+    call = pl.pallas_call(lambda x_ref, o_ref, s: o_ref.__setitem__(..., x_ref[...]), grid=4, in_specs=[spec], out_specs=spec,
+                          out_shape=xf.ShapeDtypeStruct((4 * 8400, 128), "float32"), name="large",
+                          scratch_shapes=[pl.tpu.VMEM((12, 100), "bfloat16")])
+    plan = xf.plan(call, xf.ShapeDtypeStruct((4 * 8400, 128), "float32"), topology="v5e:1x1")
+    first, *table = plan.not_compiled.splitlines()
+    assert "takes 16.41 MiB of VMEM, its limit is 16.00 MiB" in first and "vmem_limit_bytes" in first
+    assert [line.split() for line in table] == [
+        ["The", "kernel", "large", "takes"], ["args[0]", "float32[8400,", "128]", "2", "buffers", "8.203", "MiB"],
+        ["outputs", "float32[8400,", "128]", "2", "buffers", "8.203", "MiB"],
+        ["scratch_shapes[0]", "bfloat16[12,", "100]", "1", "buffer", "4", "KiB"], ["in", "all", "16.41", "MiB"]]
+
+
 def test_kernels_ask_for_the_chip_that_they_are_compiled_for():
     seen = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -228,6 +229,13 @@ def _index_jaxpr(index_map: Callable | None, dims: tuple, name: str, rank: int, 
         if index_map is None:
             return [0] * len(dims)
         scalars = tree.unflatten(index_tree, args[rank:])
+        try:
+            inspect.signature(index_map).bind(*args[:rank], *scalars)
+        except TypeError as e:
+            raise TypeError(f"{description} must take {rank} indices of the grid{', and the scalars' if scalars else ''}: it "
+                            f"was called with {rank + len(scalars)} arguments, and has {e}.") from None
+        except ValueError:  # built-in functions may have no signature
+            pass
         indices = index_map(*args[:rank], *scalars)
         indices = tuple(indices) if isinstance(indices, (tuple, list)) else (indices,)
         if len(indices) != len(dims):

@@ -81,7 +81,7 @@ def _compile(request: CompileRequest, devices) -> Any:
     try:
         return backend_compile_and_load(request.client, request.module, devices, request.options, request.host_callbacks)
     except JaxRuntimeError as e:
-        raise with_install_hint(foreign_functions.with_remedy(kernel_messages.explained(e))) from None
+        raise with_install_hint(foreign_functions.with_remedy(kernel_messages.explained(e, request.module))) from None
 
 
 def backend_compile_and_load(backend, module, executable_devices, options: CompileOptions, host_callbacks: Sequence[Any]):
@@ -131,4 +131,4 @@ def _compile_for_absent_device(request: CompileRequest, devices):
     try:
         return request.client.compile(request.module, devices, request.options)
     except JaxRuntimeError as e:
-        raise with_install_hint(foreign_functions.with_remedy(kernel_messages.explained(e))) from None
+        raise with_install_hint(foreign_functions.with_remedy(kernel_messages.explained(e, request.module))) from None

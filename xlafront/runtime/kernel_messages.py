@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
+from typing import Any
 
 from xlafront.base.jaxlib_compat import JaxRuntimeError
 
 
-def explained(error: JaxRuntimeError) -> JaxRuntimeError:
-    """Return the error of a compiler of kernels with a message for the kernel's author; other errors as they are."""
+def explained(error: JaxRuntimeError, module: Any) -> JaxRuntimeError:
+    """Return the error of a compiler of kernels with a message for the kernel's author; other errors as they are.
+
+    Args:
+        error: The error.
+        module: The StableHLO module, whose kernels state the vector memory that they take.
+    """
     text = str(error)
     for pattern, explain in _MESSAGES:
         found = pattern.search(text)
         if found:
-            return JaxRuntimeError(explain(found))
+            message = explain(found)
+            return JaxRuntimeError(message + _shares(module) if "of VMEM" in message else message)
     return error
+
+
+def _shares(module: Any) -> str:
+    """Return the tables of the vector memory that each kernel of a module takes."""
+    from jaxlib.mlir import ir  # start-up: for a message
+
+    kernels: dict[str, str] = {}
+
+    def visit(operation: Any) -> Any:
+        attributes = operation.attributes
+        if "vector_memory" in attributes:
+            kernels[attributes["kernel_name"].value] = attributes["vector_memory"].value
+        return ir.WalkResult.ADVANCE
+
+    with contextlib.suppress(AttributeError):  # a module given as bytes
+        module.operation.walk(visit)
+    return "".join([f"\nThe kernel {name} takes\n{table}" for name, table in kernels.items()])
+
+
+def _scoped_vmem(found: re.Match) -> str:
+    used, limit = [f"{x[:-1]} {x[-1]}iB" for x in found.groups()]
+    return (f"RESOURCE_EXHAUSTED: a kernel takes {used} of VMEM, its limit is {limit}. {_SMALLER} The limit is "
+            f"vmem_limit_bytes of pltpu.CompilerParams.")
 
 
 def _mosaic(found: re.Match) -> str:
@@ -52,6 +83,7 @@ _SMALLER = "Use smaller blocks, and a larger grid. (Each block has two buffers, 
 _MESSAGES: tuple[tuple[re.Pattern, Callable[[re.Match], str]], ...] = (
     (re.compile(r"Mosaic failed to compile TPU kernel with MLIR module name `([^`]*)`[^:]*: (?:E\d+: )?(?:\w+: )?([^\n]*)(.*)",
                 re.DOTALL), _mosaic),
+    (re.compile(r"Scoped allocation with size ([\d.]+[KMG]) and limit ([\d.]+[KMG])"), _scoped_vmem),
     (re.compile(r"Used ([\d.]+)M of ([\d.]+)M vmem"), _vmem_in_all),
     (re.compile(r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\).*?space=vmem.*?tag = '([^'.]*)", re.DOTALL),
      _vmem_of_one_buffer),

@@ -16,6 +16,7 @@ from xlafront.lowering.mlir import bindings, ir
 from xlafront.pallas.grid_mapping import GridMapping
 from xlafront.pallas.kernel_mlir import symbol_of
 from xlafront.pallas.to_mosaic.checks import check_kernel
+from xlafront.pallas.to_mosaic.vector_memory import table
 from xlafront.pallas.to_mosaic.windows import kernel_module
 from xlafront.pallas.tpu import CompilerParams, GridDimensionSemantics, SideEffectType
 from xlafront.runtime.clients import libtpu_version
@@ -37,7 +38,7 @@ def lower(ctx: Any, *operands: ir.Value, jaxpr: Jaxpr, grid_mapping: GridMapping
     """Emit the custom call of a kernel."""
     label = jaxpr.debug_info.label
     params = _checked_params(label, compiler_params)
-    check_kernel(label, grid_mapping)
+    check_kernel(label, jaxpr, grid_mapping)
     semantics = _semantics(label, params, grid_mapping)
     key = (symbol_of(name or jaxpr.debug_info.function_name), semantics, params.fuse_transposed_lhs_in_matmul,
            _device_axes(label, ctx.module_context.manual_mesh))
@@ -55,8 +56,8 @@ def lower(ctx: Any, *operands: ir.Value, jaxpr: Jaxpr, grid_mapping: GridMapping
         has_side_effect=params.has_side_effects not in (False, SideEffectType.PURE),
         operand_layouts=[custom_calls.default_minor_to_major(a) for a in avals_in],
         result_layouts=[custom_calls.default_minor_to_major(a) for a in avals_out],
-        extra_attributes={"kernel_name": mlir.string(key[0]), "mhlo.frontend_attributes": ir.DictAttr.get(
-            {k: mlir.string(v) for k, v in frontend.items()})})
+        extra_attributes={"kernel_name": mlir.string(key[0]), "vector_memory": mlir.string(table(grid_mapping)),
+                          "mhlo.frontend_attributes": ir.DictAttr.get({k: mlir.string(v) for k, v in frontend.items()})})
     return [ctx.compare("NE", "SIGNED", x, ctx.constant(np.int32(0), a.shape), a.shape) if a.dtype == np.bool_ else x
             for x, a in zip(call.results, avals_out)]
 
@@ -82,6 +83,10 @@ def _checked_params(label: str, params: Any) -> CompilerParams:
     if not isinstance(params, CompilerParams):
         raise TypeError(f"the kernel {label} is compiled for TPUs, but its compiler_params are {type(params).__module__}."
                         f"{type(params).__name__}. Give pltpu.CompilerParams, or leave compiler_params out.")
+    limit = params.vmem_limit_bytes
+    if limit is not None and (not isinstance(limit, int) or limit <= 0):
+        raise ValueError(f"the kernel {label}: vmem_limit_bytes of pltpu.CompilerParams takes a positive number of bytes, got "
+                         f"{limit!r}.")
     return params
 
 

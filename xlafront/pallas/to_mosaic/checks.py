@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from xlafront.core.ir import Jaxpr, JaxprEqn, Var
+from xlafront.core.jaxpr import subprograms
+from xlafront.pallas.findings import line_of
 from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
 from xlafront.pallas.kernel_mlir import bit_width, kind_of
+from xlafront.pallas.kernel_operation import split_views
 from xlafront.pallas.specs import BoundedSlice, Indirect, Squeezed
 from xlafront.pallas.to_mosaic.memrefs import SCRATCH_SPACES, space_of
 
@@ -13,8 +17,8 @@ LANES, SUBLANES = 128, 8
 _SPACES = ("vmem", "smem", "hbm", "any")  # of arguments and results
 
 
-def check_kernel(label: str, mapping: GridMapping) -> None:
-    """Raise an error if the blocks of a kernel cannot be compiled for TPUs."""
+def check_kernel(label: str, jaxpr: Jaxpr, mapping: GridMapping) -> None:
+    """Raise an error if a kernel's blocks cannot be compiled for TPUs, or its semaphores are left behind."""
     for block in mapping.block_mappings:
         _check_dims(label, block)
         space = space_of(block.block_aval.memory_space)
@@ -40,6 +44,64 @@ def check_kernel(label: str, mapping: GridMapping) -> None:
         if bit_width(aval.dtype) != 32 and kind_of(aval.dtype) != "bool":
             raise ValueError(f"the kernel {label}: the scalar argument {i} has dtype {aval.dtype}; scalar memory holds "
                              f"elements of 32 bits. Convert it to int32 or float32.")
+    first = len(jaxpr.invars) - mapping.num_scratch_operands
+    names = {i: f"the semaphore scratch_shapes[{i - first}]" for i in range(first, len(jaxpr.invars))}
+    _check_semaphores(label, jaxpr, names)
+
+
+# Semaphores
+
+_SIGNALS, _WAITS = ("semaphore_signal", "dma_start"), ("semaphore_wait", "semaphore_read", "dma_wait")
+
+
+def _check_semaphores(label: str, jaxpr: Jaxpr, names: dict[int, str]) -> None:
+    """Raise an error if a semaphore is signaled and never waited for. `names` are those of its inputs."""
+    signaled, awaited = _uses(label, jaxpr)
+    for i, name in names.items():
+        if i in signaled and i not in awaited:
+            raise ValueError(f"the kernel {label}: {name} is signaled {line_of(signaled[i])} and never waited for, but must be "
+                             f"zero when the kernel ends. Wait for it: copy.wait() or pl.semaphore_wait(sem, count).")
+
+
+def _uses(label: str, jaxpr: Jaxpr) -> tuple[dict[int, JaxprEqn], set[int]]:
+    """Return the inputs of a jaxpr that are semaphores: those that are signaled, with an equation, and those awaited."""
+    numbers = {v: i for i, v in enumerate(jaxpr.invars)}
+    signaled: dict[int, JaxprEqn] = {}
+    awaited: set[int] = set()
+    for eqn in jaxpr.eqns:
+        name = eqn.primitive.name
+        if name in _SIGNALS or name in _WAITS:
+            views, _ = split_views(list(eqn.invars), eqn.params["views"])
+            semaphores = [numbers[view[0]] for view in (views[2:] if name.startswith("dma") else views) if view[0] in numbers]
+            if name in _WAITS:
+                awaited.update(semaphores)
+            else:
+                signaled.update(dict.fromkeys(semaphores, eqn))
+            continue
+        for inner in subprograms(eqn.params):
+            # Operands of the equation are the last inputs, before those of a scope; a branch has no index, a loop's part all.
+            scratch = eqn.params["count"] if name == "run_scoped" else 0
+            outer = _operands(eqn, inner, scratch)
+            inner_signaled, inner_awaited = _uses(label, inner)
+            if scratch:
+                first = len(inner.invars) - scratch
+                _check_semaphores(label, inner, {i: "a semaphore of run_scoped" for i in range(first, len(inner.invars))})
+            signaled.update({numbers[outer[i]]: e for i, e in inner_signaled.items() if outer[i] in numbers})
+            awaited.update([numbers[outer[i]] for i in inner_awaited if outer[i] in numbers])
+    return signaled, awaited
+
+
+def _operands(eqn: JaxprEqn, inner: Jaxpr, scratch: int) -> list[Any]:
+    """Return the operands of an equation that are the inputs of one of its jaxprs; None for others."""
+    operands, params = list(eqn.invars), eqn.params
+    if eqn.primitive.name == "cond":
+        operands = operands[1:]
+    elif eqn.primitive.name == "while":
+        first, last = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+        is_condition = inner is params["cond_jaxpr"].structure
+        operands = [*(operands[:first] if is_condition else operands[first:last]), *operands[last:]]
+    operands = [v if isinstance(v, Var) else None for v in operands]
+    return (operands + [None] * scratch)[:len(inner.invars)] + [None] * (len(inner.invars) - len(operands) - scratch)
 
 
 def _described(label: str, block: BlockMapping) -> str:
