@@ -47,7 +47,7 @@ def _demo(args) -> int:
 
 
 def _plan(args) -> int:
-    from xlafront.planning import child  # start-up: of this command alone
+    from xlafront.planning import child, schedules  # start-up: of this command alone
 
     if args.search:
         from xlafront.planning import search_script  # start-up: of this command alone
@@ -57,6 +57,9 @@ def _plan(args) -> int:
         from xlafront.planning import comparison  # start-up: of this command alone
 
         return comparison.run(args)
+    if args.schedule and schedules.VARIABLE not in os.environ:
+        with schedules.dumped() as variables:
+            return child.run(args.argv or sys.argv[1:], variables)
     if args.argv is None and child.VARIABLE not in os.environ:
         return child.run(sys.argv[1:])
     from xlafront.planning.script import main
@@ -124,6 +127,8 @@ def main(argv=None) -> int:
                       "expression of paths, such as {r\"\\['qkv'\\]\": P(None, \"fsdp\", \"model\")}")
     plan.add_argument("--time-limit", type=float, default=600, metavar="SECONDS", help="most time of a search (default 600)")
     plan.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="compiler option; repeatable")
+    plan.add_argument("--schedule", action="store_true", help="print the static schedule of each kernel for TPUs: its bundles, "
+                      "and which unit bounds it")
     plan.add_argument("--json", action="store_true", help="print the plan as JSON")
     plan.set_defaults(run=_plan)
     exported = commands.add_parser(

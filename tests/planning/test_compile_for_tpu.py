@@ -15,6 +15,7 @@ from benchmarks.models import sharded_training
 from xlafront import NamedSharding, P
 from xlafront.__main__ import main
 from xlafront.experimental import pallas as pl, topologies
+from xlafront.planning import schedules
 
 pytestmark = pytest.mark.cpu_only
 
@@ -302,7 +303,7 @@ def test_plans_for_several_chips_have_their_kernels(tmp_path, capfd):
         assert plan["topology"] == chip and plan["fits"]
         [kernel] = plan["kernels"]
         assert kernel == {"name": "product", "grid": [2, 4], "memory_space": "VMEM", "memory": vmem, "limit": 128 << 20,
-                          "registers": None, "spilled": None}
+                          "registers": None, "spilled": None, "schedule": None}
     assert failed["topology"] == "v9:1x1" and "there is no topology 'v9:1x1'" in failed["error"]
     assert main(options) == 2
     head, *lines = capfd.readouterr().out.splitlines()
@@ -317,6 +318,37 @@ def test_plan_of_a_kernel_with_blocks_larger_than_the_memory(tmp_path, capfd):
     assert main(["plan", f"{script}:step", "--topology", "v5e:1x1,v6e:1x1"]) == 1
     lines = capfd.readouterr().out.splitlines()
     assert len(lines) == 3 and all("vmem" in line.lower() for line in lines[1:])
+
+
+def test_schedules_of_kernels(tmp_path, capfd):
+    script = tmp_path / "kernel.py"
+    script.write_text("ROWS = 128" + KERNEL_SCRIPT)
+    options = ["plan", f"{script}:step", "--topology", "v5e:1x1", "--schedule"]
+    assert main([*options, "--json"]) == 0
+    [kernel] = json.loads(capfd.readouterr().out)["kernels"]
+    schedule = kernel["schedule"]
+    matrix, busiest = schedule["units"]["MATMUL"], schedule["units"][schedule["bound"]]
+    # A bundle starts 4 products of 8 rows and 128 columns.
+    assert matrix["operations"] >= 128 * 256 * 128 // (8 * 128 * 128) and matrix["slots"] == 4 * schedule["bundles"]
+    assert busiest["utilization"] == max([u["utilization"] for u in schedule["units"].values()]) <= 1
+    assert schedule["bundles"] > schedule["empty"] and schedule["spills"] == 0
+    assert main([*options[:3], "v5e:1x1,v6e:1x1", "--schedule"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert [" ".join(line.split()[:3]) for line in lines[3::3]] == ["Schedule of product:"] * 2
+    assert f"{schedule['bundles']} bundles" in lines[3] and f"bound by {schedule['bound']} (" in lines[3]
+
+
+def test_table_of_a_schedule():
+    text = """== CAPACITY:\nMATMUL, VALU, VLOAD:FILL, VSTORE, VSTORE:SPILL\n    4     4     3     1     1
+== UTILIZATION:\n1 2 0 0 0\n0 0 0 0 0\n3 2 1 1 0\n0 1 0 1 1\n"""
+    found = schedules.parse(text)
+    assert {k: v for k, v in found.items() if k != "units"} == {"bundles": 4, "empty": 1, "bound": "VSTORE", "spills": 1, "fills": 1}
+    assert found["units"]["VALU"] == {"operations": 5, "slots": 16, "utilization": 5 / 16}
+    assert schedules.heading("k", found) == (
+        "Schedule of k: 4 bundles, 1 of them empty; bound by VSTORE (vector stores), busy in 50% of its slots; 1 spills and 1 fills "
+        "of registers")
+    assert [row[0] for row in schedules.rows(found)] == ["VSTORE", "VALU", "MATMUL"]
+    assert schedules.parse("") is None and schedules.read("nothing") is None
 
 
 def test_refusal_for_lack_of_vector_memory_lists_what_takes_it():

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 
 VARIABLE = "XLAFRONT_PLANS_HERE"  # set in the environment of the process that plans
 
@@ -15,12 +16,12 @@ def environment() -> dict[str, str]:
     return os.environ | {VARIABLE: "1", "XLAFRONT_COMPILE_PROGRESS": "0"}
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str], variables: Mapping[str, str] = {}) -> int:  # noqa: B006
     """Run `python -m xlafront` with these arguments in another process, and return its exit status.
 
-    An interrupt ends it at once. A terminal shows the time that it takes.
+    An interrupt ends it at once. A terminal shows the time that it takes. `variables` are added to its environment.
     """
-    child = subprocess.Popen([sys.executable, "-m", "xlafront", *arguments], env=environment())
+    child = subprocess.Popen([sys.executable, "-m", "xlafront", *arguments], env=environment() | dict(variables))
     started, shows_time = time.monotonic(), sys.stderr.isatty()
     try:
         while True:

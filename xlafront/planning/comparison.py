@@ -8,8 +8,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
+from xlafront.planning import schedules
 from xlafront.planning.child import environment
 
 
@@ -24,14 +26,15 @@ def run(args: Any) -> int:
     """
     options = {"--mesh": args.mesh, "--args": args.args, "--memory": args.memory}
     arguments = ["plan", args.target, *[text for pair in options.items() if pair[1] is not None for text in pair],
-                 *[text for option in args.option for text in ("--option", option)]]
+                 *[text for option in args.option for text in ("--option", option)], *["--schedule"] * args.schedule]
     children: list[subprocess.Popen] = []
 
     def plan(topology: str) -> dict[str, Any]:
-        child = subprocess.Popen([sys.executable, "-m", "xlafront", *arguments, "--topology", topology, "--json"],
-                                 env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        children.append(child)
-        output, errors = child.communicate()
+        with schedules.dumped() if args.schedule else nullcontext({}) as variables:
+            child = subprocess.Popen([sys.executable, "-m", "xlafront", *arguments, "--topology", topology, "--json"],
+                                     env=environment() | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            children.append(child)
+            output, errors = child.communicate()
         try:
             return json.loads(output)
         except ValueError:
@@ -80,5 +83,8 @@ def _table(plans: Sequence[dict[str, Any]]) -> list[str]:
         text = refusal or f"{size(memory['total'])}{limit}"
         at_least = f", at least {seconds(times['step'])}" if times else ""
         lines.append(f"  {p['topology']:{width}}  {verdict}: {text}{at_least}")
-        lines += [f"    {next(kernel_lines)}" for _ in p["kernels"]]
+        for k in p["kernels"]:
+            lines.append(f"    {next(kernel_lines)}")
+            if k["schedule"]:
+                lines.append(f"        {schedules.heading(k['name'], k['schedule'])}")
     return lines

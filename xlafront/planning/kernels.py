@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from xlafront.core.jaxpr import Jaxpr, subprograms
 from xlafront.lowering.mlir import ir
-from xlafront.planning import hlo
+from xlafront.planning import hlo, schedules
 from xlafront.runtime.topologies import ARCHITECTURES, CARDS, Chip
 
 
@@ -33,6 +33,7 @@ class Kernel(NamedTuple):
         limit: The bytes of it that the chip has; None if that is not known.
         registers: Registers of each thread, on GPUs; None if `ptxas` is not there.
         spilled: Bytes of each thread that do not fit the registers, on GPUs.
+        schedule: The static schedule on TPUs, as `schedules.read` returns it; None if none was requested.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Kernel(NamedTuple):
     limit: int | None
     registers: int | None = None
     spilled: int | None = None
+    schedule: dict[str, Any] | None = None
 
 
 def grids(jaxpr: Jaxpr) -> dict[str, tuple[int | None, ...]]:
@@ -83,7 +85,8 @@ def on_tpu(module: hlo.Module, stablehlo: Any, chip: Chip | None, sizes: dict[st
             body = re.search(r'"body":"([^"]*)"', instruction.attributes)
             name = names.get(body.group(1), instruction.name) if body else instruction.name
             used = _VMEM.search(instruction.attributes)
-            found.append(Kernel(name, sizes.get(name, ()), "VMEM", int(used.group(1)) if used else 0, limit))
+            found.append(Kernel(name, sizes.get(name, ()), "VMEM", int(used.group(1)) if used else 0, limit,
+                                schedule=schedules.read(instruction.name)))
     return found
 
 

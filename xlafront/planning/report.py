@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from xlafront.planning import schedules
 from xlafront.planning.costs import Buffer, Collective
 from xlafront.planning.kernels import Kernel
 from xlafront.runtime.sharding import Mesh
@@ -159,6 +160,9 @@ def table(plan: Plan) -> str:
     if plan.kernels:
         rows = [kernel_row(k) for k in plan.kernels]
         lines += ["Kernels on each device", *columns(rows), ""]
+    for kernel in plan.kernels:
+        if kernel.schedule:
+            lines += [schedules.heading(kernel.name, kernel.schedule), *columns(schedules.rows(kernel.schedule), "llrrr"), ""]
     if plan.collectives:
         head = ("", "over", "devices", "size", "times", "total", "of", "")
         rows = [(c.kind, "+".join(c.axes) if c.axes is not None else "other groups", str(c.group_size), size(c.bytes),
