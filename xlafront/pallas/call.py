@@ -371,7 +371,8 @@ def _simulate(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_avals
     semantics = getattr(options["compiler_params"], "dimension_semantics", None)
 
     def make():
-        kernel, consts, mapping, report = simulated(jaxpr, grid_mapping, interpret, semantics, input_output_aliases)
+        with _unchecked_axes():
+            kernel, consts, mapping, report = simulated(jaxpr, grid_mapping, interpret, semantics, input_output_aliases)
         kernel, arrays = inline_scalar_constants(kernel, consts)
         return *_pass_constants(kernel, mapping), arrays, report
 
