@@ -55,7 +55,7 @@ toc_object_entries = False
 _NOT_LISTED = {"xlafront.compat", "xlafront.core", "xlafront.interpreters", "xlafront.experimental.pallas.mosaic_gpu",
                "xlafront.experimental.array_serialization", "xlafront.experimental.key_reuse"}
 _CAPTIONS = {  # captions of the reference's index, and the modules that begin with these names
-    "Functions": "xlafront numpy lax random nn tree tree_util flatten_util ops image dtypes dlpack ref typing memory",
+    "Functions": "xlafront numpy lax random nn kernels tree tree_util flatten_util ops image dtypes dlpack ref typing memory",
     "SciPy": "scipy",
     "Derivatives and batching": "custom_derivatives custom_batching ad_checkpoint",
     "Devices": "sharding distributed planning",

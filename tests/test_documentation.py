@@ -70,6 +70,7 @@ MODULES = (
     "xlafront.ffi",
     "xlafront.flatten_util",
     "xlafront.image",
+    "xlafront.kernels",
     "xlafront.lax",
     "xlafront.lax.linalg",
     "xlafront.monitoring",
@@ -109,7 +110,7 @@ GROUPS = (*MODULES, *OBJECTS)
 CALLED_BY = ("xlafront.lax", "xlafront.nn", "xlafront.numpy", "xlafront.numpy.fft", "xlafront.ops", "xlafront.random")
 # What examples may use without importing it, beside their module.
 NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "nn": xf.nn, "np": np, "sparse": xf.experimental.sparse,
-         "pl": xf.experimental.pallas}
+         "pl": xf.experimental.pallas, "kernels": xf.kernels}
 
 
 def functions(module: str) -> list[tuple[str, object]]:

@@ -15,7 +15,7 @@ CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 FLOORS = re.findall(r"^\| `(\w+)` \|", CONTRIBUTING, re.MULTILINE)
 # Faces within the folder of a floor: packages that users import from.
 FACES = frozenset("""xlafront/lax/__init__.py xlafront/lax/linalg.py xlafront/numpy/__init__.py xlafront/numpy/fft.py xlafront/numpy/linalg.py
-    xlafront/random/__init__.py xlafront/nn/__init__.py xlafront/interpreters/__init__.py xlafront/extend/__init__.py
+    xlafront/random/__init__.py xlafront/kernels/__init__.py xlafront/nn/__init__.py xlafront/interpreters/__init__.py xlafront/extend/__init__.py
     xlafront/planning/__init__.py xlafront/scipy/__init__.py xlafront/scipy/fft.py xlafront/scipy/integrate.py xlafront/scipy/interpolate.py xlafront/scipy/linalg.py
     xlafront/scipy/ndimage.py xlafront/scipy/signal.py
     xlafront/scipy/special.py xlafront/scipy/stats/__init__.py

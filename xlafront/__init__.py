@@ -63,8 +63,8 @@ _EXPORTS = {
 }
 __getattr__, __dir__, __all__ = attach(__name__, _EXPORTS, """
     ad_checkpoint api_util compat core custom_batching custom_derivatives debug distributed dlpack dtypes errors
-    example_libraries experimental export extend ffi flatten_util image interpreters lax memory monitoring nn numpy ops planning
-    profiler random ref scipy sharding stages test_util tree tree_util typing
+    example_libraries experimental export extend ffi flatten_util image interpreters kernels lax memory monitoring nn numpy ops
+    planning profiler random ref scipy sharding stages test_util tree tree_util typing
 """)
 
 if "IPython" in _sys.modules:

@@ -18,6 +18,7 @@ from xlafront import ffi as ffi
 from xlafront import flatten_util as flatten_util
 from xlafront import image as image
 from xlafront import interpreters as interpreters
+from xlafront import kernels as kernels
 from xlafront import lax as lax
 from xlafront import memory as memory
 from xlafront import monitoring as monitoring

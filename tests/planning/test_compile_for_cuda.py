@@ -1,6 +1,7 @@
 """Programs for GPU machines, compiled by the CUDA plugin on a machine without one. Collected where the plugin is installed."""
 
 import kernels_for_gpus as kernels
+import library_kernels
 import numpy as np
 import programs_to_compile as programs
 import pytest
@@ -12,6 +13,7 @@ from benchmarks.models import sharded_training
 from xlafront import NamedSharding, P, ffi, lax, planning
 from xlafront.base import config
 from xlafront.experimental import topologies
+from xlafront.kernels.targets import Target
 from xlafront.nn.cudnn_attention import attention
 from xlafront.runtime import topologies as runtime
 from xlafront.sharding import SingleDeviceSharding
@@ -211,6 +213,14 @@ def test_kernels(name):
     for card in ("a100", "h100"):
         text = xf.jit(function).lower(*device_types(card, *types)).compile().as_text()
         assert "__gpu$xla.gpu.triton" in text or "triton" in text
+
+
+@pytest.mark.parametrize("card", ["a100", "h100"])
+@pytest.mark.parametrize("name", library_kernels.COMPILED)
+def test_kernels_of_the_library(name, card):
+    case = library_kernels.CASES[name]
+    text = xf.jit(case.function(Target("cuda", small=True))).lower(*device_types(card, *case.arguments())).compile().as_text()
+    assert "__gpu$xla.gpu.triton" in text or "triton" in text
 
 
 def test_memory_of_kernels():

@@ -3,6 +3,7 @@
 import json
 import os
 
+import library_kernels
 import numpy as np
 import programs_to_compile as programs
 import pytest
@@ -15,6 +16,7 @@ from benchmarks.models import sharded_training
 from xlafront import NamedSharding, P
 from xlafront.__main__ import main
 from xlafront.experimental import pallas as pl, topologies
+from xlafront.kernels.targets import Target
 from xlafront.planning import schedules
 
 pytestmark = pytest.mark.cpu_only
@@ -261,6 +263,16 @@ def test_kernels_of_several_devices(name):
     f, sharding = case.sharded(False, topologies.get_topology_desc("v5e:2x2").devices)
     types = [xf.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding) for x in case.arguments()]
     assert "tpu_custom_call" in xf.jit(f).lower(*types).compile().as_text()
+
+
+@pytest.mark.parametrize("chip", ["v5e:1x1", "v6e:1x1"])
+@pytest.mark.parametrize("name", library_kernels.COMPILED)
+def test_kernels_of_the_library(name, chip):
+    case, device = library_kernels.CASES[name], topologies.get_topology_desc(chip).devices[0]
+    on_chip = xf.sharding.SingleDeviceSharding(device)
+    types = [xf.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=on_chip) for x in case.arguments()]
+    compiled = xf.jit(case.function(Target("tpu", small=True))).lower(*types).compile()
+    assert "tpu_custom_call" in compiled.as_text()
 
 
 def test_an_error_of_the_kernel_compiler_names_the_line():

@@ -61,6 +61,23 @@ def _attention(query, key, value, bias, mask, query_lengths, key_lengths, scale,
     return result
 
 
+def _flash_attention(query, key, value, bias, mask, query_lengths, key_lengths, scale, is_causal, window, return_residual):
+    """Compute attention by `kernels.flash_attention`: masks are biases, and lengths are segments of what is not padding."""
+    from xlafront.kernels.attention import MASKED, flash_attention  # start-up: few programs need it
+
+    if mask is not None:
+        masked = xnp.where(mask, 0, np.float32(MASKED))
+        bias = masked if bias is None else xnp.where(mask, bias.astype(np.float32), np.float32(MASKED))
+    segments = None
+    if query_lengths is not None or key_lengths is not None:
+        segments = [xnp.zeros((len(x), x.shape[1]), np.int32) if lengths is None else
+                    padding * (xnp.arange(x.shape[1]) >= xnp.asarray(lengths)[:, None]).astype(np.int32)
+                    for x, lengths, padding in ((query, query_lengths, 1), (key, key_lengths, 2))]
+    result = flash_attention(query, key, value, bias, segment_ids=segments, is_causal=is_causal, local_window_size=window,
+                             scale=scale, return_residual=return_residual)
+    return (result[0], stop_gradient(result[1].astype(key.dtype))) if return_residual else result
+
+
 def _check(query, key, value, lengths: dict) -> None:
     """Raise if shapes or dtypes do not match."""
     names = {"query": query, "key": key, "value": value}
@@ -108,14 +125,17 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
         query_seq_lengths: int32 array of the number of queries of each batch element that are not padding.
         key_value_seq_lengths: int32 array of the number of keys of each batch element that are not padding.
         local_window_size: Maximal distance of the keys that a query attends to, as an integer or `(left, right)`.
-        implementation: "xla" (default), or "cudnn" for one fused kernel on NVIDIA GPUs for float16 and bfloat16, which does not
-            store the logits. "cudnn" raises where no such kernel exists.
+        implementation: "xla" (default), which stores the logits: memory grows with the product of the lengths. "flash" for
+            `kernels.flash_attention`, which does not, on any platform; long sequences need it. "cudnn" for cuDNN's kernel on
+            NVIDIA GPUs for float16 and bfloat16, which does not either; it raises where no such kernel exists.
         return_residual: If True, also return the log-sum-exp of the logits, in the dtype of the arrays and without derivatives.
 
     Returns:
-        Array with the shape of `query`. With `return_residual`, a tuple of it and the log-sum-exp of
-        shape
+        Array with the shape of `query`. With `return_residual`, a tuple of it and the log-sum-exp of shape
         `(batch, length, heads)`.
+
+    Note:
+        Queries without any key get the mean of all values with "xla", and zeros with "flash".
 
     Example:
         >>> x = xnp.ones((1, 3, 2, 4))
@@ -123,8 +143,8 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
         (1, 3, 2, 4)
     """
     query, key, value = (xnp.asarray(x) for x in (query, key, value))
-    if implementation not in (None, "xla", "cudnn"):
-        raise ValueError(f"nn.dot_product_attention: implementation must be 'xla' or 'cudnn', got {implementation!r}.")
+    if implementation not in (None, "xla", "cudnn", "flash"):
+        raise ValueError(f"nn.dot_product_attention: implementation must be 'xla', 'flash' or 'cudnn', got {implementation!r}.")
     if implementation == "cudnn" and backends.default_backend() != "gpu":
         raise RuntimeError(f"nn.dot_product_attention with implementation='cudnn' needs a GPU with cuDNN, but the platform is "
                            f"{backends.default_backend()!r}. Omit implementation.")
@@ -143,6 +163,8 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
     function: Any = _attention
     if implementation == "cudnn":
         from xlafront.nn.cudnn_attention import attention as function  # start-up: few programs need it
+    elif implementation == "flash":
+        function = _flash_attention
     result = function(query, key, value, bias, mask, *lengths.values(),
                       float(1 / np.sqrt(query.shape[-1]) if scale is None else scale), bool(is_causal), window,
                       bool(return_residual))
