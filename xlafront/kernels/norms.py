@@ -110,7 +110,11 @@ def _norm(x, weight, bias, options):
 
 @library(static=("options",), name="norm_gradient")
 def _norm_gradient(x, weight, dy, options):
-    return by_target(functools.partial(_backward, options), options.target, x, weight, dy)
+    def run(target: Target, *arrays: Any) -> tuple:
+        dx, dweight, dbias = _backward(options, target, *arrays)
+        return dx, dweight.sum(0), dbias.sum(0)  # here, since targets have different numbers of blocks
+
+    return by_target(run, options.target, x, weight, dy)
 
 
 @functools.partial(custom_vjp, nondiff_argnums=(3,))
@@ -122,8 +126,8 @@ def normalize(x: Any, weight: Any, bias: Any, options: Options) -> Any:
 def _normalize_backward(options, residuals, dy):
     x, weight, bias = residuals
     dx, dweight, dbias = _norm_gradient(x, weight, dy, options=options)
-    return (dx, None if weight is None else dweight.sum(0).astype(weight.dtype),
-            None if bias is None else dbias.sum(0).astype(bias.dtype))
+    return (dx, None if weight is None else dweight.astype(weight.dtype),
+            None if bias is None else dbias.astype(bias.dtype))
 
 
 normalize.defvjp(lambda x, weight, bias, options: (_norm(x, weight, bias, options=options), (x, weight, bias)),
