@@ -237,6 +237,7 @@ FP8 = np.dtype(ml_dtypes.float8_e4m3fn)
 add_quantized("int8", integers(40, 132), integers(132, 36, seed=1))
 add_quantized("int8 weights", numbers(40, 132, dtype=BF16), integers(36, 132, seed=1), True)
 add_quantized("fp8", numbers(40, 132, dtype=FP8), numbers(132, 36, seed=1, dtype=FP8))
+add_quantized("fp8 weights", numbers(40, 132), numbers(132, 36, seed=1, dtype=ml_dtypes.float8_e5m2))
 
 
 # Paged attention
@@ -263,7 +264,8 @@ CASES["paged attention"] = Case(
 COMPILED = ["attention, window, grouped", "attention, segments, soft cap", "query gradient, window, grouped",
             "key and value gradients, segments, soft cap", "bias gradient, bias", "rms norm gradient", "layer norm",
             "layer norm gradient", "cross-entropy", "grouped matmul", "grouped matmul, transposed", "grouped matmul gradient",
-            "quantized matmul, int8", "quantized matmul, int8 weights", "paged attention"]
+            "quantized matmul, int8", "quantized matmul, int8 weights", "quantized matmul, fp8",
+            "quantized matmul, fp8 weights", "paged attention"]
 
 
 def flat(x):

@@ -46,6 +46,7 @@ class _Rows:
         self.columns = target.covering(self.width)
         self.block = target.rows(self.columns, self.rows)
         self.count = cdiv(self.rows, self.block)
+        self.num_warps = max(4, min(16, self.block * self.columns >> 10))
         self.dtype = np.dtype(np.float64) if x.dtype == np.float64 else np.dtype(np.float32)
         self.matrix = Blocks((self.block, self.columns), lambda i: (i, 0))
         self.vector = Blocks((1, self.columns), lambda i: (0, 0))
@@ -74,7 +75,8 @@ def _forward(options: Options, target: Target, x: Any, weight: Any, bias: Any) -
 
     kernel = Reduction(
         name="layer_norm" if options.is_centered else "rms_norm", grid=(rows.count,), step=step,
-        inputs=[rows.matrix, *[rows.vector] * (len(arrays) - 1)], outputs=[rows.matrix], finish=lambda at, carry, *_: carry)
+        inputs=[rows.matrix, *[rows.vector] * (len(arrays) - 1)], outputs=[rows.matrix], finish=lambda at, carry, *_: carry,
+        num_warps=rows.num_warps)
     return reduce_blocks(target, kernel, arrays, [ShapedArray(x.shape, x.dtype)])[0]
 
 
@@ -95,7 +97,7 @@ def _backward(options: Options, target: Target, x: Any, weight: Any, dy: Any) ->
     kernel = Reduction(
         name="layer_norm_gradient" if options.is_centered else "rms_norm_gradient", grid=(rows.count,), step=step,
         inputs=[rows.matrix, rows.matrix, rows.vector][:len(arrays)], outputs=[rows.matrix, sums, sums],
-        finish=lambda at, carry, *_: carry)
+        finish=lambda at, carry, *_: carry, num_warps=rows.num_warps)
     partial = ShapedArray((rows.count, 1, rows.width), rows.dtype)
     return tuple(reduce_blocks(target, kernel, arrays, [ShapedArray(x.shape, x.dtype), partial, partial]))
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import xlafront.numpy as xnp
+from xlafront import lax
 from xlafront.core import dtypes
 from xlafront.core.avals import ShapedArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
@@ -21,6 +22,8 @@ from xlafront.kernels.targets import Target, by_target
 from xlafront.pallas.kernel_functions import cdiv
 from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_vjp import custom_vjp
+
+_DTYPES = ("int8", "float8_e4m3fn", "float8_e5m2")
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,27 @@ def _operand_dtype(lhs: Any, rhs: Any) -> np.dtype:
     return lhs.dtype if lhs.dtype.itemsize > 1 else dtypes.bfloat16
 
 
+def _float8_bits(target: Target, x: Any) -> Any:
+    """Return fp8 values as bytes for GPUs, of which those before Ada have no conversion of float8_e4m3fn."""
+    return x if x is None or target.is_tpu or x.dtype.name not in _DTYPES[1:] else lax.bitcast_convert_type(x, np.uint8)
+
+
+def _converted(x: Any, stored: np.dtype, dtype: np.dtype) -> Any:
+    """Convert values of a dtype, or the bytes of fp8 values, to the dtype of a product.
+
+    Shifted to the top of a float16, the bits of float8_e5m2 are this number, and those of float8_e4m3fn, below the sign and a
+    bit of the exponent, are the number divided by 256.
+    """
+    if x.dtype != np.uint8:
+        return x.astype(dtype)
+    bits = x.astype(np.int32)
+    if stored.name == "float8_e5m2":
+        return lax.bitcast_convert_type((bits << 8).astype(np.int16), np.float16).astype(np.float32).astype(dtype)
+    bits = ((bits & 128) << 8) | ((bits & 127) << 7)
+    value = lax.bitcast_convert_type(bits.astype(np.int16), np.float16).astype(np.float32) * 256
+    return xnp.where(xnp.abs(value) > 448, np.float32(np.nan), value).astype(dtype)
+
+
 def _product(options: Options, target: Target, lhs: Any, rhs: Any, row_scales: Any, column_scales: Any) -> Any:
     rows, depth = lhs.shape
     columns = rhs.shape[0 if options.is_transposed else 1]
@@ -52,7 +76,8 @@ def _product(options: Options, target: Target, lhs: Any, rhs: Any, row_scales: A
     dtype = _operand_dtype(lhs, rhs)
     total = np.dtype(np.int32) if dtype == np.int8 else np.dtype(np.float32)
     dims = (1, 1 if options.is_transposed else 0)
-    arrays = {"lhs": lhs, "rhs": rhs, "rows": row_scales, "columns": column_scales}
+    stored = lhs.dtype, rhs.dtype
+    arrays = {"lhs": _float8_bits(target, lhs), "rhs": _float8_bits(target, rhs), "rows": row_scales, "columns": column_scales}
     blocks = {
         "lhs": Blocks((m, k), lambda i, j, part: (i, part), (1,)),
         "rhs": Blocks((n, k), lambda i, j, part: (j, part), (1,)) if options.is_transposed else
@@ -61,7 +86,8 @@ def _product(options: Options, target: Target, lhs: Any, rhs: Any, row_scales: A
     names = [name for name, x in arrays.items() if x is not None]
 
     def step(at, carry, lhs, rhs, *_):
-        return (carry[0] + dot(lhs.astype(dtype), rhs.astype(dtype), dims, total),)
+        left, right = (_converted(x, s, dtype) for x, s in zip((lhs, rhs), stored))
+        return (carry[0] + dot(left, right, dims, total),)
 
     def finish(at, carry, *scales):
         result = carry[0].astype(np.float32)
@@ -106,8 +132,6 @@ def _multiply_backward(options, residuals, dout):
 
 
 multiply.defvjp(_multiply_forward, _multiply_backward)
-
-_DTYPES = ("int8", "float8_e4m3fn", "float8_e5m2")
 
 
 def quantize(x: ArrayLike, dtype: DTypeLike = np.int8, *, axis: int = -1) -> tuple[Array, Array]:

@@ -60,6 +60,7 @@ class Reduction:
             end. Default: all.
         span: Maximum number of the steps within bounds, also as an array. Default: all.
         cost: Cost of the kernel.
+        num_warps: Number of warps of a program on GPUs.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Reduction:
     bounds: Callable[..., tuple] | None = None
     span: Any = None
     cost: CostEstimate | None = None
+    num_warps: int = 4
 
     def initial(self) -> tuple:
         """Return the first carry."""
@@ -241,5 +243,5 @@ def _on_gpu(target: Target, kernel: Reduction, arrays: list, out_types: tuple, s
     in_specs = [*[BlockSpec() for _ in scalars], *[spec(b, x.shape) for b, x in zip(kernel.inputs, arrays)]]
     out_specs = tuple([spec(b, t.shape) for b, t in zip(kernel.outputs, out_types)])
     return pallas_call(body, out_types, grid=kernel.grid, in_specs=in_specs, out_specs=out_specs, interpret=target.interpret,
-                       name=kernel.name, compiler_params=triton.CompilerParams(num_warps=4, num_stages=2),
+                       name=kernel.name, compiler_params=triton.CompilerParams(num_warps=kernel.num_warps, num_stages=2),
                        cost_estimate=kernel.cost)(*scalars, *arrays)

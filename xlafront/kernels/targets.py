@@ -82,7 +82,8 @@ class Target:
         if self.small:
             return (128, 128, 128) if self.is_tpu else (16, 16, 16)
         if self.is_tpu:
-            return _TPU_PRODUCT[_generation()]
+            rows, columns, terms = _TPU_PRODUCT[_generation()]
+            return rows, columns if itemsize < 4 else min(columns, 512), terms
         return _CPU_PRODUCT if self.interpret else _GPU_PRODUCT[itemsize]
 
 
