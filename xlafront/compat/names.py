@@ -175,7 +175,17 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.cpu_devices": "_get_cpu_device_map _reduce_device_list _reduce_mesh _reduce_single_device_sharding xb",
     }),
     "jax.experimental.pallas.ops": ("programs that import from it", {}),
+    "jax.experimental.pallas.ops.gpu": ("programs that import from it", {}),
+    "jax.experimental.pallas.ops.gpu.attention": ("programs for GPUs", {"xlafront.compat.kernel_signatures": "mha"}),
+    "jax.experimental.pallas.ops.gpu.layer_norm": ("programs for GPUs", {"xlafront.compat.kernel_signatures": "layer_norm"}),
+    "jax.experimental.pallas.ops.gpu.rms_norm": ("programs for GPUs", {"xlafront.compat.kernel_signatures": "rms_norm"}),
+    "jax.experimental.pallas.ops.gpu.softmax": ("programs for GPUs", {"xlafront.compat.kernel_signatures": "softmax"}),
     "jax.experimental.pallas.ops.tpu": ("programs that import from it", {}),
+    "jax.experimental.pallas.ops.tpu.flash_attention": ("programs for TPUs", {
+        "xlafront.compat.kernel_signatures": "BlockSizes SegmentIds flash_attention"}),
+    "jax.experimental.pallas.ops.tpu.megablox": ("programs for TPUs", {"xlafront.compat.kernel_signatures": "gmm"}),
+    "jax.experimental.pallas.ops.tpu.paged_attention": ("programs for TPUs", {
+        "xlafront.compat.kernel_signatures": "paged_attention"}),
     "jax.experimental.pallas.ops.tpu.splash_attention": ("programs for TPUs", _ATTENTION | _MASKS),
     "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel": ("Keras", _ATTENTION),
     "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask": ("Keras", _MASKS),

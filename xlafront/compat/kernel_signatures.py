@@ -1,0 +1,98 @@
+"""The kernels of `xlafront.kernels` with the signatures of those in JAX's `pallas.ops`.
+
+Block sizes and other settings of JAX's kernels are accepted and ignored: ours come from a table by chip.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import xlafront.numpy as xnp
+from xlafront.core.typing import Array, DTypeLike
+from xlafront.kernels import attention, grouped_products, norms, paged
+from xlafront.nn import functions
+
+
+class SegmentIds(NamedTuple):
+    """Segments of queries and of keys, arrays of shape (batch, length)."""
+
+    q: Array
+    kv: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockSizes:
+    """Block sizes of JAX's flash attention for TPUs."""
+
+    block_q: int
+    block_k_major: int
+    block_k: int
+    block_b: int
+    block_q_major_dkv: int | None = None
+    block_k_major_dkv: int | None = None
+    block_k_dkv: int | None = None
+    block_q_dkv: int | None = None
+    block_k_major_dq: int | None = None
+    block_k_dq: int | None = None
+    block_q_dq: int | None = None
+
+
+def flash_attention(q: Array, k: Array, v: Array, ab: Array | None = None, segment_ids: SegmentIds | None = None, *,
+                    causal: bool = False, sm_scale: float = 1.0, block_sizes: BlockSizes | None = None, debug: bool = False
+                    ) -> Array:
+    """Compute `kernels.flash_attention` of arrays of shape (batch, heads, length, width)."""
+    q, k, v = (xnp.swapaxes(x, 1, 2) for x in (q, k, v))
+    segments = None if segment_ids is None else (segment_ids.q, segment_ids.kv)
+    result: Any = attention.flash_attention(q, k, v, ab, segment_ids=segments, is_causal=causal, scale=sm_scale)
+    return xnp.swapaxes(result, 1, 2)
+
+
+def paged_attention(q: Array, k_pages: Array, v_pages: Array, lengths: Array, page_indices: Array, *,
+                    mask_value: float = attention.MASKED, attn_logits_soft_cap: float | None = None,
+                    pages_per_compute_block: int, megacore_mode: str | None = None, inline_seq_dim: bool = True) -> Array:
+    """Compute `kernels.paged_attention` of queries that are scaled."""
+    return paged.paged_attention(q, k_pages, v_pages, lengths, page_indices, scale=1.0, soft_cap=attn_logits_soft_cap)
+
+
+def gmm(lhs: Array, rhs: Array, group_sizes: Array, preferred_element_type: DTypeLike = np.float32,
+        tiling: tuple[int, int, int] | Callable | None = (128, 128, 128), group_offset: Array | None = None,
+        existing_out: Array | None = None, transpose_rhs: bool = False, interpret: bool = False) -> Array:
+    """Compute `kernels.grouped_matmul`; rows of no group keep the values of `existing_out`."""
+    if group_offset is not None:
+        raise NotImplementedError("gmm with group_offset is not implemented. Pass the sizes of the groups that are in rhs, and "
+                                  "their rows.")
+    out = grouped_products.grouped_matmul(lhs, rhs, group_sizes, preferred_element_type=preferred_element_type,
+                                          transpose_rhs=transpose_rhs)
+    if existing_out is None:
+        return out
+    return xnp.where(xnp.arange(len(lhs))[:, None] < xnp.sum(group_sizes), out, existing_out)
+
+
+def mha(q: Array, k: Array, v: Array, segment_ids: Array | None, sm_scale: float = 1.0, causal: bool = False,
+        block_sizes: Any = None, backward_pass_impl: str = "triton", num_warps: int | None = None, num_stages: int = 2,
+        grid: tuple[int, ...] | None = None, interpret: bool = False, debug: bool = False) -> Array:
+    """Compute `kernels.flash_attention`, with the same segments for queries and keys."""
+    segments = None if segment_ids is None else (segment_ids, segment_ids)
+    result: Any = attention.flash_attention(q, k, v, segment_ids=segments, is_causal=causal, scale=sm_scale)
+    return result
+
+
+def layer_norm(x: Array, weight: Array, bias: Array, num_warps: int | None = None, num_stages: int | None = 3,
+               eps: float = 1e-5, backward_pass_impl: str = "triton", interpret: bool = False) -> Array:
+    """Compute `kernels.layer_norm`."""
+    return norms.layer_norm(x, weight, bias, epsilon=eps)
+
+
+def rms_norm(x: Array, weight: Array, bias: Array, num_warps: int | None = None, num_stages: int | None = 3,
+             eps: float = 1e-5, backward_pass_impl: str = "triton", interpret: bool = False) -> Array:
+    """Compute `kernels.rms_norm`."""
+    return norms.rms_norm(x, weight, bias, epsilon=eps)
+
+
+def softmax(x: Array, *, axis: int = -1, num_warps: int = 4, interpret: bool = False, debug: bool = False) -> Array:
+    """Compute `nn.softmax`."""
+    return functions.softmax(x, axis=axis)
