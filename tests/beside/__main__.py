@@ -29,7 +29,7 @@ import re
 import subprocess
 import sys
 
-from tests.beside.generated import SETUP, generated
+from tests.beside.generated import SETUP, TRANSFORMATIONS, generated
 from tests.beside.inventory import changes, inventory_of
 from tests.beside.mutations import OBJECTS, mutated
 
@@ -41,6 +41,7 @@ SETS_NAMES = re.compile(r"exec\(|import |[\w, *]+ = ")  # lines that a new proce
 CLASSES = {  # of differences, by what their descriptions contain
     r" died: ": "a process died", r"TimeoutError": "takes too long", r"^\w+ expected \(": "computed here, refused there", r"^\w+ in place of ": "class of error",
     r"^\w+: .*, expected ": "refused here, computed there", r"^structure ": "structure", r"^leaf \d+: (?=kind|dtype|shape|weak|sharding)": "type",
+    r"^leaf \d+ \(.*nan.*, expected (?!.*nan)": "value: NaN here, number there", r"^leaf \d+ \((?!.*nan.*, expected).*nan": "value: number here, NaN there",
     r"^leaf \d+ \(": "value", r"^warns ": "warnings", r"": "other"}
 FAILURES_INSIDE = ("MLIRError", "AssertionError")  # of the reference: it fails where it did not mean to, which is no behaviour
 
@@ -121,7 +122,7 @@ def report(found: list[tuple[str, str]]) -> list[str]:
     classes: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
     for call, text in found:
         name = next(name for pattern, name in CLASSES.items() if re.search(pattern, text, re.DOTALL))
-        classes[name][re.sub(r"^(jit|vmap|jvp|grad)\(", "", call).partition("(")[0].partition(",")[0]] += 1
+        classes[name][re.sub(rf"^({'|'.join(filter(None, TRANSFORMATIONS))})\(", "", call).partition("(")[0].partition(",")[0]] += 1
     return [f"{name}: {functions.total()} calls of {', '.join(f'{f} ({n})' for f, n in functions.most_common())}"
             for name, functions in sorted(classes.items(), key=lambda row: -row[1].total())]
 
@@ -188,7 +189,7 @@ def main() -> int:
         tables = [[*[(call, False) for call in OBJECTS], *[line for line in table if SETS_NAMES.match(line[0])],
                    *[(call, False) for call in mutated([call for call, _ in table], options.mutate, options.seed)]] for table in tables]
     if options.generate:
-        calls = [(call, False) for call in generated(options.generate, options.seed, options.only)]
+        calls = [(call, False) for call in generated(options.generate, options.seed, options.only, options.x64)]
         tables.append([(f"exec({SETUP!r})", False), *part_of(calls, *stretch)])
     tables += [[(call, False) for call in options.call]] if options.call else []
     marked = [line for table in tables for line in table]
