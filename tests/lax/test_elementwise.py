@@ -7,6 +7,7 @@ from laws import check_batching, check_derivatives
 
 import xlafront as xf
 from xlafront import lax
+from xlafront.scipy import stats
 
 INTEGERS = [
     ("add", np.add),
@@ -211,7 +212,6 @@ def test_boundary_derivatives():
     assert np.isnan(grad(lambda x: lax.pow(x, 0.0))(0.0)) and grad(lambda x: x**0)(0.0) == 0
     assert grad(lambda x: lax.pow(0.0, x))(2.0) == 0
     assert grad(lax.sign)(0.5) == 0 and grad(lax.floor)(0.5) == 0
-    assert grad(lambda x: lax.sign(lax.complex(x, 2.0)).real)(1.0) == 0  # of complex numbers too, though it turns with them
     assert grad(lambda x: lax.select(x > 0, lax.log(x), x))(-1.0) == 1
 
 
@@ -287,3 +287,21 @@ def test_derivatives_of_nextafter():
     np.testing.assert_array_equal(found[0], np.nextafter(np.ones(2, np.float32), np.float32(0)))
     np.testing.assert_array_equal(found[1], [3, 3])
     assert xf.grad(lax.nextafter, (0, 1))(1.0, 2.0) == (1, 0)
+
+
+def test_the_sign_of_a_complex_number_turns():
+    z, step = np.complex64([1 + 2j, -3 - 1j, 2j]), np.complex64([1j, 2 - 1j, 3])
+    sign = lambda z: z / abs(z)
+    found = xf.jvp(lax.sign, (z,), (step,))[1]
+    wide = z.astype(np.complex128)
+    np.testing.assert_allclose(found, (sign(wide + 1e-6 * step) - sign(wide - 1e-6 * step)) / 2e-6, rtol=1e-5)
+    pulled, = xf.vjp(lax.sign, z)[1](np.conj(step))
+    np.testing.assert_allclose(np.sum(pulled * step).real, np.sum(np.conj(step) * found).real, rtol=1e-5)  # linear over real numbers
+    assert xf.jvp(lax.sign, (np.complex64(0),), (np.complex64(1),))[1] == 0
+    assert xf.grad(lax.sign)(2.0) == 0
+
+
+def test_derivative_of_expm1_of_very_negative_numbers():
+    x = np.float32([-40, -20, -3, -1e-3, 2])
+    np.testing.assert_allclose(xf.vmap(xf.grad(lax.expm1))(x), np.exp(x), rtol=1e-6)
+    np.testing.assert_allclose(xf.grad(lambda x: stats.expon.cdf(x))(30.0), np.exp(-30), rtol=1e-5)

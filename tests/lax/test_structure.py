@@ -351,6 +351,12 @@ def test_sinks_in_modules_run():
     assert xf.jit(f)(1.0) == 1 and "dce_sink" in xf.jit(f).lower(1.0).as_text()
 
 
+@pytest.mark.parametrize("name", ["double", "my library.double", ".double"])
+def test_names_of_composites_have_a_namespace(name):
+    with pytest.raises(ValueError, match="my_library"):
+        lax.composite(lambda x: x * 2, name)(np.ones(2))
+
+
 def test_dtypes_as_attributes_of_composites():
     double = lax.composite(lambda x, **_: x * 2, "my.double")
     text = xf.jit(lambda x: double(x, dtype=np.dtype("float16"), several=(np.dtype("int8"), 1))).lower(1.0).as_text()

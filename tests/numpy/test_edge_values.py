@@ -130,3 +130,51 @@ def test_split_at_positions_outside_of_the_array(positions):
 def test_struct_with_a_size_of_none():
     with pytest.raises(ValueError, match="None in it"):
         xf.ShapeDtypeStruct((None, 2), np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_spaced_numbers_of_16_bits_are_rounded_once(dtype):
+    start, stop = xnp.array(1, dtype), xnp.array(300, dtype)
+    for ours, theirs in ((xnp.linspace, np.linspace), (xnp.geomspace, np.geomspace)):
+        np.testing.assert_array_equal(ours(start, stop, 11), xnp.array(theirs(1, 300, 11)).astype(dtype))
+    np.testing.assert_array_equal(xnp.histogram_bin_edges(xnp.array([1, 2], dtype), 10, (1, 3)), xnp.linspace(1, 3, 11).astype(dtype))
+
+
+def test_default_floats_of_64_bits():
+    with xf.enable_x64(True):
+        assert {f(2).dtype for f in (xnp.tri, xnp.eye, xnp.ones, xnp.hanning)} == {np.dtype(np.float64)}
+        assert xf.vmap(lambda x: lax.psum(x, "i"), axis_name="i")(np.array([True, False, True])).dtype == np.int32
+
+
+def test_padding_values_that_are_not_needed():
+    x = xnp.arange(4.0).reshape(2, 2)
+    np.testing.assert_array_equal(xnp.extract(x > 0, x, fill_value=x), [1, 2, 3])
+    np.testing.assert_array_equal(xnp.compress(xnp.array([True, False]), x, 0, fill_value=x[0]), [[0, 1]])
+
+
+def test_place_keeps_the_weak_type():
+    weak = xnp.asarray(1.0) * 2 + xnp.zeros(3, bool)
+    for value in (3.0, xnp.float32(3)):
+        found = xnp.place(weak, xnp.array([True, False, True]), value, inplace=False)
+        assert found.weak_type
+        np.testing.assert_array_equal(found, [3, 2, 3])
+
+
+def test_derivatives_of_hypot_of_infinities():
+    x, y = np.float32([0, 3, np.inf, 3]), np.float32([-np.inf, np.inf, 2, 4])
+    np.testing.assert_array_equal(xf.vmap(xf.grad(xnp.hypot, (0, 1)))(x, y)[0], np.float32([0, 0, 0, 0.6]))
+
+
+def test_views_of_complex_numbers_are_linear():
+    z, x = np.complex64([1 + 2j, 3 - 1j]), np.arange(4, dtype=np.float32)
+    for operand, dtype in ((z, "float32"), (x, "complex64")):
+        np.testing.assert_array_equal(xf.jvp(lambda a: a.view(dtype), (xnp.asarray(operand),), (3 * operand,))[1], (3 * operand).view(dtype))
+        f = lambda a: abs(a.view(dtype) ** 2).sum()
+        np.testing.assert_allclose(xf.grad(f)(xnp.asarray(operand)), 2 * np.conj(operand), rtol=1e-6)
+
+
+def test_weights_of_histograms_are_promoted_with_the_points():
+    for points, weights, expected in (("float32", "float16", "float32"), ("float16", "float32", "float32"), ("int32", "float16", "float16"),
+                                      ("float16", "int32", "float16")):
+        counts, _ = xnp.histogramdd(xnp.ones((3, 2), points), weights=xnp.ones(3, weights), bins=2)
+        assert counts.dtype == expected and counts.sum() == 3

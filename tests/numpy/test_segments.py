@@ -55,3 +55,9 @@ def test_jit_requires_num_segments():
     with pytest.raises(xf.errors.ConcretizationTypeError, match="num_segments"):
         xf.jit(ops.segment_sum)(DATA, IDS)
     np.testing.assert_array_equal(xf.jit(ops.segment_sum, static_argnums=2)(DATA, IDS, 3), reduce_by_loops("segment_sum", DATA, IDS, 3))
+
+
+def test_a_scalar_belongs_to_each_segment():
+    ids = np.array([0, 1, 1])
+    for name, expected in (("sum", [2, 4, 0]), ("prod", [2, 4, 1]), ("max", [2, 2, -np.inf]), ("min", [2, 2, np.inf])):
+        np.testing.assert_array_equal(getattr(ops, f"segment_{name}")(2.0, ids, 3), expected)

@@ -139,3 +139,7 @@ def test_equal_functions_of_one_function():
     assert first == second and hash(first) == hash(second)
     assert first != xnp.frompyfunc(subtract, 2, 1) != xnp.frompyfunc(subtract, 2, 2)
     assert xf.jit(first)(5, 3) == 2 and first.reduce(np.array([7, 2, 1])) == -10
+
+
+def test_segments_that_begin_beyond_the_end_are_nan():
+    np.testing.assert_array_equal(xnp.add.reduceat(xnp.arange(3.0), xnp.array([5, 1])), [np.nan, 3])

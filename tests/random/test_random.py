@@ -483,3 +483,13 @@ def test_threefry_partitionable_holds_within_compiled_functions():
     assert one.tolist() == [4146024105, 1351547692, 2718843009]
     assert several.tolist() == [[2384771982, 2983891053, 1278412471], [3746991216, 476962823, 1190051861]]
     assert partitionable.tolist() == [4070199207, 4202968722, 1427181096]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_signs_are_those_of_rademacher(wide):
+    """Also in 64 bits, whatever the dtype of the samples."""
+    with xf.enable_x64(wide):
+        key = random.key(3)
+        expected = np.asarray(random.rademacher(random.split(key)[1], (40,)))
+        for samples in (random.double_sided_maxwell(key, 0.0, 1.0, (40,), "float32"), random.generalized_normal(key, 3.0, (40,), "float32")):
+            np.testing.assert_array_equal(np.sign(samples), expected)

@@ -91,3 +91,9 @@ def test_bad_input(call, error):
 def test_matrix_of_samples_and_points_is_fused():
     density = xf.jit(lambda x, y: gaussian_kde(x)(y)).lower(np.ones(300, np.float32), np.ones(200, np.float32)).compile()
     assert density.memory_analysis().temp_size_in_bytes < 300 * 200
+
+
+def test_far_points_have_density_zero():
+    density = gaussian_kde(np.array([1.0, 2.0, 4.0]))
+    np.testing.assert_array_equal(density.logpdf(np.array([np.inf, -np.inf])), -np.inf)
+    np.testing.assert_allclose(density.logpdf(np.array([1e4])), scipy.stats.gaussian_kde([1.0, 2.0, 4.0]).logpdf([1e4]), rtol=1e-5)

@@ -340,3 +340,18 @@ def test_leading_dimensions_broadcast(method):
     left, right = A, RNG.normal(size=(4, 4)) + 8 * np.eye(4)
     for x, c in zip(ours.solve_sylvester(left, right, right_sides, method=method), right_sides):
         close(left @ x + x @ right, c)
+
+
+def test_weak_types_of_special_matrices():
+    """Matrices of elements of a vector keep its weak type; others, as in JAX, do not."""
+    weak = xnp.asarray(1.0) * 2 + xnp.zeros(3, bool)
+    assert weak.weak_type
+    assert [f(weak).weak_type for f in (ours.circulant, ours.fiedler, ours.fiedler_companion)] == [True] * 3
+    assert [f(weak).weak_type for f in (ours.toeplitz, ours.hankel, ours.companion)] == [False] * 3
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_tridiagonal_eigenvalues_of_16_bits(dtype):
+    found = ours.eigh_tridiagonal(xnp.array([1, 2, 3], dtype), xnp.array([0.5, 0.5], dtype), eigvals_only=True)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(np.float32(found), theirs.eigh_tridiagonal([1, 2, 3], [0.5, 0.5], True), rtol=1e-2)

@@ -5,6 +5,7 @@ import scipy.ndimage
 import scipy.special
 import scipy.stats
 
+import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.scipy import ndimage, special, stats
 
@@ -42,3 +43,18 @@ def test_spherical_harmonics_beyond_the_poles():
 def test_nothing_taken_in_one_way():
     n = np.float32([0, 0.5, 3])
     assert special.comb(n, np.float32(0), repetition=True).tolist() == scipy.special.comb(n, 0, repetition=True).tolist() == [1, 1, 1]
+
+
+def test_divergences_of_infinities_and_nan():
+    pairs = [(a, b) for a in (np.nan, np.inf, 0.5, 0, -1) for b in (np.nan, np.inf, 2, 0, -1)]
+    p, q = np.array(pairs).T
+    with np.errstate(all="ignore"):
+        for name in ("rel_entr", "kl_div"):
+            np.testing.assert_allclose(getattr(special, name)(xnp.float32(p), xnp.float32(q)), getattr(scipy.special, name)(p, q), err_msg=name)
+    for function in (special.rel_entr, special.kl_div):
+        slopes = np.stack(xf.vmap(xf.grad(function, (0, 1)))(xnp.float32(p), xnp.float32(q)), 1)
+        for pair, slope in zip(pairs, slopes):
+            if np.isnan(pair).any():
+                assert np.isnan(slope).all()
+            elif min(pair) < 0 or pair[0] > pair[1] == 0:  # the value is infinite and constant there
+                assert (slope == 0).all()

@@ -436,3 +436,12 @@ def test_derivatives_of_hyp2f1_of_nothing():
     nothing = np.zeros(0, np.float32)
     value, slope = xf.jvp(ours.hyp2f1, (nothing,) * 4, (nothing,) * 4)
     assert value.shape == slope.shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_derivatives_of_16_bits_do_not_cancel(dtype):
+    x = np.asarray(xnp.array([0.5, 2.5, 1.25], dtype))
+    for function, slope in ((ours.erfcx, lambda x, y: 2 * x * y - 2 / np.sqrt(np.pi)), (ours.dawsn, lambda x, y: 1 - 2 * x * y)):
+        wide = x.astype(np.float64)
+        expected = slope(wide, getattr(special, function.__name__)(wide))
+        np.testing.assert_allclose(np.float64(xf.vmap(xf.grad(function))(x)), expected, rtol=float(xnp.finfo(dtype).eps))

@@ -143,7 +143,7 @@ def _reduce(caller: str, reduction: str, x: Any, axis_name: Hashable, groups: Gr
 
 
 def _as_integers(x: Any) -> Any:
-    dtype = dtypes.canonicalize_dtype(np.int64)
+    dtype = np.dtype(np.int32)
     return dtype.type(x) if isinstance(x, bool) else convert_element_type(x, dtype)
 
 

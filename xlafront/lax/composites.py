@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from xlafront.core.typing import Dims
     from xlafront.lowering.equations import RuleContext
     from xlafront.lowering.mlir import ir
+
+_NAMESPACED = re.compile(r"[a-zA-Z]\w*(\.[\w$]+)+", re.ASCII)
 
 
 class ConstantArray:
@@ -62,6 +65,9 @@ def _attribute(value: Any) -> ir.Attribute:
 def _lower(ctx: RuleContext, *operands: ir.Value, attributes: Sequence[tuple], jaxpr: Jaxpr, name: str, version: int
            ) -> list[ir.Value]:
     m = lowering.mlir
+    if not _NAMESPACED.fullmatch(name):
+        raise ValueError(f"a compiled program cannot contain the composite operation {name!r}: put the name of a library in "
+                         f"front, as in 'my_library.tangent', of letters, digits, '_' and '$'.")
     symbol = lowering.equations.function_of(ctx.module_context, jaxpr, name)
     composite_attributes = {key: _attribute(treedef.unflatten(leaves)) for key, leaves, treedef in attributes if any(
         v is not None for v in leaves)}

@@ -131,6 +131,16 @@ def _abs_derivative(g: Array, ans: Array, x: Array) -> Array:
     return div(add(mul(real_(g), real_(x)), mul(imag_(g), imag_(x))), size)
 
 
+def _sign_derivative(g: Array, ans: Array, x: Array) -> Array | None:
+    """Only the direction of a complex number varies: `1j * sign(x) * imag(conj(sign(x)) * g) / abs(x)`."""
+    if not _is_complex(x):
+        return None
+    size = abs_(x)
+    size = where(eq(size, constant_like(size, 0)), constant_like(size, 1), size)
+    turn = div(sub(mul(real_(ans), imag_(g)), mul(imag_(ans), real_(g))), size)
+    return complex_(neg(mul(turn, imag_(ans))), mul(turn, real_(ans)))
+
+
 def _pow_base(g: Array, ans: Array, x: Array, y: Array) -> Array:
     if tracing.aval_of(y).dtype.kind in "iu":
         one = constant_like(y, 1)
@@ -215,8 +225,7 @@ UNARY = (
     ("neg", "stablehlo.negate", NUMBERS, lambda g, y, x: neg(g)),
     ("exp", "stablehlo.exponential", _INEXACT, lambda g, y, x, **_: mul(g, y)),
     ("exp2", None, _INEXACT, lambda g, y, x, **_: mul(g, scale(y, x, np.log(2)))),
-    ("expm1", "stablehlo.exponential_minus_one", _INEXACT,
-     lambda g, y, x, **_: mul(g, add(y, constant_like(x, 1)))),
+    ("expm1", "stablehlo.exponential_minus_one", _INEXACT, lambda g, y, x, **_: mul(g, exp_(x))),  # `y + 1` would cancel
     ("log", "stablehlo.log", _INEXACT, lambda g, y, x, **_: div(g, x)),
     ("log2", None, _INEXACT, lambda g, y, x, **_: div(g, scale(x, x, np.log(2)))),
     ("log1p", "stablehlo.log_plus_one", _INEXACT, lambda g, y, x, **_: div(g, add(x, constant_like(x, 1)))),
@@ -232,7 +241,7 @@ UNARY = (
     ("square", None, NUMBERS, lambda g, y, x: mul(g, scale(x, x, 2))),
     ("one_minus_square", None, NUMBERS, lambda g, y, x: mul(g, scale(x, x, -2))),
     ("abs", "stablehlo.abs", "signed float complex", _abs_derivative),
-    ("sign", "stablehlo.sign", NUMBERS, None),
+    ("sign", "stablehlo.sign", NUMBERS, _sign_derivative),
     ("floor", "stablehlo.floor", "float", None),
     ("ceil", "stablehlo.ceil", "float", None),
     ("is_finite", "stablehlo.is_finite", "float", None),

@@ -650,9 +650,14 @@ def _python(x):
     return x.item() if isinstance(x, np.generic) else x
 
 
+def _computed_in(dtype: np.dtype) -> np.dtype:
+    """Return the dtype in which evenly spaced numbers of a dtype are computed: rounded once, at the end."""
+    return np.dtype(np.float32) if dtypes.is_inexact(dtype) and dtype.itemsize < 4 else dtype
+
+
 def _evenly_spaced(start, stop, num, endpoint, axis, dtype):
     start, stop = promote_args_inexact("linspace", start, stop)
-    d = tracing.aval_of(start).dtype
+    d = _computed_in(tracing.aval_of(start).dtype)
     start, stop = as_type(start, d, False), as_type(stop, d, False)
     shape = common_shape(np.shape(start), np.shape(stop))
     start, stop = (x if np.shape(x) == shape else shapes.broadcast_in_dim(x, shape, ()) for x in (start, stop))
@@ -732,7 +737,7 @@ def _linspace(start, stop, num, endpoint, retstep, dtype, axis):
 
 
 def _geomspaced(start, stop, num, endpoint, axis, dtype):
-    d = dtypes.to_inexact(dtype)
+    d = _computed_in(dtypes.to_inexact(dtype))
     start, stop = (as_type(x, d, False) for x in broadcast_to_common("geomspace", [unwrap(start), unwrap(stop)]))
     sign = sign_(start)
     logs = [INLINE["log10"](div(x, sign)) for x in (start, stop)]
@@ -947,7 +952,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
     Args:
         N, M: Number of rows and columns. Default of `M`: `N`.
         k: Diagonal: 0 for the main one, positive above, negative below. May be traced.
-        dtype: dtype of the result. Default: float32.
+        dtype: dtype of the result. Default: the default float.
 
     Returns:
         Matrix of shape (N, M).
@@ -958,7 +963,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
                [1., 1., 0.]], dtype=float32)
     """
     rows, columns = _sizes("tri", (N, N if M is None else M))
-    d = dtypes.float32 if dtype is None else dtypes.check_user_dtype(dtype, "numpy.tri")
+    d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "numpy.tri")
     return _tri_kernel(diagonal_number(k), rows, columns, d)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.basic_primitives import move_dim
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import as_type
+from xlafront.lax.elementwise import as_type, convert_element_type_p
 from xlafront.lax.shapes import canonical_axis, reshape_to, static_shape
 from xlafront.lax.slicing import slice_in_dim
 from xlafront.numpy.creation import arange, asarray, full, zeros
@@ -272,8 +272,11 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
 def _place_kernel(arr, mask, vals):
     arr, mask, vals = unwrap(arr), ravel(PUBLIC["logical_not"](PUBLIC["logical_not"](mask))), ravel(vals)
     rank = PUBLIC["remainder"](cumsum(mask, dtype=np.int32) - 1, vals.size)
-    values = as_type(take(vals, rank, mode="clip"), tracing.aval_of(arr).dtype, False)
-    return reshape_to(where(mask, values, ravel(arr)), np.shape(arr))
+    aval = tracing.aval_of(arr)
+    placed = where(mask, as_type(take(vals, rank, mode="clip"), aval.dtype, False), ravel(arr))
+    if aval.weak_type:
+        placed = convert_element_type_p.bind(placed, new_dtype=aval.dtype, weak_type=True, sharding=None)
+    return reshape_to(placed, np.shape(arr))
 
 
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:

@@ -245,13 +245,15 @@ def histogramdd(sample: ArrayLike, bins: ArrayLike | Sequence[ArrayLike] = 10,
         bins = (bins,) * rank
     elif len(bins) != rank:
         raise ValueError(f"numpy.histogramdd needs bins for each dimension of the points, {rank}; got {len(bins)}.")
+    if weights is not None:
+        weights = promote_dtypes_inexact(unwrap(weights), sample)[0]
     [sample] = promote_dtypes_inexact(sample)
     d = tracing.aval_of(sample).dtype
     edges = [_edges(sample[:, i], b if np.ndim(b) else _bin_count(b), None if range is None else range[i], d)
              for i, b in enumerate(bins)]
     sizes = tuple(e.shape[0] - 1 for e in edges)
     indices = tuple(_bin_indices(sample[:, i], e) for i, e in enumerate(edges))
-    weights = dtypes.default_dtype(int).type(1) if weights is None else promote_dtypes_inexact(unwrap(weights))[0]
+    weights = dtypes.default_dtype(int).type(1) if weights is None else weights
     counts = zeros(sizes, dtypes.dtype(weights)).at[indices].add(weights, mode="drop")
     if density:
         counts = astype(counts, d) / astype(reductions.sum(counts), d)

@@ -277,7 +277,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
     _check_unsharded("compress", "a condition", condition, size, errors.ShardingTypeError)
     found = nonzero(getitem(condition, slice(0, length)), size=size, fill_value=n)[0]
     if size is None or is_symbolic(np.shape(a)) or not n:
-        return take(a, found, axis, fill_value=fill_value)
+        return take(a, found, axis, fill_value=None if size is None else fill_value)
     values = take(a, min_(found.dtype.type(n - 1), found), axis, mode="clip")
     present = shapes.broadcast_in_dim(lt(found, found.dtype.type(n)), np.shape(values), [axis])
     return elementwise.where(present, values, elementwise.to_dtype(array(fill_value), tracing.aval_of(values).dtype))

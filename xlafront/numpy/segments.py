@@ -71,7 +71,7 @@ def _count(name: str, segment_ids, num_segments) -> int:
 
 def _dispatch(name, data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode, out_sharding):
     check_arraylike(name, data, segment_ids)
-    if np.ndim(segment_ids) and np.shape(data)[:1] not in (np.shape(segment_ids)[:1], (1,)):
+    if np.ndim(segment_ids) and np.shape(data)[:1] not in (np.shape(segment_ids)[:1], (1,), ()):
         raise ValueError(f"{name} needs a segment id for each element along the first dimension of data: shapes "
                          f"{np.shape(data)} and {np.shape(segment_ids)} do not broadcast.")
     if tracing.aval_of(segment_ids).dtype == bool:

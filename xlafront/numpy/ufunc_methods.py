@@ -19,7 +19,7 @@ from xlafront.lax.shapes import canonical_axes, canonical_axis, reshape_to
 from xlafront.lax.slicing import concatenate_p
 from xlafront.numpy import reductions
 from xlafront.numpy.creation import arange, asarray, full
-from xlafront.numpy.indexing import getitem
+from xlafront.numpy.indexing import getitem, take
 from xlafront.numpy.manipulation import append, broadcast_to, transpose
 from xlafront.numpy.promotion import boolean_mask, check_arraylike, unwrap
 from xlafront.numpy.searching import where as choose
@@ -299,7 +299,7 @@ def reduceat(function: Callable, a: ArrayLike, indices: ArrayLike, axis: int = 0
     n, rows = a.shape[axis], move_dim(a, axis, 0)
     ends = append(getitem(starts, slice(1, None)), n)
     count = starts.shape[0]
-    first = getitem(rows, starts)
+    first = take(rows, starts, 0)
     trailing = (1,) * (rows.ndim - 1)
 
     def step(carry, position):

@@ -678,11 +678,12 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         raise ValueError("numpy.hypot is not defined for complex numbers; apply it to abs(x1) and abs(x2).")
     x, y = abs_(x), abs_(y)
     big, small = max_(x, y), min_(x, y)
-    safe = where(eq(big, constant_like(big, 0)), constant_like(big, 1), big)
-    ratio = div(small, safe)
-    size = mul(big, sqrt_(add(constant_like(big, 1), mul(ratio, ratio))))
-    infinity = constant_like(big, np.inf)
+    infinity, one = constant_like(big, np.inf), constant_like(big, 1)
     unbounded = or_(eq(x, infinity), eq(y, infinity))  # also if the other operand is NaN
+    big = where(unbounded, one, big)  # so that derivatives are no products of infinity and 0
+    safe = where(eq(big, constant_like(big, 0)), one, big)
+    ratio = div(where(unbounded, one, small), safe)
+    size = mul(big, sqrt_(add(one, mul(ratio, ratio))))
     return where(unbounded, infinity, size)
 
 

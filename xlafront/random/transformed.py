@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import xlafront.numpy as xnp
-from xlafront.core import tracing
+from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.numpy.promotion import promote_dtypes_inexact, promotes_freely
 from xlafront.random.distributions import (
@@ -31,7 +31,7 @@ from xlafront.symbolic.dimensions import common_shape
 
 
 def _signs(key, shape, dtype):
-    return xnp.where(uniform_inline(key, shape, np.dtype(np.float32)) < 0.5, 1, -1).astype(dtype)
+    return xnp.where(uniform_inline(key, shape, dtypes.default_dtype(float)) < 0.5, 1, -1).astype(dtype)
 
 
 def _maxwell_inline(key, shape, dtype):

@@ -519,7 +519,7 @@ def _eigh_tridiagonal(d, e, eigvals_only, first, last, tol):
 
 def _bisect(d, off, first, last, tol):
     """Compute eigenvalues by bisection: `A - x` has as many negative pivots as there are eigenvalues below `x`."""
-    info = np.finfo(d.dtype)
+    info = xnp.finfo(d.dtype)
     norm = xnp.maximum(xnp.max(xnp.abs(d), -1, keepdims=True), xnp.max(off, -1, keepdims=True, initial=0.0))
     scale = xnp.where(norm > 0, norm, 1)
     d, off = d / scale, off / scale

@@ -14,20 +14,15 @@ from xlafront.transforms.calls.custom_jvp import SymbolicZero, custom_jvp
 
 
 def with_derivatives(compute: Callable, *derivatives: Callable | None) -> Callable:
-    """Return the elementwise function `compute` with the given derivatives; floats below 32 bits are computed in float32.
+    """Return the elementwise function `compute` with the given derivatives, both in float32 for shorter floats.
 
     `derivatives` has one derivative per argument: a function of the result and of all arguments, or None if the derivative
     is 0.
     """
-    @custom_jvp
-    def function(*xs):
-        dtype = xs[0].dtype
-        if dtype.itemsize >= 4:
-            return compute(*xs)
-        return tree.map(lambda y: y.astype(dtype), compute(*[x.astype(np.float32) for x in xs]))
+    differentiable = custom_jvp(lambda *xs: compute(*xs))
 
     def rule(primals, tangents):
-        answer = function(*primals)
+        answer = differentiable(*primals)
         total = tree.map(xnp.zeros_like, answer)
         for derivative, tangent in zip(derivatives, tangents):
             if derivative is not None and not isinstance(tangent, SymbolicZero):
@@ -35,7 +30,14 @@ def with_derivatives(compute: Callable, *derivatives: Callable | None) -> Callab
                 total = tree.map(lambda x, y: x + y.astype(x.dtype), total, terms)
         return answer, total
 
-    function.defjvp(rule, symbolic_zeros=True)
+    differentiable.defjvp(rule, symbolic_zeros=True)
+
+    def function(*xs):
+        dtype = xs[0].dtype
+        if dtype.itemsize >= 4:
+            return differentiable(*xs)
+        return tree.map(lambda y: y.astype(dtype), differentiable(*[x.astype(np.float32) for x in xs]))
+
     return function
 
 

@@ -251,24 +251,29 @@ def _in_domain(p, q):
 
 @custom_jvp
 def _rel_entr(p, q):
-    return xnp.where(_in_domain(p, q), p * _log_quotient(p, q), xnp.where((p == 0) & (q >= 0), 0, xnp.inf))
+    return xnp.where(_in_domain(p, q), p * _log_quotient(p, q), xnp.where((p == 0) & (q >= 0), 0, _outside(p, q, xnp.inf)))
+
+
+def _outside(p, q, value):
+    """Return what a function is outside of the domain, NaN for NaN."""
+    return xnp.where(xnp.isnan(p) | xnp.isnan(q), xnp.nan, value).astype(p.dtype)
 
 
 _rel_entr.defjvps(lambda g, answer, p, q: g * _rel_entr_dp(p, q), lambda g, answer, p, q: -g * _rel_entr_dq(p, q))
 
 
-# These derivatives and their own derivatives are 0 outside of the domain. The selection comes last, so that XLA fuses each
-# function into one loop.
+# These derivatives and their own derivatives are 0 outside of the domain, and NaN for NaN. The selection comes last, so that
+# XLA fuses each function into one loop.
 
 
 @custom_jvp
 def _rel_entr_dp(p, q):
-    return xnp.where(_in_domain(p, q), _log_quotient(p, q) + 1, 0)
+    return xnp.where(_in_domain(p, q), _log_quotient(p, q) + 1, _outside(p, q, 0))
 
 
 @custom_jvp
 def _rel_entr_dq(p, q):
-    return xnp.where(_in_domain(p, q), p / q, 0)
+    return xnp.where(_in_domain(p, q), p / q, _outside(p, q, 0))
 
 
 def _safe_arguments(p, q):
@@ -301,6 +306,7 @@ def _log_quotient(p, q):
     ratio = 1 - relative_difference
     logarithm = xnp.log(ratio) + ((1 - ratio) - relative_difference) / ratio  # corrects the rounding error of the difference
     logarithm = logarithm + xnp.where(far, 2 * bits * math.log(2), 0)
+    logarithm = xnp.where(xnp.isinf(large), large - small, logarithm)
     return xnp.where(below, -logarithm, logarithm)
 
 
@@ -320,7 +326,8 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
         Array(3., dtype=float32, weak_type=True)
     """
     p, q = promote_real("kl_div", p, q)
-    return rel_entr(p, q) - p + q
+    entropy = _rel_entr(p, q)
+    return xnp.where(_in_domain(p, q), entropy - p + q, entropy + xnp.where((p == 0) & (q >= 0), q, 0))
 
 
 @library

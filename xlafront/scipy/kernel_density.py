@@ -205,6 +205,7 @@ def _evaluate(dataset, weights, covariance, inverse, points, logarithm):
     if not logarithm:
         return xnp.sum(xnp.exp(-energy) * weights, axis=1) * xnp.exp(log_scale)  # a sum fuses, a matrix product does not
     min_energy = xnp.min(energy, 1, keepdims=True)
+    min_energy = xnp.where(xnp.isinf(min_energy), 0, min_energy)
     return xnp.log(xnp.sum(xnp.exp(min_energy - energy) * weights, axis=1)) - min_energy[:, 0] + log_scale
 
 

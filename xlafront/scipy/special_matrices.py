@@ -17,11 +17,11 @@ from xlafront.staging.library import library
 from xlafront.symbolic.dimensions import common_shape, is_symbolic, max_dim
 
 
-def _promote_vectors(name: str, *values) -> list:
-    """Convert values to arrays of one strongly typed dtype with at least one dimension."""
+def _promote_vectors(name: str, *values, weak: bool = False) -> list:
+    """Convert values to arrays of one dtype with at least one dimension; one that is weakly typed stays so if `weak`."""
     check_arraylike(name, *values)
     values = [xnp.atleast_1d(xnp.asarray(x)) for x in promote_dtypes(*values)]
-    return [x.astype(x.dtype) for x in values]
+    return list(values) if weak else [x.astype(x.dtype) for x in values]
 
 
 def _size(name: str, n: Any) -> int:
@@ -153,7 +153,7 @@ def circulant(c: Array) -> Array:
                [2, 1, 3],
                [3, 2, 1]], dtype=int32)
     """
-    [c] = _promote_vectors("circulant", c)
+    [c] = _promote_vectors("circulant", c, weak=True)
     n = c.shape[-1]
     return _gather(c, (np.arange(n)[:, None] - np.arange(n)[None, :]) % max(n, 1))
 
@@ -269,7 +269,7 @@ def fiedler(a: Array) -> Array:
         Array([[0, 3],
                [3, 0]], dtype=int32)
     """
-    [a] = _promote_vectors("fiedler", a)
+    [a] = _promote_vectors("fiedler", a, weak=True)
     return xnp.abs(a[..., :, None] - a[..., None, :])
 
 
@@ -298,7 +298,7 @@ def fiedler_companion(a: Array) -> Array:
     unit: list = [(k + 2, k) for k in range(1, n - 2, 2)] + [(k, k + 2) for k in range(0, n - 2, 2)] + [(1, 0)][:n - 1]
     from_a: list = [(0, 0)][:n] + [(k, k + 1) for k in range(0, n - 1, 2)] + [(k + 1, k) for k in range(1, n - 1, 2)]
     which = [0][:n] + [k + 1 for k in range(0, n - 1, 2)] + [k + 1 for k in range(1, n - 1, 2)]
-    result = xnp.zeros((*a.shape[:-1], n, n), a.dtype)
+    result = xnp.zeros_like(a, shape=(*a.shape[:-1], n, n))
     for positions, values in ((unit, np.ones((), a.dtype)), (from_a, -a[..., which] if which else None)):
         if positions:
             rows, columns = map(np.array, zip(*positions))
