@@ -122,10 +122,8 @@ class SearchResult(NamedTuple):
                   "excluded": self.excluded, "stopped": self.stopped, "code": self.code()}
         return json.dumps(fields, indent=indent)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return table(self)
-
-    __repr__ = __str__
 
 
 SHOWN = 12
@@ -186,7 +184,7 @@ def _code(best: Candidate) -> str:
     rules = _rules(best.specs, sizes)
     width = max([len(rule) for rule, _ in rules], default=0)
     lines = ["import re", "", "AUTO = xf.sharding.AxisType.Auto",
-             f"mesh = xf.make_mesh({tuple(sizes.values())}, {tuple(sizes)}, ({'AUTO, ' * len(sizes)}))",
+             f"mesh = xf.make_mesh({tuple(sizes.values())}, {tuple(sizes)}, (AUTO,) * {len(sizes)})",
              "rules = {", *[f"    r\"{rule}\":{' ' * (width - len(rule))} {spec}," for rule, spec in rules], "}", "",
              "def shardings(name, tree):  # of an argument: shardings(\"parameters\", parameters)",
              "    def of(path, x):",

@@ -147,7 +147,8 @@ def compile_job(job: Job) -> Compiled | Failed:
     client = devices[0].client
     cache, key = backends.disk_cache(), disk_cache.cache_key(b"plan" + job.module, options.SerializeAsString(), client, devices)
     if cache is not None and (found := cache.load(key)) is not None:
-        return Compiled(*pickle.loads(zlib.decompress(found[0])), found[1], True)
+        text, memory = pickle.loads(zlib.decompress(found[0]))
+        return Compiled(text, memory, found[1], True)
     started = time.perf_counter()
     with mlir.context:
         module = mlir.ir.Module.parse(job.module)
@@ -158,12 +159,12 @@ def compile_job(job: Job) -> Compiled | Failed:
             return Failed(str(e))
     taken = time.perf_counter() - started
     stats = executable.get_compiled_memory_stats()
-    result = executable.hlo_modules()[0].to_string(), (
-        stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes, stats.temp_size_in_bytes,
-        stats.generated_code_size_in_bytes)
+    text = executable.hlo_modules()[0].to_string()
+    memory = (stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes, stats.temp_size_in_bytes,
+              stats.generated_code_size_in_bytes)
     if cache is not None:
-        cache.store(key, zlib.compress(pickle.dumps(result)), taken)
-    return Compiled(*result, taken, False)
+        cache.store(key, zlib.compress(pickle.dumps((text, memory))), taken)
+    return Compiled(text, memory, taken, False)
 
 
 def _partition_only(options: Any, count: int) -> None:
