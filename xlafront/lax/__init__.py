@@ -48,9 +48,9 @@ _EXPORTS = {
         expm1 floor ge gt imag integer_pow is_finite le lgamma log log1p log2 logistic lt max min mul ne neg nextafter
         one_minus_square polygamma population_count pow real reciprocal reduce_precision rem round RoundingMethod rsqrt
         select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh zeta""",
-    "xlafront.lax.dimension_numbers": "GatherDimensionNumbers ScatterDimensionNumbers",
+    "xlafront.lax.dimension_numbers": "GatherDimensionNumbers GatherScatterMode ScatterDimensionNumbers",
     "xlafront.lax.fourier": "fft fft_p FftType",
-    "xlafront.lax.indexing": """gather gather_p GatherScatterMode scatter scatter_add scatter_add_p scatter_apply
+    "xlafront.lax.indexing": """gather gather_p scatter scatter_add scatter_add_p scatter_apply
         scatter_apply_p scatter_max scatter_max_p scatter_min scatter_min_p scatter_mul scatter_mul_p scatter_p scatter_sub
         scatter_sub_p""",
     "xlafront.lax.ragged_products": "RaggedDotDimensionNumbers ragged_dot ragged_dot_general ragged_dot_general_p",

@@ -73,6 +73,8 @@ from xlafront.lax.creation import iota as iota
 from xlafront.lax.cumulative import associative_scan as associative_scan
 from xlafront.lax.device_put import _DevicePut as __DevicePut
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers as GatherDimensionNumbers
+from xlafront.lax.dimension_numbers import GatherScatterMode as GatherScatterMode
+from xlafront.lax.dimension_numbers import GatherScatterMode as _GatherScatterMode
 from xlafront.lax.dimension_numbers import ScatterDimensionNumbers as ScatterDimensionNumbers
 from xlafront.lax.dimension_numbers import ScatterDimensionNumbers as _ScatterDimensionNumbers
 from xlafront.lax.dot_algorithms import DotAlgorithm as DotAlgorithm
@@ -104,8 +106,6 @@ from xlafront.lax.elementwise_functions import zeta as zeta
 from xlafront.lax.families import _WithDefaults as __WithDefaults
 from xlafront.lax.fourier import FftType as FftType
 from xlafront.lax.fourier import fft as fft
-from xlafront.lax.indexing import GatherScatterMode as GatherScatterMode
-from xlafront.lax.indexing import GatherScatterMode as _GatherScatterMode
 from xlafront.lax.indexing import _Scatter as __Scatter
 from xlafront.lax.indexing import gather as gather
 from xlafront.lax.indexing import scatter_apply as scatter_apply

@@ -11,9 +11,9 @@ import numpy as np
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
-from xlafront.lax.dimension_numbers import GatherDimensionNumbers
+from xlafront.lax.dimension_numbers import GatherDimensionNumbers, GatherScatterMode
 from xlafront.lax.elementwise_functions import select_n
-from xlafront.lax.indexing import GatherScatterMode, gather
+from xlafront.lax.indexing import gather
 from xlafront.lax.slicing import concatenate
 from xlafront.symbolic.dimensions import as_size, is_symbolic
 

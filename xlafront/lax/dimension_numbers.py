@@ -1,4 +1,4 @@
-"""Dimension numbers of `gather` and `scatter`, and their checks.
+"""Dimension numbers and modes of `gather` and `scatter`, and their checks.
 
 The terms are those of the StableHLO specification. The checks raise errors for everything that its verifier would reject in a
 module.
@@ -6,8 +6,39 @@ module.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import enum
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
+
+
+class GatherScatterMode(enum.Enum):
+    """Treatment of indices out of bounds: clamp them, fill reads and drop writes, or promise that there are none."""
+
+    CLIP = 1
+    FILL_OR_DROP = 2
+    PROMISE_IN_BOUNDS = 3
+    ONE_HOT = 4
+
+    __hash__ = object.__hash__  # in C: modes are in the cache keys of types and executables
+
+    @staticmethod
+    def from_any(s: Any) -> GatherScatterMode:
+        if isinstance(s, GatherScatterMode):
+            return s
+        mode = _MODES.get(s)
+        if mode is None:
+            raise ValueError(f"unknown indexing mode {s!r}. Use one of {', '.join(m for m in _MODES if m)}.")
+        return mode
+
+
+_MODES = {"clip": GatherScatterMode.CLIP, "fill": GatherScatterMode.FILL_OR_DROP,
+          "drop": GatherScatterMode.FILL_OR_DROP, "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
+          "one_hot": GatherScatterMode.ONE_HOT, None: GatherScatterMode.FILL_OR_DROP}
+
+
+def dims_text(values: Iterable[int]) -> str:
+    """Return dimensions as MLIR writes them in attributes."""
+    return f"[{', '.join(map(str, values))}]"
 
 
 class GatherDimensionNumbers(NamedTuple):

@@ -17,9 +17,9 @@ from xlafront.core.tangents import zeros_of
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
-from xlafront.lax.dimension_numbers import GatherDimensionNumbers, ScatterDimensionNumbers
+from xlafront.lax.dimension_numbers import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from xlafront.lax.elementwise import add, as_type, lt, select, size_scalar
-from xlafront.lax.indexing import GatherScatterMode, bind_gather, bind_scatter, scatter_p
+from xlafront.lax.indexing import bind_gather, bind_scatter, scatter_p
 from xlafront.lax.shapes import (
     broadcast_batch,
     canonical_axis,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import enum
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -23,9 +22,11 @@ from xlafront.lax import key_arrays, sharding_rules
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.dimension_numbers import (
     GatherDimensionNumbers,
+    GatherScatterMode,
     ScatterDimensionNumbers,
     as_numbers,
     check_scatter,
+    dims_text,
     gathered_shape,
 )
 from xlafront.lax.elementwise import (
@@ -44,8 +45,8 @@ from xlafront.lax.elementwise import (
     where,
 )
 from xlafront.lax.lower_fun import lower_fun
-from xlafront.lax.monoids import combine
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
+from xlafront.lax.scatter_lowering import emit_scatter, scatter_lowering
 from xlafront.lax.shapes import (
     bitcast_convert_type_p,
     broadcast_batch,
@@ -65,35 +66,6 @@ if TYPE_CHECKING:
     from xlafront.core.typing import Dims, Params, Tangent
     from xlafront.lowering.equations import RuleContext
     from xlafront.lowering.mlir import ir
-
-
-class GatherScatterMode(enum.Enum):
-    """Treatment of indices out of bounds: clamp them, fill reads and drop writes, or promise that there are none."""
-
-    CLIP = 1
-    FILL_OR_DROP = 2
-    PROMISE_IN_BOUNDS = 3
-    ONE_HOT = 4
-
-    __hash__ = object.__hash__  # in C: modes are in the cache keys of types and executables
-
-    @staticmethod
-    def from_any(s: Any) -> GatherScatterMode:
-        if isinstance(s, GatherScatterMode):
-            return s
-        mode = _MODES.get(s)
-        if mode is None:
-            raise ValueError(f"unknown indexing mode {s!r}. Use one of {', '.join(m for m in _MODES if m)}.")
-        return mode
-
-
-_MODES = {"clip": GatherScatterMode.CLIP, "fill": GatherScatterMode.FILL_OR_DROP,
-          "drop": GatherScatterMode.FILL_OR_DROP, "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
-          "one_hot": GatherScatterMode.ONE_HOT, None: GatherScatterMode.FILL_OR_DROP}
-
-
-def _dims_text(values: Iterable[int]) -> str:
-    return f"[{', '.join(map(str, values))}]"
 
 
 def check_indices(name: str, indices: Any) -> None:
@@ -128,11 +100,11 @@ def _lower_clamped(ctx: RuleContext, x: ir.Value, indices: ir.Value, *, dimensio
         return ctx.broadcast(ctx.constant(np.zeros((), key_words.dtype)), key_words.shape, key_words.dtype, ())
     out_rank = ctx.aval_out.ndim
     offset_dims = (*dn.offset_dims, *range(out_rank, out_rank + len(key_dims)))
-    numbers = (f"#stablehlo.gather<offset_dims = {_dims_text(offset_dims)}, "
-            f"collapsed_slice_dims = {_dims_text(dn.collapsed_slice_dims)}, "
-            f"operand_batching_dims = {_dims_text(dn.operand_batching_dims)}, "
-            f"start_indices_batching_dims = {_dims_text(dn.start_indices_batching_dims)}, "
-            f"start_index_map = {_dims_text(dn.start_index_map)}, index_vector_dim = {ctx.avals_in[1].ndim - 1}>")
+    numbers = (f"#stablehlo.gather<offset_dims = {dims_text(offset_dims)}, "
+            f"collapsed_slice_dims = {dims_text(dn.collapsed_slice_dims)}, "
+            f"operand_batching_dims = {dims_text(dn.operand_batching_dims)}, "
+            f"start_indices_batching_dims = {dims_text(dn.start_indices_batching_dims)}, "
+            f"start_index_map = {dims_text(dn.start_index_map)}, index_vector_dim = {ctx.avals_in[1].ndim - 1}>")
     if ctx.has_computed_sizes(slice_sizes):
         return ctx.op("stablehlo.dynamic_gather", [x, indices, ctx.vector((*slice_sizes, *key_dims), np.int32)],
                       dimension_numbers=m.attribute(numbers), indices_are_sorted=m.boolean(indices_are_sorted))
@@ -335,90 +307,6 @@ def _scatter_abstract(x: ShapedArray, indices: ShapedArray, updates: ShapedArray
 # Primitive -> operation that combines an element with its update (None: the update replaces the element).
 SCATTERS = {"scatter": None, "scatter_add": "stablehlo.add", "scatter_sub": "stablehlo.subtract",
             "scatter_mul": "stablehlo.multiply", "scatter_min": "stablehlo.minimum", "scatter_max": "stablehlo.maximum"}
-
-
-def _emit_scatter(ctx: RuleContext, x: ir.Value, indices: ir.Value, updates: ir.Value, combine: Callable,
-                  dn: ScatterDimensionNumbers, indices_are_sorted: bool, unique_indices: bool) -> ir.Value:
-    """Emit the StableHLO operation. `combine(inner, old, new)` returns the new value of an element."""
-    m = lowering.mlir
-    key_dims = physical_tail(ctx)
-    update_rank = ctx.avals_in[2].ndim
-    window_dims = (*dn.update_window_dims, *range(update_rank, update_rank + len(key_dims)))
-    numbers = (f"#stablehlo.scatter<update_window_dims = {_dims_text(window_dims)}, "
-            f"inserted_window_dims = {_dims_text(dn.inserted_window_dims)}, "
-            f"input_batching_dims = {_dims_text(dn.operand_batching_dims)}, "
-            f"scatter_indices_batching_dims = {_dims_text(dn.scatter_indices_batching_dims)}, "
-            f"scatter_dims_to_operand_dims = {_dims_text(dn.scatter_dims_to_operand_dims)}, "
-            f"index_vector_dim = {ctx.avals_in[1].ndim - 1}>")
-    dtype = ctx.aval_out.dtype
-    element_type = ((), dtype if isinstance(dtype, np.dtype) else np.dtype(dtype.physical_dtype))
-    return ctx.with_region("stablehlo.scatter", [x, indices, updates], [element_type, element_type],
-                           lambda inner, old, new: combine(inner, old, new, element_type),
-                           types=[ctx.aval_out], scatter_dimension_numbers=m.attribute(numbers),
-                           indices_are_sorted=m.boolean(indices_are_sorted),
-                           unique_indices=m.boolean(unique_indices))[0]
-
-
-_LINEAR_OPS = ("stablehlo.add", "stablehlo.subtract")
-_LARGE_SIZE = 4096  # number of elements from which copies matter
-_MIN_WINDOW_RATIO = 8  # windows are computed in a function of their own if the array is this many times larger
-
-
-def _is_one_window(avals: Sequence[ShapedArray], dn: ScatterDimensionNumbers, mode: GatherScatterMode) -> bool:
-    """True if a scatter updates a single window that is in bounds."""
-    x, indices, updates = avals
-    return (mode is GatherScatterMode.PROMISE_IN_BOUNDS and indices.ndim == 1 and updates.ndim == x.ndim > 0 and x.plain
-            and len(dn.update_window_dims) == x.ndim and not is_symbolic((*x.shape, *updates.shape)))
-
-
-def _update_window(ctx: RuleContext, x: ir.Value, indices: ir.Value, updates: ir.Value, dn: ScatterDimensionNumbers,
-                   operation: str) -> ir.Value:
-    """Lower to a dynamic update slice whose window is computed in a function that is not inlined.
-
-    Otherwise XLA's CPU compiler fuses reading, adding and writing into one kernel, and copies the entire array for it.
-    """
-    x_aval, index_aval, window_aval = ctx.avals_in
-    module, static_indices = ctx.body.module, lowering.mlir.constant_vector(indices)
-    starts = [ctx.constant(np.zeros((), index_aval.dtype))] * x_aval.ndim
-    for i, d in enumerate(dn.scatter_dims_to_operand_dims):
-        starts[d] = (ctx.constant(index_aval.dtype.type(static_indices[i])) if static_indices is not None else
-                     ctx.reshape(ctx.slice(indices, [i], [i + 1], result=((1,), index_aval.dtype)), (), index_aval.dtype))
-
-    def compute_window(inner: RuleContext, x: ir.Value, updates: ir.Value, *starts: ir.Value) -> list[ir.Value]:
-        old = inner.op("stablehlo.dynamic_slice", [x, *starts], [window_aval],
-                       slice_sizes=lowering.mlir.i64s(window_aval.shape))
-        return [combine(inner, operation, old, updates, window_aval.shape, window_aval.dtype)]
-
-    if x_aval.size >= _LARGE_SIZE and 1 < window_aval.size <= x_aval.size // _MIN_WINDOW_RATIO and module.num_partitions == 1:
-        symbol = ctx.function("updated", [x_aval, window_aval, *[((), index_aval.dtype)] * x_aval.ndim], [window_aval],
-                              compute_window)
-        [new] = ctx.call_symbol(symbol, [x, updates, *starts], [window_aval])
-    else:
-        [new] = compute_window(ctx, x, updates, *starts)
-    return ctx.op("stablehlo.dynamic_update_slice", [x, new, *starts], [x_aval])
-
-
-def _scatter_lowering(operation: str) -> Callable:
-    def combine_elements(inner: RuleContext, old: ir.Value, new: ir.Value, scalar: tuple[tuple, np.dtype]) -> list[ir.Value]:
-        return [new if operation is None else combine(inner, operation, old, new, *scalar)]
-
-    def lower(ctx: RuleContext, x: ir.Value, indices: ir.Value, updates: ir.Value, *,
-              dimension_numbers: ScatterDimensionNumbers, indices_are_sorted: bool, unique_indices: bool,
-              mode: GatherScatterMode, **_: Any) -> ir.Value:
-        if operation in _LINEAR_OPS and ctx.platform == "cpu" and _is_one_window(ctx.avals_in, dimension_numbers, mode):
-            return _update_window(ctx, x, indices, updates, dimension_numbers, operation)
-
-        def emit(x: ir.Value) -> ir.Value:
-            return _emit_scatter(ctx, x, indices, updates, combine_elements, dimension_numbers, indices_are_sorted,
-                                 unique_indices)
-
-        result = emit(x)
-        aval = ctx.aval_out
-        if operation == "stablehlo.add" and aval.plain and ctx.body.sizes is None and lowering.mlir.is_zero(x, aval.dtype):
-            ctx.body.sparse[result] = [emit]
-        return result
-
-    return lower
 
 
 def bind_scatter(primitive: Primitive, x: Array, indices: Array, updates: Array, *, dimension_numbers: ScatterDimensionNumbers,
@@ -627,8 +515,8 @@ def _scatter_batch(name: str) -> Callable:
 def _apply_lower(ctx: RuleContext, x: ir.Value, indices: ir.Value, updates: ir.Value, *, function: Jaxpr,
                  dimension_numbers: ScatterDimensionNumbers, indices_are_sorted: bool, unique_indices: bool,
                  mode: GatherScatterMode) -> ir.Value:
-    return _emit_scatter(ctx, x, indices, updates, lambda inner, old, new, _: inner.inline(function, [old]),
-                          dimension_numbers, indices_are_sorted, unique_indices)
+    return emit_scatter(ctx, x, indices, updates, lambda inner, old, new, _: inner.inline(function, [old]),
+                        dimension_numbers, indices_are_sorted, unique_indices)
 
 
 def _apply_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> NoReturn:
@@ -692,7 +580,7 @@ _DERIVATIVES = {
 
 def _make_scatter(name: str, operation: str | None) -> Primitive:
     jvp, transpose = _DERIVATIVES.get(name, (None, None))
-    return _Scatter(name, abstract=_scatter_abstract_of(name), lower=_scatter_lowering(operation), jvp=jvp, transpose=transpose,
+    return _Scatter(name, abstract=_scatter_abstract_of(name), lower=scatter_lowering(operation), jvp=jvp, transpose=transpose,
                     batch=_scatter_batch(name), traits=_WRITES,
                     mesh=MeshRules(sharding_rules.scatter, sums=of_all(1) if name == "scatter_add" else None))
 

@@ -17,10 +17,10 @@ from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.basic_primitives import broadcast_in_dim_p, convert_element_type_p, to_dtype
 from xlafront.core.tangents import add_tangents
-from xlafront.lax.dimension_numbers import GatherDimensionNumbers, ScatterDimensionNumbers
+from xlafront.lax.dimension_numbers import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from xlafront.lax.dynamic_slicing import dynamic_slice_p, dynamic_update_slice_p, start_index
 from xlafront.lax.elementwise import add, lt, select
-from xlafront.lax.indexing import GatherScatterMode, bind_gather, scatter_add_p, scatter_p, scatter_tangents
+from xlafront.lax.indexing import bind_gather, scatter_add_p, scatter_p, scatter_tangents
 from xlafront.lax.shapes import reshape_to
 from xlafront.lax.slicing import concatenate_p, pad_p, slice_p
 from xlafront.symbolic.dimensions import common_shape

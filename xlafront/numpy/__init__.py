@@ -16,9 +16,8 @@ _EXPORTS = {
     "xlafront.numpy.constants": """ComplexWarning e euler_gamma get_printoptions index_exp inf nan newaxis pi printoptions s_
         set_printoptions""",
     "xlafront.numpy.convolutions": "convolve correlate",
-    "xlafront.numpy.creation": """arange array asarray astype copy empty empty_like eye
-        full full_like geomspace identity linspace logspace meshgrid ones ones_like tri
-        tril triu zeros zeros_like""",
+    "xlafront.numpy.creation": """arange array asarray astype copy empty empty_like eye full full_like identity meshgrid ones
+        ones_like tri tril triu zeros zeros_like""",
     "xlafront.numpy.diagonals": "diag diagflat diagonal trace",
     "xlafront.numpy.differences": "diff ediff1d gradient interp trapezoid unwrap",
     "xlafront.numpy.divisors": "gcd lcm",
@@ -51,6 +50,7 @@ _EXPORTS = {
     "xlafront.numpy.sets": """intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse
         unique_values""",
     "xlafront.numpy.sorting": "argpartition argsort lexsort partition sort sort_complex top_k",
+    "xlafront.numpy.spaces": "geomspace linspace logspace",
     "xlafront.numpy.statistics": "average corrcoef cov median percentile quantile",
     "xlafront.numpy.ufunc_methods": "frompyfunc ufunc",
     "xlafront.numpy.ufuncs": """abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh around

@@ -37,10 +37,7 @@ from xlafront.numpy.creation import empty_like as empty_like
 from xlafront.numpy.creation import eye as eye
 from xlafront.numpy.creation import full as full
 from xlafront.numpy.creation import full_like as full_like
-from xlafront.numpy.creation import geomspace as geomspace
 from xlafront.numpy.creation import identity as identity
-from xlafront.numpy.creation import linspace as linspace
-from xlafront.numpy.creation import logspace as logspace
 from xlafront.numpy.creation import meshgrid as meshgrid
 from xlafront.numpy.creation import ones as ones
 from xlafront.numpy.creation import tri as tri
@@ -219,6 +216,9 @@ from xlafront.numpy.sorting import partition as partition
 from xlafront.numpy.sorting import sort as sort
 from xlafront.numpy.sorting import sort_complex as sort_complex
 from xlafront.numpy.sorting import top_k as top_k
+from xlafront.numpy.spaces import geomspace as geomspace
+from xlafront.numpy.spaces import linspace as linspace
+from xlafront.numpy.spaces import logspace as logspace
 from xlafront.numpy.statistics import average as average
 from xlafront.numpy.statistics import corrcoef as corrcoef
 from xlafront.numpy.statistics import cov as cov

@@ -15,10 +15,11 @@ from xlafront.core.typing import Array, ArrayLike, ShardingLike
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy import reductions, searching
-from xlafront.numpy.creation import asarray, astype, full, linspace, zeros
+from xlafront.numpy.creation import asarray, astype, full, zeros
 from xlafront.numpy.differences import diff
 from xlafront.numpy.manipulation import concatenate, ravel, reshape
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap, unwrap_node
+from xlafront.numpy.spaces import linspace
 from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library

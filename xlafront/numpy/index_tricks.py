@@ -15,10 +15,11 @@ from xlafront.core.basic_primitives import to_dtype, with_weakness
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.elementwise import add, as_type, constant_like, div, lt, mul, rem_, size_scalar, where
 from xlafront.lax.shapes import counting, expand_dims, static_shape
-from xlafront.numpy.creation import arange, array, asarray, linspace, meshgrid, ones, tri, zeros
+from xlafront.numpy.creation import arange, array, asarray, meshgrid, ones, tri, zeros
 from xlafront.numpy.manipulation import concatenate, reshape, stack
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap, unwrap_node
 from xlafront.numpy.searching import nonzero
+from xlafront.numpy.spaces import linspace
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.staging.library import library
 from xlafront.symbolic.dimensions import as_size, is_symbolic_dim, max_dim

@@ -28,9 +28,9 @@ from xlafront.core.traceback_filter import filter_traceback
 from xlafront.core.tree import leaves
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
-from xlafront.lax.dimension_numbers import GatherDimensionNumbers
+from xlafront.lax.dimension_numbers import GatherDimensionNumbers, GatherScatterMode
 from xlafront.lax.elementwise import add, eq, lt, max_, min_, size_scalar, where
-from xlafront.lax.indexing import GatherScatterMode, bind_gather, fill_for
+from xlafront.lax.indexing import bind_gather, fill_for
 from xlafront.lax.ref_indexing import Slice
 from xlafront.lax.shapes import reduce_sum_p
 from xlafront.numpy.creation import asarray

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import errors
-from xlafront.lax.indexing import GatherScatterMode
+from xlafront.lax.dimension_numbers import GatherScatterMode
 from xlafront.lax.ref_indexing import Slice
 from xlafront.numpy.indexing import KeyHasWindows, _is_bool, plan_key, read_by_gather
 

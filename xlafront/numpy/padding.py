@@ -13,11 +13,12 @@ from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes, slicing
 from xlafront.lax.elementwise import as_type
 from xlafront.numpy import reductions
-from xlafront.numpy.creation import arange, asarray, linspace
+from xlafront.numpy.creation import arange, asarray
 from xlafront.numpy.indexing import take
 from xlafront.numpy.manipulation import broadcast_to, concatenate, moveaxis, stack
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.searching import where
+from xlafront.numpy.spaces import linspace
 from xlafront.numpy.statistics import median
 from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.accepted_arguments import accepts

@@ -11,7 +11,7 @@ from xlafront.api.vmap import vmap
 from xlafront.core import errors, tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.arguments import check_dtype
-from xlafront.lax.indexing import GatherScatterMode
+from xlafront.lax.dimension_numbers import GatherScatterMode
 from xlafront.lax.reductions import highest, lowest
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.promotion import check_arraylike

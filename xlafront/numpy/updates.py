@@ -18,10 +18,10 @@ from xlafront.core.basic_primitives import reshard_p, to_dtype, with_weakness
 from xlafront.core.traceback_filter import with_boundaries
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
-from xlafront.lax.dimension_numbers import ScatterDimensionNumbers
+from xlafront.lax.dimension_numbers import GatherScatterMode, ScatterDimensionNumbers
 from xlafront.lax.elementwise import PRIMITIVES, as_type, eq, max_, min_, size_scalar, where
 from xlafront.lax.elementwise_functions import converted
-from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, bind_scatter
+from xlafront.lax.indexing import PRIMITIVES as SCATTERS, bind_scatter
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import arange, asarray, astype, ones_like
 from xlafront.numpy.indexing import IndexLayout, KeyHasWindows, check_sharded_dims, plan_key, read, take_by, wrap_negative
