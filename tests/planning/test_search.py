@@ -111,6 +111,17 @@ def test_a_function_of_a_mesh_is_called_with_each():
         (1, 8, "examples"), (2, 16, "examples")}
 
 
+def test_collectives_have_the_dtypes_of_the_program():
+    """The CPU's compiler sums and gathers 16 bits as 32; the bytes are those of the program."""
+    def step(w, x):
+        return w - xf.grad(lambda w: xnp.sum((x.astype("bfloat16") @ w.astype("bfloat16")).astype("float32") ** 2))(w)
+
+    [found] = xf.plan_search(step, *[struct(n, m, sharding=P("fsdp")) for n, m in ((WIDTH, HIDDEN), (ROWS, WIDTH))],
+                             topology=devices(2), compiled=0, workers=1).candidates
+    assert found.mesh == {"fsdp": 2}
+    assert found.dominant.types == f"bf16[{WIDTH},{HIDDEN}]" and found.dominant.bytes == 2 * WIDTH * HIDDEN
+
+
 def test_meshes_that_do_not_divide_are_left_out():
     found = xf.plan_search(train_step, ARGUMENTS[0], struct(6, WIDTH), topology=devices(4), axes=("data", "model"), compiled=0,
                            workers=1)

@@ -230,7 +230,7 @@ class _Search:
 
     def _compile(self, pool: Workers, count: int, deadline: float) -> None:
         order = sorted(self.found, key=lambda i: self.found[i].order)
-        chosen = [i for i in order if self.found[i].fits is not False][:count] or order[:1]
+        chosen = [i for i in order if self.found[i].fits is not False][:count] or order[:min(count, 1)]
         for i in chosen:
             pool.submit(self.modules[i]._replace(partition_only=False),
                         lambda result, i=i: self.results.put((i, True, result)))
@@ -269,14 +269,14 @@ class _Search:
             if before is not None:  # what partitioning gave is still true
                 return before._replace(failure=result.message, is_compiled=compiled)
             return known._replace(failure=result.message)
-        module = hlo.Module(result.text)
-        found = costs.collectives(module, option.mesh, np.arange(option.mesh.size), scattered=not compiled)
-        seconds = step_time.seconds(costs.work(module), found, option.mesh, chip) if chip else {}
+        positions = np.arange(option.mesh.size)
+        found = costs.collectives(hlo.Module(result.collectives_text), option.mesh, positions, scattered=not compiled)
+        seconds = step_time.seconds(costs.work(hlo.Module(result.text)), found, option.mesh, chip) if chip else {}
         arguments, outputs, donated, temporaries, code = result.memory
         total = arguments + outputs + temporaries + (code if compiled else 0) - donated
-        dominant = max(found, key=lambda c: communication.seconds(c, option.mesh, chip), default=None) if chip else None
+        cost = (lambda c: communication.seconds(c, option.mesh, chip)) if chip else (lambda c: c.bytes * c.times)
         return known._replace(memory=Memory(arguments, outputs, donated, temporaries, code, total, limit), seconds=seconds,
-                              dominant=dominant, compile_seconds=result.seconds)
+                              dominant=max(found, key=cost, default=None), compile_seconds=result.seconds)
 
     def _sorted(self) -> list[Candidate]:
         return sorted(self.found.values(), key=lambda c: c.order)

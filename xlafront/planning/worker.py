@@ -8,11 +8,13 @@ as many simulated devices: that takes a twentieth of the time, and has the same 
 from __future__ import annotations
 
 import os
+import pathlib
 import pickle
 import queue
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import zlib
@@ -44,6 +46,7 @@ class Compiled(NamedTuple):
     """A compiled program: the text of its optimized HLO, and the sizes of its buffers on a device."""
 
     text: str
+    collectives_text: str  # of the HLO whose collectives have the program's dtypes: the CPU's compiler widens small ones
     memory: tuple[int, int, int, int, int]  # arguments, outputs, donated arguments, temporaries, code
     seconds: float  # of compiling
     cached: bool
@@ -147,24 +150,32 @@ def compile_job(job: Job) -> Compiled | Failed:
     client = devices[0].client
     cache, key = backends.disk_cache(), disk_cache.cache_key(b"plan" + job.module, options.SerializeAsString(), client, devices)
     if cache is not None and (found := cache.load(key)) is not None:
-        text, memory = pickle.loads(zlib.decompress(found[0]))
-        return Compiled(text, memory, found[1], True)
+        text, collectives_text, memory = pickle.loads(zlib.decompress(found[0]))
+        return Compiled(text, collectives_text, memory, found[1], True)
     started = time.perf_counter()
-    with mlir.context:
+    with mlir.context, tempfile.TemporaryDirectory() as folder:
         module = mlir.ir.Module.parse(job.module)
+        if job.partition_only:
+            options.env_option_overrides += [("xla_dump_to", folder), ("xla_dump_hlo_pass_re", _WIDENING),
+                                             ("xla_dump_hlo_as_text", True)]
         try:
             compiler = client.compile if topologies.is_compile_only(client) else client.compile_and_load
             executable = compiler(module, device_list(tuple(devices)), options)
         except JaxRuntimeError as e:
             return Failed(str(e))
-    taken = time.perf_counter() - started
+        taken = time.perf_counter() - started
+        text = executable.hlo_modules()[0].to_string()
+        before_widening = sorted(pathlib.Path(folder).glob(f"*.before_{_WIDENING}*.txt"))
+        collectives_text = before_widening[-1].read_text() if before_widening else text
     stats = executable.get_compiled_memory_stats()
-    text = executable.hlo_modules()[0].to_string()
     memory = (stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes, stats.temp_size_in_bytes,
               stats.generated_code_size_in_bytes)
     if cache is not None:
-        cache.store(key, zlib.compress(pickle.dumps((text, memory))), taken)
-    return Compiled(text, memory, taken, False)
+        cache.store(key, zlib.compress(pickle.dumps((text, collectives_text, memory))), taken)
+    return Compiled(text, collectives_text, memory, taken, False)
+
+
+_WIDENING = "all-reduce-promotion"  # the first pass of the CPU's compiler that changes the dtypes of collectives
 
 
 def _partition_only(options: Any, count: int) -> None:
