@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 import sys
+from typing import Any
 
 from xlafront.base.version import __version__
 
@@ -86,26 +87,7 @@ def _run(arguments: list[str]) -> None:
     main(arguments)
 
 
-def main(argv=None) -> int:
-    given, argv = argv, sys.argv[1:] if argv is None else argv
-    if argv[:1] == ["run"] and argv[1:] not in ([], ["-h"], ["--help"]):  # the program parses its own arguments
-        _run(argv[1:])
-        return 0
-    parser = argparse.ArgumentParser(prog="python -m xlafront", description="xlafront from the command line")
-    parser.add_argument("--version", action="version", version=f"xlafront {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    demo = commands.add_parser("demo", help="train a small network over all devices, and draw its loss and what it learned")
-    demo.add_argument("--steps", type=int, default=300, help="optimisation steps (default 300)")
-    demo.add_argument("--devices", type=int, default=2,
-                      help="CPU devices to simulate without an accelerator, at most one a core (default 2)")
-    demo.add_argument("--plot", default="demo_loss.svg", help="file for the picture (default demo_loss.svg)")
-    demo.set_defaults(run=_demo)
-    run = commands.add_parser(
-        "run", help="run a program that imports jax, with xlafront in its place",
-        usage="python -m xlafront run [SCRIPT | -m MODULE | -c PROGRAM | -] [ARGUMENT ...]",
-        description="Run a script, a module, a program given as text or one from standard input (-) as `python` does. `import "
-                    "jax` gives xlafront, also in child processes, whether or not jax is installed.")
-    run.set_defaults(run=lambda args: run.error("give a script, -m MODULE, -c PROGRAM, or - for standard input"))
+def _add_plan(commands: Any) -> None:
     plan = commands.add_parser(
         "plan", help="memory, work and collectives of a training step on machines that are not attached",
         description="Compile a function of a script for a topology, and print memory, work and collectives of each device. "
@@ -131,6 +113,9 @@ def main(argv=None) -> int:
                       "and which unit bounds it")
     plan.add_argument("--json", action="store_true", help="print the plan as JSON")
     plan.set_defaults(run=_plan)
+
+
+def _add_export(commands: Any) -> None:
     exported = commands.add_parser(
         "export", help="export a function as a portable StableHLO module",
         description="Lower a function of a script and write three files: the StableHLO module as text (--out), as a portable "
@@ -150,6 +135,30 @@ def main(argv=None) -> int:
     exported.add_argument("--vjp-order", type=int, default=0, metavar="N", help="number of derivatives to include (default 0)")
     exported.add_argument("--args", metavar="NAME", help="function of the script that returns the arguments")
     exported.set_defaults(run=_export)
+
+
+def main(argv=None) -> int:
+    given, argv = argv, sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["run"] and argv[1:] not in ([], ["-h"], ["--help"]):  # the program parses its own arguments
+        _run(argv[1:])
+        return 0
+    parser = argparse.ArgumentParser(prog="python -m xlafront", description="xlafront from the command line")
+    parser.add_argument("--version", action="version", version=f"xlafront {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    demo = commands.add_parser("demo", help="train a small network over all devices, and draw its loss and what it learned")
+    demo.add_argument("--steps", type=int, default=300, help="optimisation steps (default 300)")
+    demo.add_argument("--devices", type=int, default=2,
+                      help="CPU devices to simulate without an accelerator, at most one a core (default 2)")
+    demo.add_argument("--plot", default="demo_loss.svg", help="file for the picture (default demo_loss.svg)")
+    demo.set_defaults(run=_demo)
+    run = commands.add_parser(
+        "run", help="run a program that imports jax, with xlafront in its place",
+        usage="python -m xlafront run [SCRIPT | -m MODULE | -c PROGRAM | -] [ARGUMENT ...]",
+        description="Run a script, a module, a program given as text or one from standard input (-) as `python` does. `import "
+                    "jax` gives xlafront, also in child processes, whether or not jax is installed.")
+    run.set_defaults(run=lambda args: run.error("give a script, -m MODULE, -c PROGRAM, or - for standard input"))
+    _add_plan(commands)
+    _add_export(commands)
     cache = commands.add_parser("cache", help="show or clear the compiled programs cached on disk")
     cache.add_argument("action", choices=("info", "clear", "path"))
     cache.set_defaults(run=_cache)
