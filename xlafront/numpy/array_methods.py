@@ -107,7 +107,9 @@ _CONTAINERS = (list, tuple, set, dict)
 def _operand(other) -> bool:
     """True if an operator supports this as its other operand; lists, strings and None get Python's own error."""
     kind = type(other)
-    if kind in _scalars or kind is ArrayImpl or tracing.is_operand(other):
+    if kind in _scalars or kind is ArrayImpl or kind is StagedTracer and type(other.aval) is ShapedArray:  # hot
+        return True
+    if tracing.is_operand(other):
         return True
     return not tracing.is_convertible(other) and tracing.is_arraylike(other)
 

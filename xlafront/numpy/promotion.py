@@ -11,7 +11,9 @@ import numpy as np
 
 from xlafront.base import config
 from xlafront.core import dtypes, errors, source, tracing
+from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import broadcast_in_dim_p
+from xlafront.core.staging import StagedTracer
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import broadcast_shapes
 from xlafront.staging.library import free_promotion, is_promotion_restricted
@@ -22,8 +24,10 @@ _F = TypeVar("_F", bound=Callable)
 def check_arraylike(name: str, *args) -> None:
     """Raise for lists, strings and other objects, whose silent conversion would be slow and hide mistakes."""
     for i, x in enumerate(args):
-        if not (type(x) in tracing.plain_types or tracing.is_operand(x) or tracing.is_convertible(x)
-                or tracing.is_arraylike(x)):
+        kind = type(x)
+        if kind in tracing.plain_types or kind is StagedTracer and type(x.aval) is ShapedArray:  # hot
+            continue
+        if not (tracing.is_operand(x) or tracing.is_convertible(x) or tracing.is_arraylike(x)):
             raise _not_arraylike(name, i, x)
 
 
@@ -84,7 +88,10 @@ def boolean_mask(name: str, where):
 
 def unwrap(x: Any) -> Any:
     """Return arrays and scalars unchanged and objects with `__jax_array__` as their array."""
-    return x if type(x) in tracing.plain_types or tracing.is_operand(x) else tracing.as_operand(x)
+    kind = type(x)
+    if kind in tracing.plain_types or kind is StagedTracer and type(x.aval) is ShapedArray:  # hot
+        return x
+    return x if tracing.is_operand(x) else tracing.as_operand(x)
 
 
 def unwrap_node(x):
