@@ -111,6 +111,8 @@ def _add_plan(commands: Any) -> None:
     plan.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="compiler option; repeatable")
     plan.add_argument("--schedule", action="store_true", help="print the static schedule of each kernel for TPUs: its bundles, "
                       "and which unit bounds it")
+    plan.add_argument("--timeline", action="store_true", help="print the memory over the schedule of a step, and the values at "
+                      "its peak")
     plan.add_argument("--json", action="store_true", help="print the plan as JSON")
     plan.set_defaults(run=_plan)
 

@@ -159,7 +159,27 @@ def plan(value: Any) -> str:
     amounts = [("arguments", memory.arguments), ("results", memory.outputs - memory.donated), ("temporary", memory.temporaries),
              ("code", memory.code)]
     title = f"{value.name} on {value.topology}: {verdict}, {_size(memory.total)}{limit} on each device"
-    return _view(title, _bar(amounts, memory.limit), _text("plan", str(value)))
+    return _view(title, _bar(amounts, memory.limit), _timeline(value.timeline), _text("plan", str(value)))
+
+
+def _timeline(found: Any) -> str:
+    """Return a picture of the memory over the schedule of a step: the arguments, and above them what is computed."""
+    if found is None or len(found.sizes) < 2:
+        return ""
+    width, height, most, count = 600, 80, max(found.sizes), len(found.sizes)
+    columns = min(width, count)
+    bounds = [i * count // columns for i in range(columns + 1)]
+    tops = [height * (1 - max(found.sizes[a:b]) / most) for a, b in zip(bounds, bounds[1:])]
+    step, base = width / columns, height * (1 - found.arguments / most)
+    outline = " ".join(f"{i * step:.1f},{y:.1f} {(i + 1) * step:.1f},{y:.1f}" for i, y in enumerate(tops))
+    peak = found.peak / count * width
+    picture = (f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
+               f'<polygon points="0,{height} {outline} {width},{height}" fill="{_COLOURS[1]}"/>'
+               f'<rect x="0" y="{base:.1f}" width="{width}" height="{height - base:.1f}" fill="{_COLOURS[0]}"/>'
+               f'<line x1="{peak:.1f}" x2="{peak:.1f}" y1="0" y2="{height}" stroke="currentColor" stroke-dasharray="2"/></svg>')
+    where = html.escape(f"{found.operation} {found.line}".strip())
+    text = f"memory over the step, with arguments at the bottom; at most {_size(found.sizes[found.peak])}: {where}"
+    return _element("div", picture) + _element("small", text)
 
 
 def settings(value: Any) -> str:

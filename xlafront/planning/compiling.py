@@ -15,7 +15,7 @@ from xlafront.base import config
 from xlafront.base.jaxlib_compat import JaxRuntimeError
 from xlafront.core import avals, errors, source, tree
 from xlafront.core.ir import subprograms
-from xlafront.planning import costs, hlo, kernels, step_time, topologies
+from xlafront.planning import costs, hlo, kernels, memory_timeline, step_time, topologies
 from xlafront.planning.costs import Buffer
 from xlafront.planning.placement import mesh_of, on_mesh, topology_of
 from xlafront.planning.report import Memory, Plan
@@ -130,7 +130,8 @@ class Planner:
         return self.plan_of(
             memory=self.memory(executable.get_compiled_memory_stats()), not_compiled=refusal, flops=work.flops,
             bytes_accessed=work.bytes, seconds=seconds, collectives=collectives,
-            buffers=self.arguments(module) + self.results(module) + costs.temporaries(module))
+            buffers=self.arguments(module) + self.results(module) + costs.temporaries(module),
+            timeline=memory_timeline.timeline(module))
 
     def memory(self, stats) -> Memory:
         donated = stats.alias_size_in_bytes

@@ -18,7 +18,7 @@ _FREE = frozenset("""parameter constant tuple get-tuple-element bitcast while co
     async-start async-update async-done opt-barrier add-dependency domain""".split())
 # Operations whose results share the buffer of another value.
 _ALIASES = _FREE | {"dynamic-update-slice"}
-_ARITHMETIC = frozenset("""add subtract multiply divide maximum minimum remainder negate abs sign power sqrt rsqrt cbrt
+ARITHMETIC = frozenset("""add subtract multiply divide maximum minimum remainder negate abs sign power sqrt rsqrt cbrt
     exponential exponential-minus-one log log-plus-one logistic tanh tan sine cosine erf atan2 floor ceil round-nearest-even
     round-nearest-afz compare select and or xor not clamp""".split())
 _READERS = frozenset("dynamic-slice slice gather".split())
@@ -115,7 +115,7 @@ def _kernel_flops(module: Module, computation: Computation, instruction: Instruc
 
 def _flops(computation: Computation, instruction: Instruction) -> float | None:
     opcode = instruction.opcode
-    if opcode in _ARITHMETIC:
+    if opcode in ARITHMETIC:
         return instruction.types[0].size
     if opcode == "dot":
         return _product(computation, instruction, instruction.numbers("lhs_contracting_dims"))
@@ -177,7 +177,7 @@ def _bytes(types) -> int:
     return sum(t.bytes for t in types if t.in_main_memory)
 
 
-def _result_types(computation: Computation, instruction: Instruction) -> tuple[Type, ...]:
+def instruction_results(computation: Computation, instruction: Instruction) -> tuple[Type, ...]:
     """Return the types of the results of an instruction; for an asynchronous start, without its repeated operands and state."""
     if not instruction.opcode.endswith("-start"):
         return instruction.types
@@ -196,9 +196,9 @@ def _traffic(module: Module, computation: Computation, instruction: Instruction)
         return 0
     operands = computation.operand_types(instruction)
     if opcode == "copy-start":
-        return _bytes(operands[0]) + _bytes(_result_types(computation, instruction))
+        return _bytes(operands[0]) + _bytes(instruction_results(computation, instruction))
     if opcode == "slice-start":
-        return 2 * max((t.bytes for t in _result_types(computation, instruction)), default=0)
+        return 2 * max((t.bytes for t in instruction_results(computation, instruction)), default=0)
     if opcode in _READERS:
         return 2 * _bytes(instruction.types)
     if opcode == "dynamic-update-slice":
@@ -436,9 +436,9 @@ def temporaries(module: Module, limit: int = 20) -> list[Buffer]:
             if instruction.opcode in _ALIASES or instruction.opcode.endswith("-done") or (
                     computation.is_entry and instruction.name in results):
                 continue
-            if instruction.opcode == "fusion" and _updates_in_place(module, instruction):
+            if instruction.opcode == "fusion" and updates_in_place(module, instruction):
                 continue
-            for result_type in _result_types(computation, instruction):
+            for result_type in instruction_results(computation, instruction):
                 if result_type.in_main_memory:
                     operation, line = module.origin(computation, instruction)
                     if not instruction.operation:
@@ -449,7 +449,8 @@ def temporaries(module: Module, limit: int = 20) -> list[Buffer]:
     return [one if found[one] == 1 else one._replace(what=f"{one.what} ({found[one]} times)") for one in largest]
 
 
-def _updates_in_place(module: Module, instruction: Instruction) -> bool:
+def updates_in_place(module: Module, instruction: Instruction) -> bool:
+    """Return True if a fused kernel only writes parts of its operands' buffers."""
     inner = module.computations.get(instruction.attribute("calls") or "")
     return inner is not None and all(_written(module, inner, root) < np.inf for root in _elements(inner, inner.root))
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xlafront.planning import schedules
 from xlafront.planning.costs import Buffer, Collective
 from xlafront.planning.kernels import Kernel
 from xlafront.runtime.sharding import Mesh
+
+if TYPE_CHECKING:
+    from xlafront.planning.memory_timeline import Timeline
 
 
 class Memory(NamedTuple):
@@ -44,6 +47,8 @@ class Plan(NamedTuple):
         notes: Remarks on the numbers.
         not_compiled: Error message of the compiler if it failed, else None.
         kernels: Pallas kernels in the program.
+        timeline: Memory of each device over the schedule of a step, which prints as bars with the largest values at the peak;
+            None if the program was not compiled.
     """
 
     name: str
@@ -61,6 +66,7 @@ class Plan(NamedTuple):
     notes: list[str]
     not_compiled: str | None
     kernels: Sequence[Kernel] = ()
+    timeline: Timeline | None = None
 
     @property
     def fits(self) -> bool | None:
@@ -77,7 +83,8 @@ class Plan(NamedTuple):
             "flops": self.flops, "bytes_accessed": self.bytes_accessed,
             "collectives": [c._asdict() | {"axes": list(c.axes) if c.axes is not None else None} for c in self.collectives],
             "seconds": self.seconds, "stages": self.stages, "notes": self.notes,
-            "kernels": [k._asdict() for k in self.kernels], "not_compiled": self.not_compiled}
+            "kernels": [k._asdict() for k in self.kernels], "not_compiled": self.not_compiled,
+            "timeline": self.timeline.to_dict() if self.timeline else None}
 
     def to_json(self, indent: int | None = 2) -> str:
         return json.dumps(self.to_dict(), indent=indent)

@@ -36,7 +36,8 @@ def main(args) -> int:
         print_error(e)
         return 2
     try:
-        print(plan.to_json() if args.json else plan, flush=True)
+        shown = f"{plan}\n\n{plan.timeline}" if args.timeline and plan.timeline else str(plan)
+        print(plan.to_json() if args.json else shown, flush=True)
     except BrokenPipeError:  # the reader (head, less) has closed the pipe; the exit status still matters
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if plan.fits is False and args.json:
