@@ -62,6 +62,7 @@ TARGETS: dict[str, float | None] = {
     "function, eager": 1.0,
     "function, trace": 0.3,
     "function, operations": 1.0,
+    "Pallas: simulated": 0.05,
     "Pallas: trace": 0.3,
     "Pallas": 1.0,
     "kernel": 1.0,
