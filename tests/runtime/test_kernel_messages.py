@@ -3,6 +3,7 @@
 import pytest
 
 from xlafront.base.jaxlib_compat import JaxRuntimeError
+from xlafront.lowering import mlir
 from xlafront.runtime.kernel_messages import explained
 
 UNALIGNED = """INTERNAL: Mosaic failed to compile TPU kernel with MLIR module name `rows` HLO name `name.1`: E2003: \
@@ -19,6 +20,11 @@ BUFFER = """RESOURCE_EXHAUSTED: Allocation (size=134217728) would exceed memory 
 SHARED = "RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 393216, available: 232448, context: []"
 
 
+def no_kernels():
+    with mlir.context:
+        return mlir.ir.Module.parse("module {}")
+
+
 @pytest.mark.parametrize("text, words", [
     (UNALIGNED, ["the kernel rows, at train.py:8 (get): an index into dimension 1", "pl.multiple_of(start, 128)"]),
     (OTHER, ["the kernel rows, at train.py:9 (sort) cannot be compiled for TPUs: Not implemented: a sort"]),
@@ -26,11 +32,11 @@ SHARED = "RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 39321
     (BUFFER, ["a kernel's input window allocation for operator input 0 takes 128 MiB of VMEM, the chip has 64 MiB"]),
     (SHARED, ["a kernel takes 384 KiB of shared memory, a program on the card can have 227 KiB", "num_stages"])])
 def test_messages_name_the_kernel_and_the_remedy(text, words):
-    found = str(explained(JaxRuntimeError(text)))
+    found = str(explained(JaxRuntimeError(text), no_kernels()))
     assert all(w in found for w in words), found
     assert "\n" not in found
 
 
 def test_other_errors_stay_as_they_are():
     error = JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 10 bytes.")
-    assert explained(error) is error
+    assert explained(error, no_kernels()) is error

@@ -245,8 +245,9 @@ def _gather_transpose(ct: Tangent, x: Any, indices: Any, *, dimension_numbers: G
     dn = dimension_numbers
     numbers = ScatterDimensionNumbers(dn.offset_dims, dn.collapsed_slice_dims, dn.start_index_map,
                                       dn.operand_batching_dims, dn.start_indices_batching_dims)
-    zeros = zeros_of(x.aval.update(dtype=tracing.aval_of(ct).dtype))  # custom rules may return another dtype
-    result = bind_scatter(scatter_add_p, zeros, indices, ct, dimension_numbers=numbers,
+    if tracing.aval_of(ct).dtype != x.aval.dtype:  # from a custom rule
+        ct = to_dtype(ct, x.aval.dtype)
+    result = bind_scatter(scatter_add_p, zeros_of(x.aval), indices, ct, dimension_numbers=numbers,
                           indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode)
     return [result, None]
 

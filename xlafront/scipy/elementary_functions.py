@@ -256,7 +256,7 @@ def _rel_entr(p, q):
 
 def _outside(p, q, value):
     """Return what a function is outside of the domain, NaN for NaN."""
-    return xnp.where(xnp.isnan(p) | xnp.isnan(q), xnp.nan, value).astype(p.dtype)
+    return xnp.where(xnp.isnan(p) | xnp.isnan(q), constant_like(p, xnp.nan), constant_like(p, value))
 
 
 _rel_entr.defjvps(lambda g, answer, p, q: g * _rel_entr_dp(p, q), lambda g, answer, p, q: -g * _rel_entr_dq(p, q))
