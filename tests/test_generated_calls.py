@@ -33,7 +33,7 @@ LEFT_OUT = {
         polar matrix_rank pinv cond cho_factor cho_solve lu_solve eigvals""",
     "integers that wrap, or have no floating results": "left_shift right_shift bitwise_left_shift bitwise_right_shift ldexp power pow reciprocal",
     "other shapes: batches, joint dimensions": "hankel toeplitz circulant companion fiedler fiedler_companion convolution_matrix leslie block_diag isf rankdata mode",
-    "other edge values": "gammainc gammaincc betainc hyp2f1 hyp1f1 expn owens_t sici zeta polygamma comb poch multigammaln factorial bernoulli gammasgn digamma",
+    "other edge values": "gammainc gammaincc betainc hyp2f1 hyp1f1 expn owens_t sici zeta polygamma comb poch multigammaln factorial bernoulli gammasgn digamma beta",
 }
 NAMES = {name for names in LEFT_OUT.values() for name in names.split()}
 

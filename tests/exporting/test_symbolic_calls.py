@@ -29,9 +29,9 @@ QUICK = {
 TESTED_IN_OTHER_FILES = {
     "they call jaxprs as others do; test_program_order and test_recomputation_rules": "program_order recomputed saved",
     "they are in kernels, of which pallas_call is a case": """num_programs program_id approx_tanh atomic_cas atomic_rmw bitcast
-        debug_barrier delay dma_start dma_wait elementwise_inline_asm masked_load masked_swap max_contiguous multiple_of
-        pack_elementwise prng_random_bits prng_seed run_scoped semaphore_read semaphore_signal semaphore_wait unpack_elementwise
-        with_memory_space_constraint""",
+        bounded_dma_start bounded_dma_wait debug_barrier delay dma_start dma_wait elementwise_inline_asm
+        masked_load masked_swap max_contiguous multiple_of pack_elementwise prng_random_bits prng_seed run_scoped semaphore_read
+        semaphore_signal semaphore_wait stochastic_round unpack_elementwise with_memory_space_constraint""",
     "they take no array": "dim_as_value platform_index axis_index create_token after_all empty_ref eq_to le_to lt_to",
     "they are between devices; test_export_over_devices has some": """all_gather all_gather_invariant all_to_all pmax pmin ppermute precv
         psend psum psum_invariant pbroadcast pvary ragged_all_to_all reduce_scatter reshard shard_map global_array_to_host_local_array
