@@ -1,4 +1,4 @@
-"""Kernels: a product of matrices in blocks, traced, lowered, called as a new function each time, run, simulated; and lowered for TPUs."""
+"""Kernels: a product of matrices in blocks, traced, lowered, called as a new function, run, simulated, lowered for TPUs."""
 
 from __future__ import annotations
 
