@@ -19,7 +19,7 @@ from xlafront.runtime.sharding import Mesh, PartitionSpec
 
 
 def _shardings_of(*trees) -> list[NamedSharding]:
-    found = (_sharding_of(x) for x in tree.leaves(trees))
+    found = (sharding_of(x) for x in tree.leaves(trees))
     return [s for s in found if isinstance(s, NamedSharding)]
 
 
@@ -73,24 +73,34 @@ def on_mesh(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any], repl
     Arguments without sharding are left to the function (`pmap`, `shard_map` and `in_shardings` decide), or replicated if
     `replicate`.
     """
-    try:
-        names = list(inspect.signature(fun).parameters)
-    except (TypeError, ValueError):
-        names = []
+    names = parameters_of(fun)
 
     def place(path, x):
         try:
             return _type_on_mesh(mesh, x, replicate)
         except ValueError as e:
-            in_kwargs, first, *rest = path
-            name = first.key if in_kwargs.idx else names[first.idx] if first.idx < len(names) else f"args[{first.idx}]"
-            raise ValueError(f"argument {name}{tree.keystr(tuple(rest))} of {getattr(fun, '__name__', 'the function')}: {e}"
+            raise ValueError(f"argument {argument_path(path, names)} of {getattr(fun, '__name__', 'the function')}: {e}"
                              ) from None
 
     return tree.map_with_path(place, (args, kwargs), is_leaf=lambda x: x is None)
 
 
-def _sharding_of(x: Any) -> Any:
+def parameters_of(function: Callable) -> list[str]:
+    """Return the names of the parameters of a function; none if they are not known."""
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
+def argument_path(path: tuple, names: list[str]) -> str:
+    """Return the path of a leaf of `(args, kwargs)` as a user writes it, such as `params['w']`."""
+    in_kwargs, first, *rest = path
+    name = first.key if in_kwargs.idx else names[first.idx] if first.idx < len(names) else f"args[{first.idx}]"
+    return name + tree.keystr(tuple(rest))
+
+
+def sharding_of(x: Any) -> Any:
     """Return the sharding of an array or a `ShapeDtypeStruct`, whose spec may refer to no mesh yet; None without one."""
     return x._sharding if isinstance(x, ShapeDtypeStruct) else getattr(x, "sharding", None)
 
@@ -99,7 +109,7 @@ def _type_on_mesh(mesh: Mesh, x: Any, replicate: bool) -> Any:
     """Return an argument as a type with a sharding over the mesh; Python values are returned unchanged."""
     if not isinstance(x, (ShapeDtypeStruct, ArrayImpl, keys.KeyArray, np.ndarray, np.generic)):
         return x
-    given, sharding = _sharding_of(x), None
+    given, sharding = sharding_of(x), None
     if isinstance(given, NamedSharding):
         sharding = NamedSharding(mesh, given.spec, memory_kind=given.memory_kind)
     elif isinstance(given, PartitionSpec) or replicate:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import os
 import re
 import sys
@@ -16,7 +15,7 @@ from typing import Any
 from xlafront.core.source import is_internal
 from xlafront.planning import topologies
 from xlafront.planning.compiling import plan
-from xlafront.planning.placement import axis_sizes
+from xlafront.planning.placement import axis_sizes, parameters_of
 from xlafront.planning.report import Plan, size
 from xlafront.staging.meshes import set_mesh
 
@@ -27,13 +26,8 @@ class UsageError(Exception):
 
 def main(args) -> int:
     """Run the command. Return 0 if the program fits or no limit is known, 1 if it does not fit, 2 if planning failed."""
-    try:
-        plan = plan_target(args.target, args.topology, args.mesh, args.args, args.memory, args.option)
-    except UsageError as e:
-        print(f"xlafront plan: {e}", file=sys.stderr)
-        return 2
-    except Exception as e:
-        print_error(e)
+    plan = or_message(lambda: plan_target(args.target, args.topology, args.mesh, args.args, args.memory, args.option))
+    if plan is None:
         return 2
     try:
         shown = f"{plan}\n\n{plan.timeline}" if args.timeline and plan.timeline else str(plan)
@@ -44,6 +38,17 @@ def main(args) -> int:
         largest = "; ".join(f"{b.what} {b.type} {size(b.bytes)}" for b in plan.buffers[:5])
         print(f"{plan.name} does not fit {plan.topology}. Largest buffers: {largest}", file=sys.stderr)
     return 1 if plan.fits is False else 0
+
+
+def or_message(make: Callable[[], Any]) -> Any:
+    """Return what `make` returns; for an error print its message, and return None."""
+    try:
+        return make()
+    except UsageError as e:
+        print(f"xlafront plan: {e}", file=sys.stderr)
+    except Exception as e:
+        print_error(e)
+    return None
 
 
 def plan_target(target: str, topology: str | None = None, mesh: str | None = None, args_name: str | None = None,
@@ -133,7 +138,7 @@ def find(script: ModuleType, path: str, name: str) -> Callable:
 def call_arguments(script: ModuleType, path: str, name: str, function: Callable, args_name: str | None,
                    mesh) -> tuple[Callable, tuple, dict[str, Any]]:
     """Return the function to plan and its arguments, as the script defines them."""
-    if args_name is None and _parameters(function) == ["mesh"]:
+    if args_name is None and parameters_of(function) == ["mesh"]:
         pair = function(mesh)
         if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[0]):
             raise UsageError(f"{name}(mesh) in {path} has to return the pair (function, arguments), got {type(pair).__name__}.")
@@ -149,20 +154,13 @@ def call_arguments(script: ModuleType, path: str, name: str, function: Callable,
                 f"        return (xf.ShapeDtypeStruct((1024, 512), \"float32\", sharding=xf.P(\"data\")),)\n\n"
                 f"or name an existing one with --args.")
         if callable(given):
-            given = given(mesh) if _parameters(given) else given()
+            given = given(mesh) if parameters_of(given) else given()
     if isinstance(given, dict):
         return function, (), given
     if isinstance(given, tuple):
         return function, given, {}
     raise UsageError(f"{maker} in {path} has to give the arguments as a tuple (or a dict, for keywords), got "
                      f"{type(given).__name__}.")
-
-
-def _parameters(function: Callable) -> list[str]:
-    try:
-        return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return []
 
 
 def parse_mesh(text: str) -> dict[str, int]:

@@ -7,7 +7,6 @@ collectives and its memory, and so an estimate; the best few are compiled by the
 from __future__ import annotations
 
 import collections
-import inspect
 import io
 import math
 import os
@@ -22,7 +21,7 @@ from xlafront.core import errors, tree
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.planning import communication, costs, hlo, placements, step_time, topologies
 from xlafront.planning.compiling import _lower
-from xlafront.planning.placement import _sharding_of
+from xlafront.planning.placement import argument_path, parameters_of, sharding_of
 from xlafront.planning.placements import Leaf, Rules
 from xlafront.planning.report import Memory
 from xlafront.planning.search_report import Candidate, Count, SearchResult
@@ -96,7 +95,7 @@ class _Program(NamedTuple):
 
     @property
     def takes_mesh(self) -> bool:
-        return not self.args and not self.kwargs and _parameters(self.fun) == ["mesh"]
+        return not self.args and not self.kwargs and parameters_of(self.fun) == ["mesh"]
 
     def call(self, mesh: Mesh) -> tuple[Callable, tuple, dict[str, Any]]:
         """Return the step for a mesh, and its arguments."""
@@ -105,13 +104,6 @@ class _Program(NamedTuple):
         with set_mesh(mesh):
             step, args = self.fun(mesh)
         return (step, (), args) if isinstance(args, dict) else (step, tuple(args), {})
-
-
-def _parameters(function: Callable) -> list[str]:
-    try:
-        return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return []
 
 
 class _Option(NamedTuple):
@@ -206,7 +198,7 @@ class _Search:
         return placements.axes_in([*given, *self.rules.values()]) or DEFAULT_AXES
 
     def _leaves(self, mesh: Mesh, step: Callable, args: tuple, kwargs: dict[str, Any]) -> list[Leaf]:
-        names = _parameters(step)
+        names = parameters_of(step)
         named = {names[i] if i < len(names) else f"args[{i}]": x for i, x in enumerate(args)} | kwargs
         given = {name + tree.keystr(path): spec for name, value in named.items()
                  for path, x in tree.leaves_with_path(value) if (spec := _given_spec(x)) is not None}
@@ -270,8 +262,10 @@ class _Search:
                 return before._replace(failure=result.message, is_compiled=compiled)
             return known._replace(failure=result.message)
         positions = np.arange(option.mesh.size)
-        found = costs.collectives(hlo.Module(result.collectives_text), option.mesh, positions, scattered=not compiled)
-        seconds = step_time.seconds(costs.work(hlo.Module(result.text)), found, option.mesh, chip) if chip else {}
+        module = hlo.Module(result.text)
+        with_dtypes = hlo.Module(result.collectives_text) if result.collectives_text else module
+        found = costs.collectives(with_dtypes, option.mesh, positions, scattered=not compiled)
+        seconds = step_time.seconds(costs.work(module), found, option.mesh, chip) if chip else {}
         arguments, outputs, donated, temporaries, code = result.memory
         total = arguments + outputs + temporaries + (code if compiled else 0) - donated
         cost = (lambda c: communication.seconds(c, option.mesh, chip)) if chip else (lambda c: c.bytes * c.times)
@@ -312,7 +306,7 @@ def _count(leaves: Sequence[Leaf], args: tuple, kwargs: dict[str, Any]) -> Count
 
 
 def _given_spec(x: Any) -> PartitionSpec | None:
-    sharding = _sharding_of(x)
+    sharding = sharding_of(x)
     if isinstance(sharding, NamedSharding):
         return sharding.spec
     return sharding if isinstance(sharding, PartitionSpec) else None
@@ -324,12 +318,10 @@ def _without_sharding(x: Any) -> Any:
 
 def _with_shardings(option: _Option) -> tuple[tuple, dict[str, Any]]:
     """Return the arguments of a candidate as types with its shardings."""
-    names = _parameters(option.step)
+    names = parameters_of(option.step)
 
     def place(path, x):
-        in_kwargs, first, *rest = path
-        name = first.key if in_kwargs.idx else names[first.idx] if first.idx < len(names) else f"args[{first.idx}]"
-        spec = option.specs.get(name + tree.keystr(tuple(rest)))
+        spec = option.specs.get(argument_path(path, names))
         return x if spec is None else ShapeDtypeStruct(x.shape, x.dtype, sharding=NamedSharding(option.mesh, spec))
 
     return tree.map_with_path(place, (option.args, option.kwargs))

@@ -12,9 +12,9 @@ from xlafront.planning.script import (
     call_arguments,
     find,
     load_script,
+    or_message,
     parse_bytes,
     parse_option,
-    print_error,
     split_target,
 )
 from xlafront.planning.search import plan_search
@@ -24,13 +24,8 @@ from xlafront.runtime.sharding import PartitionSpec
 
 def main(args: Any) -> int:
     """Run the command. Return 0 if a mesh fits, 1 if none does, 2 if the search failed."""
-    try:
-        result = search_target(args)
-    except UsageError as e:
-        print(f"xlafront plan: {e}", file=sys.stderr)
-        return 2
-    except Exception as e:
-        print_error(e)
+    result = or_message(lambda: search_target(args))
+    if result is None:
         return 2
     print(result.to_json() if args.json else result, flush=True)
     return 0 if result.best is not None else 1

@@ -46,7 +46,7 @@ class Compiled(NamedTuple):
     """A compiled program: the text of its optimized HLO, and the sizes of its buffers on a device."""
 
     text: str
-    collectives_text: str  # of the HLO whose collectives have the program's dtypes: the CPU's compiler widens small ones
+    collectives_text: str  # of the HLO before the CPU's compiler widens collectives of small dtypes; empty for other compilers
     memory: tuple[int, int, int, int, int]  # arguments, outputs, donated arguments, temporaries, code
     seconds: float  # of compiling
     cached: bool
@@ -166,7 +166,7 @@ def compile_job(job: Job) -> Compiled | Failed:
         taken = time.perf_counter() - started
         text = executable.hlo_modules()[0].to_string()
         before_widening = sorted(pathlib.Path(folder).glob(f"*.before_{_WIDENING}*.txt"))
-        collectives_text = before_widening[-1].read_text() if before_widening else text
+        collectives_text = before_widening[-1].read_text() if before_widening else ""
     stats = executable.get_compiled_memory_stats()
     memory = (stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes, stats.temp_size_in_bytes,
               stats.generated_code_size_in_bytes)
