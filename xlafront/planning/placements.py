@@ -116,24 +116,29 @@ def _state_spec(shape: Sequence[int], sizes: Mapping[str, int], width: int) -> P
     return PartitionSpec(*entries)
 
 
-def leaves(args: Any, results: Any, specs: Mapping[str, PartitionSpec], batch: Sequence[str]) -> list[Leaf]:
-    """Return the arrays among arguments, given with their paths.
+def state_of(args: Mapping[str, Any], results: Any, batch: Sequence[str]) -> frozenset[str]:
+    """Return the names of the arguments that are the state.
 
     Args:
-        args: Mapping from the name of each argument to its tree of types.
+        args: Tree of types of each argument, by its name.
         results: Types of the results of the function.
-        specs: Specs given with the arguments, by path.
         batch: Names of arguments that are the batch. If empty, those that are not returned.
     """
+    if batch:
+        return frozenset(args) - set(batch)
     returned = {_types(part) for part in _subtrees(results)}
+    return frozenset([name for name, value in args.items() if _types(value) in returned])
+
+
+def leaves(args: Mapping[str, Any], specs: Mapping[str, PartitionSpec], state: frozenset[str]) -> list[Leaf]:
+    """Return the arrays among arguments, given by name, with the specs given for their paths."""
     found = []
     for name, value in args.items():
-        is_state = name not in batch if batch else _types(value) in returned
         for path, x in tree.leaves_with_path(value):
             if hasattr(x, "shape") and hasattr(x, "dtype"):
                 full = name + tree.keystr(path)
                 found.append(Leaf(full, tuple(x.shape), np.dtype(x.dtype).itemsize if x.dtype != "key" else 4, specs.get(full),
-                                  is_state))
+                                  name in state))
     return found
 
 

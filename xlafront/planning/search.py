@@ -134,6 +134,7 @@ class _Search:
         self.modules: dict[int, Job] = {}
         self.results: queue.SimpleQueue[tuple[int, bool, Compiled | Failed]] = queue.SimpleQueue()
         self.least_memory: float = math.inf
+        self.state: frozenset[str] | None = None  # names of the arguments that are the state: of all meshes the same
 
     def run(self, axes: tuple[str, ...], candidates: int, compiled: int, time_limit: float, workers: int) -> SearchResult:
         deadline = time.monotonic() + time_limit
@@ -202,9 +203,11 @@ class _Search:
         named = {names[i] if i < len(names) else f"args[{i}]": x for i, x in enumerate(args)} | kwargs
         given = {name + tree.keystr(path): spec for name, value in named.items()
                  for path, x in tree.leaves_with_path(value) if (spec := _given_spec(x)) is not None}
-        with set_mesh(mesh):
-            results = eval_shape(step, *tree.map(_without_sharding, args), **tree.map(_without_sharding, kwargs))
-        return placements.leaves(named, results, given, self.batch)
+        if self.state is None:
+            with set_mesh(mesh):
+                results = eval_shape(step, *tree.map(_without_sharding, args), **tree.map(_without_sharding, kwargs))
+            self.state = placements.state_of(named, results, self.batch)
+        return placements.leaves(named, given, self.state)
 
     # Lowering, partitioning, compiling
 
