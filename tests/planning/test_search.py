@@ -122,6 +122,17 @@ def test_collectives_have_the_dtypes_of_the_program():
     assert found.dominant.types == f"bf16[{WIDTH},{HIDDEN}]" and found.dominant.bytes == 2 * WIDTH * HIDDEN
 
 
+def test_random_keys_are_arguments():
+    def step(w, key, x):
+        return w - xf.grad(lambda w: xnp.mean((x @ w + xf.random.normal(key, x.shape)) ** 2))(w)
+
+    key = xf.eval_shape(lambda: xf.random.key(0))
+    [found] = xf.plan_search(step, struct(WIDTH, WIDTH), key, struct(ROWS, WIDTH), topology=devices(2), axes=("data",), compiled=0,
+                             workers=1).candidates
+    assert found.specs == {"w": P(), "key": P(), "x": P("data")} and found.count == (ROWS, "examples")
+    assert found.memory.arguments == 4 * WIDTH * WIDTH + 8 + 4 * ROWS * WIDTH // 2
+
+
 def test_meshes_that_do_not_divide_are_left_out():
     found = xf.plan_search(train_step, ARGUMENTS[0], struct(6, WIDTH), topology=devices(4), axes=("data", "model"), compiled=0,
                            workers=1)

@@ -137,7 +137,7 @@ def leaves(args: Mapping[str, Any], specs: Mapping[str, PartitionSpec], state: f
         for path, x in tree.leaves_with_path(value):
             if hasattr(x, "shape") and hasattr(x, "dtype"):
                 full = name + tree.keystr(path)
-                found.append(Leaf(full, tuple(x.shape), np.dtype(x.dtype).itemsize if x.dtype != "key" else 4, specs.get(full),
+                found.append(Leaf(full, tuple(x.shape), x.dtype.itemsize, specs.get(full),
                                   name in state))
     return found
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlafront.core import errors, tree
+from xlafront.core import dtypes, errors, tree
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.planning import communication, costs, hlo, placements, step_time, topologies
 from xlafront.planning.compiling import _lower
@@ -301,7 +301,7 @@ def _count(leaves: Sequence[Leaf], args: tuple, kwargs: dict[str, Any]) -> Count
     """Return what a step works through: the elements of the largest integer array of the batch, or else its rows."""
     types = {id(x): x for x in tree.leaves((args, kwargs))}
     integers = [math.prod(x.shape) for x in types.values()
-                if hasattr(x, "dtype") and np.issubdtype(x.dtype, np.integer) and len(x.shape) > 1]
+                if hasattr(x, "dtype") and dtypes.is_integer(x.dtype) and len(x.shape) > 1]
     if integers:
         return Count(max(integers), "tokens")
     rows = [leaf.shape[0] for leaf in leaves if not leaf.is_state and leaf.shape]
