@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 
+import numpy as np
 import pytest
 
 import xlafront as xf
@@ -189,6 +190,24 @@ def test_size_is_bounded(tmp_path):
     assert sum(size for _, size, _ in listed) <= 5000 and 1 <= len(listed) < 10
     assert cache.load(f"{9:064d}") == (bytes(1000), 1.0) and cache.load(f"{0:064d}") is None
     assert cache.clear() == len(listed) and cache.entries() == []
+
+
+def test_size_of_a_large_directory_is_estimated_and_bounded(tmp_path, monkeypatch):
+    """The first write of a process estimates the size of what others wrote, and reads no more than 256 sizes."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(100, 1000, 2000)
+    for i, size in enumerate(sizes):
+        (tmp_path / f"{i * 7919 % 2000 + 10**9:064d}.xla").write_bytes(bytes(size))
+    statuses = []
+    lstat = os.lstat
+    monkeypatch.setattr(os, "lstat", lambda path: statuses.append(path) or lstat(path))
+    roomy = DiskCache(str(tmp_path), 1.2 * sizes.sum(), 0.0)
+    assert roomy.load(KEY) is None and not statuses
+    roomy.store(KEY, b"program", 1.0)
+    assert len(statuses) <= 256 and abs(roomy.approximate_size / sizes.sum() - 1) < 0.1
+    assert len(roomy.entries()) == 2001
+    DiskCache(str(tmp_path), 0.8 * sizes.sum(), 0.0).store("1" * 64, bytes(1000), 1.0)
+    assert sum(size for _, size, _ in roomy.entries()) <= 0.65 * sizes.sum()  # a fifth of the capacity is free
 
 
 def test_command(tmp_path):

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.control.scan import scan
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import top_k_elements
@@ -171,6 +170,8 @@ def _lexsort_in_batches(keys, axis, batch_size):
 
     The first batch is filled up with copies of its last key, which change nothing.
     """
+    from xlafront.control.scan import scan  # start-up: 19 modules that few programs need at once
+
     missing = -len(keys) % batch_size
     rows = stack([*[keys[0]] * missing, *keys])
     batches = reshape_to(rows, (len(rows) // batch_size, batch_size, *rows.shape[1:]))

@@ -22,6 +22,7 @@ from xlafront.base.jaxlib_compat import jaxlib_version_text
 _MAGIC = b"XLAFRNT2"
 _HEADER = struct.Struct("<8s32s32sdQ")  # magic, key, checksum, compile time in seconds, payload length
 _SUFFIX = ".xla"
+_SAMPLE = 256  # entries whose sizes are read to estimate the size of all
 
 
 def default_directory() -> str:
@@ -88,7 +89,7 @@ class DiskCache:
         self.min_compile_seconds = min_compile_seconds
         self.lock = threading.Lock()
         self.usable: bool | None = None  # None: not checked yet
-        self.approximate_size = 0
+        self.approximate_size: float | None = None  # None: not estimated yet
         self.warned = False
 
     # Security
@@ -112,7 +113,6 @@ class DiskCache:
                 self._warn(f"its directory {self.directory} {problem}; use another one (XLAFRONT_CACHE_DIR) or "
                            f"`chmod 700` it")
                 return False
-            self.approximate_size = sum(size for _, size, _ in self.entries())
             return True
         except OSError as e:
             self._warn(f"its directory {self.directory} cannot be used: {e}")
@@ -177,8 +177,13 @@ class DiskCache:
             self._warn(f"{self.directory} cannot be written: {e}")
             self.usable = False
             return
-        self.approximate_size += len(content)
-        if self.approximate_size > self.max_bytes:
+        with self.lock:
+            if self.approximate_size is None:
+                self.approximate_size = self._estimate_size()
+            else:
+                self.approximate_size += len(content)
+            is_full = self.approximate_size > self.max_bytes
+        if is_full:
             self.evict()
 
     def _write(self, key: str, content: bytes) -> None:
@@ -203,6 +208,24 @@ class DiskCache:
         warnings.warn(f"{text} and the program is compiled again: {problem}", stacklevel=3)
 
     # Size
+
+    def _estimate_size(self) -> float:
+        """Return the size of all entries in bytes: the sum if they are few, else extrapolated from a sample.
+
+        Listing names is cheap. A status of each of 20,000 entries takes longer than compiling a small program.
+        """
+        try:
+            names = sorted(name for name in os.listdir(self.directory) if name.endswith((_SUFFIX, ".tmp")))
+        except OSError:
+            return 0.0
+        sample = names[::len(names) // _SAMPLE + 1]  # names are hashes, so their order says nothing about sizes
+        sizes = []
+        for name in sample:
+            try:
+                sizes.append(os.lstat(os.path.join(self.directory, name)).st_size)
+            except OSError:
+                continue  # another process removed it
+        return sum(sizes) * len(names) / max(len(sizes), 1)
 
     def entries(self) -> list[tuple[str, int, float]]:
         """Return path, size in bytes, and time of last use of each entry, oldest first."""

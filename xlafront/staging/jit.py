@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from xlafront.base.jaxlib_compat import PjitFunction
 from xlafront.core import errors
-from xlafront.staging import signatures, stages
+from xlafront.staging import signatures
 from xlafront.staging.dispatch import ErrorTranslatingDispatcher, public_function
 from xlafront.staging.inlining import Inline, as_parameter
 from xlafront.staging.jitted import Jitted
@@ -19,6 +19,8 @@ from xlafront.staging.sharding_arguments import UNSPECIFIED
 from xlafront.staging.signatures import Options
 
 if TYPE_CHECKING:
+    from xlafront.staging import stages
+
     _P = ParamSpec("_P")
     _R = TypeVar("_R", covariant=True)
 
@@ -118,10 +120,16 @@ def _is_generator(fun) -> bool:
     return code is not None and bool(code.co_flags & 0x20)
 
 
+def _trace(jitted: Jitted, args: tuple, kwargs: dict[str, Any]) -> stages.Traced:
+    from xlafront.staging import stages  # start-up: 1 ms
+
+    return stages.trace(jitted, args, kwargs)
+
+
 def _attach_stages() -> None:
     """Attach stages to the classes, so that `functools.wraps(jit(f))` does not copy them to a function that is not jitted."""
     for cls in (PjitFunction, ErrorTranslatingDispatcher):
-        cls.trace = lambda self, /, *args, **kwargs: stages.trace(self._jitted, args, kwargs)
+        cls.trace = lambda self, /, *args, **kwargs: _trace(self._jitted, args, kwargs)
         cls.lower = lambda self, /, *args, **kwargs: self.trace(*args, **kwargs).lower()
         cls.eval_shape = lambda self, /, *args, **kwargs: self.trace(*args, **kwargs).out_info
         cls.clear_cache = lambda self: self._jitted.clear_cache()
