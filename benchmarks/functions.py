@@ -202,3 +202,25 @@ def kernels(lib: Library) -> dict:
         compiled = lib.xf.jit(function)
         figures[f"kernel: {name}"] = (best(lambda f=compiled, a=args: lib.wait(f(*a)), 0.1, repeats=5) / 1e3, "ms")
     return figures
+
+
+def large_calls_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
+    """Return eager calls of large arrays that people compare with NumPy."""
+    n, rng = lib.np, np.random.default_rng(0)
+    long = n.asarray(rng.normal(size=1_000_000).astype(np.float32))
+    x, whole = long[:100_000], n.asarray(rng.integers(0, 1000, 100_000, np.int32))
+    permutation = rng.permutation if lib.name == "numpy" else lambda a: lib.xf.random.permutation(lib.xf.random.key(0), a)
+    return {
+        "sort 1e6": (n.sort, (long,)), "argsort 1e5": (n.argsort, (x,)), "median 1e5": (n.median, (x,)),
+        "quantile 1e5": (lambda a: n.quantile(a, 0.3), (x,)), "unique 1e5": (n.unique, (whole,)),
+        "permutation 1e6": (permutation, (long,)),
+    }
+
+
+@case
+def large_calls(lib: Library) -> dict:
+    """Eager calls of large arrays on the CPU: sorting, and what sorts."""
+    if lib.name == "torch":
+        return {}
+    return {f"large call: {name}": (best(lambda f=function, a=args: lib.wait(f(*a)), 0.1, repeats=5) / 1e3, "ms")
+            for name, (function, args) in large_calls_of(lib).items()}

@@ -19,6 +19,7 @@ from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import and_, as_type, constant_like, lt, ne, or_, size_scalar
 from xlafront.lax.shapes import canonical_axis, counting, reshape_to
 from xlafront.lax.sorting import sort_p
+from xlafront.numpy import host_sorting
 from xlafront.numpy.creation import arange, asarray, full
 from xlafront.numpy.indexing import take_rows
 from xlafront.numpy.manipulation import broadcast_to, concatenate, ravel, unstack
@@ -132,6 +133,11 @@ def _unique(name: str, ar, axis, equal_nan, size, fill_value, outputs: str):
     ar = asarray(ar)
     size = None if size is None else _static_size(name, size)
     axis = None if axis is None else canonical_axis(axis, ar.ndim, f"numpy.{name}")
+    if size is None and axis is None and (values := host_sorting.host_buffer(ar)) is not None:
+        on_host = dict(zip(outputs, host_sorting.unique(values.reshape(-1), equal_nan, outputs)))
+        if "n" in outputs:
+            on_host["n"] = on_host["n"].reshape(ar.shape)
+        return [host_sorting.from_host(on_host[letter], ar) for letter in outputs]
     rows = ravel(ar) if axis is None else move_dim(ar, axis, 0)
     shape = rows.shape
     if not shape[0] and size and fill_value is None:

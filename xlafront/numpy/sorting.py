@@ -15,6 +15,7 @@ from xlafront.lax import top_k_elements
 from xlafront.lax.elementwise import neg, not_
 from xlafront.lax.shapes import canonical_axis, counting, reshape_to, rev_p
 from xlafront.lax.sorting import sort_p
+from xlafront.numpy import host_sorting
 from xlafront.numpy.creation import asarray, zeros
 from xlafront.numpy.indexing import take_along_axis
 from xlafront.numpy.manipulation import stack
@@ -47,6 +48,7 @@ def _refuse_numpy_options(name, kind, order) -> None:
         raise TypeError(f"the `order` of numpy.{name} is not supported, got {order!r}: arrays have no named fields.")
 
 
+@host_sorting.on_host(host_sorting.sort)
 @library(static=("axis", "kind", "order", "stable", "descending"))
 @accepts(nodes=True)
 def sort(a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
@@ -73,6 +75,7 @@ def sort(a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None 
     return _reversed(result, axis) if descending else result
 
 
+@host_sorting.on_host(host_sorting.argsort)
 @library(static=("axis", "kind", "order", "stable", "descending", "dtype"))
 @accepts(nodes=True)
 def argsort(a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
@@ -110,6 +113,7 @@ def _check_kth(a, kth: int, axis: int, name: str) -> None:
         raise ValueError(f"{name} got kth={index}, which is out of bounds for the axis {axis} of size {n}.")
 
 
+@host_sorting.on_host(host_sorting.partition)
 @library(static=("kth", "axis"))
 @accepts(nodes=True)
 def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:

@@ -15,7 +15,7 @@ from xlafront.lax.elementwise import add, and_, as_type, ceil_, eq, floor_, gt, 
 from xlafront.lax.elementwise_functions import clamp
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.sorting import sort, sort_p
-from xlafront.numpy import reductions
+from xlafront.numpy import host_sorting, reductions
 from xlafront.numpy.creation import asarray, astype, full_like, zeros
 from xlafront.numpy.diagonals import diagonal
 from xlafront.numpy.indexing import take_along_axis, take_rows
@@ -92,8 +92,7 @@ def _quantile(a, q, weights, axes, keepdims, method, ignore_nan):
     d = tracing.aval_of(a).dtype
     if d.kind == "c":
         raise ValueError("quantiles of complex numbers are not defined: they have no order. Use x.real and x.imag.")
-    q = unwrap(0.5 if q is None else q)
-    q = q if tracing.aval_of(q).dtype == d and isinstance(q, tracing.Tracer) else as_type(q, d, False)
+    q = _fraction(q, d)
     shape = np.shape(a)
     batch_axes = [i for i in range(len(shape)) if i not in axes]
     rows = _collapse_axes(a, axes, batch_axes)
@@ -113,6 +112,33 @@ def _quantile(a, q, weights, axes, keepdims, method, ignore_nan):
         sizes = [1 if i in axes else m for i, m in enumerate(shape)] or [1]  # a scalar counts as a vector of one element
         result = shapes.reshape_to(result, (*np.shape(q), *sizes))
     return result
+
+
+def _fraction(q, dtype):
+    q = unwrap(0.5 if q is None else q)
+    return q if tracing.aval_of(q).dtype == dtype and isinstance(q, tracing.Tracer) else as_type(q, dtype, False)
+
+
+@library(static=("method", "sizes"), name="quantile")
+def _quantile_of_ordered(ordered, q, method, sizes):
+    """Return the quantiles of a sorted vector. NaN, which is last, makes all of them NaN. `sizes` are the axes to keep."""
+    [ordered] = promote_dtypes_inexact(ordered)
+    d = tracing.aval_of(ordered).dtype
+    q = _fraction(q, d)
+    result = _interpolate(ordered, q, method, None)
+    last = ordered[-1]
+    return shapes.reshape_to(elementwise.where(ne(last, last), d.type(np.nan), result), (*np.shape(q), *sizes))
+
+
+def _quantile_on_host(x, values, q, axis, out, overwrite_input, method, keepdims, weights, ignore_nan=False):
+    """Return a quantile over all axes, whose elements NumPy sorts; None for other calls."""
+    if overwrite_input or out is not None or weights is not None or ignore_nan or method not in _METHODS[:-1]:
+        return None
+    if axis is not None and (x.ndim != 1 or axis not in (0, -1)) or not (
+            q is None or type(q) is float or isinstance(q, Array) and q.ndim < 2 and dtypes.is_float(q.dtype)):
+        return None
+    ordered = host_sorting.from_host(host_sorting.sorted_values(values.reshape(-1)), x, x.weak_type)
+    return _quantile_of_ordered(ordered, q, method, (1,) * (x.ndim if keepdims else 0))
 
 
 def _collapse_axes(a, axes, batch_axes):
@@ -175,6 +201,8 @@ _METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 QUANTILE_STATICS = ("axis", "overwrite_input", "method", "keepdims")
 
 
+@host_sorting.on_host(lambda x, values, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *,
+                      weights=None: _quantile_on_host(x, values, q, axis, out, overwrite_input, method, keepdims, weights))
 @library(static=QUANTILE_STATICS)
 @accepts(nodes=True)
 def quantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
@@ -279,6 +307,8 @@ def checked_percentile(a, q, weights, out, name, axis, overwrite_input, method, 
     return _quantile_of_fraction(a, fraction, weights, out, (name, axis, overwrite_input, method, keepdims, ignore_nan))
 
 
+@host_sorting.on_host(lambda x, values, q, weights, out, options: _quantile_on_host(
+    x, values, q, options[1], out, options[2], options[3], options[4], weights, options[5]))
 @library(static="options", name="quantile")
 @accepts(objects=True)
 def _quantile_of_fraction(a, q, weights, out, options):
@@ -286,6 +316,8 @@ def _quantile_of_fraction(a, q, weights, out, options):
     return checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, weights, ignore_nan)
 
 
+@host_sorting.on_host(lambda x, values, axis=None, out=None, overwrite_input=False, keepdims=False: _quantile_on_host(
+    x, values, None, axis, out, overwrite_input, "midpoint", keepdims, None))
 @library(static=QUANTILE_STATICS)
 @accepts(nodes=True)
 def median(a: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Array:

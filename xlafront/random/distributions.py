@@ -56,6 +56,7 @@ from xlafront.lax.reductions import argmax
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.sorting import sort_key_val
 from xlafront.lax.top_k_elements import top_k
+from xlafront.numpy import host_sorting
 from xlafront.numpy.creation import arange, asarray, zeros
 from xlafront.numpy.indexing import take_inline
 from xlafront.numpy.promotion import check_arraylike, unwrap
@@ -428,6 +429,24 @@ def _permutation_of_range(key, n, dtype):
     return _permuted_range(key, n, dtype)
 
 
+def _permute_on_host(key, x) -> Array | None:
+    """Permute a large vector as `shuffle_inline` does, by NumPy's sort of the random words; None if XLA sorts them."""
+    values = host_sorting.host_buffer(x)
+    if values is None or values.ndim != 1:
+        return None
+    for _ in range(_num_shuffles(values.size)):
+        words, key = _shuffle_words(key, values.size)
+        values = values[host_sorting.sort_order(np.asarray(words))]
+    return host_sorting.from_host(values, x, x.weak_type)
+
+
+@library(static="n", name="permutation")
+def _shuffle_words(key, n):
+    """Return the words by which to sort `n` elements, and the key of the next shuffle."""
+    key, subkey = split(key, 2)
+    return random_bits_of(subkey, 32, (n,)), key
+
+
 def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool = False, *,
                 out_sharding: ShardingLike = None) -> Array:
     """Permute an array along an axis, or the integers below `x`, at random.
@@ -449,9 +468,16 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
     key = single_key("permutation", key)
     if not np.ndim(x):
         shapes.canonical_axis(axis, 1, "random.permutation")
-        return with_sharding(_permutation_of_range(key, _count("permutation", x), dtypes.default_dtype(int)), out_sharding)
+        n, dtype = _count("permutation", x), dtypes.default_dtype(int)
+        if out_sharding is None and n >= host_sorting.MIN_SIZE and tracing.thread.trace is tracing.eval_trace:
+            permuted = _permute_on_host(key, arange(n, dtype=dtype))
+            if permuted is not None:
+                return permuted
+        return with_sharding(_permutation_of_range(key, n, dtype), out_sharding)
     check_arraylike("permutation", x)
     axis = shapes.canonical_axis(axis, np.ndim(x), "random.permutation")
+    if out_sharding is None and (permuted := _permute_on_host(key, x)) is not None:
+        return permuted
     return with_out_sharding("random.permutation", out_sharding, _permutation, (key, x), axis, bool(independent))
 
 
