@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 
 import numpy as np
@@ -138,6 +139,8 @@ def kernels_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
         "sort rows of 1000x1000": (n.sort, (m,)),
         "cumsum 1e6": (n.cumsum, (long,)),
         "cumsum of axis 0": (lambda a: n.cumsum(a, 0), (m,)),
+        "cumsum of rows": (lambda a: n.cumsum(a, 1), (m,)),
+        "cumprod of axis 0": (lambda a: n.cumprod(a, 0), (m,)),
         "argmax 1e6": (n.argmax, (long,)),
         "argmin 1e6": (n.argmin, (long,)),
         "argmax of rows": (lambda a: n.argmax(a, 1), (m,)),
@@ -152,14 +155,22 @@ def kernels_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
         "sum 1e6": (n.sum, (long,)),
         "max of axis 0": (lambda a: n.max(a, 0), (m,)),
         "var of rows": (lambda a: n.var(a, 1), (m,)),
+        "var 1e6": (n.var, (long,)),
+        "mod 1e6": (lambda a: n.mod(a, 0.3), (long,)),
+        "gelu 1e6": (lib.xf.nn.gelu, (long,)),
+        "while_loop of 1e4": (
+            lambda a: lax.while_loop(lambda c: c[0] < 10_000, lambda c: (c[0] + 1, c[1] * 0.5), (0, a)), (x[:4],)),
         "logsumexp of rows": (lambda a: lib.xf.nn.logsumexp(a, 1), (m,)),
         "fft 2^17": (n.fft.fft, (normal(1 << 17),)),
         "rfft2 512x512": (n.fft.rfft2, (normal(512, 512),)),
+        "fft2 512x512": (n.fft.fft2, (normal(512, 512),)),
         "random.normal 1e6": (lambda k: random.normal(k, (1_000_000,)), (random.key(0),)),
         "random.bits 1e6": (lambda k: random.bits(k, (1_000_000,)), (random.key(0),)),
         "random.permutation 1e5": (lambda k: random.permutation(k, 100_000), (random.key(0),)),
         "eigvals of 128 3x3": (n.linalg.eigvals, (normal(128, 3, 3),)),
         "eigh of 128 3x3": (n.linalg.eigh, (normal(128, 3, 3),)),
+        "eigh 100x100": (n.linalg.eigh, (m[:100, :100] + m[:100, :100].T,)),
+        "expm 64x64": (importlib.import_module(f"{lib.name}.scipy.linalg").expm, (m[:64, :64] / 8,)),
         "solve of 128 3x3": (n.linalg.solve, (normal(128, 3, 3), normal(128, 3, 3))),
     }
     for layout in ("NHWC", "NCHW"):

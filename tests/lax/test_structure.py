@@ -332,8 +332,8 @@ def test_operations_without_effect_return_arrays():
 
 
 def test_long_cumulative_sums(rng):
-    """Long rows are split into blocks, whose number and size need not divide the size of the row."""
-    for shape, axis in (((5000,), 0), ((2, 1100), 1), ((1025, 3), 0)):
+    """Long rows, and shorter ones of large arrays, are split into blocks, which need not divide the size of the row."""
+    for shape, axis in (((5000,), 0), ((2, 1100), 1), ((1025, 3), 0), ((2700, 100), 1), ((70, 4000), 0)):
         x = rng.integers(-9, 9, shape).astype(np.int32)
         for reverse in (False, True):
             turned = np.flip(x, axis) if reverse else x

@@ -93,6 +93,8 @@ _OPERATIONS = {"cumsum": (ELEMENTWISE["add"], lambda d: 0), "cumprod": (ELEMENTW
 _FEW = 1024  # up to this number of elements, reduce_window takes negligible time
 _UNROLLED = 8  # up to this axis size, the steps are unrolled
 _ONE_LOOP = 1024  # up to this axis size, they are one loop
+_MANY = 1 << 18  # from this number of elements on, each step reads from memory, so they are one loop only up to
+_ONE_LOOP_OF_MANY = 64  # this axis size
 _BLOCK = 32
 
 
@@ -146,7 +148,9 @@ class _Lowerings:
         if known(n, _UNROLLED + 1) <= _UNROLLED:
             few = not is_symbolic(aval.shape) and 0 < math.prod(aval.shape) <= _FEW
             return (self._windows if few else self.unrolled)(ctx, x, axis=axis, reverse=reverse)
-        return (self.by_blocks if known(n, 0) > _ONE_LOOP else self._loop)(ctx, x, axis=axis, reverse=reverse)
+        many = not is_symbolic(aval.shape) and math.prod(aval.shape) >= _MANY
+        longest = _ONE_LOOP_OF_MANY if many else _ONE_LOOP
+        return (self.by_blocks if known(n, 0) > longest else self._loop)(ctx, x, axis=axis, reverse=reverse)
 
     def _neutral(self, dtype: np.dtype) -> Any:
         return np.asarray(self.identity(dtype)).astype(dtype)[()]
