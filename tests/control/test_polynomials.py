@@ -32,7 +32,10 @@ def test_coefficients_have_the_dtype_of_x():
     for x, c, dtype in ((3, [np.float32(1.5), 2.0], np.int32), (np.float16(3), [np.float32(1), 2], np.float16)):
         found = lax.polynomial(x, c)
         assert found.dtype == dtype and found == 7
-    assert lax.polynomial(3.0, [1.0, 5.0, 2.0]).weak_type and not lax.polynomial(np.float32(3), [1.0, 5.0]).weak_type
+    for c in ([1.0, 5.0, 2.0], [np.float32(1), np.float32(5)], np.float32([1, 5])):  # and the weak type of x
+        assert lax.polynomial(3.0, c).weak_type and not lax.polynomial(np.float32(3), c).weak_type
+    assert not lax.polynomial(3.0, [np.float32([1, 2]), 1.0]).weak_type  # that of arrays is theirs
+    assert lax.polynomial(np.float32(3), [np.complex64(2 + 1j), xnp.complex64(1 + 7j)]) == 2 + 3
     with pytest.raises(TypeError, match="complex.*Convert x"):
         lax.polynomial(1.0, [1j])
     with pytest.raises(TypeError, match="does not accept dtype bool"):

@@ -36,7 +36,7 @@ def test_a_reference():
     assert xf.ref.AbstractRef(xf.core.ShapedArray((3,), np.float32)) is ref.aval
     assert repr(ref) == "Ref([0., 1., 2.], dtype=float32)"
     assert repr(ref.at[1:]) == "RefView(Ref([0., 1., 2.], dtype=float32)[1:])"
-    assert repr(xf.new_ref(1.0)) == "Ref(1., dtype=float32, weak_type=True)"
+    assert repr(xf.new_ref(1.0)) == "Ref(1., dtype=float32)"
     assert ref.sharding == ref[...].sharding and isinstance(ref.unsafe_buffer_pointer(), int)
     assert ref == ref and len({ref, xf.new_ref(0)}) == 2 and bool(ref)
     assert xf.tree.leaves({"a": ref}) == [ref]
@@ -371,9 +371,13 @@ def test_local_references_of_jitted_functions_cost_nothing():
 
 
 def test_weak_types_and_numbers():
+    for init in (1.0, xnp.asarray(1.0), 1):
+        ref = xf.new_ref(init)
+        assert not ref[...].weak_type and not xf.jit(lambda ref: ref[...])(ref).weak_type
+        assert not xf.freeze(xf.new_ref(init)).weak_type and xf.jit(lambda x: xf.freeze(xf.new_ref(x)))(init).weak_type
     ref = xf.new_ref(1.0)
     ref[...] = xnp.float32(2.5)
-    assert ref[...].weak_type and xf.jit(lambda: ref[...])().weak_type
+    assert (ref[...] * xnp.float16(2)).dtype == xf.jit(lambda x: x * ref[...])(xnp.float16(2)).dtype == np.float32
     half = xf.new_ref(xnp.ones(3, xnp.float16))
     half[0] = 2.5
     xf.jit(lambda: set_ref(half, 1, 3.5))()

@@ -4,6 +4,7 @@
 `jit` gives what eager calls give, and nothing fails under settings that forbid implicit conversions.
 """
 
+import math
 import warnings
 
 import numpy as np
@@ -314,6 +315,23 @@ NEEDS_VALUES = """n.unique(x) | n.union1d(x, x) | n.setdiff1d(x, x) | n.setxor1d
 def test_errors_for_traced_values_have_a_remedy(call):
     with pytest.raises(xf.errors.ConcretizationTypeError, match="size|shape|strip_zeros|trim_leading_zeros|mode"):
         xf.jit(lambda x, i: eval(call, {"n": xnp, "x": x, "i": i}))(V, U[:2])
+
+
+def test_sets_of_complex_scalars_are_not_weakly_typed():
+    """Those of real scalars are, as in JAX."""
+    for name in "unique unique_values union1d intersect1d setxor1d setdiff1d".split():
+        operands = 1 if name.startswith("unique") else 2
+        for x, is_weak in ((1.0, True), (1j, False), (xnp.asarray(1j), False)):
+            assert getattr(xnp, name)(*[x] * operands).weak_type == is_weak, (name, x)
+
+
+def test_derivatives_of_coefficients_of_more_dimensions():
+    """The factors are broadcast along the last dimension, as in NumPy."""
+    for shape in ((4, 3), (4, 1), (2, 5), (4, 2, 3)):
+        p = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+        np.testing.assert_array_equal(xnp.polyder(p), p[:-1] * np.arange(len(p) - 1, 0, -1))
+    with pytest.raises(ValueError, match="broadcasting"):
+        xnp.polyder(np.ones((4, 2), np.float32))
 
 
 def test_polynomials_of_scalars():

@@ -9,6 +9,7 @@ import numpy as np
 
 from xlafront.control.scan import scan
 from xlafront.core import dtypes, tracing
+from xlafront.core.basic_primitives import convert_element_type_p
 from xlafront.core.tangents import add_tangents
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
@@ -20,6 +21,7 @@ from xlafront.lax.stacking import stack
 from xlafront.staging.library import library
 
 if TYPE_CHECKING:
+    from xlafront.core.avals import ShapedArray
     from xlafront.core.typing import Tangent
     from xlafront.lowering.equations import RuleContext
     from xlafront.lowering.mlir import ir
@@ -101,7 +103,8 @@ def polynomial(x: ArrayLike, coeffs: Sequence[ArrayLike], *, unroll: int | None 
     Args:
         x: Points at which to evaluate, an array of numbers.
         coeffs: Coefficients, lowest power first, converted to the dtype of `x`: scalars, or arrays of the rank of `x` that
-            broadcast with it.
+            broadcast with it. If `x` is real, of complex arrays the real part is used, as in JAX; Python's complex numbers
+            raise an error.
         unroll: The largest number of coefficients that is evaluated without a loop, and the number of steps that the loop
             unrolls otherwise. None stands for 8.
 
@@ -117,14 +120,21 @@ def polynomial(x: ArrayLike, coeffs: Sequence[ArrayLike], *, unroll: int | None 
     return _of_coefficients(x, *coeffs, unroll=unroll)
 
 
+def _converted(c: ArrayLike, aval: ShapedArray, target: ShapedArray) -> ArrayLike:
+    """Convert a coefficient to the dtype of the points; a scalar also to their weak type."""
+    if aval.weak_type or aval.shape or not target.weak_type:
+        return as_type(c, target.dtype, aval.weak_type and target.weak_type)
+    return convert_element_type_p.bind(c, new_dtype=target.dtype, weak_type=True, sharding=None)
+
+
 @library(static="unroll", name="polynomial")
 def _of_coefficients(x: ArrayLike, *coefficients: ArrayLike, unroll: int | None) -> Array:
     aval: Any = tracing.aval_of(x)
     check_dtype("polynomial", NUMBERS, aval.dtype)
     types: list[Any] = [tracing.aval_of(c) for c in coefficients]
-    if aval.dtype.kind != "c" and any([dtypes.is_complex(t.dtype) for t in types]):
+    if aval.dtype.kind != "c" and any([dtypes.is_complex(t.dtype) and t.weak_type for t in types]):
         raise TypeError(f"polynomial converts its coefficients to the dtype of x, {aval.dtype}, and some are complex. "
                         f"Convert x: x.astype('complex64').")
-    converted = [as_type(c, aval.dtype, t.weak_type and aval.weak_type) for c, t in zip(coefficients, types)]
+    converted = [_converted(c, t, aval) for c, t in zip(coefficients, types)]
     shape = joint_shape("polynomial", [aval, *types])
     return _polynomial(as_type(x, aval.dtype, aval.weak_type), converted, shape, unroll)

@@ -237,6 +237,9 @@ def _new_eagerly(x: Array, *, memory_space: Any, kind: Any, pin: bool) -> Ref:
         raise NotImplementedError(f"a reference in {memory_space} can be made only inside of jit. Pass a MemorySpace here.")
     if pin:
         raise NotImplementedError("a pinned reference can be made only inside of jit. Leave pin out here.")
+    aval = tracing.aval_of(x)
+    if aval.weak_type:  # a reference has the dtype of its array, whatever is read together with it
+        x = convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=False, sharding=None)
     array = _private_copy(_check_nans(x, "new"))
     ref = Ref(AbstractRef(tracing.aval_of(array), memory_space, kind), array)
     ref.shared = array is x

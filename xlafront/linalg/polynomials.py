@@ -314,7 +314,8 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     """Differentiate a polynomial.
 
     Args:
-        p: Coefficients, highest power first.
+        p: Coefficients, highest power first. The last dimension of an array of more dimensions is broadcast with the factors
+            of its first one, as in NumPy.
         m: Order of the derivative.
 
     Returns:
@@ -329,7 +330,8 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     m, [coefficients] = _check_order("polyder", "derivative", m), promote_dtypes_inexact(unwrap(p))
     if not m:
         return coefficients
-    p = _coefficients("polyder", coefficients)
+    _check_not_scalar("polyder", coefficients, TypeError)
+    p = xnp.asarray(coefficients)
     n = np.shape(p)[0]
     factors = _falling_factorial((xnp if is_symbolic_dim(n) else np).arange(n - 1, m - 1, -1), m).astype(p.dtype)
     return p[:max_dim(n - m, 0)] * factors

@@ -16,7 +16,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.basic_primitives import move_dim
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import and_, as_type, constant_like, lt, ne, or_, size_scalar
+from xlafront.lax.elementwise import and_, as_type, lt, ne, or_, size_scalar
 from xlafront.lax.shapes import canonical_axis, counting, reshape_to
 from xlafront.lax.sorting import sort_p
 from xlafront.numpy import host_sorting
@@ -76,7 +76,8 @@ def _sort_rows(rows, equal_nan, with_order):
     unlike the previous one."""
     n, columns = np.shape(rows)
     if tracing.aval_of(rows).dtype.kind == "c":  # a NaN in the real or imaginary part makes one value, which sorts last
-        rows = where(ne(rows, rows), constant_like(rows, complex(np.nan, 0)), rows)
+        nan = full((), complex(np.nan, 0), tracing.aval_of(rows).dtype)  # of the dtype, so that the result is not weakly typed
+        rows = where(ne(rows, rows), nan, rows)
     keys = [reshape_to(rows, (n,))] if columns == 1 else unstack(rows, axis=1)
     positions = counting(dtypes.default_dtype(int), (n,), 0)
     if columns == 1 and not with_order:

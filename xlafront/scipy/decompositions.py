@@ -361,7 +361,7 @@ def _qr_multiply(a, c, mode, pivoting, conjugate):
     return product(q, c) if mode == "left" else product(c, q), *rest
 
 
-def schur(a: Array, output: str = "real") -> tuple[Array, Array]:
+def schur(a: Array, output: str = "real") -> list[Array]:
     """Compute the Schur decomposition of square matrices. Supported on CPU only.
 
     `a == Z @ T @ Z.conj().T` with an upper triangular `T` and a unitary `Z`.
@@ -371,7 +371,7 @@ def schur(a: Array, output: str = "real") -> tuple[Array, Array]:
         output: "real", where `T` of a real matrix has 2-by-2 blocks for pairs of complex eigenvalues, or "complex".
 
     Returns:
-        `T` and `Z`.
+        A list of `T` and `Z`, as in JAX; SciPy returns a tuple.
 
     Example:
         >>> schur(xnp.array([[2.0, 1.0], [0.0, 3.0]]))[0]
@@ -383,8 +383,7 @@ def schur(a: Array, output: str = "real") -> tuple[Array, Array]:
     a = xnp.asarray(a)
     if output == "complex":
         a = a.astype(dtypes.to_complex(a.dtype))
-    form, vectors = kernels.schur(a)
-    return form, vectors
+    return list(kernels.schur(a))
 
 
 @library
