@@ -123,6 +123,7 @@ class MosaicEvaluator(Evaluator):
         self.printed = []
         self.grid = self.bounds = ()
         self.barrier = np.zeros((), np.int64)
+        self.units = {}  # of matrix units, by number: staging registers, the loaded operand, accumulators, queues of results
         self.memories = [self.barrier]  # in the same order on each device
         names = {n[len("run_"):]: getattr(self, n) for n in dir(self) if n.startswith("run_")}
         self.rules.update({rule: names[rule.replace(".", "_")] for rule in OPERATIONS})
@@ -347,6 +348,45 @@ class MosaicEvaluator(Evaluator):
         wide = np.float64 if start.dtype.kind == "f" else np.int64
         return (start + np.einsum(f"{terms[0]},{terms[1]}->{result}", x.astype(wide), y.astype(wide))).astype(start.dtype)
 
+    # Matrix units
+
+    def _product(self, op, lhs):
+        unit = _attribute(op, "mxu_index")
+        if "load_staged_rhs" in op.attributes:  # a missing register is a KeyError
+            self.units[unit, "loaded"] = self.units.pop((unit, "register", _attribute(op, "load_staged_rhs")))
+        return unit, np.asarray(lhs, np.float64) @ self.units[unit, "loaded"]
+
+    def run_tpu_matmul_push_rhs(self, op, rhs):
+        register = _attribute(op, "staging_register") if "staging_register" in op.attributes else 0
+        key = _attribute(op, "mxu_index"), "register", register
+        if key in self.units:
+            raise UndefinedBehavior("a push to a staging register that is not empty")
+        is_transposed = "transpose" in op.attributes and _attribute(op, "transpose")
+        self.units[key] = np.asarray(rhs.T if is_transposed else rhs, np.float64)
+
+    def run_tpu_matmul_acc_lhs(self, op, lhs):
+        unit, product = self._product(op, lhs)
+        tiles = product.reshape(product.shape[0] // 8, 8, product.shape[1] // 128, 128).swapaxes(1, 2).reshape(-1, 8, 128)
+        for number, tile in enumerate(tiles, _attribute(op, "acc")):
+            self.units[unit, number] = self.units.get((unit, number), 0) + tile
+
+    def run_tpu_matmul_pop(self, op):
+        rows, columns = shape_of(op.results[0].type)
+        first, unit = _attribute(op, "acc"), _attribute(op, "mxu_index")
+        numbers = range(first, first + rows // 8 * (columns // 128))
+        tiles = np.stack([self.units.pop((unit, n), np.zeros((8, 128))) for n in numbers])
+        tiles = tiles.reshape(rows // 8, columns // 128, 8, 128).swapaxes(1, 2)
+        return tiles.reshape(rows, columns).astype(dtype_of(op.results[0].type))
+
+    def run_tpu_matmul_lhs_fifo(self, op, lhs):
+        unit, product = self._product(op, lhs)
+        self.units.setdefault((unit, "queue"), []).append(product)
+
+    def run_tpu_matmul_pop_fifo(self, op):
+        product = self.units[_attribute(op, "mxu_index"), "queue"].pop(0)
+        assert product.shape == shape_of(op.results[0].type)
+        return product.astype(dtype_of(op.results[0].type))
+
 
 OPERATIONS = """vector.load vector.shape_cast vector.broadcast vector.extract vector.extract_strided_slice vector.multi_reduction
     memref.load memref.store memref.alloca tpu.sem_alloc tpu.strided_load tpu.strided_store tpu.vector_store tpu.memref_slice
@@ -354,7 +394,7 @@ OPERATIONS = """vector.load vector.shape_cast vector.broadcast vector.extract ve
     tpu.assume_multiple tpu.delay tpu.prng_set_seed_32 tpu.prng_random_bits tpu.log tpu.transpose tpu.concatenate tpu.iota
     tpu.dynamic_rotate tpu.bitcast tpu.pack_elementwise tpu.unpack_elementwise tpu.reciprocal tpu.stochastic_convert
     tpu.reduce_index
-    tpu.matmul""".split()
+    tpu.matmul tpu.matmul_push_rhs tpu.matmul_acc_lhs tpu.matmul_pop tpu.matmul_lhs_fifo tpu.matmul_pop_fifo""".split()
 
 
 # Kernels

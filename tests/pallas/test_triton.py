@@ -115,3 +115,9 @@ def test_hints_without_effect():
     options = triton.CompilerParams(num_warps=4, num_stages=2)
     np.testing.assert_allclose(run(kernel, X, compiler_params=options), np.tanh(X), rtol=1e-6)
     np.testing.assert_allclose(run(kernel, X, compiler_params={"triton": {"num_warps": 4}}), np.tanh(X), rtol=1e-6)
+
+
+def test_descriptions_of_gpus():
+    info = triton.GpuInfo(gpu_version=triton.GpuVersion("NVIDIA H100"), arch_name="sm_90", compute_capability=90)
+    assert info.gpu_version is triton.GpuVersion.H100 and len(triton.GpuVersion) == 20
+    assert triton.is_gpu_device() == (xf.default_backend() == "gpu")

@@ -4,6 +4,7 @@ import json
 import os
 
 import library_kernels
+import matrix_unit_kernels
 import numpy as np
 import programs_to_compile as programs
 import pytest
@@ -255,6 +256,14 @@ def test_kernels(name, chip):
     types = [xf.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=on_chip) for x in case.arguments()]
     compiled = xf.jit(case.call(False)).lower(*types).compile()
     assert "tpu_custom_call" in compiled.as_text()
+
+
+@pytest.mark.parametrize("kernel, chip", [(matrix_unit_kernels.accumulated, "tpu7x:1x1x1")] + [
+    (matrix_unit_kernels.queued, "v6e:1x1")] * matrix_unit_kernels.has_queues())
+def test_matrix_units(kernel, chip):
+    on_chip = xf.sharding.SingleDeviceSharding(topologies.get_topology_desc(chip).devices[0])
+    types = [xf.ShapeDtypeStruct(x.shape, x.dtype, sharding=on_chip) for x in (matrix_unit_kernels.X, matrix_unit_kernels.Y)]
+    assert "tpu_custom_call" in xf.jit(pl.pallas_call(kernel, matrix_unit_kernels.OUT)).lower(*types).compile().as_text()
 
 
 @pytest.mark.parametrize("name", tpu_kernels.DEVICE_KERNELS)

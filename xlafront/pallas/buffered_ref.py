@@ -48,6 +48,7 @@ class BufferedRef:
         buffer_type: Use of the array.
         window_ref: The buffers: the first dimension is their number. None for an array without blocks.
         sem_recvs, sem_sends: A semaphore for each buffer, of copies in and out.
+        prefetched_count: Number of steps of the pipeline whose blocks have been copied ahead.
 
     Example:
         >>> rows = pl.BlockSpec((8, 128), lambda i: (i, 0))
@@ -60,6 +61,7 @@ class BufferedRef:
     window_ref: Any = None
     sem_recvs: Any = None
     sem_sends: Any = None
+    prefetched_count: int = 0
 
     is_input = property(lambda self: self.buffer_type.is_input, doc="True if blocks are copied in.")
     is_output = property(lambda self: self.buffer_type.is_output, doc="True if blocks are copied out.")
@@ -128,7 +130,7 @@ class BufferedRef:
 
 tree.register_pytree_node(
     BufferedRef, lambda b: ((b.window_ref, b.sem_recvs, b.sem_sends), b),
-    lambda b, children: BufferedRef(b.spec, b.buffer_type, *children))
+    lambda b, children: BufferedRef(b.spec, b.buffer_type, *children, b.prefetched_count))
 
 
 def block_shape_of(spec: BlockSpec) -> tuple | None:

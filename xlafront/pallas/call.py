@@ -424,7 +424,7 @@ class _KernelCall:
         source = source_name(self.kernel)
 
         def flat(*tracers):
-            scope = kernel_scope.set(KernelScope(tracing.thread.trace, mapping.grid))
+            scope = kernel_scope.set(KernelScope(tracing.thread.trace, mapping.grid, memory={}))
             try:
                 ins, outs, scratch = _grouped(tracers, [len(in_avals), len(self.out_avals)])
                 results = self.out_tree.unflatten(outs)

@@ -15,6 +15,8 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.lax.shapes import bitcast_convert_type
 from xlafront.pallas.primitives import program_id
 from xlafront.pallas.vector_operations import prng_random_bits
+from xlafront.random import threefry
+from xlafront.random.prng import IMPLEMENTATIONS, PRNGImpl
 
 
 @boundary
@@ -99,6 +101,39 @@ def stateful_bernoulli(p: Any = 0.5, shape: Sequence[int] = ()) -> Any:
         ...     o_ref[...] = pl.tpu.stateful_bernoulli(0.5, (8, 128)).astype("float32")
     """
     return stateful_uniform(shape) < p
+
+
+def _no_split(words: Any, shape: Any) -> Any:
+    raise NotImplementedError("random.split of a key of TPU kernels: split keys before pltpu.to_pallas_key, or use "
+                              "random.fold_in.")
+
+
+# The generator of the core, which a key seeds. Interpreted kernels take the bits of Threefry.
+PALLAS_IMPL = PRNGImpl(
+    (1, 2), lambda number: threefry.seed(number)[None], _no_split,
+    lambda words, bit_width, shape: threefry.random_bits(words[0], bit_width, shape),
+    lambda words, number: threefry.fold_in(words[0], number)[None], name="pallas_tpu", tag="pl")
+IMPLEMENTATIONS[PALLAS_IMPL.name] = PALLAS_IMPL
+
+
+@boundary
+def to_pallas_key(key: Any) -> Any:
+    """Return a key for TPU kernels, in which functions such as `random.uniform` use the core's generator.
+
+    The kernel gets it in scalar memory: `pl.BlockSpec(memory_space=pltpu.SMEM)`. Bits of a TPU differ from those of
+    interpreted kernels.
+
+    Args:
+        key: A key of another generator.
+
+    Returns:
+        The key.
+
+    Example:
+        >>> pl.tpu.to_pallas_key(xf.random.key(0)).dtype
+        key<pl>
+    """
+    return random.wrap_key_data(random.bits(key, (1, 2), np.uint32), impl=PALLAS_IMPL.name)
 
 
 @boundary

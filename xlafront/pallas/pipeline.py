@@ -126,7 +126,12 @@ def emit_pipeline(body: Callable[..., None], *, grid: Any, in_specs: Any = (), o
         if allocations is None:
             run_scoped(run, *make_pipeline_allocations(*refs, in_specs=inputs, out_specs=outputs))
         else:
-            run(*_checked_allocations(allocations, specs))
+            given = tree.leaves(allocations, is_leaf=lambda x: isinstance(x, BufferedRef))
+            if outputs and len(given) == len(inputs):  # those of the outputs are allocated here
+                run_scoped(lambda *buffers: run(*_checked_allocations([*given, *buffers], specs)),
+                           *make_pipeline_allocations(*refs[len(inputs):], out_specs=outputs))
+            else:
+                run(*_checked_allocations(given, specs))
 
     return pipeline
 
@@ -170,11 +175,25 @@ def _check_blocks(number: int, spec: BlockSpec, ref: Any) -> None:
                                   f"pl.Buffered(count) without blocks that are prefetched outside of it.")
 
 
-def _checked_allocations(allocations: Any, specs: Sequence[BlockSpec]) -> list[BufferedRef]:
-    buffers = tree.leaves(allocations, is_leaf=lambda x: isinstance(x, BufferedRef))
+def prefetch(buffers: Sequence[BufferedRef], specs: Sequence[BlockSpec], refs: Sequence[Any], sizes: tuple, *, core_axis: Any,
+             core_axis_name: Any, dimension_semantics: Any) -> None:
+    """Start to copy the first blocks of inputs of a pipeline, `prefetched_count` of each."""
+    for i, (spec, ref) in enumerate(zip(specs, refs)):
+        _check_blocks(i, spec, ref)
+    windows = [_Window(b, spec, ref) for b, spec, ref in zip(buffers, specs, refs)]
+    shared_axis = _shared_axis(sizes, core_axis, core_axis_name, dimension_semantics)
+    portion = _portion_of_core(sizes, shared_axis, core_axis, core_axis_name)
+    _Pipeline(_no_body, sizes, *portion, windows, (), False).prefetch()
+
+
+def _no_body(*refs: Any) -> None:
+    """Stand in for the body of a pipeline that only copies."""
+
+
+def _checked_allocations(buffers: list[Any], specs: Sequence[BlockSpec]) -> list[BufferedRef]:
     if len(buffers) != len(specs) or not all([isinstance(b, BufferedRef) for b in buffers]):
         raise TypeError(f"allocations of the pipeline takes {len(specs)} BufferedRefs, one for each BlockSpec, got "
-                        f"{errors.short(allocations)}. pltpu.make_pipeline_allocations describes them.")
+                        f"{errors.short(buffers)}. pltpu.make_pipeline_allocations describes them.")
     for i, (b, spec) in enumerate(zip(buffers, specs)):
         if b.block_shape != block_shape_of(spec) or b.is_buffered and not is_ref_or_view(b.window_ref):
             raise ValueError(f"allocations[{i}] of the pipeline has buffers of blocks of shape {b.block_shape} in "
@@ -385,7 +404,7 @@ class _Pipeline:
         for w in self.buffered:
             count = zero
             for step in range(w.count - 1 if w.is_input else 0):
-                count = self.copy_in_ahead(w, np.int32(step), count)
+                count = self.copy_in_ahead(w, np.int32(step), count, step < w.buffers.prefetched_count)
             copied.append(count)
         numbers = [zero] * len(self.buffered)
         numbers, _ = fori_loop(zero, _as_int32(self.steps), self.step, (numbers, copied))
@@ -394,7 +413,14 @@ class _Pipeline:
                 before = sub(number, np.int32(back))
                 _when(ge(before, zero), lambda w=w, before=before: w.wait_out(before))
 
-    def copy_in_ahead(self, w: _Window, step: Any, copied: Any) -> Any:
+    def prefetch(self) -> None:
+        """Start to copy the blocks of the first steps, of each window as many as its buffers say."""
+        for w in self.buffered:
+            count: Any = np.int32(0)
+            for step in range(w.buffers.prefetched_count):
+                count = self.copy_in_ahead(w, np.int32(step), count)
+
+    def copy_in_ahead(self, w: _Window, step: Any, copied: Any, is_started: bool = False) -> Any:
         """Start to copy the block of a step, if it is a new one; return the number of blocks copied."""
         is_new = or_(_equal(step, np.int32(0)), self.changes(w, step))
         is_new = and_(is_new, lt(step, _as_int32(self.steps)))
@@ -405,7 +431,8 @@ class _Pipeline:
                 _when(ge(old, np.int32(0)), lambda: w.wait_out(old))
             w.copy_in(w.index(self.indices(step)), copied).start()
 
-        _when(is_new, start)
+        if not is_started:
+            _when(is_new, start)
         return add(copied, to_dtype(is_new, _int32))
 
     def step(self, i: Any, carry: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:

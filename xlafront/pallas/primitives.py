@@ -22,11 +22,15 @@ index_aval = ShapedArray((), np.dtype(np.int32))
 
 
 class KernelScope(NamedTuple):
-    """The kernel that is being traced: its trace, and its grid with None for dynamic sizes; in a pipeline its indices."""
+    """The kernel that is being traced: its trace, and its grid with None for dynamic sizes; in a pipeline its indices.
+
+    `memory` has references to the state of matrix units, which are made when an operation needs them.
+    """
 
     trace: Trace
     grid: tuple[Any, ...]
     indices: tuple[Any, ...] | None = None
+    memory: dict[Any, Any] | None = None
 
 
 kernel_scope: contextvars.ContextVar[KernelScope | None] = contextvars.ContextVar("kernel_scope", default=None)

@@ -42,7 +42,7 @@ from xlafront.pallas.masked import masked_load_p, masked_swap_p
 from xlafront.pallas.primitives import num_programs_p, program_id_p
 from xlafront.pallas.simulated_grid import Order
 from xlafront.pallas.simulated_memory import Memory, bounds, overlaps, part_of
-from xlafront.pallas.specs import Blocked, Element, MemorySpace, Squeezed
+from xlafront.pallas.specs import Blocked, Element, Memory as MemoryKind, MemorySpace, Squeezed
 
 _int32 = np.dtype(np.int32)
 IN_FLIGHT = 64  # copies; one more is made at once
@@ -76,11 +76,16 @@ def scoped_memory(jaxpr: Jaxpr) -> dict[int, JaxprEqn]:
     """Return the equations of a kernel that allocate scratch memory, by identity."""
     found = {}
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "run_scoped":
+        if eqn.primitive.name == "run_scoped" or _is_allocation(eqn):
             found[id(eqn)] = eqn
         for inner in subprograms(eqn.params):
             found |= scoped_memory(inner)
     return found
+
+
+def _is_allocation(eqn: JaxprEqn) -> bool:
+    """True if an equation allocates memory of the core until the kernel ends."""
+    return eqn.primitive.name == "empty_ref" and isinstance(eqn.outvars[0].aval.memory_space, MemoryKind)
 
 
 def has_concurrency(jaxpr: Jaxpr) -> bool:
@@ -97,7 +102,7 @@ def vector(numbers: Sequence[Any]) -> Any:
 
 
 def _is_semaphore(aval: AbstractRef) -> bool:
-    return getattr(aval.memory_space, "zeroed", False)
+    return isinstance(aval.memory_space, MemoryKind) and getattr(aval.memory_space, "zeroed", False)
 
 
 class Simulator:
@@ -539,6 +544,19 @@ class Simulator:
 
     def run_scoped(self, eqn: JaxprEqn, values: list[Any]) -> list[Any]:
         """Run a function with scratch memory, which is uninitialized when it begins."""
+        memories = self.allocate(eqn)
+        results = self.evaluate(eqn.params["jaxpr"], [*values, *memories])
+        if not self.is_collecting:
+            arrays = [m.number for m in memories if m.first is None]
+            if self.has_queue and arrays:
+                self._check_unsettled(arrays, Kind.NEVER_WAITED, np.True_)
+            for m in memories:
+                if m.first is not None:
+                    self._check_zero(m, np.True_)
+        return results
+
+    def allocate(self, eqn: JaxprEqn) -> list[Memory]:
+        """Return the memory of an equation that allocates some. It is uninitialized."""
         memories = self.scoped[id(eqn)]
         for m in memories:
             if getattr(m.aval.memory_space, "value", None) == "hbm" and not self.params.allow_hbm_allocation_in_run_scoped:
@@ -549,15 +567,7 @@ class Simulator:
                     _fill_part(ref, m.first, m.aval.size)
             else:
                 ref_operations.set(m.ref, ..., uninitialized(m.aval.inner_aval, m.aval.memory_space, self.params))
-        results = self.evaluate(eqn.params["jaxpr"], [*values, *memories])
-        if not self.is_collecting:
-            arrays = [m.number for m in memories if m.first is None]
-            if self.has_queue and arrays:
-                self._check_unsettled(arrays, Kind.NEVER_WAITED, np.True_)
-            for m in memories:
-                if m.first is not None:
-                    self._check_zero(m, np.True_)
-        return results
+        return memories
 
 
 # Rules of equations with references
@@ -688,7 +698,8 @@ _RULES: dict[str, Callable[[Simulator, JaxprEqn, list[Any]], Sequence[Any]]] = {
     "get": _get, "swap": _swap, "addupdate": _swap, "masked_load": _masked(False), "masked_swap": _masked(True),
     "dma_start": _dma_start, "dma_wait": _dma_wait, "scan": _scan, "while": _while, "cond": _cond,
     "semaphore_signal": _on_semaphore(_semaphore_signal), "semaphore_wait": _on_semaphore(_semaphore_wait),
-    "semaphore_read": _on_semaphore(_semaphore_read), "run_scoped": lambda s, eqn, values: s.run_scoped(eqn, values)}
+    "semaphore_read": _on_semaphore(_semaphore_read), "run_scoped": lambda s, eqn, values: s.run_scoped(eqn, values),
+    "empty_ref": lambda s, eqn, values: s.allocate(eqn) if _is_allocation(eqn) else s.as_interpreted(eqn, values)}
 
 
 def _called(eqn: JaxprEqn) -> Jaxpr | None:
@@ -701,6 +712,8 @@ def _called(eqn: JaxprEqn) -> Jaxpr | None:
 
 
 def _scoped_avals(eqn: JaxprEqn) -> list[AbstractRef]:
+    if _is_allocation(eqn):
+        return [v.aval for v in eqn.outvars]
     jaxpr = eqn.params["jaxpr"]
     return [v.aval for v in jaxpr.invars[len(jaxpr.invars) - eqn.params["count"]:]]
 

@@ -47,7 +47,7 @@ class TpuInfo:
         num_cores: Cores of the device; two cores that are programmed as one count as one.
         num_lanes, num_sublanes: Shape of a vector register of 32-bit elements.
         mxu_column_size: Size of the matrix unit.
-        num_mxus, num_accumulators: Numbers of matrix units and of accumulators of products; 0 if unknown.
+        num_mxus, num_accumulators: Numbers of matrix units, and of accumulators of products, which only TPU 7x has.
         vmem_capacity_bytes, cmem_capacity_bytes, smem_capacity_bytes, hbm_capacity_bytes: Sizes of the memories.
         mem_bw_bytes_per_second: Bandwidth of main memory.
         bf16_ops_per_second, int8_ops_per_second, fp8_ops_per_second, int4_ops_per_second: Peak rates of products; 0 where none
@@ -106,7 +106,7 @@ def _info(name: str) -> TpuInfo:
     flops = int(chip.flops)
     return TpuInfo(
         chip_version=ChipVersion(version), generation=generation, num_cores=1, num_lanes=128, num_sublanes=8,
-        mxu_column_size=columns, num_mxus=units, num_accumulators=0, vmem_capacity_bytes=vmem << 20,
+        mxu_column_size=columns, num_mxus=units, num_accumulators=128 if name == "tpu7x" else 0, vmem_capacity_bytes=vmem << 20,
         cmem_capacity_bytes=cmem << 20, smem_capacity_bytes=smem << 10, hbm_capacity_bytes=chip.memory,
         mem_bw_bytes_per_second=int(chip.bandwidth), bf16_ops_per_second=flops, int8_ops_per_second=int8 * flops,
         fp8_ops_per_second=fp8 * flops, int4_ops_per_second=0)

@@ -8,9 +8,12 @@ _EXPORTS = {
     "xlafront.pallas.convolution": "conv",
     "xlafront.pallas.hints": "annotate has_memory_space touch",
     "xlafront.pallas.kernel_equations": "LoweringException",
-    "xlafront.pallas.kernel_random": "sample_block stateful_bernoulli stateful_bits stateful_normal stateful_uniform",
+    "xlafront.pallas.kernel_random": """
+        sample_block stateful_bernoulli stateful_bits stateful_normal stateful_uniform to_pallas_key""",
     "xlafront.pallas.packed_bits": "join_bits pack_fp6 split_bits stochastic_round unpack_fp6",
+    "xlafront.pallas.matrix_units": "ACC matmul_acc_lhs matmul_lhs_fifo matmul_pop matmul_pop_fifo matmul_push_rhs",
     "xlafront.pallas.pipeline": "PipelineStep emit_pipeline emit_pipeline_with_allocations",
+    "xlafront.pallas.pipeline_prefetch": "emit_pipeline_with_async_prefetch",
     "xlafront.pallas.interpret_params": """
         InterpretParams force_tpu_interpret_mode reset_tpu_interpret_mode_state set_tpu_interpret_mode""",
     "xlafront.pallas.primitives": "reciprocal",

@@ -19,6 +19,13 @@ from xlafront.pallas.kernel_random import stateful_bernoulli as stateful_bernoul
 from xlafront.pallas.kernel_random import stateful_bits as stateful_bits
 from xlafront.pallas.kernel_random import stateful_normal as stateful_normal
 from xlafront.pallas.kernel_random import stateful_uniform as stateful_uniform
+from xlafront.pallas.kernel_random import to_pallas_key as to_pallas_key
+from xlafront.pallas.matrix_units import ACC as ACC
+from xlafront.pallas.matrix_units import matmul_acc_lhs as matmul_acc_lhs
+from xlafront.pallas.matrix_units import matmul_lhs_fifo as matmul_lhs_fifo
+from xlafront.pallas.matrix_units import matmul_pop as matmul_pop
+from xlafront.pallas.matrix_units import matmul_pop_fifo as matmul_pop_fifo
+from xlafront.pallas.matrix_units import matmul_push_rhs as matmul_push_rhs
 from xlafront.pallas.packed_bits import join_bits as join_bits
 from xlafront.pallas.packed_bits import pack_fp6 as pack_fp6
 from xlafront.pallas.packed_bits import split_bits as split_bits
@@ -27,6 +34,7 @@ from xlafront.pallas.packed_bits import unpack_fp6 as unpack_fp6
 from xlafront.pallas.pipeline import PipelineStep as PipelineStep
 from xlafront.pallas.pipeline import emit_pipeline as emit_pipeline
 from xlafront.pallas.pipeline import emit_pipeline_with_allocations as emit_pipeline_with_allocations
+from xlafront.pallas.pipeline_prefetch import emit_pipeline_with_async_prefetch as emit_pipeline_with_async_prefetch
 from xlafront.pallas.primitives import reciprocal as reciprocal
 from xlafront.pallas.semaphores import SemaphoreType as SemaphoreType
 from xlafront.pallas.semaphores import async_copy as async_copy

@@ -3,6 +3,7 @@
 from xlafront.lazy_module import attach
 
 _EXPORTS = {
+    "xlafront.pallas.gpu_info": "GpuInfo GpuVersion is_gpu_device",
     "xlafront.pallas.triton": """
         CompilerParams approx_tanh atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor
         debug_barrier dot elementwise_inline_asm load max_contiguous store""",

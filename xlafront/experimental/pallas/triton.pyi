@@ -1,4 +1,7 @@
 # Written by `python -m tests.stubs`.
+from xlafront.pallas.gpu_info import GpuInfo as GpuInfo
+from xlafront.pallas.gpu_info import GpuVersion as GpuVersion
+from xlafront.pallas.gpu_info import is_gpu_device as is_gpu_device
 from xlafront.pallas.triton import CompilerParams as CompilerParams
 from xlafront.pallas.triton import approx_tanh as approx_tanh
 from xlafront.pallas.triton import atomic_cas as atomic_cas

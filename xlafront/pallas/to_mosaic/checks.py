@@ -11,9 +11,8 @@ from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
 from xlafront.pallas.kernel_mlir import bit_width, kind_of
 from xlafront.pallas.kernel_operation import split_views
 from xlafront.pallas.specs import BoundedSlice, Indirect, Squeezed
-from xlafront.pallas.to_mosaic.memrefs import SCRATCH_SPACES, space_of
+from xlafront.pallas.to_mosaic.memrefs import LANES, SCRATCH_SPACES, SUBLANES, key_words, space_of
 
-LANES, SUBLANES = 128, 8
 _SPACES = ("vmem", "smem", "hbm", "any")  # of arguments and results
 
 
@@ -30,6 +29,9 @@ def check_kernel(label: str, jaxpr: Jaxpr, mapping: GridMapping) -> None:
                 raise ValueError(f"{_described(label, block)} has blocks in {space}, where references are unblocked. Leave its "
                                  f"block_shape out, or use a block in VMEM.")
             continue
+        if key_words(block.array_aval.dtype):
+            _check_key(label, block, space)
+            continue
         _check_dtype(label, block.origin, block.array_aval.dtype)
         if space == "vmem" and mapping.grid:
             _check_tiling(label, block)
@@ -37,7 +39,7 @@ def check_kernel(label: str, jaxpr: Jaxpr, mapping: GridMapping) -> None:
         space = space_of(aval.memory_space)
         if space not in SCRATCH_SPACES:
             raise ValueError(f"the kernel {label}: scratch_shapes[{i}], {aval}, is in {space}; scratch memory of TPU kernels "
-                             f"is in VMEM, SMEM or of semaphores. Use pltpu.VMEM(shape, dtype).")
+                             f"is in VMEM, SMEM or of semaphores. Use pltpu.VMEM, and pl.run_scoped for pltpu.ACC.")
         if space != "semaphore_mem":
             _check_dtype(label, f"scratch_shapes[{i}]", aval.dtype)
     for i, aval in enumerate(mapping.index_avals):
@@ -113,6 +115,12 @@ def _check_dtype(label: str, name: str, dtype: Any) -> None:
         raise ValueError(f"the kernel {label}: {name} has dtype {dtype}; TPU kernels have no elements of 64 bits. Convert it "
                          f"to 32 bits.")
     kind_of(dtype)
+
+
+def _check_key(label: str, block: BlockMapping, space: str) -> None:
+    if space != "smem":
+        raise ValueError(f"{_described(label, block)} is a random key in {space}. Give it "
+                         f"pl.BlockSpec(memory_space=pltpu.SMEM), since keys are read as scalars.")
 
 
 def _check_dims(label: str, block: BlockMapping) -> None:

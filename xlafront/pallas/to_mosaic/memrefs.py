@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from xlafront.core.dtypes import PRNGKeyDType
 from xlafront.core.refs import AbstractRef
 from xlafront.lax.ref_indexing import Operand, Window
 from xlafront.lowering.mlir import create, ir
 from xlafront.pallas.kernel_elementwise import binary, convert
 from xlafront.pallas.kernel_equations import unsupported
 from xlafront.pallas.kernel_mlir import Rule, element_type
+from xlafront.pallas.matrix_units import ACC, UnitMemory
 from xlafront.pallas.semaphores import SemaphoreType
 from xlafront.pallas.specs import MemorySpace
 from xlafront.pallas.tpu import MemorySpace as TpuMemory
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from xlafront.pallas.to_mosaic.writer import MosaicWriter
 
 _int32 = np.dtype(np.int32)
+LANES, SUBLANES = 128, 8
 
 
 def space_of(memory_space: Any) -> str:
@@ -29,6 +33,8 @@ def space_of(memory_space: Any) -> str:
         return "vmem"
     if isinstance(memory_space, SemaphoreType):
         return "semaphore_mem"
+    if isinstance(memory_space, (ACC, UnitMemory)):
+        return "matrix_unit"
     if memory_space in (MemorySpace.ANY, MemorySpace.HOST) or isinstance(memory_space, TpuMemory):
         return memory_space.value
     raise NotImplementedError(f"TPU kernels have no references in {memory_space!r}. Use pltpu.VMEM, pltpu.SMEM, pltpu.HBM or "
@@ -37,7 +43,7 @@ def space_of(memory_space: Any) -> str:
 
 def memref_type(context: ir.Context, shape: Sequence[int | str], dtype: Any, memory_space: Any) -> ir.Type:
     """Return the type of a memref. Booleans are stored as 32-bit integers. A size at run time is "?"."""
-    space = space_of(memory_space)
+    space, shape = space_of(memory_space), (*shape, *key_words(dtype))
     if space == "semaphore_mem":
         element = "!tpu.dma_semaphore" if memory_space is SemaphoreType.DMA else "!tpu.semaphore"
     else:
@@ -47,14 +53,19 @@ def memref_type(context: ir.Context, shape: Sequence[int | str], dtype: Any, mem
 
 
 def _stored(dtype: Any) -> np.dtype:
-    return _int32 if dtype == np.bool_ else np.dtype(dtype)
+    return _int32 if dtype == np.bool_ or key_words(dtype) else np.dtype(dtype)
+
+
+def key_words(dtype: Any) -> tuple[int, ...]:
+    """Return the shape of the words of a random key; () for other dtypes."""
+    return dtype.physical_element_shape if isinstance(dtype, PRNGKeyDType) else ()
 
 
 class MemRef(NamedTuple):
     """A reference in a kernel.
 
     Args:
-        value: The memref.
+        value: The memref; for accumulators the number of the first.
         shape: Its shape, with dimensions of size 1 that the kernel does not see.
         hidden: True for these dimensions.
         dtype: The dtype of the elements.
@@ -62,7 +73,7 @@ class MemRef(NamedTuple):
         name: Name of the argument, for messages.
     """
 
-    value: ir.Value
+    value: Any
     shape: tuple[int, ...]
     hidden: tuple[bool, ...]
     dtype: Any
@@ -75,7 +86,7 @@ class MemRef(NamedTuple):
         return space_of(self.memory_space)
 
 
-def memref_of(value: ir.Value, aval: AbstractRef, name: str, hidden: Sequence[bool] | None = None,
+def memref_of(value: Any, aval: AbstractRef, name: str, hidden: Sequence[bool] | None = None,
               shape: Sequence[int] | None = None) -> MemRef:
     """Return the reference for a memref of a type."""
     sizes = aval.shape if shape is None else tuple(shape)
@@ -169,9 +180,20 @@ def slice_memref(w: MosaicWriter, ref: MemRef, ranges: Sequence[Range], dynamic:
 # Loads and stores
 
 
-def load(w: MosaicWriter, ref: MemRef, ranges: Sequence[Range]) -> ir.Value:
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """A random key in a kernel: its words, as scalars."""
+
+    words: tuple[ir.Value, ...]
+
+
+def load(w: MosaicWriter, ref: MemRef, ranges: Sequence[Range]) -> Any:
     """Return the value of a part of a reference."""
     _check_space(w, ref, "reads")
+    if key_words(ref.dtype):
+        _check_scalar(w, ref, tuple([p.size for p in ranges if not p.dropped]))
+        return Key(tuple([w.op("memref.load", [ref.value, *[_index(w, p.start) for p in ranges], *[_index(w, i) for i in word]],
+                               w.type_of((), _int32)) for word in np.ndindex(key_words(ref.dtype))]))
     shape, sizes = tuple([p.size for p in ranges if not p.dropped]), tuple([p.size for p in ranges])
     indices, stored = [_index(w, p.start) for p in ranges], _stored(ref.dtype)
     if ref.space == "smem":
@@ -274,6 +296,10 @@ SCRATCH_SPACES = ("vmem", "smem", "semaphore_mem")
 
 
 def _allocate(w: MosaicWriter, aval: AbstractRef) -> MemRef:
+    if isinstance(aval.memory_space, UnitMemory):
+        return memref_of(0, aval, str(aval.memory_space))
+    if isinstance(aval.memory_space, ACC):
+        return memref_of(w.allocate_accumulators(aval.memory_space.mxu_id, aval.shape), aval, f"accumulators of type {aval}")
     if space_of(aval.memory_space) not in SCRATCH_SPACES:
         raise unsupported(w, f"scratch memory of type {aval}", "Use pltpu.VMEM(shape, dtype), pltpu.SMEM or semaphores.")
     kind = memref_type(w.context, aval.shape, aval.dtype, aval.memory_space)
@@ -288,10 +314,12 @@ def _run_scoped(w: MosaicWriter, avals_in, avals_out, params, *operands):
     jaxpr = params["jaxpr"]
     region = create("tpu.region", results=w.types_of(avals_out), regions=1, loc=w.location)
     block, location = region.regions[0].blocks.append(), w.location
+    used = dict(w.accumulators)
     with ir.InsertionPoint(block):
         refs = [_allocate(w, v.aval) for v in jaxpr.invars[len(operands):]]
         results = w.lower(jaxpr, [*operands, *refs])
         create("tpu.yield", operands=results, loc=location)
+    w.accumulators = used
     return list(region.results)
 
 

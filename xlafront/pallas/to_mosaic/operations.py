@@ -191,6 +191,15 @@ def _prng_random_bits(w: MosaicWriter, avals_in, avals_out, params):
     return w.op("tpu.prng_random_bits", [], w.types_of(avals_out)[0])
 
 
+def _random_bits(w: MosaicWriter, avals_in, avals_out, params, key):
+    """Emit the bits of a key, which seeds the core's generator."""
+    if avals_in[0].dtype.impl.name != "pallas_tpu" or avals_out[0].dtype != np.uint32:
+        raise unsupported(w, f"random numbers of a key of type {avals_in[0]}, in words of {params['bit_width']} bits,",
+                          "Pass the key through pltpu.to_pallas_key before the kernel, and use dtypes of 32 bits.")
+    w.effect("tpu.prng_set_seed_32", list(key.words))
+    return w.op("tpu.prng_random_bits", [], w.types_of(avals_out)[0])
+
+
 # Time and texts
 
 
@@ -222,6 +231,7 @@ RULES: dict[str, Rule] = {
     "semaphore_signal": _semaphore_signal, "semaphore_wait": _semaphore_wait,
     "semaphore_read": _semaphore_read, "roll": _roll, "bitcast": _bitcast, "pack_elementwise": _pack_elementwise,
     "unpack_elementwise": _unpack_elementwise, "stochastic_round": _stochastic_round, "multiple_of": _multiple_of,
-    "prng_seed": _prng_seed, "prng_random_bits": _prng_random_bits, "delay": _delay, "debug_print": _debug_print,
+    "prng_seed": _prng_seed, "prng_random_bits": _prng_random_bits, "random_bits": _random_bits, "delay": _delay,
+    "debug_print": _debug_print,
     "with_memory_space_constraint": lambda w, avals_in, avals_out, params, x: x,
 }

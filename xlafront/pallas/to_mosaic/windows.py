@@ -14,7 +14,7 @@ from xlafront.lowering.mlir import create, ir
 from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
 from xlafront.pallas.kernel_mlir import Value
 from xlafront.pallas.specs import Blocked, Element, Squeezed
-from xlafront.pallas.to_mosaic.memrefs import MemRef, memref_of, memref_type, space_of
+from xlafront.pallas.to_mosaic.memrefs import MemRef, key_words, memref_of, memref_type, space_of
 from xlafront.pallas.to_mosaic.writer import MosaicWriter, int32
 
 _DYNAMIC = -(1 << 63)  # a grid size that is an operand
@@ -70,7 +70,8 @@ class _Functions:
         for i, b in enumerate(blocks):
             if self._is_windowed(b):
                 indices = [self.i32] * len(self.grid), [self._scalar_type(a) for a in self.mapping.index_avals]
-                self._function(f"transform_{i}", [*indices[0], *indices[1]], [self.i32] * len(b.block_shape),
+                count = len(b.block_shape) + len(key_words(b.array_aval.dtype))
+                self._function(f"transform_{i}", [*indices[0], *indices[1]], [self.i32] * count,
                                lambda args, b=b: self._transform(b, args), {})
 
     def _function(self, name: str, types: Sequence[ir.Type], results: Sequence[ir.Type],
@@ -104,7 +105,7 @@ class _Functions:
         """Return the parameters of the window of an array."""
         if not self._is_windowed(block):
             return "{}"
-        sizes = ", ".join(map(str, block.sizes))
+        sizes = ", ".join(map(str, (*block.sizes, *key_words(block.array_aval.dtype))))
         fields = [f"transform_indices = @transform_{i}", f"window_bounds = array<i64: {sizes}>"]
         if any([type(b) is Element for b in block.block_shape]):
             padding = [b.padding if type(b) is Element else (0, 0) for b in block.block_shape]
@@ -132,7 +133,7 @@ class _Functions:
         if any([type(b) is Element for b in block.block_shape]):
             return [w.op("arith.muli", [x, int32(w, b.block_size)]) if type(b) is Blocked else x
                     for x, b in zip(indices, block.block_shape)]
-        return indices
+        return [*indices, *[int32(w, 0) for _ in key_words(block.array_aval.dtype)]]
 
     def _references(self, values: Sequence[ir.Value], avals: Sequence[Any], names: Sequence[str]) -> list[MemRef]:
         return [memref_of(x, a, name) for x, a, name in zip(values, avals, names)]

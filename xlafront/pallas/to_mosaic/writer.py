@@ -11,7 +11,7 @@ from xlafront.core.ir import Jaxpr
 from xlafront.lowering.mlir import ir
 from xlafront.pallas import kernel_elementwise, kernel_equations
 from xlafront.pallas.kernel_mlir import Value, Writer, make_context
-from xlafront.pallas.to_mosaic import memrefs, operations, vectors
+from xlafront.pallas.to_mosaic import matrix_units, memrefs, operations, vectors
 
 _EQUAL, _UNEQUAL, _UNORDERED = 1, 13, 14  # predicates of `arith.cmpf`
 
@@ -24,16 +24,26 @@ class MosaicWriter(Writer):
         axes: Numbers of these axes in the grid of the module.
         transposed_lhs_hint: True if products may fuse a transposed left operand.
         device_axes: Names and sizes of the axes of the mesh of devices.
+        accumulators: Number of accumulators in use, by matrix unit.
     """
 
     platform = "tpu"
-    rules = {**kernel_elementwise.RULES, **kernel_equations.RULES, **vectors.RULES, **memrefs.RULES, **operations.RULES}
+    rules = {**kernel_elementwise.RULES, **kernel_equations.RULES, **vectors.RULES, **memrefs.RULES, **operations.RULES,
+             **matrix_units.RULES}
 
     def __init__(self, label: str, transposed_lhs_hint: bool = False, device_axes: Sequence[tuple[Any, int]] = ()) -> None:
         super().__init__(make_context("_tpu_ext"), label)
         self.grid: list[ir.Value] = []
         self.axes: list[int] = []
+        self.accumulators: dict[int, int] = {}
         self.transposed_lhs_hint, self.device_axes = transposed_lhs_hint, tuple(device_axes)
+
+    def allocate_accumulators(self, unit: int, shape: Sequence[int]) -> int:
+        """Return the number of the first of the accumulators of a matrix, one for each tile, and count them as used."""
+        first = self.accumulators.get(unit, 0)
+        rows, columns = shape
+        self.accumulators[unit] = first + -(-rows // memrefs.SUBLANES) * -(-columns // memrefs.LANES)
+        return first
 
     def shaped_type(self, shape: tuple[int, ...], element: ir.Type) -> ir.Type:
         return ir.VectorType.get(shape, element, loc=self.location)
