@@ -381,3 +381,29 @@ def test_equal_kernels_are_compiled_once(monkeypatch):
     for factor in (17, 17, 18, 17):
         np.testing.assert_array_equal(times(X, factor), factor * X)
     assert names.count("jit_pallas_call") == 2
+
+
+def test_calls_of_one_kernel_share_its_trace():
+    """Other index maps use the trace; other blocks, grids, names and settings do not."""
+    traced = []
+
+    def kernel(x_ref, o_ref):
+        traced.append(x_ref.shape)
+        o_ref[...] = x_ref[...] + pl.num_programs(0)
+
+    def run(size, index_map=lambda i: (i,), steps=2, **options):
+        block = pl.BlockSpec((size,), index_map)
+        call = interpreted(kernel, out_shape=like(X), grid=(steps,), in_specs=[block], out_specs=pl.BlockSpec((size,), lambda i: i),
+                           **options)
+        return np.asarray(call(X))
+
+    np.testing.assert_array_equal(run(4), X + 2)
+    np.testing.assert_array_equal(run(4, lambda i: (1 - i,)), np.roll(X, 4) + 2)
+    assert traced == [(4,)]
+    np.testing.assert_array_equal(run(2, steps=4), X + 4)
+    np.testing.assert_array_equal(run(8, steps=1), X + 1)
+    run(4, name="another")
+    assert traced == [(4,), (2,), (8,), (4,)]
+    xf.clear_caches()
+    run(4)
+    assert len(traced) == 5

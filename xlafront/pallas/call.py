@@ -7,6 +7,7 @@ parameter `jaxpr` is the kernel: a jaxpr of references without results. `GridMap
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -389,6 +390,18 @@ def _simulate(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_avals
     return results
 
 
+# Calls of `pallas_call` with one kernel and references of equal types share its trace, also with other index maps.
+_traces_by_kernel: weakref.WeakKeyDictionary[Callable, BoundedCache] = weakref.WeakKeyDictionary()
+
+
+def _traces_of(kernel: Callable) -> BoundedCache:
+    """Return the cache of the traces of a kernel; a new one if it has no hash or no weak references."""
+    try:
+        return _traces_by_kernel.setdefault(kernel, BoundedCache(32))
+    except TypeError:
+        return BoundedCache(32)
+
+
 class _KernelCall:
     """A kernel and the specs of its arrays. It is traced once per argument types."""
 
@@ -419,14 +432,27 @@ class _KernelCall:
         mapping = grid_mapping(self.spec, in_avals, in_tree, names, self.out_avals, self.out_tree, self.out_names)
         bounds = mapping.num_dynamic_grid_bounds
         aliases = tuple([(bounds + i, o) for i, o in self._checked_aliases(in_avals)])
-        blocks = [b.block_aval for b in mapping.block_mappings]
         scratch_tree = tree.structure(self.spec.scratch_shapes)
+        avals = (*mapping.index_avals, *[b.block_aval for b in mapping.block_mappings], *mapping.scratch_avals)
+        key = (self.name, mapping.grid, avals, len(in_avals), in_tree, self.out_tree, self.single, scratch_tree,
+               config.trace_context_key(), tracing.thread.axes, active.mesh)
+        cache = _traces_of(self.kernel)
+        jaxpr, arrays = cache.get(key) or cache.put(key, self._trace_kernel(mapping, avals, in_tree, scratch_tree))
+        jaxpr, mapping = _pass_constants(jaxpr, mapping)
+        if self.debug:
+            print(f"\nThe kernel's program, of {source_name(self.kernel)}:\n{jaxpr}\nIts grid: {mapping}")
+        return jaxpr, mapping, aliases, arrays
+
+    def _trace_kernel(self, mapping: GridMapping, avals: Sequence[AbstractRef], in_tree, scratch_tree
+                      ) -> tuple[Jaxpr, list[np.ndarray]]:
+        """Return the jaxpr of the kernel for references of these types, and its array constants."""
+        num_inputs = mapping.num_index_operands + mapping.num_inputs
         source = source_name(self.kernel)
 
         def flat(*tracers):
             scope = kernel_scope.set(KernelScope(tracing.thread.trace, mapping.grid, memory={}))
             try:
-                ins, outs, scratch = _grouped(tracers, [len(in_avals), len(self.out_avals)])
+                ins, outs, scratch = _grouped(tracers, [num_inputs, len(self.out_avals)])
                 results = self.out_tree.unflatten(outs)
                 scratch = scratch_tree.unflatten(scratch)
                 if not isinstance(scratch, (tuple, list, dict)):
@@ -442,17 +468,13 @@ class _KernelCall:
 
         origin = DebugInfo("pallas_call kernel", self.name, getattr(self.kernel, "__code__", None))
         with _unchecked_axes():
-            jaxpr, consts = inline_scalar_constants(*tracing.trace_to_jaxpr(
-                flat, [*mapping.index_avals, *blocks, *mapping.scratch_avals], origin))
+            jaxpr, consts = inline_scalar_constants(*tracing.trace_to_jaxpr(flat, avals, origin))
         arrays = [c for c in consts if isinstance(c, np.ndarray)]
         if len(arrays) < len(consts):
             raise ValueError(f"the kernel {source} of pallas_call captures constants, arrays from outside of it: "
                              f"{', '.join([str(tracing.aval_of(c)) for c in consts])}. Pass them as arguments, for which the "
                              f"kernel gets references.")
-        jaxpr, mapping = _pass_constants(jaxpr, mapping)
-        if self.debug:
-            print(f"\nThe kernel's program, of {source}:\n{jaxpr}\nIts grid: {mapping}")
-        return jaxpr, mapping, aliases, arrays
+        return jaxpr, arrays
 
     def _checked_aliases(self, in_avals: Sequence[ShapedArray]) -> list[tuple[int, int]]:
         for i, o in self.aliases.items():

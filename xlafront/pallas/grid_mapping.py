@@ -229,13 +229,8 @@ def _index_jaxpr(index_map: Callable | None, dims: tuple, name: str, rank: int, 
         if index_map is None:
             return [0] * len(dims)
         scalars = tree.unflatten(index_tree, args[rank:])
-        try:
-            inspect.signature(index_map).bind(*args[:rank], *scalars)
-        except TypeError as e:
-            raise TypeError(f"{description} must take {rank} indices of the grid{', and the scalars' if scalars else ''}: it "
-                            f"was called with {rank + len(scalars)} arguments, and has {e}.") from None
-        except ValueError:  # built-in functions may have no signature
-            pass
+        expected = f"{rank} indices of the grid{', and the scalars' if scalars else ''}"
+        _check_parameters(index_map, (*args[:rank], *scalars), expected, description)
         indices = index_map(*args[:rank], *scalars)
         indices = tuple(indices) if isinstance(indices, (tuple, list)) else (indices,)
         if len(indices) != len(dims):
@@ -255,6 +250,19 @@ def _index_jaxpr(index_map: Callable | None, dims: tuple, name: str, rank: int, 
                          "Compute the index from the grid's indices, or pass scalars with a PrefetchScalarGridSpec.")
     return jaxpr.replace(outvars=[
         Literal(index_aval.dtype.type(v.val), index_aval) if v.is_literal else v for v in jaxpr.outvars])
+
+
+def _check_parameters(index_map: Callable, args: Sequence[Any], expected: str, description: str) -> None:
+    """Raise an error if an index map does not take these arguments."""
+    code = getattr(index_map, "__code__", None)
+    if code is not None and code.co_argcount == len(args) and not code.co_kwonlyargcount and not inspect.ismethod(index_map):
+        return
+    try:
+        inspect.signature(index_map).bind(*args)
+    except TypeError as e:
+        raise TypeError(f"{description} must take {expected}: it was called with {len(args)} arguments, and has {e}.") from None
+    except ValueError:  # built-in functions may have no signature
+        pass
 
 
 def inline_scalar_constants(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:

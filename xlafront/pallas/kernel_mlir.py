@@ -32,6 +32,7 @@ def make_context(extension: str) -> ir.Context:
     registry = ir.DialectRegistry()
     bindings("_mlir_libs._jax_mlir_ext").register_dialects(registry)
     context = ir.Context()
+    context.enable_multithreading(False)  # modules are small: waking threads would take longer than their work
     context.append_dialect_registry(registry)
     context.load_all_available_dialects()
     bindings(f"_mlir_libs.{extension}").register_dialect(context)
@@ -58,6 +59,7 @@ def kind_of(dtype: Any) -> str:
     raise NotImplementedError(f"compiled kernels cannot compute with dtype {dtype}.")
 
 
+@functools.cache
 def bit_width(dtype: Any) -> int:
     """Return the number of bits of an element."""
     if dtype == np.bool_:

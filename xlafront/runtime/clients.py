@@ -6,6 +6,7 @@ options (`runtime.backends` reads the settings).
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import re
@@ -42,6 +43,7 @@ def find_tpu() -> str | None:
     return os.environ.get("TPU_LIBRARY_PATH") or site_file("libtpu/libtpu.so")
 
 
+@functools.cache
 def libtpu_version() -> tuple[int, ...] | None:
     """Return the version of the installed libtpu, None if there is none."""
     from importlib import metadata  # start-up: slow

@@ -164,15 +164,14 @@ def _flag(label: str, name: str, value: Any) -> dict[str, Any]:
 
 
 def _serialized(module: ir.Module) -> bytes:
-    """Return the bytes of the module in the versioned format that the installed libtpu reads."""
+    """Convert the module to the versioned format that the installed libtpu reads, and return its bytes."""
     context = module.context
     context.allow_unregistered_dialects = True  # those of the versioned format
     version = libtpu_version()
     target = next((f for release, f in _FORMATS if version is None or version >= release), _OLDEST_FORMAT)
     with context:
-        copy = ir.Module.parse(str(module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)))
         pipeline = f"builtin.module(mosaic-serde{{serialize=true target-version={target}}})"
-        bindings("passmanager").PassManager.parse(pipeline).run(copy.operation)
+        bindings("passmanager").PassManager.parse(pipeline).run(module.operation)
         buffer = io.BytesIO()
-        copy.operation.write_bytecode(buffer)
+        module.operation.write_bytecode(buffer)
     return buffer.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,7 +50,12 @@ def memref_type(context: ir.Context, shape: Sequence[int | str], dtype: Any, mem
     else:
         element = str(element_type(_stored(dtype), context))
     sizes = "".join([f"{n}x" for n in shape])
-    return ir.Type.parse(f"memref<{sizes}{element}, #tpu.memory_space<{space}>>", context)
+    return _parsed_type(f"memref<{sizes}{element}, #tpu.memory_space<{space}>>", context)
+
+
+@functools.lru_cache(4096)
+def _parsed_type(text: str, context: ir.Context) -> ir.Type:
+    return ir.Type.parse(text, context)
 
 
 def _stored(dtype: Any) -> np.dtype:

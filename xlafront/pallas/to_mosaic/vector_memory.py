@@ -65,8 +65,9 @@ def _bytes(shape: Sequence[int], dtype: Any) -> int:
 
 def table(mapping: GridMapping) -> str:
     """Return a line for each array that takes vector memory."""
-    rows = [(s.name, s.type, f"{s.buffers} buffer{'s' * (s.buffers > 1)}", _size(s.bytes)) for s in shares(mapping)]
-    rows.append(("in all", "", "", _size(sum([s.bytes for s in shares(mapping)]))))
+    found = shares(mapping)
+    rows = [(s.name, s.type, f"{s.buffers} buffer{'s' * (s.buffers > 1)}", _size(s.bytes)) for s in found]
+    rows.append(("in all", "", "", _size(sum([s.bytes for s in found]))))
     widths = [max(map(len, column)) for column in zip(*rows)]
     return "\n".join(["  " + "  ".join([text.ljust(w) for text, w in zip(row, widths)]).rstrip() for row in rows])
 
