@@ -77,6 +77,18 @@ def test_a_gradient_over_256_devices(shape):
         compiled(np.ones((256, 512), np.float32), np.ones((1024, 256), np.float32))
 
 
+def test_arrays_that_a_step_makes_of_host_values_are_constants():
+    """The devices of a topology hold no arrays: `asarray` within a planned function must not put one there."""
+    mask = np.tril(np.ones((64, 64), np.float32))
+
+    def step(x):
+        return xnp.sum(xnp.where(xnp.asarray(mask) > 0, x, 0.0)) + xnp.asarray([1.0, 2.0])[1]
+
+    x = xf.ShapeDtypeStruct((64, 64), np.float32, sharding=P("data"))
+    found = xf.plan(step, x, topology="v5e:2x2", mesh={"data": -1})
+    assert found.fits and found.memory.arguments >= 64 * 64 * 4 // 4
+
+
 def test_callbacks_are_refused():
     mesh = topologies.make_mesh(topologies.get_topology_desc("v5e:2x2"), (4,), ("data",))
     with pytest.raises(NotImplementedError, match="pure_callback"):

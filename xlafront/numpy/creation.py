@@ -45,6 +45,7 @@ from xlafront.runtime import backends, guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.keys import KeyArray
 from xlafront.runtime.sharding import NamedSharding, Sharding, single_device
+from xlafront.runtime.topologies import is_compile_only
 from xlafront.runtime.transfers import copied
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.debug_nans import check_new
@@ -195,6 +196,9 @@ def put_new(host: np.ndarray, aval):
     else:
         sharding, committed = single_device(backends.default_device()), False
     if tracing.is_tracing():
+        device = sharding.mesh.devices.flat[0] if committed else backends.default_device()
+        if is_compile_only(device.client):  # it holds no arrays, not even constants of a trace
+            sharding, committed = single_device(backends.client().local_devices()[0]), False
         with guards.from_host():
             return put_host(host, aval, sharding, committed)
     return put_host(host, aval, sharding, committed)
