@@ -1,9 +1,9 @@
 """`python -m benchmarks.published`: the time of a step as `plan` predicts it, beside what was published for the same model.
 
 The numbers are those of MaxText (github.com/AI-Hypercomputer/maxtext, configs/v5e/README.md and configs/v5p/README.md, and the
-scripts beside them, which name batch, mesh and what is computed again; its sizes follow from `global_parameter_scale`: a power of
-two multiplies the sizes of 1: width 2048, 16 heads of 128, 7168 hidden units, 16 layers). The model here is a decoder of the same
-sizes with attention by blocks of queries; MaxText's has a kernel for it. Needs libtpu (no TPU).
+scripts beside them, which name batch, mesh and what is computed again). Its sizes follow from `global_parameter_scale`, which
+multiplies those of the smallest model: width 2048, 16 heads of 128, 7168 hidden units, 16 layers. The model here is a decoder
+of the same sizes. Needs libtpu (no TPU).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RUNS = (
     Published("16B", "v5e:16x16", {"fsdp": 256, "model": 1}, 4096, 64, 28672, 32, 6, False, 0.611),
     Published("32B", "v5e:16x16", {"fsdp": 256, "model": 1}, 8192, 64, 28672, 32, 4, False, 0.669),
     Published("64B", "v5e:16x16", {"fsdp": 256, "model": 1}, 8192, 64, 28672, 64, 2, False, 0.599),
-    Published("32B", "v5p:4x4x4", {"fsdp": 16, "model": 4}, 8192, 64, 28672, 32, 6, True, 0.715),  # published with 7 rows, of which 9 % do not fit here
+    Published("32B", "v5p:4x4x4", {"fsdp": 16, "model": 4}, 8192, 64, 28672, 32, 6, True, 0.715),  # published: 7 rows
 )
 
 

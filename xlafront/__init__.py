@@ -26,6 +26,7 @@ _EXPORTS = {
     "xlafront.host.environment": "live_arrays print_environment_info",
     "xlafront.numpy.array_methods": "Array",
     "xlafront.planning.compiling": "plan",
+    "xlafront.planning.remat": "plan_remat",
     "xlafront.planning.search": "plan_search",
     "xlafront.base.config": """allow_f16_reductions array_garbage_collection_guard auto_pcast
         check_tracer_leaks checking_leaks config debug_infs debug_key_reuse debug_nans default_device

@@ -82,6 +82,7 @@ from xlafront.parallel.pmap import pmap as pmap
 from xlafront.parallel.shard_map import shard_map as shard_map
 from xlafront.parallel.shard_map import smap as smap
 from xlafront.planning.compiling import plan as plan
+from xlafront.planning.remat import plan_remat as plan_remat
 from xlafront.planning.search import plan_search as plan_search
 from xlafront.runtime.backends import default_backend as default_backend
 from xlafront.runtime.backends import device_count as device_count

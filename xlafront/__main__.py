@@ -50,6 +50,9 @@ def _demo(args) -> int:
 def _plan(args) -> int:
     from xlafront.planning import child, schedules  # start-up: of this command alone
 
+    if args.remat and (args.search or "," in (args.topology or "")):
+        print("xlafront plan: --remat takes one topology and one mesh: leave out --search.", file=sys.stderr)
+        return 2
     if args.search:
         from xlafront.planning import search_script  # start-up: of this command alone
 
@@ -100,13 +103,16 @@ def _add_plan(commands: Any) -> None:
                       "devices); several with commas between them are compared, a line for each")
     plan.add_argument("--mesh", help="axes and sizes, such as data=-1,model=8; -1: the remaining devices (default: data=-1)")
     plan.add_argument("--args", metavar="NAME", help="function of the script that returns the arguments")
-    plan.add_argument("--memory", help="memory of each device, such as 14GiB (default: that of the chip)")
+    plan.add_argument("--memory", help="limit of the memory of each device, such as 14GiB (default: that of the chip); "
+                      "--timeline draws its use")
     plan.add_argument("--search", action="store_true", help="find the mesh and the shardings with which the step is fastest, "
                       "and print them as a table and as Python; Ctrl-C prints the best so far")
     plan.add_argument("--axes", help="axes that meshes may have, in a search, such as data,fsdp,model (default: those that the "
                       "shardings of the arguments name, or else these three)")
     plan.add_argument("--rules", metavar="NAME", help="dictionary of the script, in a search: a PartitionSpec for each regular "
                       "expression of paths, such as {r\"\\['qkv'\\]\": P(None, \"fsdp\", \"model\")}")
+    plan.add_argument("--remat", action="store_true", help="print memory, extra work and time of the step for each policy of "
+                      "xf.checkpoint, and the fastest that fits")
     plan.add_argument("--time-limit", type=float, default=600, metavar="SECONDS", help="most time of a search (default 600)")
     plan.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="compiler option; repeatable")
     plan.add_argument("--schedule", action="store_true", help="print the static schedule of each kernel for TPUs: its bundles, "

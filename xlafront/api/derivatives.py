@@ -31,6 +31,9 @@ from xlafront.staging.library import exact
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.ad.linearize import linearize_flat
 from xlafront.transforms.ad.transpose import evaluate_known
+from xlafront.transforms.calls import policy_override
+from xlafront.transforms.calls.checkpoint import checkpoint
+from xlafront.transforms.calls.recomputation import in_checkpoint
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -236,7 +239,11 @@ def _with_gradient(fun: Callable, argnums, has_aux: bool, holomorphic: bool, all
         for i, x in enumerate(values):
             check_input("grad", name, x, positions, dynamic, i, holomorphic, allow_int)
 
-        flat = FlatFunction(restricted_to(fun, name, positions, args, kwargs), tree.structure(dynamic), has_aux)
+        restricted = restricted_to(fun, name, positions, args, kwargs)
+        policy = policy_override.policy_at(policy_override.Place.LOSSES)
+        if policy is not None and not in_checkpoint():
+            restricted = checkpoint(restricted, policy=policy)
+        flat = FlatFunction(restricted, tree.structure(dynamic), has_aux)
         results, program = linearize_flat(flat, values, [True] * len(values))
         value = flat.out_tree.unflatten(as_results(results))
         _check_scalar(name, value, results, flat.out_tree, holomorphic)

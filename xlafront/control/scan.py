@@ -46,7 +46,8 @@ from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.ad.linearize import linearize_program
 from xlafront.transforms.ad.transpose import transpose_program
 from xlafront.transforms.batching.vmap import batch_program, split_of
-from xlafront.transforms.calls.checkpoint import split_inside
+from xlafront.transforms.calls import policy_override
+from xlafront.transforms.calls.checkpoint import checkpointed_jaxpr, split_inside
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
     active_results,
@@ -273,6 +274,9 @@ def _linearize(primals: Sequence[Any], tangents: Sequence[Tangent], *, jaxpr: Ja
                **options: Any) -> tuple[list[Any], list[Tangent]]:
     """Run one loop that computes the values and stacks the residuals, and a second one that is linear in the tangents."""
     layout = ScanLayout(num_consts, num_carry)
+    policy = policy_override.policy_at(policy_override.Place.SCANS)
+    if policy is not None:
+        jaxpr = checkpointed_jaxpr(jaxpr, policy)
     active = _active_operands(jaxpr, tangents, layout)
     body = jaxpr.memoised(("linearized body", active, layout), lambda: _LinearizedBody(jaxpr, active, layout))
     consts, carry, xs = layout.split(primals)

@@ -6,6 +6,7 @@ _EXPORTS = {
     "xlafront.planning.compiling": "plan",
     "xlafront.planning.costs": "Buffer Collective",
     "xlafront.planning.report": "Memory Plan",
+    "xlafront.planning.remat": "Choice RematPlan plan_remat",
     "xlafront.planning.search": "plan_search",
     "xlafront.planning.search_report": "Candidate SearchResult",
 }

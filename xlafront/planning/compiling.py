@@ -11,19 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.base import config
 from xlafront.base.jaxlib_compat import JaxRuntimeError
 from xlafront.core import avals, errors, source, tree
 from xlafront.core.ir import subprograms
 from xlafront.planning import costs, hlo, kernels, memory_timeline, step_time, topologies
 from xlafront.planning.costs import Buffer
-from xlafront.planning.placement import mesh_of, on_mesh, topology_of
+from xlafront.planning.placement import lower_on, mesh_of, on_mesh, topology_of
 from xlafront.planning.report import Memory, Plan
 from xlafront.runtime import keys, topologies as chips
 from xlafront.runtime.compile_options import compile_options
 from xlafront.runtime.sharding import Mesh, device_list
-from xlafront.staging.jit import jit
-from xlafront.staging.meshes import set_mesh
 
 SHOWN_BUFFERS = 12
 
@@ -56,9 +53,9 @@ def plan(fun: Callable, *args: Any, topology: str | topologies.TopologyDescripti
         raise errors.not_callable("plan", fun)
     described = topology_of(topology, platform, mesh, args, kwargs)
     chosen = mesh_of(mesh, described.devices, args, kwargs)
-    lowered, stages = _lower(fun, chosen, *on_mesh(fun, chosen, args, kwargs))
+    lowered, stages = lower_on(chosen, fun, *on_mesh(fun, chosen, args, kwargs))
     if len(lowered._lowered.assignment.devices) < chosen.size:  # no sharding uses all devices: replicate the arguments
-        lowered, stages = _lower(fun, chosen, *on_mesh(fun, chosen, args, kwargs, replicate=True))
+        lowered, stages = lower_on(chosen, fun, *on_mesh(fun, chosen, args, kwargs, replicate=True))
     assignment = lowered._lowered.assignment
     if not set(assignment.devices) <= set(described.devices):
         if topology is not None:
@@ -68,15 +65,6 @@ def plan(fun: Callable, *args: Any, topology: str | topologies.TopologyDescripti
     name = topology if isinstance(topology, str) else f"{len(described.devices)} {described.devices[0].platform} device(s)"
     final = assignment.mesh or Mesh(np.array(assignment.devices, dtype=object), chosen.axis_names[:1])
     return Planner(lowered, name, final, memory_limit, compiler_options, stages).plan()
-
-
-def _lower(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any]):
-    started = time.perf_counter()
-    with set_mesh(mesh), config.default_device(mesh.devices.flat[0]):
-        traced = (fun if hasattr(fun, "lower") else jit(fun)).trace(*args, **kwargs)
-        traced_at = time.perf_counter()
-        lowered = traced.lower()
-    return lowered, {"trace": traced_at - started, "lower": time.perf_counter() - traced_at}
 
 
 class Planner:

@@ -1,14 +1,16 @@
-"""Placement of a planned program: its topology, its mesh, and its arguments as types over the mesh."""
+"""Placement of a planned program: its topology, its mesh, its arguments as types over the mesh, its lowering there."""
 
 from __future__ import annotations
 
 import inspect
 import math
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from xlafront.base import config
 from xlafront.base.jaxlib_compat import ArrayImpl, NamedSharding
 from xlafront.core import tree
 from xlafront.core.avals import ShapedArray
@@ -16,6 +18,8 @@ from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.planning import topologies
 from xlafront.runtime import keys
 from xlafront.runtime.sharding import Mesh, PartitionSpec
+from xlafront.staging.jit import jit
+from xlafront.staging.meshes import set_mesh
 
 
 def _shardings_of(*trees) -> list[NamedSharding]:
@@ -117,3 +121,19 @@ def _type_on_mesh(mesh: Mesh, x: Any, replicate: bool) -> Any:
     if sharding is not None:
         sharding.shard_shape(keys.physical(ShapedArray(np.shape(x), x.dtype)).shape)  # raises if a dimension cannot be sharded
     return ShapeDtypeStruct(np.shape(x), x.dtype, sharding=sharding, weak_type=getattr(x, "weak_type", False))
+
+
+def trace_on(mesh: Mesh, fun: Callable, args: tuple, kwargs: dict[str, Any]):
+    """Trace a function over the devices of a mesh, jitted if it is not, and return what `jit(fun).trace` does."""
+    with set_mesh(mesh), config.default_device(mesh.devices.flat[0]):
+        return (fun if hasattr(fun, "lower") else jit(fun)).trace(*args, **kwargs)
+
+
+def lower_on(mesh: Mesh, fun: Callable, args: tuple, kwargs: dict[str, Any]):
+    """Lower a function over the devices of a mesh; return it, and the seconds of tracing and lowering by name."""
+    started = time.perf_counter()
+    traced = trace_on(mesh, fun, args, kwargs)
+    traced_at = time.perf_counter()
+    with set_mesh(mesh), config.default_device(mesh.devices.flat[0]):
+        lowered = traced.lower()
+    return lowered, {"trace": traced_at - started, "lower": time.perf_counter() - traced_at}

@@ -16,6 +16,7 @@ from xlafront.core.source import is_internal
 from xlafront.planning import topologies
 from xlafront.planning.compiling import plan
 from xlafront.planning.placement import axis_sizes, parameters_of
+from xlafront.planning.remat import RematPlan, plan_remat
 from xlafront.planning.report import Plan, size
 from xlafront.staging.meshes import set_mesh
 
@@ -26,18 +27,29 @@ class UsageError(Exception):
 
 def main(args) -> int:
     """Run the command. Return 0 if the program fits or no limit is known, 1 if it does not fit, 2 if planning failed."""
-    plan = or_message(lambda: plan_target(args.target, args.topology, args.mesh, args.args, args.memory, args.option))
+    options = (args.target, args.topology, args.mesh, args.args, args.memory, args.option)
+    if args.remat:
+        found = or_message(lambda: remat_target(args, *options))
+        if found is None:
+            return 2
+        _print(found.to_json() if args.json else str(found))
+        return 0 if found.best else 1
+    plan = or_message(lambda: plan_target(*options))
     if plan is None:
         return 2
-    try:
-        shown = f"{plan}\n\n{plan.timeline}" if args.timeline and plan.timeline else str(plan)
-        print(plan.to_json() if args.json else shown, flush=True)
-    except BrokenPipeError:  # the reader (head, less) has closed the pipe; the exit status still matters
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    shown = f"{plan}\n\n{plan.timeline}" if args.timeline and plan.timeline else str(plan)
+    _print(plan.to_json() if args.json else shown)
     if plan.fits is False and args.json:
         largest = "; ".join(f"{b.what} {b.type} {size(b.bytes)}" for b in plan.buffers[:5])
         print(f"{plan.name} does not fit {plan.topology}. Largest buffers: {largest}", file=sys.stderr)
     return 1 if plan.fits is False else 0
+
+
+def _print(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # the reader (head, less) has closed the pipe; the exit status still matters
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def or_message(make: Callable[[], Any]) -> Any:
@@ -53,6 +65,26 @@ def or_message(make: Callable[[], Any]) -> Any:
 
 def plan_target(target: str, topology: str | None = None, mesh: str | None = None, args_name: str | None = None,
                 memory: str | None = None, options: list[str] = []) -> Plan:  # noqa: B006
+    function, args, settings = call_of(target, topology, mesh, args_name, memory, options)
+    return plan(function, *args, **settings)
+
+
+def remat_target(args: Any, *given: Any) -> RematPlan:
+    if args.timeline or args.schedule:
+        raise UsageError("--remat prints a table of policies: leave out --timeline and --schedule, and use them with the "
+                         "policy that is chosen.")
+    function, positional, settings = call_of(*given)
+    shows = sys.stderr.isatty()
+    return plan_remat(function, *positional, progress=_show if shows else None, **settings)
+
+
+def _show(line: str) -> None:
+    print(f"\r\x1b[K{line}\n", end="", file=sys.stderr, flush=True)
+
+
+def call_of(target: str, topology: str | None, mesh: str | None, args_name: str | None, memory: str | None,
+            options: list[str]) -> tuple[Callable, tuple, dict[str, Any]]:
+    """Return the function of the options of a command, its arguments, and its keywords with those of `plan`."""
     path, name = split_target(target)
     sizes = parse_mesh(mesh) if mesh else {"data": -1}
     limit = parse_bytes(memory) if memory else None
@@ -67,8 +99,8 @@ def plan_target(target: str, topology: str | None = None, mesh: str | None = Non
     function = find(script, path, name)
     with set_mesh(device_mesh):
         function, args, kwargs = call_arguments(script, path, name, function, args_name, device_mesh)
-    return plan(function, *args, topology=topology, mesh=device_mesh, memory_limit=limit,
-                compiler_options=compiler_options or None, **kwargs)
+    return function, args, kwargs | {"topology": topology, "mesh": device_mesh, "memory_limit": limit,
+                                     "compiler_options": compiler_options or None}
 
 
 def split_target(target: str) -> tuple[str, str]:

@@ -20,8 +20,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, tree
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.planning import communication, costs, hlo, placements, step_time, topologies
-from xlafront.planning.compiling import _lower
-from xlafront.planning.placement import argument_path, parameters_of, sharding_of
+from xlafront.planning.placement import argument_path, lower_on, parameters_of, sharding_of
 from xlafront.planning.placements import Leaf, Rules
 from xlafront.planning.report import Memory
 from xlafront.planning.search_report import Candidate, Count, SearchResult
@@ -234,7 +233,7 @@ class _Search:
 
     def _lower(self, option: _Option) -> Job:
         args, kwargs = _with_shardings(option)
-        lowered, _ = _lower(option.step, option.mesh, args, kwargs)
+        lowered, _ = lower_on(option.mesh, option.step, args, kwargs)
         module = lowered._lowered
         devices = tuple(module.assignment.devices)
         options = compile_options(len(devices), devices, dict(module.job.options.compiler_options) | (

@@ -43,6 +43,7 @@ from xlafront.lax.dot_products import dot_general_p
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE
 from xlafront.staging import mutable_composites, signatures
 from xlafront.transforms.ad.linearize import linearize_program
+from xlafront.transforms.calls import policy_override
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
     evaluate,
@@ -242,7 +243,8 @@ class _LinearizedCheckpoint:
     def __init__(self, jaxpr: Jaxpr, active: tuple[bool, ...], policy: Any) -> None:
         # Discharge Refs: their writes cannot be recomputed.
         jaxpr, _ = discharge_program(jaxpr, [False] * len(jaxpr.in_avals), keep_rules=True)
-        linearized = linearize_program(jaxpr, active)
+        with policy_override.within_checkpoint():
+            linearized = linearize_program(jaxpr, active)
         self.outputs = linearized.outputs
         self.count = count = len(jaxpr.out_avals)
         split = split_by_policy(linearized.forward, policy, [False] * count + [True] * linearized.num_computed)
@@ -285,6 +287,7 @@ def _bind(jaxpr: Jaxpr, operands: Sequence[Any], prevent_cse: bool | Sequence[bo
 def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Jaxpr, prevent_cse: bool | Sequence[bool],
                differentiated: bool, policy: Any) -> tuple[Any, Any]:
     active = tuple(type(t) is not Zero for t in tangents)
+    policy = policy_override.policy_or(policy)
     linearized = jaxpr.memoised(("checkpoint", active, policy), lambda: _LinearizedCheckpoint(jaxpr, active, policy))
     if config.log_checkpoint_residuals.value:
         linearized.log(jaxpr)
@@ -338,6 +341,12 @@ remat_p = _RematCall(
     # A recomputation is the same sample from a key, not a second use of it.
     traits=Traits(key_use=lambda eqn, use_of_program: ((), ["new"] * len(eqn.outvars)) if eqn.params["differentiated"] else (
         use_of_program(eqn.params["jaxpr"].structure))))
+
+
+def checkpointed_jaxpr(jaxpr: Jaxpr, policy: Callable) -> Jaxpr:
+    """Return a jaxpr that calls a jaxpr checkpointed by a policy, without a barrier: the body of a loop needs none."""
+    return jaxpr.memoised(("checkpointed", policy), lambda: tracing.trace_to_closed_jaxpr(
+        lambda *xs: remat_p.bind(*xs, **_params(jaxpr, False, False, policy)), jaxpr.in_avals, jaxpr.debug_info))
 
 
 # Names of values, for policies
