@@ -9,16 +9,17 @@ of the same sizes. Needs libtpu (no TPU).
 from __future__ import annotations
 
 import argparse
+import functools
 from typing import NamedTuple
 
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import P, lax, nn
+from xlafront.kernels import flash_attention
 from xlafront.planning import plan
 from xlafront.runtime.topologies import chip_of
 
 LENGTH, WORDS, HEAD = 2048, 32768, 128
-BLOCK = 256  # queries whose scores are in memory together
 
 
 class Published(NamedTuple):
@@ -52,22 +53,6 @@ RUNS = (
 )
 
 
-def attention(q, k, v):
-    """Return causal attention of arrays (rows, length, heads, size), a block of queries after the other."""
-    rows, length, heads, size = q.shape
-
-    @xf.checkpoint
-    def block(given):
-        first, queries = given
-        scores = xnp.einsum("bqhs,bkhs->bhqk", queries, k).astype("float32") * size**-0.5
-        later = xnp.arange(length) > first + xnp.arange(BLOCK)[:, None]
-        return xnp.einsum("bhqk,bkhs->bqhs", nn.softmax(xnp.where(later, -1e9, scores)).astype(v.dtype), v)
-
-    blocks = xnp.moveaxis(q.reshape(rows, length // BLOCK, BLOCK, heads, size), 1, 0)
-    results = lax.map(block, (xnp.arange(0, length, BLOCK), blocks))
-    return xnp.moveaxis(results, 0, 1).reshape(q.shape)
-
-
 def train_step(run: Published, mesh):
     """Return the step of a run, Adam with parameters in float32 and products in bfloat16, and the types of its arguments."""
     def type_of(spec, *shape, dtype="float32"):
@@ -90,6 +75,12 @@ def train_step(run: Published, mesh):
 
     def normalise(x, scale):
         return x * (lax.rsqrt(xnp.mean(xnp.square(x.astype("float32")), -1, keepdims=True) + 1e-6) * scale).astype(x.dtype)
+
+    over_devices = P("fsdp", None, "model")
+
+    @functools.partial(xf.shard_map, mesh=mesh, in_specs=(over_devices,) * 3, out_specs=over_devices, check_vma=False)
+    def attention(q, k, v):
+        return flash_attention(q, k, v, is_causal=True)
 
     def layer(x, p):
         p = xf.tree.map(lambda a: a.astype("bfloat16"), p)

@@ -99,8 +99,8 @@ def _add_plan(commands: Any) -> None:
                     "ShapeDtypeStructs, whose shardings may be PartitionSpecs. Or FUNCTION takes one parameter, mesh, and "
                     "returns the pair of the function to plan and its arguments.")
     plan.add_argument("target", metavar="SCRIPT:FUNCTION", help="such as train.py:train_step, or package.train:train_step")
-    plan.add_argument("--topology", help="such as v5e:16x16, v5p:8x8x8, h100:8, h100:4x8 (default: the attached "
-                      "devices); several with commas between them are compared, a line for each")
+    plan.add_argument("--topology", help="such as v5e:16x16, 2xv5e:16x16 (two slices), v5p:8x8x8, h100:8, h100:4x8 (default: "
+                      "the attached devices); several with commas between them are compared, a line for each")
     plan.add_argument("--mesh", help="axes and sizes, such as data=-1,model=8; -1: the remaining devices (default: data=-1)")
     plan.add_argument("--args", metavar="NAME", help="function of the script that returns the arguments")
     plan.add_argument("--memory", help="limit of the memory of each device, such as 14GiB (default: that of the chip); "

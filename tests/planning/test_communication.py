@@ -103,6 +103,18 @@ def test_hosts_of_gpus_are_joined_by_the_network():
     assert both.seconds("all-gather", 400e9) == pytest.approx(max(400 / 8 * 3 / 4 / 50, 400 * 7 / 8 / 450), rel=1e-3)
 
 
+def test_slices_of_tpus_are_joined_by_the_network():
+    chip = chips.TPUS["v5e"]
+    one = slice_mesh((4, 4), (1, 16), ("data", "fsdp"))
+    devices = np.array([SimpleNamespace(**vars(d) | {"slice_index": i}) for i in range(2) for d in one.devices.flat], dtype=object)
+    mesh = SimpleNamespace(devices=devices.reshape(2, 16), axis_names=("data", "fsdp"))
+    size = 3.125e9
+    between = communication.links(mesh, ("data",), chip, "between slices")
+    assert between.paths == () and between.seconds("all-reduce", size) == pytest.approx(1.0, rel=1e-3)  # twice a half
+    within = communication.links(mesh, ("data", "fsdp"), chip, "within slices")
+    assert within == communication.links(one, ("data", "fsdp"), chip) and within.domains == 1
+
+
 def test_a_permutation_takes_one_link():
     links = Links((Path(8, 10.0, Shape.RING),), 1, 1.0)
     assert links.seconds("collective-permute", 100.0) == pytest.approx(10.0, rel=1e-3)

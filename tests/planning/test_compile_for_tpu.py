@@ -46,6 +46,25 @@ def test_slices():
     assert len(devices) == 8 and {d.slice_index for d in devices} == {0, 1}
 
 
+def test_a_step_on_two_slices_exchanges_gradients_over_the_network():
+    """The compiler writes a program for one slice. What it sends to the other is an all-reduce of a shard of the gradient."""
+    width, rows = 1024, 512
+    mesh = topologies.make_mesh(topologies.get_topology_desc("2xv5e:2x2"), (2, 4), ("data", "fsdp"))
+    assert [{d.slice_index for d in row} for row in mesh.devices] == [{0}, {1}]
+
+    def step(w, x):
+        return w - xf.grad(lambda w: xnp.mean((x @ w) ** 2))(w)
+
+    found = xf.plan(step, over(mesh, (width, width), P("fsdp")), over(mesh, (rows, width), P(("data", "fsdp"))),
+                    topology="2xv5e:2x2", mesh=mesh)
+    by_scope = {(c.scope, c.axes): c for c in found.collectives}
+    assert {scope for scope, _ in by_scope} == {"within slices", "between slices"} and {a for _, a in by_scope} == {
+        ("fsdp",), ("data",)}
+    exchanged = by_scope["between slices", ("data",)]
+    assert (exchanged.kind, exchanged.bytes, exchanged.group_size) == ("all-reduce", 4 * width * width // 4, 2)
+    assert found.seconds["collectives"] > exchanged.bytes / 3.125e9 and "data, between slices" in str(found)
+
+
 @pytest.mark.parametrize("name, why", [("v5e", "v5e:4x4"), ("v5e:", "v5e:4x4|v5e:16x16"), ("v5e:3x5", "not divisible"),
                                        ("v5e:axb", "sizes after the colon"), ("v5e:4x4_bent", "sizes after the colon")])
 def test_bad_shapes(name, why):

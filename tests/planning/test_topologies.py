@@ -6,6 +6,7 @@ import xlafront as xf
 from xlafront.base.jaxlib_compat import JaxRuntimeError
 from xlafront.experimental import topologies
 from xlafront.planning import topologies as module
+from xlafront.planning.topologies import across_slices
 from xlafront.runtime import clients, topologies as runtime
 
 pytestmark = pytest.mark.cpu_only
@@ -30,8 +31,15 @@ def test_an_unknown_name_lists_the_known_ones(name):
 
 
 def test_platform_of_topology_name():
-    assert {runtime.platform_of(n) for n in ("v5e:2x2", "v5litepod:4x4", "V4:2x2x1", "v7x:2x2x1")} == {"tpu"}
+    assert {runtime.platform_of(n) for n in ("v5e:2x2", "v5litepod:4x4", "V4:2x2x1", "v7x:2x2x1", "2xv5e:4x4", "4 x v5p:2x2x2")
+            } == {"tpu"}
     assert {runtime.platform_of(n) for n in ("h100:8", "H200:4x8", "a100-80gb")} == {"cuda"}
+
+
+@pytest.mark.parametrize("shape, slices, factors", [((4, 8), 2, [2, 1]), ((2, 16), 4, [2, 2]), ((1, 8, 4), 8, [1, 8, 1]),
+                                                    ((3, 9), 2, None)])
+def test_the_first_axes_of_a_mesh_are_over_slices(shape, slices, factors):
+    assert across_slices(shape, slices) == factors
 
 
 def test_no_name():

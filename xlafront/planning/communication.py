@@ -75,13 +75,14 @@ class Links(NamedTuple):
         return max(within, size / count * outside / self.network) + LATENCY * hops
 
 
-def links(mesh: Mesh, axes: Sequence[str], chip: Chip) -> Links:
+def links(mesh: Mesh, axes: Sequence[str], chip: Chip, scope: str = "all") -> Links:
     """Return what joins the devices of a group along these axes of a mesh.
 
     Args:
         mesh: Mesh over all devices of the topology.
         axes: Axes of the group.
         chip: Properties of its devices.
+        scope: The part of the way, as in `Collective`.
 
     Returns:
         The links of one group; the others have as many.
@@ -92,11 +93,13 @@ def links(mesh: Mesh, axes: Sequence[str], chip: Chip) -> Links:
     for device in group:
         domains.setdefault(_domain(device), []).append(device)
     first = next(iter(domains.values()))
+    if scope == "between slices":
+        return Links((), len(domains), chip.network)
     if first[0].platform == "tpu":
         paths = _torus_paths(first, mesh, chip)
     else:
         paths = (Path(len(first), chip.link, Shape.SWITCH),)
-    return Links(tuple(p for p in paths if p.size > 1), len(domains), chip.network)
+    return Links(tuple(p for p in paths if p.size > 1), 1 if scope == "within slices" else len(domains), chip.network)
 
 
 def _domain(device) -> int:
@@ -133,4 +136,4 @@ def _closed(shape: np.ndarray, axis: int, chip: Chip) -> bool:
 def seconds(collective: Collective, mesh: Mesh, chip: Chip) -> float:
     """Return the time of all runs of a collective. One whose groups are not along axes is counted over the whole mesh."""
     axes = mesh.axis_names if collective.axes is None else collective.axes
-    return collective.times * links(mesh, axes, chip).seconds(collective.kind, collective.bytes)
+    return collective.times * links(mesh, axes, chip, collective.scope).seconds(collective.kind, collective.bytes)

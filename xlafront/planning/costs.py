@@ -5,8 +5,10 @@ XLA's own analysis counts the body of a loop once; here it counts once per itera
 
 from __future__ import annotations
 
+import collections
 import itertools
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -45,14 +47,23 @@ class Collective(NamedTuple):
     operation: str
     line: str
     overlaps: bool = False  # True if the compiler lets it run beside kernels
+    scope: str = "all"  # or "within slices", "between slices": the part that a program for several slices does in this way
 
 
 class KernelWork(NamedTuple):
     """The work of one kernel, and how often it runs in a step."""
 
     times: float
-    flops: float
+    flops_by_kind: tuple[tuple[str, float], ...]  # "int8", "fp8", "f32" and so on for products (`_kind`), "" for all others
     bytes: float
+
+    @property
+    def flops(self) -> float:
+        return sum([n for _, n in self.flops_by_kind])
+
+    def compute_seconds(self, rate: Callable[[str], float]) -> float:
+        """Return the time of the operations of one run; `rate(kind)` is their number per second."""
+        return sum([n / rate(kind) for kind, n in self.flops_by_kind])
 
 
 class Work(NamedTuple):
@@ -72,9 +83,13 @@ class Work(NamedTuple):
     def bytes(self) -> float:
         return self.collective_bytes + sum(k.times * k.bytes for k in self.kernels)
 
-    def seconds(self, flops: float, bandwidth: float) -> float:
+    def compute_seconds(self, rate: Callable[[str], float]) -> float:
+        """Return the time of all operations; `rate(kind)` is the number per second of those of a kind."""
+        return sum(k.times * k.compute_seconds(rate) for k in self.kernels)
+
+    def seconds(self, rate: Callable[[str], float], bandwidth: float) -> float:
         """Return the time of the kernels one after another, each bound by operations or by memory, at these rates."""
-        return sum(k.times * max(k.flops / flops, k.bytes / bandwidth) for k in self.kernels)
+        return sum(k.times * max(k.compute_seconds(rate), k.bytes / bandwidth) for k in self.kernels)
 
 
 def work(module: Module) -> Work:
@@ -87,12 +102,13 @@ def work(module: Module) -> Work:
         for instruction in computation.instructions:
             if instruction.opcode == "while":
                 unknown += module.trips(computation, instruction) is None
-            flops = _kernel_flops(module, computation, instruction, uncounted)
+            flops = collections.Counter[str]()
+            _count_flops(module, computation, instruction, flops, uncounted)
             traffic = _traffic(module, computation, instruction)
             if instruction.opcode in _COLLECTIVES:
                 collective_bytes += times * traffic
             elif flops or traffic:
-                kernels.append(KernelWork(times, flops, traffic))
+                kernels.append(KernelWork(times, tuple(flops.items()), traffic))
             estimate = re.search(r'"estimated_cycles":"(\d+)"', instruction.attributes)
             cycles += times * int(estimate.group(1)) if estimate else 0
     return Work(tuple(kernels), collective_bytes, cycles, unknown, tuple(sorted(uncounted)))
@@ -101,16 +117,46 @@ def work(module: Module) -> Work:
 # Operations
 
 
-def _kernel_flops(module: Module, computation: Computation, instruction: Instruction, uncounted: set[str]) -> float:
-    """Return the operations of an instruction, those of a fused kernel with all that is in it."""
+def _count_flops(module: Module, computation: Computation, instruction: Instruction, found: collections.Counter[str],
+                 uncounted: set[str]) -> None:
+    """Count the operations of an instruction by kind, those of a fused kernel with all that is in it."""
     count = _flops(computation, instruction)
     if count is None:
         target = re.search(r'custom_call_target="([^"]*)"', instruction.attributes)
         uncounted.add(target.group(1) if target else instruction.opcode)
     if instruction.opcode != "fusion":
-        return count or 0
-    return sum(_kernel_flops(module, inner, one, uncounted)
-               for inner in module.fused(instruction) for one in inner.instructions if one.opcode != "fusion")
+        if count:
+            found[_kind(computation, instruction)] += count
+        return
+    for inner in module.fused(instruction):
+        for one in inner.instructions:
+            if one.opcode != "fusion":
+                _count_flops(module, inner, one, found, uncounted)
+
+
+def _kind(computation: Computation, instruction: Instruction) -> str:
+    """Return the kind of a product on which its rate depends, as in `Chip.rate`; "" for other operations."""
+    if instruction.opcode not in ("dot", "convolution", "custom-call"):
+        return ""
+    operands = {types[0].dtype for types in computation.operand_types(instruction)[:2] if types}
+    if operands <= _INTEGERS:
+        return "int8"
+    if all([dtype.startswith("f8") for dtype in operands]):
+        return "fp8"
+    if not operands & {"f32", "f64", "c64", "c128"}:
+        return ""
+    precision = re.search(r"""operand_precision["']?[=:]\s*[{\[]([^}\]]*)""", instruction.attributes)
+    text = precision.group(1).lower() if precision else ""
+    algorithm = re.search(r"algorithm=dot_(\w+)", instruction.attributes)
+    if algorithm:
+        return next((kind for pattern, kind in _ALGORITHMS if re.fullmatch(pattern, algorithm.group(1))), "f32")
+    if "highest" in text or operands & {"f64", "c128"}:
+        return "f32 highest"
+    return "f32 high" if "high" in text else "f32"
+
+
+_INTEGERS = frozenset("s8 u8 s4 u4".split())
+_ALGORITHMS = ((r"f32_.*|f64_.*|.*_x[69]", "f32 highest"), (r".*_x3", "f32 high"), (r"bf16_.*|f16_.*", ""))
 
 
 def _flops(computation: Computation, instruction: Instruction) -> float | None:
@@ -282,8 +328,15 @@ def collectives(module: Module, mesh, positions: np.ndarray, scattered: bool = F
             write them.
     """
     found: dict[tuple, list] = {}
+    per_slice = 1 < module.partitions < len(positions)  # the program of one slice, which transfers values to the others
+    if per_slice:
+        slices = np.array([getattr(d, "slice_index", 0) for d in mesh.devices.flat])[positions]
+        positions = positions[slices == slices[0]]
     for computation, times, _ in module.walk():
         for instruction in computation.instructions:
+            if per_slice and (transfer := _transfer(module, computation, instruction, mesh)) is not None:
+                found.setdefault(transfer, []).append(times)
+                continue
             kind = _COLLECTIVES.get(instruction.opcode)
             if kind is None:
                 continue
@@ -301,7 +354,8 @@ def collectives(module: Module, mesh, positions: np.ndarray, scattered: bool = F
                 axes = (_permuted_axes if kind == "collective-permute" else _group_axes)(labels, mesh, positions)
             shown = ", ".join(map(str, types[:2])) + (f" and {len(types) - 2} more" if len(types) > 2 else "")
             one = Collective(kind, sum(t.bytes for t in types), times, size, axes, shown,
-                             *module.origin(computation, instruction), _overlaps(instruction))
+                             *module.origin(computation, instruction), _overlaps(instruction),
+                             "within slices" if per_slice else "all")
             if size > 1:
                 found.setdefault(one._replace(times=0), []).append(times)
     result = [one._replace(times=sum(times)) for one, times in found.items()]
@@ -396,6 +450,8 @@ def _group_axes(groups: np.ndarray, mesh, positions: np.ndarray) -> tuple[str, .
     """Return the axes of the mesh along which the groups are, or None."""
     if mesh is None or groups.size != len(positions):
         return None
+    if len(positions) < mesh.size:
+        return _axes_of_part(groups, mesh, positions)
     label = np.empty(len(positions), dtype=int)
     mesh_positions = positions[groups]
     label[mesh_positions] = mesh_positions.min(1, keepdims=True)
@@ -409,6 +465,33 @@ def _group_axes(groups: np.ndarray, mesh, positions: np.ndarray) -> tuple[str, .
             if np.array_equal(np.broadcast_to(grid.min(chosen, keepdims=True), shape).ravel(), label):
                 return tuple(mesh.axis_names[i] for i in chosen)
     return None
+
+
+def _axes_of_part(groups: np.ndarray, mesh, positions: np.ndarray) -> tuple[str, ...] | None:
+    """Return the axes along which groups are that have only devices of one slice, or None."""
+    coordinates = np.array(np.unravel_index(positions[groups], mesh.devices.shape))
+    counts = np.array([[len(np.unique(row)) for row in axis] for axis in coordinates])
+    if (counts.prod(0) != groups.shape[1]).any() or (counts != counts[:, :1]).any():
+        return None
+    return tuple(mesh.axis_names[i] for i in np.flatnonzero(counts[:, 0] > 1))
+
+
+_TRANSFERS = {"ALL_REDUCE": "all-reduce", "ALL_GATHER": "all-gather", "REDUCE_SCATTER": "reduce-scatter",
+              "ALL_TO_ALL": "all-to-all"}
+
+
+def _transfer(module: Module, computation: Computation, instruction: Instruction, mesh) -> Collective | None:
+    """Return the collective between slices that a `send` of a TPU's program is, None for other instructions."""
+    named = re.search(r'_xla_megascale_transfer_type="(\w+)"', instruction.attributes)
+    if instruction.opcode != "send" or named is None:
+        return None
+    kind = _TRANSFERS.get(named.group(1), "collective-permute")
+    [sent] = computation.operand_types(instruction)[0]
+    slices = np.reshape([getattr(d, "slice_index", 0) for d in mesh.devices.flat], mesh.devices.shape)
+    axes = tuple(name for i, name in enumerate(mesh.axis_names) if (slices != slices.take([0], i)).any())
+    size = len(np.unique(slices))
+    return Collective(kind, sent.bytes * (size if kind == "all-gather" else 1), 0, size, axes, str(sent),
+                      *module.origin(computation, instruction), overlaps=True, scope="between slices")
 
 
 def _permuted_axes(pairs: np.ndarray, mesh, positions: np.ndarray) -> tuple[str, ...] | None:

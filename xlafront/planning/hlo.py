@@ -120,6 +120,8 @@ class Module:
         self.frames = _frames(text)
         self.callers: dict[str, tuple[Computation, Instruction]] = {}  # by the name of the called computation
         self.reused = _aliased_results(text)
+        partitions = re.search(r"^HloModule .*\bnum_partitions=(\d+)", text)
+        self.partitions = int(partitions.group(1)) if partitions else 1
         self.argument_names: dict[int, str] = {}  # by the number of the parameter
         current = None
         for line in text.splitlines():

@@ -151,6 +151,11 @@ def kernel_row(kernel: Kernel) -> tuple[str, ...]:
     return kernel.name, f"grid {grid}", memory, registers, f"{size(kernel.spilled)} spilled" if kernel.spilled else ""
 
 
+def _over(collective: Collective) -> str:
+    axes = "+".join(collective.axes) if collective.axes is not None else "other groups"
+    return axes if collective.scope == "all" else f"{axes}, {collective.scope}"
+
+
 def table(plan: Plan) -> str:
     mesh = ", ".join(f"{name}={n}" for name, n in plan.mesh.shape.items())
     lines = [f"{plan.name} on {plan.topology}: {plan.device_count} x {plan.device_kind}, mesh {mesh}", verdict(plan), ""]
@@ -172,7 +177,7 @@ def table(plan: Plan) -> str:
             lines += [schedules.heading(kernel.name, kernel.schedule), *columns(schedules.rows(kernel.schedule), "llrrr"), ""]
     if plan.collectives:
         head = ("", "over", "devices", "size", "times", "total", "of", "")
-        rows = [(c.kind, "+".join(c.axes) if c.axes is not None else "other groups", str(c.group_size), size(c.bytes),
+        rows = [(c.kind, _over(c), str(c.group_size), size(c.bytes),
                  f"{c.times:g}", size(c.bytes * c.times), c.types, f"{c.operation} {c.line}".strip()) for c in plan.collectives]
         lines += ["Collectives of each device in a step", *columns([head, *rows], "llrrrr"), ""]
     elif plan.flops is not None and plan.device_count > 1:

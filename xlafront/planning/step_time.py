@@ -30,8 +30,8 @@ def seconds(work: Work, collectives: Sequence[Collective], mesh: Mesh, chip: Chi
     found: dict[str, float] = {}
     if chip.clock and work.cycles:
         found["compiler"] = work.cycles / chip.clock
-    found |= {"compute": work.flops / chip.flops, "memory": work.bytes / chip.bandwidth}
-    kernels = found.get("compiler") or work.seconds(chip.flops, chip.bandwidth)
+    found |= {"compute": work.compute_seconds(chip.rate), "memory": work.bytes / chip.bandwidth}
+    kernels = found.get("compiler") or work.seconds(chip.rate, chip.bandwidth)
     found["kernels"] = found["step"] = kernels
     if collectives:
         times = {c: communication.seconds(c, mesh, chip) for c in collectives}

@@ -11,7 +11,7 @@ from xlafront.base.jaxlib_compat import HAS_TOPOLOGY_FILES, Device
 from xlafront.runtime import backends, clients, topologies
 from xlafront.runtime.sharding import AxisType, Mesh
 from xlafront.staging import meshes
-from xlafront.staging.mesh_utils import create_device_mesh
+from xlafront.staging.mesh_utils import create_device_mesh, create_hybrid_device_mesh
 
 __all__ = ["TopologyDescription", "get_attached_topology", "get_topology_desc", "make_mesh"]
 
@@ -96,7 +96,7 @@ def get_attached_topology(platform: str | None = None) -> TopologyDescription:
 
 
 def get_topology_desc(topology_name: str | None = "", platform: str | None = None, **kwargs: Any) -> TopologyDescription:
-    """Return the devices of a TPU slice (`"v5e:16x16"`) or of GPU machines (`"h100:8"`, `"h100:4x8"`).
+    """Return the devices of a TPU slice (`"v5e:16x16"`; `"2xv5e:16x16"`: two) or of GPU machines (`"h100:8"`, `"h100:4x8"`).
 
     The devices need not be attached: with libtpu or the CUDA plugin installed, programs can be compiled for them. With libtpu:
     `mesh = make_mesh(get_topology_desc("v5e:4x4"), (4, 4), ("data", "model"))`.
@@ -132,7 +132,8 @@ def make_mesh(topo: TopologyDescription, mesh_shape: Sequence[int], axis_names: 
               contiguous_submeshes: bool = False) -> Mesh:
     """Return a mesh over the devices of a topology whose axes follow axes of the hardware, with linked devices side by side.
 
-    The axes have the type `Auto`: the compiler decides how values are sharded.
+    The axes have the type `Auto`: the compiler decides how values are sharded. Of several slices, which only the network joins,
+    the first axes cross the boundaries.
 
     Args:
         topo: Topology, all of whose devices are in the mesh.
@@ -153,4 +154,18 @@ def make_mesh(topo: TopologyDescription, mesh_shape: Sequence[int], axis_names: 
     types = (AxisType.Auto,) * len(axis_names)
     if contiguous_submeshes:
         return Mesh(create_device_mesh(mesh_shape, topo.devices, contiguous_submeshes=True), axis_names, types)
+    slices = len({getattr(d, "slice_index", None) for d in topo.devices})
+    if slices > 1 and (across := across_slices(mesh_shape, slices)) is not None:
+        within = [n // k for n, k in zip(mesh_shape, across)]
+        grid = create_hybrid_device_mesh(within, across, topo.devices, allow_split_physical_axes=True)
+        return Mesh(grid, axis_names, types)
     return meshes.make_mesh(mesh_shape, axis_names, types, devices=topo.devices)
+
+
+def across_slices(shape: Sequence[int], slices: int) -> list[int] | None:
+    """Return the factor of each axis that is over slices, of the first axes the most; None if the sizes do not allow it."""
+    factors = []
+    for size in shape:
+        factors.append(math.gcd(size, slices))
+        slices //= factors[-1]
+    return factors if slices == 1 else None

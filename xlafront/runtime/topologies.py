@@ -1,7 +1,7 @@
 """Devices of other machines: descriptions of TPU pods and GPU machines for which the plugins can compile.
 
-A topology is a name such as `v5e:16x16` (chips of a pod slice), `h100:8` or `h100:4x8` (hosts x cards). Its devices can be
-compiled for and used in meshes; they hold no arrays.
+A topology is a name such as `v5e:16x16` (chips of a pod slice), `2xv5e:16x16` (two slices, joined by the network), `h100:8` or
+`h100:4x8` (hosts x cards). Its devices can be compiled for and used in meshes; they hold no arrays.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import threading
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from xlafront.base.jaxlib_compat import JaxRuntimeError, _jax
@@ -32,12 +33,21 @@ class Chip(NamedTuple):
     link: float = 0.0  # bytes per second one way: of a link between TPU chips, or of all links of a GPU within its host
     network: float = 0.0  # bytes per second one way of a device's share of the network between slices or hosts
     wraps_from: int = 0  # the size from which an axis of a TPU slice is a ring; 0: the axes are rings in slices of full cubes
+    relative_rates: Mapping[str, float] = {}  # of products of other kinds, over that of bfloat16; 1 for kinds that are not here
+
+    def rate(self, kind: str) -> float:
+        """Return the operations per second of products: of "int8", "fp8", "f32", "f32 high", "f32 highest", or others."""
+        return self.flops * self.relative_rates.get(kind, 1.0)
+
+
+# A TPU multiplies float32 as bfloat16, in 3 or 6 products for a higher precision.
+_TPU_PASSES = {"f32 high": 1 / 3, "f32 highest": 1 / 6}
 
 
 def _tpu(name: str, kind: str, gib: float, tera_flops: float, giga_bytes: float, mega_hertz: float | None,
-         link: float, network: float, wraps_from: int = 0) -> Chip:
+         link: float, network: float, wraps_from: int = 0, int8: float = 1.0, fp8: float = 1.0) -> Chip:
     return Chip(name, kind, int(gib * GIB), tera_flops * 1e12, giga_bytes * 1e9, mega_hertz and mega_hertz * 1e6, "",
-                link * 1e9, network * 1e9, wraps_from)
+                link * 1e9, network * 1e9, wraps_from, _TPU_PASSES | {"int8": int8, "fp8": fp8})
 
 
 # Memory is what libtpu 0.0.51 leaves to a program on one device (from its out-of-memory message). Rates are the published ones
@@ -46,14 +56,16 @@ def _tpu(name: str, kind: str, gib: float, tera_flops: float, giga_bytes: float,
 # optically reconfigurable supercomputer" (2023), the others from Google's pages of each TPU: interconnect bandwidth of a chip,
 # both ways (v5e 400, v5p 1200, v6e 800, tpu7x 1200 GB/s), over its links (4 or 6) and 2. Network: the same pages (25, 50, 100,
 # 100 Gb/s a chip); v2 to v4: 100 Gb/s of a host of four chips.
+# int8 and fp8 over bfloat16: the same pages (v5e 394, v5p 918, v6e 1836 TOPS of int8, tpu7x 4614 TFLOPS of fp8); v4's rate is
+# the same for int8; the others, which multiply these types as bfloat16, count 1.
 TPUS: dict[str, Chip] = {chip.name: chip for chip in (
     _tpu("v2", "TPU v2", 7.48, 22.5, 350, 700, 62, 1.56, 16),
     _tpu("v3", "TPU v3", 15.48, 61.5, 450, 940, 82, 1.56, 32),
     _tpu("v4", "TPU v4", 15.25, 137.5, 614, 1050, 50, 1.56),
-    _tpu("v5e", "TPU v5 lite", 15.75, 197, 819, 1500, 50, 3.125, 16),
-    _tpu("v5p", "TPU v5", 95.73, 459, 2765, 1750, 100, 6.25),
-    _tpu("v6e", "TPU v6 lite", 31.24, 918, 1640, 1750, 100, 12.5, 16),
-    _tpu("tpu7x", "TPU7x", 94.74, 1153.5, 3690, None, 100, 6.25),
+    _tpu("v5e", "TPU v5 lite", 15.75, 197, 819, 1500, 50, 3.125, 16, int8=2),
+    _tpu("v5p", "TPU v5", 95.73, 459, 2765, 1750, 100, 6.25, int8=2),
+    _tpu("v6e", "TPU v6 lite", 31.24, 918, 1640, 1750, 100, 12.5, 16, int8=2),
+    _tpu("tpu7x", "TPU7x", 94.74, 1153.5, 3690, None, 100, 6.25, fp8=2),
 )}
 TPU_ALIASES = {"v5litepod": "v5e", "v5lite": "v5e", "v7x": "tpu7x", "v7": "tpu7x"}
 
@@ -92,16 +104,27 @@ class Card(NamedTuple):
     flops: float  # per second, dense bfloat16 matrix products (float16 where the card lacks bfloat16)
     link: float  # bytes per second one way to the other cards of its host
     network: float  # bytes per second one way of its share of the host's network
+    int8: float  # rate of its products over that of `flops`
+
+    @property
+    def relative_rates(self) -> dict[str, float]:
+        """The rates of other products over `flops`: fp8 from compute capability 8.9, TF32 for float32 from 8.0."""
+        vector = 2 * self.multiprocessors * ARCHITECTURES[self.capability].fpus * self.clock * 1e9 / self.flops
+        tf32 = 0.5 if self.capability >= (8, 0) else vector
+        return {"int8": self.int8, "fp8": 2.0 if self.capability >= (8, 9) else 1.0, "f32": tf32, "f32 high": tf32,
+                "f32 highest": vector}
 
 
-def _card(name, description, capability, multiprocessors, gib, giga_bytes, cache_mib, clock, tera_flops, link, network) -> Card:
+def _card(name, description, capability, multiprocessors, gib, giga_bytes, cache_mib, clock, tera_flops, link, network,
+          int8=2.0) -> Card:
     return Card(name, description, capability, multiprocessors, int(gib * GIB), giga_bytes * 1e9, cache_mib << 20, clock,
-                tera_flops * 1e12, link * 1e9, network * 1e9)
+                tera_flops * 1e12, link * 1e9, network * 1e9, int8)
 
 
 # Links: half of the data sheet's NVLink bandwidth, which is both ways; without NVLink one way of PCIe (gen 3: 16, gen 4: 32,
 # gen 5: 64 GB/s). Network: of the usual hosts of eight cards, DGX A100 (200 Gb/s a card), DGX H100 to B200 (400 Gb/s); of
-# cloud hosts with the other cards 100 Gb/s, for all of their cards.
+# cloud hosts with the other cards 100 Gb/s, for all of their cards. Products of int8: twice the dense rate of bfloat16, four
+# times on GeForce cards, whose bfloat16 is halved; of fp8 twice, of TF32 half, as in all of these data sheets.
 CARDS: dict[str, Card] = {card.name: card for card in (
     _card("t4", "Tesla T4", (7, 5), 40, 14.6, 320, 4, 1.59, 65, 16, 1.6),
     _card("a10g", "NVIDIA A10G", (8, 6), 80, 22.1, 600, 6, 1.71, 70, 32, 1.6),
@@ -109,8 +132,8 @@ CARDS: dict[str, Card] = {card.name: card for card in (
     _card("a100", "NVIDIA A100-SXM4-80GB", (8, 0), 108, 79.1, 2039, 40, 1.41, 312, 300, 25),
     _card("l4", "NVIDIA L4", (8, 9), 58, 22.0, 300, 48, 2.04, 121, 32, 1.6),
     _card("l40s", "NVIDIA L40S", (8, 9), 142, 44.4, 864, 96, 2.52, 362, 32, 1.6),
-    _card("rtx4090", "NVIDIA GeForce RTX 4090", (8, 9), 128, 23.5, 1008, 72, 2.52, 165, 32, 1.6),
-    _card("rtx5090", "NVIDIA GeForce RTX 5090", (12, 0), 170, 31.4, 1792, 96, 2.41, 209, 64, 1.6),
+    _card("rtx4090", "NVIDIA GeForce RTX 4090", (8, 9), 128, 23.5, 1008, 72, 2.52, 165, 32, 1.6, int8=4.0),
+    _card("rtx5090", "NVIDIA GeForce RTX 5090", (12, 0), 170, 31.4, 1792, 96, 2.41, 209, 64, 1.6, int8=4.0),
     _card("h100", "NVIDIA H100 80GB HBM3", (9, 0), 132, 79.1, 3352, 50, 1.98, 989, 450, 50),
     _card("gh200", "NVIDIA GH200 480GB", (9, 0), 132, 94.5, 4000, 50, 1.98, 989, 450, 50),
     _card("h200", "NVIDIA H200", (9, 0), 132, 139.8, 4800, 50, 1.98, 989, 450, 50),
@@ -152,7 +175,7 @@ def chip_of(device) -> Chip | None:
             fraction = gpu_memory_fraction()
             note = f"{fraction:.0%} of {card.memory / GIB:.1f} GiB (XLA_PYTHON_CLIENT_MEM_FRACTION)" if fraction < 1 else ""
             return Chip(card.name, card.description, int(card.memory * fraction), card.flops, card.bandwidth, None, note,
-                        card.link, card.network)
+                        card.link, card.network, 0, card.relative_rates)
     return None
 
 
@@ -165,13 +188,13 @@ def is_compile_only(client) -> bool:
 
 
 def known_names() -> str:
-    return (f"TPU slices {', '.join(TPUS)} with the shape of their chips (v5e:16x16, v5p:8x8x8), and GPUs "
-            f"{', '.join(CARDS)} with their number (h100:8) or hosts and cards (h100:4x8)")
+    return (f"TPU slices {', '.join(TPUS)} with the shape of their chips (v5e:16x16, v5p:8x8x8; 2xv5e:16x16: two slices), and "
+            f"GPUs {', '.join(CARDS)} with their number (h100:8) or hosts and cards (h100:4x8)")
 
 
 def platform_of(name: str) -> str:
     """Return the platform of a topology, by its name."""
-    chip = name.partition(":")[0].strip().lower()
+    chip = _slices(name)[1].partition(":")[0].strip().lower()
     if chip in TPUS or chip in TPU_ALIASES:
         return "tpu"
     if chip in CARDS or chip in CARD_ALIASES:
@@ -190,6 +213,12 @@ def topology_devices(name: str, platform: str, options: dict[str, Any]) -> list:
         if key not in _devices_by_topology:
             _devices_by_topology[key] = (_tpu_devices if platform == "tpu" else _cuda_devices)(name, dict(options))
         return list(_devices_by_topology[key])
+
+
+def _slices(name: str) -> tuple[int, str]:
+    """Return the number of slices of a topology, and the name of one: those of `2xv5e:16x16` are 2 and `v5e:16x16`."""
+    found = re.fullmatch(r"\s*(\d+)\s*x\s*([a-z].*)", name, re.IGNORECASE)
+    return (int(found.group(1)), found.group(2)) if found else (1, name)
 
 
 def _shape(name: str, text: str) -> list[int]:
@@ -214,7 +243,10 @@ def _tpu_devices(name: str, options: dict[str, Any]) -> list:
     if library is None:
         raise PlatformError(f"compiling for {name or 'a TPU'} needs libtpu, which is not installed (it needs no TPU): "
                             f"pip install libtpu")
-    chip, colon, shape = name.partition(":")
+    slices, one = _slices(name)
+    if slices != 1:
+        options.setdefault("num_slices", slices)
+    chip, colon, shape = one.partition(":")
     if name and not colon:
         raise ValueError(f"the topology {name!r} needs the shape of the slice, as in {name}:4x4.")
     shape = shape.strip().lower()
