@@ -3,6 +3,7 @@
 import json
 import os
 
+import fused_kernels
 import library_kernels
 import matrix_unit_kernels
 import numpy as np
@@ -287,6 +288,13 @@ def test_kernels(name, chip):
     types = [xf.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=on_chip) for x in case.arguments()]
     compiled = xf.jit(case.call(False)).lower(*types).compile()
     assert "tpu_custom_call" in compiled.as_text()
+
+
+@pytest.mark.parametrize("name", fused_kernels.FUSED)
+def test_fused_kernels(name):
+    on_chip = xf.sharding.SingleDeviceSharding(topologies.get_topology_desc("v5e:1x1").devices[0])
+    types = [xf.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=on_chip) for x in fused_kernels.ARGS]
+    assert "tpu_custom_call" in xf.jit(fused_kernels.fused(name, False)).lower(*types).compile().as_text()
 
 
 @pytest.mark.parametrize("kernel, chip", [(matrix_unit_kernels.accumulated, "tpu7x:1x1x1")] + [

@@ -1,5 +1,6 @@
 # Written by `python -m tests.stubs`.
 from xlafront.core.primitive import Primitive as _Primitive
+from xlafront.experimental.pallas import fuser as fuser
 from xlafront.experimental.pallas import mosaic_gpu as mosaic_gpu
 from xlafront.experimental.pallas import tpu as tpu
 from xlafront.experimental.pallas import triton as triton

@@ -13,11 +13,12 @@ import numpy as np
 from xlafront.core.ir import Jaxpr
 from xlafront.lowering import custom_calls, mlir
 from xlafront.lowering.mlir import bindings, ir
-from xlafront.pallas.grid_mapping import GridMapping
+from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
 from xlafront.pallas.kernel_mlir import symbol_of
 from xlafront.pallas.to_mosaic.checks import check_kernel
+from xlafront.pallas.to_mosaic.memrefs import hidden_sizes, key_words
 from xlafront.pallas.to_mosaic.vector_memory import table
-from xlafront.pallas.to_mosaic.windows import kernel_module
+from xlafront.pallas.to_mosaic.windows import effective_grid, kernel_module
 from xlafront.pallas.tpu import CompilerParams, GridDimensionSemantics, SideEffectType
 from xlafront.runtime.clients import libtpu_version
 
@@ -44,9 +45,14 @@ def lower(ctx: Any, *operands: ir.Value, jaxpr: Jaxpr, grid_mapping: GridMapping
            _device_axes(label, ctx.module_context.manual_mesh))
     kernel = jaxpr.memoised_with((), ("mosaic", grid_mapping, *key), lambda: _Kernel(kernel_module(jaxpr, grid_mapping, *key)))
     config = _config(label, params, cost_estimate, kernel, grid_mapping)
-    avals_in, avals_out = ctx.avals_in, ctx.avals_out
-    stored = [_stored(a) for a in avals_out]
-    as_stored = [ctx.convert(x, a.shape, np.dtype(np.int32)) if a.dtype == np.bool_ else x for x, a in zip(operands, avals_in)]
+    grid, blocks, avals_out = effective_grid(grid_mapping), grid_mapping.block_mappings, ctx.avals_out
+    first = len(ctx.avals_in) - grid_mapping.num_inputs
+    avals_in = [*ctx.avals_in[:first], *[_stored(a, b, grid) for a, b in zip(ctx.avals_in[first:], blocks)]]
+    stored = [_stored(a, b, grid) for a, b in zip(avals_out, blocks[grid_mapping.num_inputs:])]
+    as_stored = [ctx.convert(x, a.shape, np.dtype(np.int32)) if a.dtype == np.bool_ else x
+                 for x, a in zip(operands, ctx.avals_in)]
+    as_stored = [ctx.reshape(x, s.shape, s.dtype) if s.shape != a.shape else x
+                 for x, s, a in zip(as_stored, avals_in, ctx.avals_in)]
     frontend = {"kernel_metadata": json.dumps(dict(metadata or {}), sort_keys=True)}
     if params.has_side_effects is SideEffectType.DATAFLOW_SIDE_EFFECTING:
         frontend["xla_allow_dce_side_effecting_op"] = "true"
@@ -55,11 +61,13 @@ def lower(ctx: Any, *operands: ir.Value, jaxpr: Jaxpr, grid_mapping: GridMapping
         backend_config=json.dumps(config), api_version=1, operand_output_aliases=dict(input_output_aliases),
         has_side_effect=params.has_side_effects not in (False, SideEffectType.PURE),
         operand_layouts=[custom_calls.default_minor_to_major(a) for a in avals_in],
-        result_layouts=[custom_calls.default_minor_to_major(a) for a in avals_out],
+        result_layouts=[custom_calls.default_minor_to_major(a) for a in stored],
         extra_attributes={"kernel_name": mlir.string(key[0]), "vector_memory": mlir.string(table(grid_mapping)),
                           "mhlo.frontend_attributes": ir.DictAttr.get({k: mlir.string(v) for k, v in frontend.items()})})
+    results = [ctx.reshape(x, a.shape, s.dtype) if s.shape != a.shape else x
+               for x, s, a in zip(call.results, stored, avals_out)]
     return [ctx.compare("NE", "SIGNED", x, ctx.constant(np.int32(0), a.shape), a.shape) if a.dtype == np.bool_ else x
-            for x, a in zip(call.results, avals_out)]
+            for x, a in zip(results, avals_out)]
 
 
 def _device_axes(label: str, mesh: Any) -> tuple[tuple[Any, int], ...]:
@@ -73,8 +81,10 @@ def _device_axes(label: str, mesh: Any) -> tuple[tuple[Any, int], ...]:
     return tuple(zip(mesh.axis_names, positions.shape))
 
 
-def _stored(aval: Any) -> Any:
-    return aval.update(dtype=np.dtype(np.int32)) if aval.dtype == np.bool_ else aval
+def _stored(aval: Any, block: BlockMapping, grid: tuple) -> Any:
+    """Return the type of an array as the kernel has it."""
+    shape = aval.shape if key_words(aval.dtype) else (*aval.shape, *hidden_sizes(block, grid))
+    return aval.update(shape=shape, dtype=np.dtype(np.int32) if aval.dtype == np.bool_ else aval.dtype)
 
 
 def _checked_params(label: str, params: Any) -> CompilerParams:

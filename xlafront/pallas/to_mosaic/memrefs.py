@@ -13,6 +13,7 @@ from xlafront.core.dtypes import PRNGKeyDType
 from xlafront.core.refs import AbstractRef
 from xlafront.lax.ref_indexing import Operand, Window
 from xlafront.lowering.mlir import create, ir
+from xlafront.pallas.grid_mapping import BlockMapping
 from xlafront.pallas.kernel_elementwise import binary, convert
 from xlafront.pallas.kernel_equations import unsupported
 from xlafront.pallas.kernel_mlir import Rule, element_type
@@ -65,6 +66,11 @@ def _stored(dtype: Any) -> np.dtype:
 def key_words(dtype: Any) -> tuple[int, ...]:
     """Return the shape of the words of a random key; () for other dtypes."""
     return dtype.physical_element_shape if isinstance(dtype, PRNGKeyDType) else ()
+
+
+def hidden_sizes(block: BlockMapping, grid: Sequence[Any]) -> tuple[int, ...]:
+    """Return the dimensions of the memref of a block that the array lacks: words of keys; one for scalars, if there are windows."""
+    return key_words(block.array_aval.dtype) or ((1,) if grid and not block.block_shape else ())
 
 
 class MemRef(NamedTuple):

@@ -14,7 +14,7 @@ from xlafront.lowering.mlir import create, ir
 from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
 from xlafront.pallas.kernel_mlir import Value
 from xlafront.pallas.specs import Blocked, Element, Squeezed
-from xlafront.pallas.to_mosaic.memrefs import MemRef, key_words, memref_of, memref_type, space_of
+from xlafront.pallas.to_mosaic.memrefs import MemRef, hidden_sizes, key_words, memref_of, memref_type, space_of
 from xlafront.pallas.to_mosaic.writer import MosaicWriter, int32
 
 _DYNAMIC = -(1 << 63)  # a grid size that is an operand
@@ -43,13 +43,17 @@ def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequ
     return module
 
 
+def effective_grid(mapping: GridMapping) -> tuple[int | None, ...]:
+    """Return the grid in the module. A kernel without a grid gets unblocked arrays without windows, if it can."""
+    needs_windows = bool(mapping.index_avals) or not all([b.covers_array for b in mapping.block_mappings])
+    return mapping.grid or ((1,) if needs_windows else ())
+
+
 class _Functions:
     def __init__(self, w: MosaicWriter, jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequence[str] | None):
         self.w, self.jaxpr, self.mapping, self.name, self.semantics = w, jaxpr, mapping, name, semantics
-        # A kernel without a grid gets unblocked arrays without windows, if it can.
-        blocks = mapping.block_mappings
-        self.has_windows = bool(mapping.grid) or bool(mapping.index_avals) or not all([b.covers_array for b in blocks])
-        self.grid = mapping.grid or ((1,) if self.has_windows else ())
+        self.grid = effective_grid(mapping)
+        self.has_windows = bool(self.grid)
         self.i32 = ir.IntegerType.get_signless(32)
 
     def emit(self) -> None:
@@ -70,7 +74,7 @@ class _Functions:
         for i, b in enumerate(blocks):
             if self._is_windowed(b):
                 indices = [self.i32] * len(self.grid), [self._scalar_type(a) for a in self.mapping.index_avals]
-                count = len(b.block_shape) + len(key_words(b.array_aval.dtype))
+                count = len(b.block_shape) + len(hidden_sizes(b, self.grid))
                 self._function(f"transform_{i}", [*indices[0], *indices[1]], [self.i32] * count,
                                lambda args, b=b: self._transform(b, args), {})
 
@@ -89,7 +93,11 @@ class _Functions:
 
     def _block_type(self, block: BlockMapping) -> ir.Type:
         aval = block.block_aval
-        return memref_type(self.w.context, block.sizes, aval.dtype, aval.memory_space)
+        return memref_type(self.w.context, self._sizes(block), aval.dtype, aval.memory_space)
+
+    def _sizes(self, block: BlockMapping) -> tuple[int, ...]:
+        """Return the sizes of a block in the kernel, without words of keys."""
+        return block.sizes if key_words(block.array_aval.dtype) else (*block.sizes, *hidden_sizes(block, self.grid))
 
     def _is_windowed(self, block: BlockMapping) -> bool:
         return self.has_windows and space_of(block.block_aval.memory_space) in ("vmem", "smem")
@@ -105,7 +113,7 @@ class _Functions:
         """Return the parameters of the window of an array."""
         if not self._is_windowed(block):
             return "{}"
-        sizes = ", ".join(map(str, (*block.sizes, *key_words(block.array_aval.dtype))))
+        sizes = ", ".join(map(str, (*block.sizes, *hidden_sizes(block, self.grid))))
         fields = [f"transform_indices = @transform_{i}", f"window_bounds = array<i64: {sizes}>"]
         if any([type(b) is Element for b in block.block_shape]):
             padding = [b.padding if type(b) is Element else (0, 0) for b in block.block_shape]
@@ -133,7 +141,7 @@ class _Functions:
         if any([type(b) is Element for b in block.block_shape]):
             return [w.op("arith.muli", [x, int32(w, b.block_size)]) if type(b) is Blocked else x
                     for x, b in zip(indices, block.block_shape)]
-        return [*indices, *[int32(w, 0) for _ in key_words(block.array_aval.dtype)]]
+        return [*indices, *[int32(w, 0) for _ in hidden_sizes(block, self.grid)]]
 
     def _references(self, values: Sequence[ir.Value], avals: Sequence[Any], names: Sequence[str]) -> list[MemRef]:
         return [memref_of(x, a, name) for x, a, name in zip(values, avals, names)]
@@ -145,7 +153,8 @@ class _Functions:
         args = args[count:]
         first, last = mapping.num_index_operands, mapping.num_index_operands + len(mapping.block_mappings)
         scalars = self._references(args[:first], mapping.index_avals, ["a scalar argument"] * first)
-        blocks = [memref_of(x, b.block_aval, b.origin, [type(d) is Squeezed for d in b.block_shape], b.sizes)
+        blocks = [memref_of(x, b.block_aval, b.origin, [
+                      type(d) is Squeezed for d in b.block_shape] or [True for _ in self._sizes(b)], self._sizes(b))
                   for x, b in zip(args[first:last], mapping.block_mappings)]
         scratch = self._references(args[last:], mapping.scratch_avals,
                                    [f"scratch memory {i}, {a}," for i, a in enumerate(mapping.scratch_avals)])

@@ -1,0 +1,154 @@
+"""Computations fused into kernels: values against NumPy, interpreted and from the emitted module; blocks; what is refused."""
+
+import fused_kernels
+import numpy as np
+import pytest
+from fused_kernels import ARGS, FUSED, X, Y, fused
+from test_mosaic import evaluated
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.experimental import pallas as pl
+from xlafront.experimental.pallas import fuser
+
+pytestmark = pytest.mark.cpu_only
+ROWS = pl.BlockSpec((8, 128), lambda i, j: (i, j))
+
+
+def compare(found, expected):
+    found, expected = xf.tree.leaves(found), xf.tree.leaves(expected)
+    assert len(found) == len(expected)
+    for f, e in zip(found, expected):
+        np.testing.assert_allclose(np.asarray(f, np.float64), np.broadcast_to(e, f.shape), rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_values(name):
+    compare(xf.jit(fused(name, True))(*ARGS), FUSED[name][1])
+    if name == "a bias and an activation":
+        compare(fused(name, True)(*ARGS), FUSED[name][1])
+        unfused = fuser.fusible(lambda *args: fused_kernels.matmul(True, *args))
+        compare(FUSED[name][0](unfused, *ARGS), FUSED[name][1])
+
+
+@pytest.mark.parametrize("name, operands", [
+    ("a bias and an activation", (0, 1, 2)), ("transposed operands", (0, 1)), ("a dynamic slice", (4, 3, 1)), ("a mask", (0, 1)),
+    ("two results", (0, 1))])
+def test_values_of_the_module(name, operands):
+    """The kernel takes some of the arguments, in this order."""
+    def f(*given):
+        return fused(name, False)(*[given[operands.index(i)] if i in operands else x for i, x in enumerate(ARGS)])
+
+    found, _ = evaluated(f, *[ARGS[i] for i in operands])
+    compare(found, FUSED[name][1])
+
+
+def test_blocks():
+    index = lambda spec: (tuple(spec.block_shape), spec.index_map(3, 5))
+    pull = lambda f, *shapes, **options: [index(s) for s in fuser.pull_block_spec(f, ROWS, **options)(
+        *[xf.ShapeDtypeStruct(s, "float32") for s in shapes])[1]]
+    assert pull(lambda x: 2 * x, (64, 1024)) == [((8, 128), (3, 5))]
+    assert pull(lambda x: x.T, (1024, 64)) == [((128, 8), (5, 3))]
+    assert pull(lambda x, b: x + b, (64, 1024), (1024,)) == [((8, 128), (3, 5)), ((128,), (5,))]
+    assert pull(lambda x, b: x + b, (64, 1024), (64, 1)) == [((8, 128), (3, 5)), ((8, 1), (3, 0))]
+    assert pull(lambda x: x[8:72, 128:], (80, 1152)) == [((8, 128), (4, 6))]
+    assert pull(lambda x: x.sum(1), (64, 4, 1024)) == [((8, 4, 128), (3, 0, 5))]
+    assert pull(lambda x: x[0, :, None, 0, :].squeeze(1), (1, 64, 1, 1024)) == [((1, 8, 1, 128), (0, 3, 0, 5))]
+    push = lambda f, spec, shape: index(fuser.push_block_spec(f, spec)(xf.ShapeDtypeStruct(shape, "float32")))
+    assert push(lambda x: x.T[None] + 1, ROWS, (64, 1024)) == ((1, 128, 8), (0, 5, 3))
+    assert push(lambda x: x.max(0), pl.BlockSpec((64, 128), lambda i, j: (0, j)), (64, 1024)) == ((128,), (5,))
+    spec, out = fuser.push_block_spec(lambda x: x.astype(xnp.bfloat16), ROWS, return_out_type=True)(xnp.ones((64, 1024)))
+    assert spec.block_shape == (8, 128) and out == xf.ShapeDtypeStruct((64, 1024), xnp.bfloat16)
+
+
+def test_blocks_of_values():
+    f = lambda x, b: (x[:64] * b, lax.broadcasted_iota(np.int32, (64, 1024), 0))
+    kernel, specs, named = fuser.pull_block_spec(f, (pl.BlockSpec((8, None), lambda i, j: (i, j)), ROWS), grid_len=2)(
+        xf.ShapeDtypeStruct((72, 1024), "float32"), xf.ShapeDtypeStruct((1024,), "float32"))
+    assert [s.block_shape for s in specs] == [(8, 1), (1,)] and named == {}
+    column, rows = kernel((2, 7), (), np.arange(8.0, dtype="float32")[:, None], np.full(1, 3, "float32"))
+    np.testing.assert_array_equal(column, 3 * np.arange(8))
+    np.testing.assert_array_equal(rows, np.broadcast_to(16 + np.arange(8)[:, None], (8, 128)))
+
+
+def test_fusions():
+    kinds = []
+
+    @fuser.fusible
+    def kernel(x_fusion, pair, out_fusion, *, scale):
+        kinds.append((x_fusion.shape, pair["y"].dtype, getattr(out_fusion, "in_type", None), getattr(out_fusion, "shape", None)))
+        value = scale * (x_fusion() + pair["y"]())
+        return value if out_fusion is None else out_fusion(value)
+
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    f = lambda x: (kernel(x + 1, {"y": xnp.ones((2, 3))}, scale=2).T, x.sum())
+    found, total = fuser.fuse(f)(x)
+    np.testing.assert_array_equal(found, 2 * (x + 2).T)
+    assert total == 15 and kinds[-1][0] == (2, 3) and kinds[-1][3] == ((3, 2),) and len(kinds) == 2
+    np.testing.assert_array_equal(f(x)[0], found)
+    np.testing.assert_array_equal(xf.jit(f)(x)[0], found)
+    plain = fuser.fuse(lambda x, n: kernel(x, {"y": x}, scale=n), static_argnums=1)(x, 3)
+    np.testing.assert_array_equal(plain, 6 * x)
+    assert kinds[-1][2] is None
+
+
+def test_groups_of_results():
+    @fuser.fusible(output_fusion_prefix=(True, True))
+    def kernel(x_fusion, fusions):
+        values = x_fusion() + 1, x_fusion() * 2
+        return [v if f is None else f(v) for f, v in zip(fusions, values)]
+
+    x = np.ones((2, 3), np.float32)
+    a, b, c = fuser.fuse(lambda x: (lambda a, b: (b.T, a * 2, b - 1))(*kernel(x)))(x)
+    assert a.shape == (3, 2) and (a == 2).all() and (b == 4).all() and (c == 1).all()
+    with pytest.raises(ValueError, match="several groups of results"):
+        fuser.fuse(lambda x: sum(kernel(x)))(x)
+
+
+def test_values_of_fusions():
+    x, i = xnp.arange(12.0).reshape(3, 4), xnp.asarray(2)
+
+    def split(x, i, scale):
+        f, values, scalars = fuser.get_fusion_values(lambda z: z * x[0] * scale + lax.dynamic_index_in_dim(x, i + 0, 0), x[:1])
+        assert [v.shape for v in values] == [(3, 4), ()] and [s.shape for s in scalars] == [()]
+        return f([2 * v for v in values], xnp.ones((1, 4)))
+
+    np.testing.assert_allclose(xf.jit(split)(x, i, 10.0), [40 * np.arange(4.0) + 2 * np.arange(8.0, 12)])
+
+
+def test_refused():
+    shape = xf.ShapeDtypeStruct((64, 1024), "float32")
+    pull = lambda f, *args: fuser.pull_block_spec(f, ROWS, grid_len=2)(*args or (shape,))
+    for f, message in (
+            (lambda x: xnp.concatenate([x, x])[:64], "concatenate cannot be fused"), (lambda x: xnp.sort(x), "sort cannot be fused"),
+            (lambda x: x.reshape(1024, 64), "reshape .* may only add and remove dimensions of size 1"),
+            (lambda x: x[4:], "slice .* from 4 in blocks of 8: starts must be multiples"), (lambda x: x[::2], "with strides"),
+            (lambda x: lax.fori_loop(0, 3, lambda i, x: x * 2, x), "cannot be fused")):
+        with pytest.raises(NotImplementedError, match=message):
+            pull(f)
+    square = xf.ShapeDtypeStruct((1024, 1024), "float32")
+    with pytest.raises(ValueError, match=r"used in blocks of \(\d+, \d+\) and of \(\d+, \d+\) at different positions"):
+        pull(lambda x: x + x.T, square)
+    with pytest.raises(ValueError, match="closes over no arrays"):
+        pull(lambda x: x + X[:64, :1].sum() * Y[:1, :1] * xnp.ones((64, 1024)), shape)
+    with pytest.raises(NotImplementedError, match="each block must have these axes whole"):
+        fuser.push_block_spec(lambda x: x.sum(1), ROWS)(shape)
+    with pytest.raises(NotImplementedError, match="block dimension Element"):
+        fuser.pull_block_spec(lambda x: x, pl.BlockSpec((pl.Element(8), 128), lambda i, j: (i, j)))(shape)
+    with pytest.raises(ValueError, match="has 0 such calls"):
+        fuser.fuse(lambda x: x + 1)(X)
+    with pytest.raises(ValueError, match="has 2 such calls"):
+        fuser.fuse(lambda x: (lambda k: k(x) + k(x))(fuser.fusible(lambda f, out: f())))(X)
+    with pytest.raises(NotImplementedError, match="scan is not possible|while is not possible"):
+        fuser.evaluate(lambda x: lax.fori_loop(0, 3, lambda i, x: x * 2, x))(X)
+    with pytest.raises(ValueError, match="allow_transpose is False"):
+        fuser.evaluate(lambda x: x.T, allow_transpose=False)(X)
+    np.testing.assert_array_equal(fuser.evaluate(lambda x: xf.jit(lambda x: 2 * x)(x).T)(X), 2 * X.T)
+
+
+def test_specs_with_prefetched_scalars():
+    specs = fuser.block_spec_with_prefetch({"x": pl.BlockSpec((8,), lambda i, n: (i + n,)), "y": pl.no_block_spec}, (3,))
+    assert specs["x"].index_map(2) == (5,) and specs["y"] is pl.no_block_spec
+    assert fuser.make_scalar_prefetch_handler(1, 0)("a", ("b", "c")) == "b"
+    assert fuser.filter_no_block_specs((1, 2), (pl.no_block_spec, ROWS)) == ((None, 2), (None, ROWS))

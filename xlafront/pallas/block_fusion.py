@@ -1,0 +1,438 @@
+"""Block specs of functions that are fused into kernels: pulled from results to operands, or pushed from operands to results.
+
+A function is traced, and calls in its jaxpr are inlined. `PULL` and `PUSH` have a rule for each primitive, from the block of
+its result to those of its operands and back; `EVALUATE` has rules that compute a block of the result. Elementwise operations
+need none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import errors, tracing, tree
+from xlafront.core.avals import ShapedArray
+from xlafront.core.ir import Jaxpr, JaxprEqn
+from xlafront.core.program_call import ProgramCall
+from xlafront.lax.creation import broadcasted_iota
+from xlafront.lax.shapes import reshape_to
+from xlafront.pallas.grid_mapping import inline_scalar_constants
+from xlafront.pallas.specs import Blocked, BlockSpec, NoBlockSpec, Squeezed, no_block_spec
+from xlafront.pallas.tpu import SMEM
+
+_LOOPS = ("scan", "while", "cond")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Block:
+    """A block of an array: its sizes, and its index in each dimension as a function of those of the grid and of scalars."""
+
+    sizes: tuple[int, ...]
+    index: Callable[..., tuple]
+    spec: BlockSpec
+
+    def as_spec(self) -> BlockSpec:
+        """Return the block as a spec. A scalar is in scalar memory."""
+        if not self.sizes:
+            return BlockSpec((), lambda *_: (), memory_space=SMEM)
+        return BlockSpec(self.sizes, self.index, memory_space=self.spec.memory_space, pipeline_mode=self.spec.pipeline_mode)
+
+    def replace(self, sizes: Sequence[int], index: Callable[[tuple], Sequence[Any]]) -> Block:
+        """Return a block whose index is a function of that of this one."""
+        return Block(tuple(sizes), lambda *args: tuple(index(self.index(*args))), self.spec)
+
+
+def block_of(spec: Any, aval: Any) -> Block | None:
+    """Return the block of an array that a spec describes; None for `no_block_spec`."""
+    if spec is None or isinstance(spec, NoBlockSpec):
+        return None
+    if not isinstance(spec, BlockSpec):
+        raise TypeError(f"a fusion takes BlockSpecs, got {errors.short(spec)}.")
+    if spec.block_shape is None:
+        return Block(aval.shape, lambda *_: (0,) * aval.ndim, spec)
+    sizes = []
+    for b in spec.block_shape:
+        if not (b is None or isinstance(b, (int, np.integer, Squeezed, Blocked))):
+            raise NotImplementedError(f"a fusion with the block dimension {b}. Use sizes, or None for a dimension to drop.")
+        sizes.append(1 if b is None or isinstance(b, Squeezed) else int(getattr(b, "block_size", b)))
+    index_map = spec.index_map
+
+    def index(*args: Any) -> tuple:
+        found = (0,) * len(sizes) if index_map is None else index_map(*args)
+        return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+
+    return Block(tuple(sizes), index, spec)
+
+
+def seen_shape(block: Block) -> tuple[int, ...]:
+    """Return the shape of a block without the dimensions that its spec drops."""
+    dims = block.spec.block_shape
+    if dims is None or len(dims) != len(block.sizes):
+        return block.sizes
+    return tuple([n for n, b in zip(block.sizes, dims) if not (b is None or isinstance(b, Squeezed))])
+
+
+# Functions as jaxprs
+
+
+def aval_of(x: Any) -> ShapedArray:
+    """Return the type of an array, or of what has a shape and a dtype."""
+    return ShapedArray(tuple(x.shape), x.dtype) if hasattr(x, "shape") and not tracing.is_arraylike(x) else (
+        tracing.aval_of(x).strip_weak_type())
+
+
+def called(eqn: JaxprEqn) -> Jaxpr | None:
+    """Return the jaxpr that an equation calls once."""
+    if isinstance(eqn.primitive, ProgramCall):
+        return eqn.params[eqn.primitive.parameter]
+    found = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
+    is_call = isinstance(found, Jaxpr) and len(found.invars) == len(eqn.invars) and eqn.primitive.name not in _LOOPS
+    return found if is_call else None
+
+
+def run_flat(jaxpr: Jaxpr, args: Sequence[Any], check: Callable[[JaxprEqn], None] = lambda eqn: None) -> list[Any]:
+    """Evaluate a jaxpr and those that it calls, equation by equation."""
+    env: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*jaxpr.consts, *args]))
+    for eqn in jaxpr.eqns:
+        check(eqn)
+        values = [v.val if v.is_literal else env[v] for v in eqn.invars]
+        inner = called(eqn)
+        if inner is not None:
+            results = run_flat(inner, values, check)
+        else:
+            bound = eqn.primitive.bind(*values, **eqn.params)
+            results = bound if eqn.primitive.multiple_results else [bound]
+        env.update(zip(eqn.outvars, results))
+    return [v.val if v.is_literal else env[v] for v in jaxpr.outvars]
+
+
+@dataclasses.dataclass
+class Traced:
+    """A function of arrays as a jaxpr without calls.
+
+    Attributes:
+        jaxpr: The jaxpr; its constants are what the function closes over.
+        consts: The constants.
+        in_tree, out_tree: Structures of `(args, kwargs)` and of the results.
+    """
+
+    jaxpr: Jaxpr
+    consts: list[Any]
+    in_tree: Any
+    out_tree: Any
+
+    def is_scalar(self, v: Any) -> bool:
+        """True if a constant only computes positions of dynamic slices: it is a prefetched scalar."""
+        if v.aval.shape:
+            return False
+        positions, others = set(), set()
+        for eqn in reversed(self.jaxpr.eqns):
+            of_slice = eqn.primitive.name == "dynamic_slice"
+            only_positions = not any([o in others for o in eqn.outvars]) and any([o in positions for o in eqn.outvars])
+            for i, x in enumerate(eqn.invars):
+                if not x.is_literal:
+                    (positions if of_slice and i or only_positions else others).add(x)
+        return v in positions and v not in others and v not in self.jaxpr.outvars
+
+
+def trace(f: Callable, args: tuple, kwargs: dict) -> Traced:
+    """Trace a function on examples of its arguments."""
+    leaves, in_tree = tree.flatten((args, kwargs))
+    out_tree: Any = None
+
+    def flat(*tracers: Any) -> list[Any]:
+        nonlocal out_tree
+        positional, named = in_tree.unflatten(tracers)
+        results, out_tree = tree.flatten(f(*positional, **named))
+        return results
+
+    avals = [aval_of(x) for x in leaves]
+    closed, consts = tracing.trace_to_jaxpr(flat, avals)
+    count = len(closed.constvars)
+    as_inputs = closed.replace(constvars=[], invars=[*closed.constvars, *closed.invars])
+    all_avals = [v.aval for v in as_inputs.invars]
+    jaxpr, own = inline_scalar_constants(*tracing.trace_to_jaxpr(lambda *xs: run_flat(as_inputs, xs), all_avals))
+    used = {v for eqn in jaxpr.eqns for v in eqn.invars if not v.is_literal} | {v for v in jaxpr.outvars if not v.is_literal}
+    used_consts = [(v, c) for v, c in zip(jaxpr.invars[:count], consts) if v in used]
+    all_consts = [*zip(jaxpr.constvars, own), *used_consts]
+    jaxpr = jaxpr.replace(constvars=[v for v, _ in all_consts], invars=jaxpr.invars[count:])
+    return Traced(jaxpr, [c for _, c in all_consts], in_tree, out_tree)
+
+
+# Rules. Those for pulling return the block of each operand, None for one without.
+
+
+def _unsupported(eqn: JaxprEqn, why: str = "") -> NotImplementedError:
+    return NotImplementedError(f"{eqn.primitive.shown_as} cannot be fused into a kernel{why}. Compute it outside of the fused "
+                               f"function, or before and after it.")
+
+
+def _pull_elementwise(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
+    return [_broadcast_operand(block, v.aval.shape, eqn.outvars[0].aval.shape) for v in eqn.invars]
+
+
+def _broadcast_operand(block: Block, shape: tuple, out: tuple) -> Block:
+    """Return the block of an operand that has the shape of the result, is a scalar, or has sizes of 1."""
+    if shape == out:
+        return block
+    is_one = [n == 1 and m != 1 for n, m in zip(shape, out)]
+    return block.replace([1 if one else n for one, n in zip(is_one, block.sizes)],
+                         lambda index: [0 if one else i for one, i in zip(is_one, index)])
+
+
+def _pull_broadcast(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
+    dims, shape, out = eqn.params["broadcast_dimensions"], eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+    is_one = [n == 1 and out[d] != 1 for n, d in zip(shape, dims)]
+    return [block.replace([1 if one else block.sizes[d] for one, d in zip(is_one, dims)],
+                          lambda index: [0 if one else index[d] for one, d in zip(is_one, dims)])]
+
+
+def _pull_transpose(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
+    order = eqn.params["permutation"]
+    inverse = [order.index(d) for d in range(len(order))]
+    return [block.replace([block.sizes[d] for d in inverse], lambda index: [index[d] for d in inverse])]
+
+
+def _matched(eqn: JaxprEqn, source: tuple, target: tuple) -> list[int | None]:
+    """Return for each dimension of `target` that of `source` if a reshape only adds and removes dimensions of size 1."""
+    large = [d for d, n in enumerate(source) if n != 1]
+    if [source[d] for d in large] != [n for n in target if n != 1]:
+        raise _unsupported(eqn, f" from shape {eqn.invars[0].aval.shape} to {eqn.outvars[0].aval.shape}: it may only add and "
+                                f"remove dimensions of size 1")
+    it = iter(large)
+    return [next(it) if n != 1 else None for n in target]
+
+
+def _reshaped(eqn: JaxprEqn, block: Block, source: tuple, target: tuple) -> Block:
+    dims = _matched(eqn, source, target)
+    return block.replace([1 if d is None else block.sizes[d] for d in dims],
+                         lambda index: [0 if d is None else index[d] for d in dims])
+
+
+def _pull_reshape(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
+    return [_reshaped(eqn, block, eqn.outvars[0].aval.shape, eqn.invars[0].aval.shape)]
+
+
+def _pull_slice(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
+    params, starts = eqn.params, eqn.params["start_indices"]
+    if params["strides"] is not None and any([n != 1 for n in params["strides"]]):
+        raise _unsupported(eqn, " with strides")
+    return [_shifted(eqn, block, starts)]
+
+
+def _shifted(eqn: JaxprEqn, block: Block, starts: Sequence[Any]) -> Block:
+    """Return a block from a start on, which must be a multiple of the size of the block."""
+    for start, n in zip(starts, block.sizes):
+        if isinstance(start, int) and start % n or callable(start) and n != 1:
+            raise _unsupported(eqn, f" from {'a dynamic index' if callable(start) else start} in blocks of {n}: starts must be "
+                                    f"multiples of the block's size")
+
+    def index(*args: Any) -> tuple:
+        values = [s(*args) if callable(s) else s // n for s, n in zip(starts, block.sizes)]
+        return tuple([i if isinstance(v, int) and not v else i + v for i, v in zip(block.index(*args), values)])
+
+    return Block(block.sizes, index, block.spec)
+
+
+def _pull_dynamic_slice(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
+    operand, sizes = eqn.invars[0], eqn.params["slice_sizes"]
+    starts: list[Any] = []
+    for v, full, n in zip(eqn.invars[1:], operand.aval.shape, sizes):
+        if full == n:
+            starts.append(0)
+        elif v.is_literal:
+            starts.append(min(max(int(v.val), 0), full - n))
+        else:
+            starts.append(state.scalar(v))
+    return [_shifted(eqn, block, starts), *[None] * len(sizes)]
+
+
+def _pull_reduction(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
+    shape, axes = eqn.invars[0].aval.shape, eqn.params["axes"]
+    left = {d: i for i, d in enumerate([d for d in range(len(shape)) if d not in axes])}
+    return [block.replace([shape[d] if d in axes else block.sizes[left[d]] for d in range(len(shape))],
+                          lambda index: [0 if d in axes else index[left[d]] for d in range(len(shape))])]
+
+
+_REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin")
+_ELEMENTWISE = ("convert_element_type", "select_n", "clamp", "integer_pow", "copy", "stop_gradient", "reduce_precision")
+
+PULL: dict[str, Callable] = {
+    "broadcast_in_dim": _pull_broadcast, "transpose": _pull_transpose, "reshape": _pull_reshape, "squeeze": _pull_reshape,
+    "expand_dims": _pull_reshape, "slice": _pull_slice, "dynamic_slice": _pull_dynamic_slice,
+    "iota": lambda state, eqn, block: [], **dict.fromkeys(_REDUCTIONS, _pull_reduction)}
+
+
+def _is_elementwise(eqn: JaxprEqn) -> bool:
+    return eqn.primitive.traits.broadcasts_scalars or eqn.primitive.name in _ELEMENTWISE
+
+
+def pull_rule(eqn: JaxprEqn) -> Callable:
+    """Return the rule that pulls the block of the result of an equation."""
+    rule = PULL.get(eqn.primitive.name) or (_pull_elementwise if _is_elementwise(eqn) else None)
+    if rule is None or len(eqn.outvars) != 1:
+        raise _unsupported(eqn)
+    return rule
+
+
+def _push_elementwise(eqn: JaxprEqn, blocks: Sequence[Block | None]) -> Block | None:
+    shape = eqn.outvars[0].aval.shape
+    return next((b for v, b in zip(eqn.invars, blocks) if b is not None and v.aval.shape == shape), None)
+
+
+def _push_broadcast(eqn: JaxprEqn, blocks: Sequence[Block]) -> Block:
+    [block], out = blocks, eqn.outvars[0].aval.shape
+    dims = {d: i for i, d in enumerate(eqn.params["broadcast_dimensions"]) if eqn.invars[0].aval.shape[i] == out[d]}
+    return block.replace([block.sizes[dims[d]] if d in dims else n for d, n in enumerate(out)],
+                         lambda index: [index[dims[d]] if d in dims else 0 for d in range(len(out))])
+
+
+def _push_transpose(eqn: JaxprEqn, blocks: Sequence[Block]) -> Block:
+    [block], order = blocks, eqn.params["permutation"]
+    return block.replace([block.sizes[d] for d in order], lambda index: [index[d] for d in order])
+
+
+def _push_reshape(eqn: JaxprEqn, blocks: Sequence[Block]) -> Block:
+    return _reshaped(eqn, blocks[0], eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape)
+
+
+def _push_reduction(eqn: JaxprEqn, blocks: Sequence[Block]) -> Block:
+    [block], shape, axes = blocks, eqn.invars[0].aval.shape, eqn.params["axes"]
+    if any([block.sizes[d] != shape[d] for d in axes]):
+        raise _unsupported(eqn, f" over the axes {tuple(axes)} of shape {shape} in blocks of {block.sizes}: each block must "
+                                f"have these axes whole")
+    left = [d for d in range(len(shape)) if d not in axes]
+    return block.replace([block.sizes[d] for d in left], lambda index: [index[d] for d in left])
+
+
+PUSH: dict[str, Callable] = {
+    "broadcast_in_dim": _push_broadcast, "transpose": _push_transpose, "reshape": _push_reshape, "squeeze": _push_reshape,
+    "expand_dims": _push_reshape, **dict.fromkeys(_REDUCTIONS, _push_reduction)}
+
+
+# Blocks of values
+
+
+def _evaluate_iota(eqn: JaxprEqn, block: Block, position: tuple, values: Sequence[Any]) -> Any:
+    d, dtype = eqn.params["dimension"], eqn.outvars[0].aval.dtype
+    start = block.index(*position)[d]
+    first = start * block.sizes[d] if isinstance(start, int) else start * np.int32(block.sizes[d])
+    return (broadcasted_iota(np.int32, block.sizes, d) + first).astype(dtype)
+
+
+def _evaluate_broadcast(eqn: JaxprEqn, block: Block, position: tuple, values: Sequence[Any]) -> Any:
+    return eqn.primitive.bind(*values, **(eqn.params | {"shape": block.sizes}))
+
+
+EVALUATE: dict[str, Callable] = {
+    "iota": _evaluate_iota, "broadcast_in_dim": _evaluate_broadcast,
+    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), lambda eqn, block, position, values: reshape_to(
+        values[0], block.sizes)),
+    **dict.fromkeys(("slice", "dynamic_slice"), lambda eqn, block, position, values: values[0])}
+
+
+class Pulled:
+    """The blocks of a traced function, from those of its results.
+
+    Args:
+        traced: The function. Its constants are prefetched scalars.
+        outputs: Blocks of its results.
+        handler: Function from all prefetched scalars to those of this function.
+        grid_len: Number of the axes of the grid.
+        strict: If True, a value that is used twice must have one block; if False, blocks of equal sizes.
+    """
+
+    def __init__(self, traced: Traced, outputs: Sequence[Block | None], handler: Callable | None, grid_len: int | None,
+                 strict: bool) -> None:
+        self.traced, self.outputs, self.handler, self.grid_len, self.strict = traced, outputs, handler, grid_len, strict
+        self.blocks: dict[Any, Block] = {}
+        for v, b in zip(traced.jaxpr.outvars, outputs):
+            if not v.is_literal and b is not None:
+                self._assign(v, b, None)
+        for eqn in reversed(traced.jaxpr.eqns):
+            found = [self.blocks.get(v) for v in eqn.outvars]
+            if any([b is not None for b in found]):
+                for v, b in zip(eqn.invars, pull_rule(eqn)(self, eqn, found[0])):
+                    if b is not None and not v.is_literal:
+                        self._assign(v, b, eqn)
+
+    def _assign(self, v: Any, block: Block, eqn: JaxprEqn | None) -> None:
+        old = self.blocks.setdefault(v, block)
+        if old is not block and (old.sizes != block.sizes or self.strict and not self._equal(old, block)):
+            raise ValueError(f"a value of type {v.aval} is used in blocks of {old.sizes} and of {block.sizes} at different "
+                             f"positions{f', by {eqn.primitive.shown_as}' if eqn else ''}: a fusion needs one block of each "
+                             f"value. Pass it to the function twice, or compute it outside.")
+
+    def _equal(self, x: Block, y: Block) -> bool:
+        """True if two blocks have equal indices at some points of the grid, chosen at random."""
+        if not x.sizes:
+            return True
+        if self.grid_len is None or self.traced.consts:
+            return False
+        points = np.random.default_rng(0).integers(0, 1000, (8, self.grid_len)).tolist()
+        return all([x.index(*p) == y.index(*p) for p in points])
+
+    def scalar(self, v: Any) -> Callable[..., Any]:
+        """Return a scalar of the jaxpr as a function of the grid's indices and of prefetched scalars."""
+        jaxpr, handler, grid_len = self.traced.jaxpr, self.handler, self.grid_len
+        needed = jaxpr.replace(outvars=[v], eqns=_needed(jaxpr, [v]), invars=list(jaxpr.constvars), constvars=[])
+        is_constant = not any([x in jaxpr.constvars for x in [v, *[x for eqn in needed.eqns for x in eqn.invars]]])
+        if is_constant:
+            return lambda *args: run_flat(needed, [0] * len(needed.invars))[0]
+        if handler is None or grid_len is None:
+            raise ValueError("a fusion has slices at dynamic indices: pass scalar_prefetch_handler and grid_len, and the "
+                             "scalars of get_fusion_values as scalar operands of the kernel.")
+
+        def value(*args: Any) -> Any:
+            refs = tree.leaves(handler(*args[grid_len:]))
+            scalars = [r[...] if not r.shape else r[0] for r in refs]
+            return run_flat(needed, scalars)[0]
+
+        return value
+
+    def evaluate(self, program_ids: Sequence[Any], scalars: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+        """Return a block of each result, from blocks of the arguments."""
+        jaxpr, env = self.traced.jaxpr, {}
+        for v, x in zip(jaxpr.invars, leaves):
+            if v in self.blocks:
+                env[v] = reshape_to(x, self.blocks[v].sizes)
+        for eqn in jaxpr.eqns:
+            block = self.blocks.get(eqn.outvars[0])
+            if block is not None:
+                values = [v.val if v.is_literal else env.get(v) for v in eqn.invars]
+                rule = EVALUATE.get(eqn.primitive.name)
+                env[eqn.outvars[0]] = eqn.primitive.bind(*values, **eqn.params) if rule is None else (
+                    rule(eqn, block, (*program_ids, *scalars), values))
+        found = [v.val if v.is_literal else env[v] for v in jaxpr.outvars]
+        return [x if b is None else reshape_to(x, seen_shape(b)) for x, b in zip(found, self.outputs)]
+
+
+def _needed(jaxpr: Jaxpr, outvars: Sequence[Any]) -> list[JaxprEqn]:
+    """Return the equations that some variables depend on."""
+    needed_vars, eqns = set(outvars), []
+    for eqn in reversed(jaxpr.eqns):
+        if any([v in needed_vars for v in eqn.outvars]):
+            eqns.insert(0, eqn)
+            needed_vars |= {v for v in eqn.invars if not v.is_literal}
+    return eqns
+
+
+def push(traced: Traced, inputs: Sequence[Block | None]) -> list[Block | None]:
+    """Return the blocks of the results of a function, from those of its arguments; None for what has none."""
+    blocks: dict[Any, Block | None] = dict(zip(traced.jaxpr.invars, inputs))
+    for eqn in traced.jaxpr.eqns:
+        found = [None if v.is_literal else blocks.get(v) for v in eqn.invars]
+        if any([b is not None for b in found]):
+            rule = PUSH.get(eqn.primitive.name) or (_push_elementwise if _is_elementwise(eqn) else None)
+            if rule is None or len(eqn.outvars) != 1:
+                raise _unsupported(eqn)
+            blocks[eqn.outvars[0]] = rule(eqn, found)
+    return [None if v.is_literal else blocks.get(v) for v in traced.jaxpr.outvars]
+
+
+def as_spec(block: Block | None) -> Any:
+    """Return a block as a spec, `no_block_spec` if there is none."""
+    return no_block_spec if block is None else block.as_spec()
