@@ -69,7 +69,7 @@ def key_words(dtype: Any) -> tuple[int, ...]:
 
 
 def hidden_sizes(block: BlockMapping, grid: Sequence[Any]) -> tuple[int, ...]:
-    """Return the dimensions of the memref of a block that the array lacks: words of keys; one for scalars, if there are windows."""
+    """Return the dimensions of a block's memref that the array lacks: words of keys; one for scalars, if there are windows."""
     return key_words(block.array_aval.dtype) or ((1,) if grid and not block.block_shape else ())
 
 
