@@ -152,6 +152,7 @@ def kernels_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
         "searchsorted 1e5 in 1e5": (n.searchsorted, (n.sort(x), x)),
         "einsum of 64 matrices": (lambda a, b: n.einsum("bij,bjk->bik", a, b), (normal(64, 64, 64), normal(64, 64, 64))),
         "matmul 1000x1000": (n.matmul, (m, m)),
+        "matmul of 1000 4x4": (n.matmul, (normal(1000, 4, 4), normal(1000, 4, 4))),
         "sum 1e6": (n.sum, (long,)),
         "max of axis 0": (lambda a: n.max(a, 0), (m,)),
         "var of rows": (lambda a: n.var(a, 1), (m,)),

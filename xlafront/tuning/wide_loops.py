@@ -30,11 +30,15 @@ _TAIL = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573
          1.00167406, 2.83297682)
 
 
+def is_for_one_cpu(module) -> bool:
+    """True if a module is compiled for one CPU of this process only."""
+    return module.target.platforms == ("cpu",) and not module.target.for_export and module.num_partitions == 1
+
+
 def mark_module(ctx) -> None:
     """Mark a module that samples many random numbers, if it is compiled only for this CPU: its loops become wide."""
     module, shape = ctx.body.module, ctx.aval_out.shape
-    if (module.target.platforms == ("cpu",) and not module.target.for_export and module.num_partitions == 1
-            and not is_symbolic(shape) and math.prod(shape) >= _MIN_SIZE):
+    if is_for_one_cpu(module) and not is_symbolic(shape) and math.prod(shape) >= _MIN_SIZE:
         module.tuning.add(WIDE_LOOPS)
 
 
