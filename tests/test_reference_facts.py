@@ -110,6 +110,8 @@ VALUES = [  # call, values, dtype, weakly typed
     ("xf.jvp(lambda c: xf.lax.scan(lambda c, x: (c + x, c), c, F)[0], (0.0,), (1.0,))[0]", 6, "float32", False),
     ("xf.jvp(lambda c: xf.lax.scan(lambda c, x: (c + x, c), c, F)[0], (0.0,), (1.0,))[1]", 1, "float32", False),
     ("xf.linearize(lambda c: xf.lax.scan(lambda c, x: (c + x, c), c, F)[0], 0.0)[1](2.0)", 2, "float32", False),
+    ("xf.grad(lambda v: xf.lax.max(v, 0.0))(0.5)", 1, "float32", False),  # unlike most derivatives of a Python scalar
+    ("xf.grad(lambda v: n.minimum(0.5, v))(0.5)", 0.5, "float32", False),
     ("xf.lax.cond(True, lambda: F[0], lambda: 0.0)", 1, "float32", True),  # as weakly typed as the first branch, for False
     ("xf.lax.cond(False, lambda: 0.0, lambda: F[0])", 1, "float32", False),
     ("xf.lax.switch(1, [lambda: F[0], lambda: 2.0])", 2, "float32", False),

@@ -34,6 +34,7 @@ def test_a_reference():
     assert str(xf.typeof(ref)) == repr(ref.aval) == "Ref{float32[3]}"
     assert isinstance(ref.aval, xf.ref.AbstractRef)
     assert xf.ref.AbstractRef(xf.core.ShapedArray((3,), np.float32)) is ref.aval
+    assert xf.core.ShapedArray(3, np.float32) is xf.core.ShapedArray((3,), np.float32)
     assert repr(ref) == "Ref([0., 1., 2.], dtype=float32)"
     assert repr(ref.at[1:]) == "RefView(Ref([0., 1., 2.], dtype=float32)[1:])"
     assert repr(xf.new_ref(1.0)) == "Ref(1., dtype=float32)"

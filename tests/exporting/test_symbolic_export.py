@@ -173,6 +173,9 @@ def test_comparisons_while_tracing():
 
 
 def test_derivatives_of_integer_arguments_have_symbolic_shapes():
+    sharding = xf.sharding.SingleDeviceSharding(xf.devices()[0])
+    [placed] = export.symbolic_args_specs((xf.ShapeDtypeStruct((2, 3), f32, sharding=sharding),), ("2, a",))
+    assert placed.sharding is None  # as in JAX: that of a size may not divide another
     types = export.symbolic_args_specs((np.zeros((2, 3), np.int32), np.zeros((3, 4), f32)), ("2, a", "a, 4"))
     exported = export.export(xf.jit(lambda i, x: (2 * i.T, x.T * x.T)))(*types)
     read = export.deserialize(exported.serialize(vjp_order=2))

@@ -351,6 +351,16 @@ def test_sinks_in_modules_run():
     assert xf.jit(f)(1.0) == 1 and "dce_sink" in xf.jit(f).lower(1.0).as_text()
 
 
+def test_symbols_have_the_names_of_functions():
+    """As far as MLIR has no other use of a character."""
+    def f(x):
+        return lax.composite(lambda x: 2 * x, "my.double")(x)
+
+    f.__name__ = "a.b$c-d"
+    text = xf.jit(lambda x: xf.jit(f)(x)).lower(np.float32(1)).as_text()
+    assert "decomposition = @my.double" in text and '@"a.b$c-d"(' in text
+
+
 @pytest.mark.parametrize("name", ["double", "my library.double", ".double"])
 def test_names_of_composites_have_a_namespace(name):
     with pytest.raises(ValueError, match="my_library"):

@@ -458,3 +458,12 @@ def test_integers_that_only_the_dtype_of_the_array_holds():
         x.at[0].set(2**32)
     with pytest.raises(OverflowError):
         xnp.zeros(2, np.int32).at[0].set(2**31)
+
+
+def test_new_dimensions_are_one_broadcast():
+    """As in JAX; a reshape would lose explicit shardings that it cannot follow."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for index in (np.s_[None], np.s_[:, None], np.s_[..., None], np.s_[None, :, None, :, None]):
+        [equation] = xf.make_jaxpr(lambda x, index=index: x[index])(x).eqns
+        assert equation.primitive.name == "broadcast_in_dim"
+        np.testing.assert_array_equal(xnp.asarray(x)[index], x[index])

@@ -318,7 +318,7 @@ def test_errors_for_traced_values_have_a_remedy(call):
 
 
 def test_sets_of_complex_scalars_are_not_weakly_typed():
-    """Those of real scalars are, as in JAX."""
+    """Sets of real scalars are weakly typed, as in JAX."""
     for name in "unique unique_values union1d intersect1d setxor1d setdiff1d".split():
         operands = 1 if name.startswith("unique") else 2
         for x, is_weak in ((1.0, True), (1j, False), (xnp.asarray(1j), False)):

@@ -184,7 +184,7 @@ ROW = np.array([1.0, 2.0, 4.0], np.float32)
 # of lax took the number as it was beside an array, they are as strong as its other operand. These are facts of the reference.
 WEAK_GRADIENTS = {
     "product": lambda v: v * 2.0, "with an array": lambda v: (v * xnp.ones(3)).sum(), "abs": xnp.abs, "where": lambda v: xnp.where(v > 0, v, 0.0),
-    "maximum": lambda v: xnp.maximum(v, 1), "mod": lambda v: v % 2, "stack": lambda v: xnp.stack([v, 1.0]).sum(),
+    "mod": lambda v: v % 2, "stack": lambda v: xnp.stack([v, 1.0]).sum(),
     "set": lambda v: xnp.zeros(3).at[0].set(v).sum(), "scan": lambda v: lax.scan(lambda c, _: (c * v, c), 1.0, None, length=2)[0],
     "cond": lambda v: lax.cond(True, lambda x: x * 2, lambda x: x, v), "vmap": lambda v: xf.vmap(lambda x: x * v)(xnp.ones(3)).sum(),
     "linspace": lambda v: xnp.linspace(0.0, v, 3).sum(), "constant": lambda v: 3.0, "round": lambda v: xnp.round(v) * 1.0,
@@ -195,12 +195,12 @@ WEAK_GRADIENTS = {
     "closed over": lambda v: lax.scan(lambda c, y: (c, lax.mul(v, y)), ROW[0], ROW)[1].sum(),
     "unused carry": lambda v: lax.scan(lambda c, y: (c * y, c), v, ROW)[1].sum(),
     "cond, its first": lambda v: lax.cond(True, lambda x: lax.mul(x, ROW[0]), lambda x: x * ROW[0], v),
-    "elu": lambda v: xf.nn.elu(v), "sinc": lambda v: xnp.sinc(v)}
+    "elu": lambda v: xf.nn.elu(v), "sinc": lambda v: xnp.sinc(v), "hypot": lambda v: xnp.hypot(v, 1.0)}
 STRONG_GRADIENTS = {
     "real": lambda v: lax.real(lax.complex(v, v)), "imag": lambda v: lax.imag(lax.complex(v, v)), "size": lambda v: abs(lax.complex(v, v)),
     "pad": lambda v: xnp.pad(v[None], 1).sum(), "dynamic_slice": lambda v: lax.dynamic_slice(v[None], (0,), (1,))[0],
     "sort": lambda v: xnp.sort(xnp.stack([v, v]))[0], "median": lambda v: xnp.median(xnp.stack([v, v])),
-    "lax.mul": lambda v: lax.mul(xnp.sin(v), ROW[0]), "lax.max": lambda v: lax.max(v, ROW[0]), "lax.div": lambda v: lax.div(v, ROW[0]),
+    "lax.mul": lambda v: lax.mul(xnp.sin(v), ROW[0]), "lax.max": lambda v: lax.max(v, ROW[0]), "maximum": lambda v: xnp.maximum(v, 1), "lax.div": lambda v: lax.div(v, ROW[0]),
     "dot": lambda v: xnp.dot(v, ROW).sum(), "quantile": lambda v: xnp.quantile(ROW, v / 9), "power": lambda v: xnp.power(v, 2.0),
     "logsumexp": lambda v: xf.nn.logsumexp(xnp.stack([v, v])), "concatenate": lambda v: lax.concatenate([v[None], ROW], 0).sum(),
     "scan": lambda v: lax.scan(lambda c, y: (c * y, None), v, ROW)[0],

@@ -37,7 +37,7 @@ _FORMER = {
         ("0.10.2", "xlafront.extend.core", "use jax.errors.{}", "InconclusiveDimensionOperation JaxprTypeError"),
         ("0.10.2", "xlafront.extend.core", "use jax.extend.core.create_call_primitive", "CallPrimitive"),
         ("0.10.2", "xlafront.extend.core", "use jax.ffi.abstract_token", "abstract_token"),
-        ("0.10.2", "xlafront.extend.core", "use jax.jit", "call"),
+        ("0.10.2", "xlafront.extend.core.call", "use jax.jit", "call"),
         ("0.10.2", "xlafront.compat.deprecated", "use `tuple[jax.core.AbstractValue, ...]`", "OutputType"),
         ("0.10.2", "xlafront.compat.deprecated", "use `not isinstance(x, jax.core.Tracer)`", "is_concrete"),
         ("0.10.2", "xlafront.compat.deprecated", "use `isinstance(d, int)`", "is_constant_dim"),

@@ -98,7 +98,7 @@ class ShapedArray(AbstractValue):
     _tangent: Any
     mesh: Any  # the mesh of an array that is sharded over Auto axes, for users only; jaxprs have `bare` types
 
-    def __new__(cls, shape: Sequence[int], dtype: Any, weak_type: bool = False, *, sharding: Any = None,
+    def __new__(cls, shape: Sequence[int] | int, dtype: Any, weak_type: bool = False, *, sharding: Any = None,
                 vma: frozenset = frozenset(), memory_space: Any = None, manual_axis_type: Any = None) -> ShapedArray:
         if isinstance(manual_axis_type, ManualAxisType):
             manual_axis_type = manual_axis_type.varying
@@ -115,7 +115,7 @@ class ShapedArray(AbstractValue):
             return found
         if not isinstance(dtype, (np.dtype, dtypes.ExtendedDType)):
             dtype = dtypes.dtype(dtype)
-        shape = tuple(int(n) if isinstance(n, (int, np.integer)) else n for n in shape)
+        shape = tuple(int(n) if isinstance(n, (int, np.integer)) else n for n in ([shape] if isinstance(shape, int) else shape))
         return cls._of((shape, dtype, bool(weak_type), *key[3:]))
 
     @classmethod

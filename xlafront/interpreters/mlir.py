@@ -5,7 +5,7 @@ location and insertion point, so that the builders of `jaxlib.mlir.dialects` can
 
 >>> from xlafront.extend.mlir.dialects import stablehlo as hlo
 >>> twice_p = xf.extend.core.Primitive("twice")
->>> rule = register_lowering(twice_p, lambda ctx, x: [hlo.add(x, x)])
+>>> register_lowering(twice_p, lambda ctx, x: [hlo.add(x, x)])
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ lowerable_effects = EffectTypeSet(Effect)  # all: the class of an effect says if
 
 
 def register_lowering(prim: Primitive, rule: Callable, platform: str | None = None, inline: bool = True,
-                      cacheable: bool = True) -> Callable:
+                      cacheable: bool = True) -> None:
     """Register the lowering rule of a primitive, for one platform or as the default of all platforms.
 
     Without `inline` the rule is emitted once, as a function of the module that is called. `cacheable` has no effect, as modules
@@ -100,7 +100,7 @@ def register_lowering(prim: Primitive, rule: Callable, platform: str | None = No
 
     Example:
         >>> negative_p = xf.extend.core.Primitive("negative")
-        >>> rule = register_lowering(negative_p, lower_fun(lambda x: -x, multiple_results=False))
+        >>> register_lowering(negative_p, lower_fun(lambda x: -x, multiple_results=False))
     """
     if platform is not None and platform not in PLATFORMS:
         raise NotImplementedError(f"register_lowering of {prim} names the platform {platform!r}; the platforms are "
@@ -110,7 +110,6 @@ def register_lowering(prim: Primitive, rule: Callable, platform: str | None = No
         prim.lowerings[name] = field
     prim.eager.clear()
     executables_by_jaxpr.clear()
-    return rule
 
 
 def lower_fun(fun: Callable, multiple_results: bool = True) -> Callable:
@@ -118,7 +117,7 @@ def lower_fun(fun: Callable, multiple_results: bool = True) -> Callable:
 
     Example:
         >>> square_p = xf.extend.core.Primitive("square")
-        >>> rule = register_lowering(square_p, lower_fun(lambda x: x * x, multiple_results=False))
+        >>> register_lowering(square_p, lower_fun(lambda x: x * x, multiple_results=False))
     """
     def rule(ctx, *operands, **params):
         def flat(*tracers):
@@ -159,7 +158,7 @@ def core_call_lowering(ctx: LoweringRuleContext, *args, name: str, backend: Any 
 
     Example:
         >>> call_p = xf.extend.core.CallPrimitive("my_call")
-        >>> rule = register_lowering(call_p, core_call_lowering)
+        >>> register_lowering(call_p, core_call_lowering)
     """
     operands = list(flat_values(args))
     return ctx.inline(call_jaxpr, operands, name) if inline_jax_late else ctx.call(call_jaxpr, operands, name)

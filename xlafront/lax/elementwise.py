@@ -158,8 +158,12 @@ def _pow_exponent(g: Array, ans: Array, x: Array, y: Array) -> Array | None:
 
 
 def _split_tangent_at_ties(g: Array, ans: Array, x: Array, other: Array) -> Array:
-    """Return the contribution of `g` to the tangent of a maximum or minimum; operands that are equal get half of it each."""
-    zero, half, one = constant_like(ans, 0), constant_like(ans, 0.5), constant_like(ans, 1)
+    """Return the contribution of `g` to the tangent of a maximum or minimum; operands that are equal get half of it each.
+
+    It is not weakly typed, as in JAX.
+    """
+    dtype = tracing.aval_of(ans).dtype
+    zero, half, one = [np.asarray(share, dtype)[()] for share in (0, 0.5, 1)]
     return mul(g, where(eq(x, ans), where(eq(other, ans), half, one), zero))
 
 

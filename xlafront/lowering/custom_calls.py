@@ -157,7 +157,7 @@ def ffi_lowering(call_target_name: str, *, operand_layouts: Sequence[Any] | None
 
     Example:
         >>> scale_p = xf.extend.core.Primitive("scale")
-        >>> rule = xf.interpreters.mlir.register_lowering(scale_p, ffi_lowering("scale"))
+        >>> xf.interpreters.mlir.register_lowering(scale_p, ffi_lowering("scale"))
     """
     emit = build_ffi_lowering_function(
         call_target_name, operand_layouts=operand_layouts, result_layouts=result_layouts, backend_config=backend_config,

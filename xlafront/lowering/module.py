@@ -86,7 +86,7 @@ class ModuleContext:
 
     def unique_name(self, name: str) -> str:
         """Return a symbol that no function of the module has, made from a name."""
-        name = "".join(c if c.isalnum() or c == "_" else "_" for c in name[:MAX_NAME_LENGTH]) or "function"
+        name = "".join(c if c.isalnum() or c in "_.$-" else "_" for c in name[:MAX_NAME_LENGTH]) or "function"
         unique, n = name, 0
         while unique in self.names:
             n += 1

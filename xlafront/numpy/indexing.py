@@ -463,6 +463,8 @@ def _read_static(x, entries, mode, fill_value, wrap):
     x, squeezed = _apply_slices(x, bounded), tuple([d for d, entry in enumerate(operations) if entry[0] == "int"])
     if len(operations) == len(entries):
         return shapes.squeeze_p.bind(x, dimensions=squeezed) if squeezed else x
+    if not squeezed:
+        return shapes.broadcast_in_dim(x, final, [d for d, entry in enumerate(entries) if entry[0] == "slice"])
     return shapes.reshape_to(x, tuple(final))
 
 

@@ -677,7 +677,8 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     if tracing.aval_of(x).dtype.kind == "c":
         raise ValueError("numpy.hypot is not defined for complex numbers; apply it to abs(x1) and abs(x2).")
     x, y = abs_(x), abs_(y)
-    big, small = max_(x, y), min_(x, y)
+    x_is_larger = gt(x, y)
+    big, small = where(x_is_larger, x, y), where(x_is_larger, y, x)
     infinity, one = constant_like(big, np.inf), constant_like(big, 1)
     unbounded = or_(eq(x, infinity), eq(y, infinity))  # also if the other operand is NaN
     big = where(unbounded, one, big)  # so that derivatives are no products of infinity and 0

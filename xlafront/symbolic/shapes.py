@@ -136,7 +136,7 @@ def symbolic_args_specs(args: Any, shapes_specs: Any, constraints: Sequence[str]
         scope: The scope of the variables. Default: a new one.
 
     Returns:
-        A pytree of `ShapeDtypeStruct`s with the structure of `args`.
+        A pytree of `ShapeDtypeStruct`s with the structure of `args`, without shardings.
 
     Example:
         >>> xf.export.symbolic_args_specs((np.ones((4, 3)), np.ones(4)), ("b, _", "b"))
@@ -151,8 +151,7 @@ def symbolic_args_specs(args: Any, shapes_specs: Any, constraints: Sequence[str]
     for x, text in zip(leaves, texts):
         shape, dtype = np.shape(x), dtypes.canonicalize_dtype(x.dtype if hasattr(x, "dtype") else tracing.aval_of(x).dtype,
                                                               allow_extended_dtype=True)
-        structs.append(ShapeDtypeStruct(symbolic_shape(text, scope=scope, like=getattr(x, "shape", shape)), dtype,
-                                        sharding=getattr(x, "sharding", None) if isinstance(x, ShapeDtypeStruct) else None))
+        structs.append(ShapeDtypeStruct(symbolic_shape(text, scope=scope, like=getattr(x, "shape", shape)), dtype))
     return structure.unflatten(structs)
 
 

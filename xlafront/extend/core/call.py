@@ -87,6 +87,7 @@ def call_impl(f: Callable, *args, **params) -> list[Any]:
 
 
 call_p = CallPrimitive("call")
+call = call_p.bind  # as jax.core of JAX 0.10 named it
 closed_call_p = CallPrimitive("closed_call")
 
 
