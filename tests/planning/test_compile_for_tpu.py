@@ -9,6 +9,7 @@ import matrix_unit_kernels
 import numpy as np
 import programs_to_compile as programs
 import pytest
+import sparse_core_kernels
 import tpu_kernels
 
 import xlafront as xf
@@ -290,19 +291,36 @@ def test_kernels(name, chip):
     assert "tpu_custom_call" in compiled.as_text()
 
 
+@pytest.mark.parametrize("name", sparse_core_kernels.OPERATIONS)
+def test_operations_of_sparse_cores(name):
+    """The text is not read: jaxlib 0.10 cannot parse that of kernels which run beside the program."""
+    compile_for("v6e:1x1", sparse_core_kernels.kernel_of(name, False), sparse_core_kernels.X)
+
+
+@pytest.mark.parametrize("chip", ["v5p:1x1x1", "v6e:1x1", "tpu7x:1x1x1"])
+def test_kernels_on_sparse_cores(chip):
+    if chip != "tpu7x:1x1x1":  # whose vectors are longer
+        compile_for(chip, sparse_core_kernels.gathered(False), sparse_core_kernels.TABLE, sparse_core_kernels.INDICES)
+    if chip != "v5p:1x1x1":  # where libtpu takes one scalar subcore
+        compile_for(chip, sparse_core_kernels.summed(False), sparse_core_kernels.ROWS)
+
+
+def compile_for(chip, f, *args):
+    on_chip = xf.sharding.SingleDeviceSharding(topologies.get_topology_desc(chip).devices[0])
+    types = [xf.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=on_chip) for x in args]
+    return xf.jit(f).lower(*types).compile()
+
+
 @pytest.mark.parametrize("name", fused_kernels.FUSED)
 def test_fused_kernels(name):
-    on_chip = xf.sharding.SingleDeviceSharding(topologies.get_topology_desc("v5e:1x1").devices[0])
-    types = [xf.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=on_chip) for x in fused_kernels.ARGS]
-    assert "tpu_custom_call" in xf.jit(fused_kernels.fused(name, False)).lower(*types).compile().as_text()
+    assert "tpu_custom_call" in compile_for("v5e:1x1", fused_kernels.fused(name, False), *fused_kernels.ARGS).as_text()
 
 
 @pytest.mark.parametrize("kernel, chip", [(matrix_unit_kernels.accumulated, "tpu7x:1x1x1")] + [
     (matrix_unit_kernels.queued, "v6e:1x1")] * matrix_unit_kernels.has_queues())
 def test_matrix_units(kernel, chip):
-    on_chip = xf.sharding.SingleDeviceSharding(topologies.get_topology_desc(chip).devices[0])
-    types = [xf.ShapeDtypeStruct(x.shape, x.dtype, sharding=on_chip) for x in (matrix_unit_kernels.X, matrix_unit_kernels.Y)]
-    assert "tpu_custom_call" in xf.jit(pl.pallas_call(kernel, matrix_unit_kernels.OUT)).lower(*types).compile().as_text()
+    f = pl.pallas_call(kernel, matrix_unit_kernels.OUT)
+    assert "tpu_custom_call" in compile_for(chip, f, matrix_unit_kernels.X, matrix_unit_kernels.Y).as_text()
 
 
 @pytest.mark.parametrize("name", tpu_kernels.DEVICE_KERNELS)

@@ -342,7 +342,7 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
         raise TypeError(f"pallas_call takes interpret as True, False or pltpu.InterpretParams, got {errors.short(interpret)}.")
     kernel_call = _KernelCall(kernel, out_shape, grid_spec, dict(input_output_aliases), bool(debug), name)
     options = {"compiler_params": _frozen(compiler_params), "cost_estimate": cost_estimate, "debug": bool(debug),
-               "interpret": interpret, "mesh": None, "metadata": _frozen(metadata), "name": name}
+               "interpret": interpret, "mesh": getattr(kernel, "core_mesh", None), "metadata": _frozen(metadata), "name": name}
 
     @boundary
     def call(*args):

@@ -19,6 +19,7 @@ from xlafront.lax.named_axes import axis_index, resolve_axes
 from xlafront.pallas.call import pallas_call
 from xlafront.pallas.kernel_functions import when
 from xlafront.pallas.primitives import program_id
+from xlafront.pallas.sparse_core_mesh import ScalarSubcoreMesh, VectorSubcoreMesh
 from xlafront.pallas.specs import ANY, BlockSpec
 from xlafront.pallas.tpu import CompilerParams, CoreType, GridDimensionSemantics
 from xlafront.pallas.tpu_info import active_chip, get_tpu_info
@@ -114,7 +115,7 @@ def kernel(body: Any = _no_body, out_type: Any = (), *, mesh: Any, scratch_types
         body: Function of a reference for each argument, for each result, and for scratch memory. It returns nothing. Without
             it, `kernel` makes a decorator of the function.
         out_type: Pytree of the shapes and dtypes of the results, such as `ShapeDtypeStruct`.
-        mesh: The cores, a `pltpu.TensorCoreMesh`.
+        mesh: The cores: a `pltpu.TensorCoreMesh`, or a mesh of SparseCores (`pallas.tpu_sc`).
         scratch_types: Scratch memory of each core: a tuple, or a dict for keyword arguments.
         compiler_params: Options for the compiler of the platform.
         interpret: If True, run the kernel as a loop over the cores, on any platform. Required on CPU.
@@ -143,10 +144,9 @@ def kernel(body: Any = _no_body, out_type: Any = (), *, mesh: Any, scratch_types
 
 def _with_cores(mesh: Any, params: Any) -> Any:
     """Check the mesh, and return the compiler's options with the semantics of its axis."""
-    if not isinstance(mesh, TensorCoreMesh):
-        raise TypeError(f"pl.kernel takes a pltpu.TensorCoreMesh as mesh, got {errors.short(mesh)}. Other cores are not "
-                        f"supported.")
-    if mesh.num_cores == 1 or params is not None and not isinstance(params, CompilerParams):
+    if not isinstance(mesh, (TensorCoreMesh, ScalarSubcoreMesh, VectorSubcoreMesh)):
+        raise TypeError(f"pl.kernel takes a mesh, such as pltpu.TensorCoreMesh, got {errors.short(mesh)}.")
+    if mesh.core_type is CoreType.TC and mesh.num_cores == 1 or params is not None and not isinstance(params, CompilerParams):
         return params
     if params is not None and params.dimension_semantics is not None:
         raise ValueError("pl.kernel takes compiler_params without dimension_semantics, which are those of the mesh, got "
@@ -154,19 +154,20 @@ def _with_cores(mesh: Any, params: Any) -> Any:
     return (params or CompilerParams()).replace(dimension_semantics=mesh.dimension_semantics)
 
 
-def _call_on_cores(body: Any, out_type: Any, mesh: TensorCoreMesh, name: str | None, options: dict[str, Any]) -> Callable:
+def _call_on_cores(body: Any, out_type: Any, mesh: Any, name: str | None, options: dict[str, Any]) -> Callable:
     if not callable(body):
         raise errors.not_callable("pl.kernel", body)
 
     def on_core(*refs: Any, **named: Any) -> None:
-        index = program_id(0)
         saved = tracing.thread.axes
-        tracing.thread.axes = (*saved, IndexedAxis(mesh.axis_name, mesh.num_cores, index))
+        axes = [IndexedAxis(name, n, program_id(i)) for i, (name, n) in enumerate(mesh.shape.items())]
+        tracing.thread.axes = (*saved, *axes)
         try:
             return body(*refs, **named)
         finally:
             tracing.thread.axes = saved
 
+    on_core.core_mesh = None if mesh.core_type is CoreType.TC else mesh  # type: ignore[attr-defined]
     on_core.__name__ = name or getattr(body, "__name__", "kernel")
     calls: BoundedCache = BoundedCache(8)  # by the structure of the arguments
     main = BlockSpec(memory_space=mesh.default_memory_space)
@@ -177,7 +178,7 @@ def _call_on_cores(body: Any, out_type: Any, mesh: TensorCoreMesh, name: str | N
         found = calls.get(structure)
         if found is None:
             specs = tree.map(lambda _: main, args), tree.map(lambda _: main, out_type)
-            found = calls.put(structure, pallas_call(on_core, out_type, grid=(mesh.num_cores,), in_specs=specs[0],
+            found = calls.put(structure, pallas_call(on_core, out_type, grid=tuple(mesh.shape.values()), in_specs=specs[0],
                                                      out_specs=specs[1], name=name, **options))
         return found(*args)
 

@@ -18,4 +18,4 @@ _EXPORTS = {
         Indirect MemoryRef MemorySpace RevisitMode Squeezed no_block_spec squeezed""",
 }
 _DEPRECATED = {"DeviceIdType": "leave `device_id_type` out", "reciprocal": "use experimental.pallas.tpu.reciprocal"}
-__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS, "fuser mosaic_gpu tpu triton", _DEPRECATED)
+__getattr__, __dir__, __all__ = attach(__name__, _EXPORTS, "fuser mosaic_gpu tpu tpu_sc triton", _DEPRECATED)

@@ -3,6 +3,7 @@ from xlafront.core.primitive import Primitive as _Primitive
 from xlafront.experimental.pallas import fuser as fuser
 from xlafront.experimental.pallas import mosaic_gpu as mosaic_gpu
 from xlafront.experimental.pallas import tpu as tpu
+from xlafront.experimental.pallas import tpu_sc as tpu_sc
 from xlafront.experimental.pallas import triton as triton
 from xlafront.lax.ref_indexing import Slice as Slice
 from xlafront.lax.ref_indexing import ds as _source_dslice

@@ -19,32 +19,40 @@ from xlafront.pallas.to_mosaic.checks import check_kernel
 from xlafront.pallas.to_mosaic.memrefs import hidden_sizes, key_words
 from xlafront.pallas.to_mosaic.vector_memory import table
 from xlafront.pallas.to_mosaic.windows import effective_grid, kernel_module
-from xlafront.pallas.tpu import CompilerParams, GridDimensionSemantics, SideEffectType
+from xlafront.pallas.tpu import CompilerParams, CoreType, GridDimensionSemantics, SideEffectType
 from xlafront.runtime.clients import libtpu_version
 
 # Versions of Mosaic's serialization format that releases of libtpu read; jaxlib writes any of them.
 _OLDEST_FORMAT, _FORMATS = 8, (((0, 0, 52), 11),)
 
 
+_SPARSE_CORE = {"sparse_core_config": {"tiling": "TILING_COMPACT"}, "device_type": "DEVICE_TYPE_SPARSECORE"}
+
+
 class _Kernel:
-    """A kernel as bytes in the versioned format, and its communication with other devices."""
+    """A kernel as bytes in the versioned format, its communication with other devices, and if it has scans of SparseCores."""
 
     def __init__(self, module: ir.Module) -> None:
         self.has_communication, self.has_barrier = bindings("_mlir_libs._tpu_ext").private_has_communication(module.operation)
+        text = str(module)
+        self.has_scans = "tpu.scan" in text or "tpu.all_reduce" in text
         self.body = base64.b64encode(_serialized(module)).decode("ascii")
 
 
 def lower(ctx: Any, *operands: ir.Value, jaxpr: Jaxpr, grid_mapping: GridMapping, name: str | None, compiler_params: Any,
-          input_output_aliases: Any, cost_estimate: Any, metadata: Any, **_: Any) -> list[ir.Value]:
+          input_output_aliases: Any, cost_estimate: Any, metadata: Any, mesh: Any = None,
+          **_: Any) -> list[ir.Value]:
     """Emit the custom call of a kernel."""
     label = jaxpr.debug_info.label
     params = _checked_params(label, compiler_params)
     check_kernel(label, jaxpr, grid_mapping)
     semantics = _semantics(label, params, grid_mapping)
     key = (symbol_of(name or jaxpr.debug_info.function_name), semantics, params.fuse_transposed_lhs_in_matmul,
-           _device_axes(label, ctx.module_context.manual_mesh))
+           _device_axes(label, ctx.module_context.manual_mesh), getattr(mesh, "core_type", CoreType.TC))
     kernel = jaxpr.memoised_with((), ("mosaic", grid_mapping, *key), lambda: _Kernel(kernel_module(jaxpr, grid_mapping, *key)))
-    config = _config(label, params, cost_estimate, kernel, grid_mapping)
+    if mesh is not None and kernel.has_scans:  # the passes that choose layouts lack these operations
+        params = params.replace(needs_layout_passes=False)
+    config = _config(label, params, cost_estimate, kernel, grid_mapping) | (_SPARSE_CORE if mesh is not None else {})
     grid, blocks, avals_out = effective_grid(grid_mapping), grid_mapping.block_mappings, ctx.avals_out
     first = len(ctx.avals_in) - grid_mapping.num_inputs
     avals_in = [*ctx.avals_in[:first], *[_stored(a, b, grid) for a, b in zip(ctx.avals_in[first:], blocks)]]

@@ -16,12 +16,14 @@ from xlafront.pallas.kernel_mlir import Value
 from xlafront.pallas.specs import Blocked, Element, Squeezed
 from xlafront.pallas.to_mosaic.memrefs import MemRef, hidden_sizes, key_words, memref_of, memref_type, space_of
 from xlafront.pallas.to_mosaic.writer import MosaicWriter, int32
+from xlafront.pallas.tpu import CoreType
 
 _DYNAMIC = -(1 << 63)  # a grid size that is an operand
 
 
 def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequence[str] | None,
-                  transposed_lhs_hint: bool = False, device_axes: Sequence[tuple[Any, int]] = ()) -> ir.Module:
+                  transposed_lhs_hint: bool = False, device_axes: Sequence[tuple[Any, int]] = (),
+                  core_type: CoreType = CoreType.TC) -> ir.Module:
     """Lower a kernel to a module.
 
     Args:
@@ -31,6 +33,7 @@ def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequ
         semantics: For each axis of the grid that the kernel sees, "parallel", "arbitrary", ...
         transposed_lhs_hint: True if products may fuse a transposed left operand.
         device_axes: Names and sizes of the axes of the mesh of devices.
+        core_type: The kind of core that runs the kernel.
     """
     w = MosaicWriter(jaxpr.debug_info.label, transposed_lhs_hint, device_axes)
     with w.context, ir.Location.unknown():
@@ -38,7 +41,7 @@ def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequ
         module = ir.Module.create()
         module.operation.attributes["sym_name"] = ir.StringAttr.get(name)
         with ir.InsertionPoint(module.body):
-            _Functions(w, jaxpr, mapping, name, semantics).emit()
+            _Functions(w, jaxpr, mapping, name, semantics, core_type).emit()
         module.operation.verify()
     return module
 
@@ -50,7 +53,9 @@ def effective_grid(mapping: GridMapping) -> tuple[int | None, ...]:
 
 
 class _Functions:
-    def __init__(self, w: MosaicWriter, jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequence[str] | None):
+    def __init__(self, w: MosaicWriter, jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequence[str] | None,
+                 core_type: CoreType):
+        self.core_type = core_type
         self.w, self.jaxpr, self.mapping, self.name, self.semantics = w, jaxpr, mapping, name, semantics
         self.grid = effective_grid(mapping)
         self.has_windows = bool(self.grid)
@@ -63,7 +68,7 @@ class _Functions:
             "dimension_semantics": self._dimension_semantics(),
             "scalar_prefetch": f"{self.mapping.num_index_operands} : i64",
             "scratch_operands": f"{self.mapping.num_scratch_operands} : i64",
-            "tpu.core_type": "#tpu.core_type<tc>"}
+            "tpu.core_type": f"#tpu.core_type<{self.core_type.name.lower()}>"}
         if self.has_windows:
             bounds = ", ".join([str(_DYNAMIC if n is None else n) for n in self.grid])
             attributes |= {"iteration_bounds": f"array<i64: {bounds}>", "window_params": f"[{', '.join(windows)}]"}
@@ -112,7 +117,7 @@ class _Functions:
     def _window(self, i: int, block: BlockMapping) -> str:
         """Return the parameters of the window of an array."""
         if not self._is_windowed(block):
-            return "{}"
+            return "{}" if self.core_type is CoreType.TC else self._unblocked(block)
         sizes = ", ".join(map(str, (*block.sizes, *hidden_sizes(block, self.grid))))
         fields = [f"transform_indices = @transform_{i}", f"window_bounds = array<i64: {sizes}>"]
         if any([type(b) is Element for b in block.block_shape]):
@@ -123,6 +128,11 @@ class _Functions:
         if mode:
             fields.insert(0, f"pipeline_mode = #tpu.pipeline_mode<{mode}>")
         return f"{{{', '.join(fields)}}}"
+
+    def _unblocked(self, block: BlockMapping) -> str:
+        """Return the parameters of an array of kernels on SparseCores, which see it unblocked."""
+        indices, zeros = ", ".join([f"d{i}" for i in range(len(self.grid))]), ", ".join("0" * len(block.block_shape))
+        return f"{{transform_indices = affine_map<({indices}) -> ({zeros})>}}"
 
     def _pipeline_mode(self, block: BlockMapping) -> str | None:
         buffered = block.pipeline_mode

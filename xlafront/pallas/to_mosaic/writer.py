@@ -11,7 +11,7 @@ from xlafront.core.ir import Jaxpr
 from xlafront.lowering.mlir import ir
 from xlafront.pallas import kernel_elementwise, kernel_equations
 from xlafront.pallas.kernel_mlir import Value, Writer, make_context
-from xlafront.pallas.to_mosaic import matrix_units, memrefs, operations, vectors
+from xlafront.pallas.to_mosaic import matrix_units, memrefs, operations, sparse_core, vectors
 
 _EQUAL, _UNEQUAL, _UNORDERED = 1, 13, 14  # predicates of `arith.cmpf`
 
@@ -29,7 +29,7 @@ class MosaicWriter(Writer):
 
     platform = "tpu"
     rules = {**kernel_elementwise.RULES, **kernel_equations.RULES, **vectors.RULES, **memrefs.RULES, **operations.RULES,
-             **matrix_units.RULES}
+             **matrix_units.RULES, **sparse_core.RULES}
 
     def __init__(self, label: str, transposed_lhs_hint: bool = False, device_axes: Sequence[tuple[Any, int]] = ()) -> None:
         super().__init__(make_context("_tpu_ext"), label)

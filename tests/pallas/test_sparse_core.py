@@ -1,0 +1,87 @@
+"""Kernels on SparseCores: interpreted values against NumPy, the configuration of the call, and what is refused."""
+
+import mosaic_evaluator
+import numpy as np
+import pytest
+import sparse_core_kernels as kernels
+from test_mosaic import module_text
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront.experimental import pallas as pl
+from xlafront.experimental.pallas import tpu as pltpu, tpu_sc as plsc
+
+pytestmark = pytest.mark.cpu_only
+
+
+@pytest.mark.parametrize("name", kernels.OPERATIONS)
+def test_operations(name):
+    found = xf.jit(kernels.kernel_of(name, True))(kernels.X)
+    np.testing.assert_array_equal(found, kernels.OPERATIONS[name][1])
+
+
+def test_kernels_on_all_subcores():
+    np.testing.assert_array_equal(xf.jit(kernels.gathered(True))(kernels.TABLE, kernels.INDICES),
+                                  kernels.TABLE[kernels.INDICES] + 1)
+    np.testing.assert_array_equal(xf.jit(kernels.summed(True))(kernels.ROWS)[:, 0], kernels.ROWS.sum(1))
+
+
+def test_floats():
+    x = np.float32([2, -1, np.inf, 5, 5, 0, -np.inf, 3])
+    np.testing.assert_array_equal(plsc.cummax(x), np.maximum.accumulate(x))
+    np.testing.assert_array_equal(plsc.sort_key_val(x, x, descending=True)[0], -np.sort(-x))
+    np.testing.assert_array_equal(plsc.cumsum(x[:2]), [2, 1])
+    assert plsc.all_reduce_ffs(x > 6, reduce=4).tolist() == [2, 2] and plsc.all_reduce_ffs(x > np.inf).tolist() == [8] * 8
+    np.testing.assert_array_equal(plsc.bitcast(x, np.uint16), x.view(np.uint16))
+
+
+def test_the_module():
+    [(module, config)] = mosaic_evaluator.modules(module_text(kernels.gathered(False), kernels.TABLE, kernels.INDICES))
+    assert config["device_type"] == "DEVICE_TYPE_SPARSECORE" and config["sparse_core_config"] == {"tiling": "TILING_COMPACT"}
+    text = str(module)
+    for part in ("tpu.core_type<sc_vector_subcore>", "iteration_bounds = array<i64: 2, 16>", "core_parallel>, #tpu.dimension_sem",
+                 "subcore_parallel>", "memory_space<hbm>", "tpu.vector_load_idx"):
+        assert part in text, part
+    assert config["custom_call_config"]["needs_layout_passes"] is True
+    [(module, config)] = mosaic_evaluator.modules(module_text(kernels.kernel_of("sums", False), kernels.X))
+    assert config["custom_call_config"]["needs_layout_passes"] is False
+    assert "sc_scalar_subcore" in str(mosaic_evaluator.modules(module_text(kernels.summed(False), kernels.ROWS))[0][0])
+
+
+def test_meshes():
+    assert plsc.get_sparse_core_info("v6e").num_lanes == kernels.LANES and plsc.get_sparse_core_info("v5p").num_cores == 4
+    assert plsc.ScalarSubcoreMesh(axis_name="c").num_cores == 1
+    with pytest.raises(RuntimeError, match="TPU v5e has no SparseCores.*v5p, v6e, tpu7x"):
+        plsc.get_sparse_core_info("v5e")
+    with pytest.raises(ValueError, match="num_subcores of 1 at least, got 0"):
+        plsc.VectorSubcoreMesh(core_axis_name="c", subcore_axis_name="s", num_subcores=0)
+    with pytest.raises(TypeError, match="pl.kernel takes a mesh"):
+        pl.kernel(lambda o: None, xf.ShapeDtypeStruct((8,), "int32"), mesh=3)
+
+
+def on_subcores(body, count):
+    mesh = plsc.VectorSubcoreMesh(core_axis_name="c", subcore_axis_name="s", num_cores=1, num_subcores=count)
+    return pl.kernel(body, xf.ShapeDtypeStruct((8,), np.int32), mesh=mesh, interpret=True, scratch_types=[
+        pltpu.VMEM((8,), np.int32)])()
+
+
+def test_bad_calls():
+    with pytest.raises(NotImplementedError, match="subcore_barrier cannot be interpreted for several subcores"):
+        on_subcores(lambda o, v: plsc.subcore_barrier(), 2)
+    on_subcores(lambda o, v: plsc.subcore_barrier(), 1)
+    with pytest.raises(ValueError, match="only for kernels of pl.kernel"):
+        plsc.subcore_barrier()
+    with pytest.raises(ValueError, match="load_gather takes an array of indices for each of the 1 dimensions"):
+        on_subcores(lambda o, v: plsc.load_gather(v, [v[...], v[...]]) and None, 1)
+    with pytest.raises(ValueError, match="store_scatter takes an array of indices for each of the 1 dimensions"):
+        on_subcores(lambda o, v: plsc.store_scatter(v, [], v[...]), 1)
+    with pytest.raises(TypeError, match="load_gather takes a reference in VMEM, got"):
+        plsc.load_gather(kernels.X, [kernels.X])
+    with pytest.raises(TypeError, match="all_reduce_ffs takes a vector of booleans"):
+        plsc.all_reduce_ffs(kernels.X)
+    with pytest.raises(TypeError, match="cumsum takes a vector, got"):
+        plsc.cumsum(xnp.ones((2, 2)))
+    with pytest.raises(ValueError, match="reduce must divide the size of the vector, 8, got 3"):
+        plsc.all_reduce_population_count(kernels.MASK, reduce=3)
+    with pytest.raises(ValueError, match="no whole number of elements"):
+        plsc.bitcast(np.ones(3, np.int16), np.int32)

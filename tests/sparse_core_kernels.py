@@ -1,0 +1,116 @@
+"""Kernels on SparseCores with what they compute by NumPy, for the tests of values and those of compilation."""
+
+import numpy as np
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.experimental import pallas as pl
+from xlafront.experimental.pallas import tpu as pltpu, tpu_sc as plsc
+
+LANES = 8  # of a TPU v6e
+RNG = np.random.default_rng(0)
+X = RNG.integers(-5, 6, LANES).astype(np.int32)
+MASK = X > 0
+INDEX = np.abs(X) % LANES
+
+
+def gathered(interpret, num_cores=2, num_subcores=16):
+    """Return a kernel that looks up rows: each subcore takes a part of the indices."""
+    count = num_cores * num_subcores * LANES
+
+    def kernel(x_ref, i_ref, o_ref, values, indices, results):
+        part = pl.ds(pl.multiple_of((lax.axis_index("core") * num_subcores + lax.axis_index("subcore")) * LANES, LANES), LANES)
+        pltpu.sync_copy(x_ref, values)
+        pltpu.sync_copy(i_ref.at[part], indices)
+        results[...] = plsc.load_gather(values, [indices[...]]) + 1
+        pltpu.sync_copy(results, o_ref.at[part])
+
+    mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore", num_cores=num_cores, num_subcores=num_subcores)
+    return pl.kernel(kernel, xf.ShapeDtypeStruct((count,), np.float32), mesh=mesh, interpret=interpret, scratch_types=[
+        pltpu.VMEM((256,), np.float32), pltpu.VMEM((LANES,), np.int32), pltpu.VMEM((LANES,), np.float32)])
+
+
+TABLE = RNG.normal(size=256).astype(np.float32)
+INDICES = RNG.integers(0, 256, 2 * 16 * LANES).astype(np.int32)
+
+
+def summed(interpret):
+    """Return a kernel on scalar subcores: the sum of each row."""
+    def kernel(x_ref, o_ref, row):
+        core = lax.axis_index("core")
+        pltpu.sync_copy(x_ref.at[core], row)
+        row[0] = lax.fori_loop(1, 8, lambda i, total: total + row[i], row[0])
+        pltpu.sync_copy(row, o_ref.at[core])
+
+    return pl.kernel(kernel, xf.ShapeDtypeStruct((2, 8), np.int32), interpret=interpret, scratch_types=[pltpu.SMEM((8,), np.int32)],
+                     mesh=plsc.ScalarSubcoreMesh(axis_name="core", num_cores=2))
+
+
+ROWS = RNG.integers(-50, 50, (2, 8)).astype(np.int32)
+
+
+def written(*positions_and_values, add=False, start=None):
+    result = np.zeros(LANES, np.int32) if start is None else start.copy()
+    for i, x in positions_and_values:
+        result[i] = result[i] + x if add else x
+    return result
+
+
+def counts():
+    return [sum(X[:i + 1] == X[i]) if X[i] not in X[i + 1:] else 0 for i in range(LANES)]
+
+
+def largest():
+    return [max(X[:i + 1][MASK[:i + 1]]) if MASK[:i + 1].any() else X[i] for i in range(LANES)]
+
+
+ORDER = [i for i in sorted(range(LANES), key=lambda i: -X[i]) if MASK[i]]
+ADDED = list(zip(INDEX, X))
+
+# What is done with the vector X and its reference, which is written to one of zeros, and the result.
+OPERATIONS = {
+    "a gather": (lambda x, x_ref, o_ref: o_ref.__setitem__(..., plsc.load_gather(x_ref, [abs(x) % LANES])), X[INDEX]),
+    "a masked gather": (lambda x, x_ref, o_ref: o_ref.__setitem__(
+        ..., xnp.where(x > 0, plsc.load_gather(x_ref, [abs(x) % LANES], mask=x > 0), 7)), np.where(MASK, X[INDEX], 7)),
+    "a scatter": (lambda x, x_ref, o_ref: plsc.store_scatter(o_ref, [abs(x) % LANES], abs(x)), written(*zip(INDEX, abs(X)))),
+    "a masked scatter": (lambda x, x_ref, o_ref: plsc.store_scatter(o_ref, [abs(x) % LANES], abs(x), mask=x > 0),
+                         written(*zip(INDEX[MASK], X[MASK]))),
+    "a sum by indices": (lambda x, x_ref, o_ref: plsc.addupdate_scatter(o_ref, [abs(x) % LANES], x, mask=x > 0),
+                         written(*zip(INDEX[MASK], X[MASK]), add=True)),
+    "an addition": (lambda x, x_ref, o_ref: (plsc.addupdate(o_ref, x), plsc.addupdate(o_ref, x)) and None, 2 * X),
+    "a compressed store": (lambda x, x_ref, o_ref: plsc.store_compressed(o_ref, x, mask=x > 0), written(*enumerate(X[MASK]))),
+    "a compressed addition": (lambda x, x_ref, o_ref: plsc.addupdate_compressed(o_ref, 3 * x, mask=x > 0),
+                              written(*enumerate(3 * X[MASK]))),
+    "an expanded load": (lambda x, x_ref, o_ref: o_ref.__setitem__(
+        ..., xnp.where(x > 0, plsc.load_expanded(x_ref, mask=x > 0), 0)), np.where(MASK, X[np.cumsum(MASK) - 1], 0)),
+    "sums": (lambda x, x_ref, o_ref: o_ref.__setitem__(..., plsc.cumsum(x)), np.cumsum(X)),
+    "masked sums": (lambda x, x_ref, o_ref: o_ref.__setitem__(..., plsc.cumsum(x, mask=x > 0)), np.cumsum(np.where(MASK, X, 0))),
+    "maxima": (lambda x, x_ref, o_ref: o_ref.__setitem__(..., plsc.cummax(x, mask=x > 0)), largest()),
+    "the first": (lambda x, x_ref, o_ref: o_ref.__setitem__(..., plsc.all_reduce_ffs(x > 0)), np.full(LANES, np.argmax(MASK))),
+    "the number": (lambda x, x_ref, o_ref: o_ref.__setitem__(..., plsc.all_reduce_population_count(x > 0)),
+                   np.full(LANES, MASK.sum())),
+    "counts of duplicates": (lambda x, x_ref, o_ref: o_ref.__setitem__(
+        ..., (lambda count, last: xnp.where(last, count, 0))(*plsc.scan_count(x))), counts()),
+    "a sort": (lambda x, x_ref, o_ref: o_ref.__setitem__(..., sum(plsc.sort_key_val(x, 10 * x))), 11 * np.sort(X)),
+    "a masked sort": (lambda x, x_ref, o_ref: o_ref.__setitem__(
+        ..., (lambda k, v, m: xnp.where(m, k + v, 0))(*plsc.sort_key_val(x, 10 * x, mask=x > 0, descending=True))),
+        written(*enumerate(11 * X[ORDER]))),
+    "bits": (lambda x, x_ref, o_ref: o_ref.__setitem__(..., plsc.bitcast(plsc.bitcast(x, np.int16), np.int32)), X),
+    "a loop": (lambda x, x_ref, o_ref: plsc.parallel_loop(0, 9, 4, unroll=2)(lambda i: plsc.addupdate(o_ref, x * i)), 12 * X),
+    "a loop with a carry": (lambda x, x_ref, o_ref: o_ref.__setitem__(
+        ..., plsc.parallel_loop(0, 5, carry=x)(lambda i, total: total + i)), X + 10),
+}
+
+
+def kernel_of(name, interpret):
+    """Return a kernel on one subcore that does an operation."""
+    def kernel(x_ref, o_ref, values, results):
+        pltpu.sync_copy(x_ref, values)
+        results[...] = xnp.zeros(LANES, np.int32)
+        OPERATIONS[name][0](values[...], values, results)
+        pltpu.sync_copy(results, o_ref)
+
+    mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore", num_cores=1, num_subcores=1)
+    return pl.kernel(kernel, xf.ShapeDtypeStruct((LANES,), np.int32), mesh=mesh, interpret=interpret,
+                     scratch_types=[pltpu.VMEM((LANES,), np.int32)] * 2)

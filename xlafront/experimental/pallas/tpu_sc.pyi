@@ -1,0 +1,22 @@
+# Written by `python -m tests.stubs`.
+from xlafront.pallas.sparse_core import addupdate as addupdate
+from xlafront.pallas.sparse_core import addupdate_compressed as addupdate_compressed
+from xlafront.pallas.sparse_core import addupdate_scatter as addupdate_scatter
+from xlafront.pallas.sparse_core import all_reduce_ffs as all_reduce_ffs
+from xlafront.pallas.sparse_core import all_reduce_population_count as all_reduce_population_count
+from xlafront.pallas.sparse_core import bitcast as bitcast
+from xlafront.pallas.sparse_core import cummax as cummax
+from xlafront.pallas.sparse_core import cumsum as cumsum
+from xlafront.pallas.sparse_core import load_expanded as load_expanded
+from xlafront.pallas.sparse_core import load_gather as load_gather
+from xlafront.pallas.sparse_core import parallel_loop as parallel_loop
+from xlafront.pallas.sparse_core import scan_count as scan_count
+from xlafront.pallas.sparse_core import sort_key_val as sort_key_val
+from xlafront.pallas.sparse_core import store_compressed as store_compressed
+from xlafront.pallas.sparse_core import store_scatter as store_scatter
+from xlafront.pallas.sparse_core import subcore_barrier as subcore_barrier
+from xlafront.pallas.sparse_core_mesh import ScalarSubcoreMesh as ScalarSubcoreMesh
+from xlafront.pallas.sparse_core_mesh import SparseCoreInfo as SparseCoreInfo
+from xlafront.pallas.sparse_core_mesh import VectorSubcoreMesh as VectorSubcoreMesh
+from xlafront.pallas.sparse_core_mesh import get_sparse_core_info as get_sparse_core_info
+
