@@ -287,6 +287,12 @@ def rounding_at_random(x_ref, bits_ref, o_ref):
     o_ref[...] = pltpu.stochastic_round(x_ref[...], bits_ref[...], target_dtype="bfloat16").astype(F32)
 
 
+@kernel(lambda: (numbers(32, 128),), lambda x: np.concatenate([x[8:24], x[16:32]]), out_shape=Spec((32, 128), F32), grid=2,
+        in_specs=[Block((pl.BoundedSlice(16), 128), lambda i: (pl.ds(8 + 8 * i, 16), 0))], out_specs=Block((16, 128), lambda i: (i, 0)))
+def overlapping_slices(x_ref, o_ref):
+    o_ref[...] = x_ref[...]
+
+
 @kernel(lambda: (numbers(8, 128),), lambda x: 1 * x, 1e-3, out_shape=Spec((8, 128), F32))
 def random_numbers(x_ref, o_ref):
     """The bits are zero where there is no generator: the smallest numbers."""

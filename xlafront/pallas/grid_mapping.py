@@ -20,7 +20,10 @@ from xlafront.pallas.specs import (
     BlockDim,
     Blocked,
     BlockSpec,
+    BoundedSlice,
+    Element,
     GridSpec,
+    Indirect,
     MemorySpace,
     NoBlockSpec,
     Squeezed,
@@ -204,12 +207,17 @@ def _block_mapping(spec: Any, aval: ShapedArray, name: str, grid: tuple, index_a
     block = aval.update(shape=tuple([b.block_size for b in dims if type(b) is not Squeezed]), weak_type=False)
     index_map = spec.index_map if spec.block_shape is not None else None
     program = _index_jaxpr(index_map, dims, name, len(grid), index_avals, index_tree)
+    dims = tuple([Element(b.block_size) if type(b) is BoundedSlice else b for b in dims])  # (slices have the full size)
     return BlockMapping(dims, aval, AbstractRef(block, space), program, name, spec.pipeline_mode)
 
 
 def _block_dim(dim: Any, name: str, shape: tuple) -> Any:
     if dim is None:
         return squeezed
+    if isinstance(dim, Indirect):
+        raise NotImplementedError(f"the block shape of {name} has the dimension {dim}, which pallas_call does not have. Take "
+                                  f"blocks of one row at prefetched scalars, or copy rows in the kernel: "
+                                  f"pltpu.async_copy(x.at[rows], ...).")
     if isinstance(dim, BlockDim):
         return dim
     if is_symbolic_dim(dim):
@@ -236,7 +244,8 @@ def _index_jaxpr(index_map: Callable | None, dims: tuple, name: str, rank: int, 
         if len(indices) != len(dims):
             raise ValueError(f"{description} must return {len(dims)} values to match its block_shape={dims}; it returned "
                              f"{len(indices)}: {errors.short(indices)}.")
-        return [_index(x, description, i) for i, x in enumerate(indices)]
+        return [_index(_start_of_slice(x, description, i, b) if type(b) is BoundedSlice else x, description, i)
+                for i, (x, b) in enumerate(zip(indices, dims))]
 
     origin = DebugInfo("pallas_call index_map", signatures.function_name(index_map) if index_map else "first block")
 
@@ -282,6 +291,18 @@ def source_name(function: Callable | None) -> str:
     code = getattr(function, "__code__", None)
     location = f" at {source.position(code.co_filename, code.co_firstlineno)}" if code else ""
     return f"{signatures.function_name(function)}{location}" if function else "by default"
+
+
+def _start_of_slice(x: Any, description: str, i: int, dim: BoundedSlice) -> Any:
+    """Return the start of the slice that an index map returns."""
+    if not isinstance(x, Slice) or x.stride != 1:
+        raise TypeError(f"{description} must return pl.ds(start, size) for the dimension {dim}; result {i} is "
+                        f"{errors.short(x)}.")
+    if not isinstance(x.size, int) or x.size != dim.block_size:
+        raise NotImplementedError(f"{description} returned a slice of {errors.short(x.size)} positions for the dimension "
+                                  f"{dim}. Slices of other sizes are for pltpu.emit_pipeline: give the array "
+                                  f"memory_space=pl.ANY and run a pipeline in the kernel.")
+    return x.start
 
 
 def _index(x: Any, description: str, i: int):

@@ -138,10 +138,10 @@ class Element:
 
 @dataclasses.dataclass(frozen=True)
 class BoundedSlice:
-    """A dimension for which the index map returns a slice, `pl.ds(start, size)`, of a bounded size. For `pltpu.emit_pipeline`.
+    """A dimension for which the index map returns a slice, `pl.ds(start, size)`, of a bounded size.
 
     Args:
-        block_size: Maximum size of the slice.
+        block_size: Maximum size of the slice in `pltpu.emit_pipeline`; its size in `pallas_call`.
 
     Example:
         >>> pl.BoundedSlice(8)

@@ -10,7 +10,7 @@ from xlafront.pallas.findings import line_of
 from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
 from xlafront.pallas.kernel_mlir import bit_width, kind_of
 from xlafront.pallas.kernel_operation import split_views
-from xlafront.pallas.specs import BoundedSlice, Indirect, Squeezed
+from xlafront.pallas.specs import Squeezed
 from xlafront.pallas.to_mosaic.memrefs import LANES, SCRATCH_SPACES, SUBLANES, key_words, space_of
 
 _SPACES = ("vmem", "smem", "hbm", "any")  # of arguments and results
@@ -19,7 +19,7 @@ _SPACES = ("vmem", "smem", "hbm", "any")  # of arguments and results
 def check_kernel(label: str, jaxpr: Jaxpr, mapping: GridMapping) -> None:
     """Raise an error if a kernel's blocks cannot be compiled for TPUs, or its semaphores are left behind."""
     for block in mapping.block_mappings:
-        _check_dims(label, block)
+        _check_buffers(label, block)
         space = space_of(block.block_aval.memory_space)
         if space not in _SPACES:  # the compiler would end the process for some of these
             raise ValueError(f"{_described(label, block)} is in {space}, where arguments and results of TPU kernels cannot be. "
@@ -123,12 +123,7 @@ def _check_key(label: str, block: BlockMapping, space: str) -> None:
                          f"pl.BlockSpec(memory_space=pltpu.SMEM), since keys are read as scalars.")
 
 
-def _check_dims(label: str, block: BlockMapping) -> None:
-    for b in block.block_shape:
-        if isinstance(b, (BoundedSlice, Indirect)):
-            raise NotImplementedError(f"{_described(label, block)} has the block dimension {b}, which kernels that are "
-                                      f"compiled for TPUs cannot have yet. Use a size or pl.Element(size), or give the array "
-                                      f"memory_space=pl.ANY and run pltpu.emit_pipeline, which has pl.BoundedSlice.")
+def _check_buffers(label: str, block: BlockMapping) -> None:
     buffered = block.pipeline_mode
     if buffered is not None and buffered.buffer_count not in (1, 2):
         raise NotImplementedError(f"{_described(label, block)} has {buffered.buffer_count} buffers; Mosaic has 1 or 2 for a "
