@@ -35,6 +35,40 @@ TABLE = RNG.normal(size=256).astype(np.float32)
 INDICES = RNG.integers(0, 256, 2 * 16 * LANES).astype(np.int32)
 
 
+NUM_ROWS = 64  # of a subcore: more than a vector has elements
+LARGE = RNG.normal(size=(1024, 128)).astype(np.float32)
+ROW_INDICES = RNG.permutation(1024)[:8 * NUM_ROWS].astype(np.int32)
+
+
+def _copied(x, i):
+    result = np.full_like(LARGE, np.nan)
+    result[i] = x[:len(i)]
+    return result
+
+
+ROW_COPIES = {"gather": lambda x, i: x[i], "add": lambda x, i: x[i] + np.tile(x[:NUM_ROWS], (8, 1)), "scatter": _copied}
+
+
+def row_copies(kind, interpret):
+    """Return a kernel that copies rows of main memory at indices, adds them, or copies rows to them."""
+    def kernel(x_ref, i_ref, o_ref, indices, rows, copied):
+        part = pl.ds(pl.multiple_of(lax.axis_index("subcore") * NUM_ROWS, NUM_ROWS), NUM_ROWS)
+        pltpu.sync_copy(i_ref.at[part], indices)
+        if kind == "scatter":
+            pltpu.sync_copy(x_ref.at[part], rows)
+            pltpu.async_copy(rows, o_ref.at[indices], copied).wait()
+            return
+        if kind == "add":
+            pltpu.sync_copy(x_ref.at[pl.ds(0, NUM_ROWS)], rows)
+        pltpu.async_copy(x_ref.at[indices], rows, copied, add=kind == "add").wait()
+        pltpu.sync_copy(rows, o_ref.at[part])
+
+    mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore", num_cores=1, num_subcores=8)
+    shape = LARGE.shape if kind == "scatter" else (8 * NUM_ROWS, 128)
+    return pl.kernel(kernel, xf.ShapeDtypeStruct(shape, np.float32), mesh=mesh, interpret=interpret, scratch_types=[
+        pltpu.VMEM((NUM_ROWS,), np.int32), pltpu.VMEM((NUM_ROWS, 128), np.float32), pltpu.SemaphoreType.DMA])
+
+
 def summed(interpret):
     """Return a kernel on scalar subcores: the sum of each row."""
     def kernel(x_ref, o_ref, row):

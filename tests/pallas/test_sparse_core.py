@@ -26,6 +26,35 @@ def test_kernels_on_all_subcores():
     np.testing.assert_array_equal(xf.jit(kernels.summed(True))(kernels.ROWS)[:, 0], kernels.ROWS.sum(1))
 
 
+@pytest.mark.parametrize("kind", kernels.ROW_COPIES)
+def test_copies_of_rows(kind):
+    args = kernels.LARGE, kernels.ROW_INDICES
+    found, expected = xf.jit(kernels.row_copies(kind, True))(*args), kernels.ROW_COPIES[kind](*args)
+    np.testing.assert_array_equal(found, expected)
+    [(module, _)] = mosaic_evaluator.modules(module_text(kernels.row_copies(kind, False), *args))
+    text = str(module)
+    assert "tpu.enqueue_indirect_dma" in text and "tpu.wait_indirect_dma" in text and ("add = true" in text) is (kind == "add")
+    assert "memref<64xi32, #tpu.memory_space<vmem>>" in text
+
+
+def test_copies_of_rows_by_values():
+    """Indices that were changed after they were read are copied as they were: from the vector, not from memory."""
+    def kernel(x_ref, o_ref, indices, rows, copied):
+        indices[...] = xnp.arange(8, dtype=np.int32)
+        read = indices[...]
+        indices[...] = read + 1
+        pltpu.async_copy(x_ref.at[read], rows, copied).wait()
+        pltpu.sync_copy(rows, o_ref)
+
+    def call(interpret):
+        mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore", num_cores=1, num_subcores=1)
+        return pl.kernel(kernel, xf.ShapeDtypeStruct((8, 128), np.float32), mesh=mesh, interpret=interpret, scratch_types=[
+            pltpu.VMEM((8,), np.int32), pltpu.VMEM((8, 128), np.float32), pltpu.SemaphoreType.DMA])
+
+    np.testing.assert_array_equal(xf.jit(call(True))(kernels.LARGE), kernels.LARGE[:8])
+    assert ": vector<8xi32>) semaphore" in str(mosaic_evaluator.modules(module_text(call(False), kernels.LARGE))[0][0])
+
+
 def test_floats():
     x = np.float32([2, -1, np.inf, 5, 5, 0, -np.inf, 3])
     np.testing.assert_array_equal(plsc.cummax(x), np.maximum.accumulate(x))

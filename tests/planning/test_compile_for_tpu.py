@@ -297,6 +297,11 @@ def test_operations_of_sparse_cores(name):
     compile_for("v6e:1x1", sparse_core_kernels.kernel_of(name, False), sparse_core_kernels.X)
 
 
+@pytest.mark.parametrize("kind", sparse_core_kernels.ROW_COPIES)
+def test_copies_of_rows_by_sparse_cores(kind):
+    compile_for("tpu7x:1x1x1", sparse_core_kernels.row_copies(kind, False), sparse_core_kernels.LARGE, sparse_core_kernels.ROW_INDICES)
+
+
 @pytest.mark.parametrize("chip", ["v5p:1x1x1", "v6e:1x1", "tpu7x:1x1x1"])
 def test_kernels_on_sparse_cores(chip):
     if chip != "tpu7x:1x1x1":  # whose vectors are longer

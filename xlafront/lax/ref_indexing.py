@@ -15,7 +15,8 @@ import numpy as np
 
 from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, errors, tracing, tree
-from xlafront.core.basic_primitives import broadcast_in_dim_p, convert_element_type_p, to_dtype
+from xlafront.core.basic_primitives import broadcast_in_dim_p, convert_element_type_p, get_p, to_dtype
+from xlafront.core.refs import is_ref
 from xlafront.core.tangents import add_tangents
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from xlafront.lax.dynamic_slicing import dynamic_slice_p, dynamic_update_slice_p, start_index
@@ -186,6 +187,8 @@ def _check_index(item: Any) -> Any:
         raise _mask_error(item)
     if isinstance(item, (int, np.integer)):
         return int(item)
+    if is_ref(item):
+        item = get_p.bind(item, tree=())
     if isinstance(item, (list, tuple, str)) or not tracing.is_arraylike(item):
         raise TypeError(f"indices of a reference are integers, slices, `...` and arrays of integers, got "
                         f"{type(item).__name__} ({errors.short(item)}).")

@@ -13,7 +13,9 @@ from xlafront.pallas.kernel_elementwise import convert
 from xlafront.pallas.kernel_equations import unsupported
 from xlafront.pallas.kernel_mlir import Rule, element_type
 from xlafront.pallas.kernel_operation import split_views
+from xlafront.pallas.to_mosaic import sparse_core
 from xlafront.pallas.to_mosaic.memrefs import MemRef, ranges_of, slice_memref
+from xlafront.pallas.tpu import CoreType
 
 if TYPE_CHECKING:
     from xlafront.pallas.to_mosaic.writer import MosaicWriter
@@ -69,6 +71,8 @@ def _check_kind(w: MosaicWriter, ref: MemRef, is_copy: bool) -> None:
 
 
 def _dma_start(w: MosaicWriter, avals_in, avals_out, params, *operands):
+    if w.core_type is not CoreType.TC and sparse_core.indirect_view(avals_in, params, operands) is not None:
+        return sparse_core.indirect_copy(w, avals_in, params, operands, True)
     [source, target, semaphore, *sources], device, refs = _memrefs(w, avals_in, params["views"], operands)
     for ref in refs[2:]:
         _check_kind(w, ref, True)
@@ -82,6 +86,8 @@ def _dma_start(w: MosaicWriter, avals_in, avals_out, params, *operands):
 
 
 def _dma_wait(w: MosaicWriter, avals_in, avals_out, params, *operands):
+    if w.core_type is not CoreType.TC and sparse_core.indirect_view(avals_in, params, operands) is not None:
+        return sparse_core.indirect_copy(w, avals_in, params, operands, False)
     [source, target, semaphore], device, refs = _memrefs(w, avals_in, params["views"], operands)
     _check_kind(w, refs[2], True)
     is_sent = bool(device) and params["is_send"]  # Mosaic expects the ids of a device and a core, which are not used

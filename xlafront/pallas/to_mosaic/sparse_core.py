@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlafront.core import dtypes
+from xlafront.lax.ref_indexing import Operand, Window
 from xlafront.lowering.mlir import create, ir
 from xlafront.pallas.kernel_elementwise import convert
+from xlafront.pallas.kernel_equations import unsupported
 from xlafront.pallas.kernel_mlir import Rule, bit_width
 from xlafront.pallas.kernel_operation import split_views
 from xlafront.pallas.to_mosaic.memrefs import ranges_of, slice_memref
@@ -44,6 +46,54 @@ def _store_scatter(w: MosaicWriter, avals_in, avals_out, params, *operands):
         attributes["add"] = w.attribute("true")
     w.effect("tpu.vector_store_idx", [x, memref, *indices, *rest[count:]], attributes)
     return []
+
+
+def indirect_view(avals, params, operands) -> int | None:
+    """Return the number of the view of a copy, 0 or 1, that selects rows by a vector of indices; None if there is none."""
+    found, _ = split_views(operands, params["views"])
+    types, _ = split_views(avals, params["views"])
+    for k, ((ref, indexers, _), (_, _, index_avals)) in enumerate(zip(found[:2], types)):
+        entry = indexers[0][0] if len(indexers) == 1 and indexers[0] else None
+        if type(entry) is Operand and len(index_avals[entry.number].shape) == 1:
+            rest = [type(e) is Window and (e.start, e.size, e.stride) == (0, n, 1)
+                    for e, n in zip(indexers[0][1:], ref.shape[1:])]
+            return k if all(rest) else None
+    return None
+
+
+def indirect_copy(w: MosaicWriter, avals, params, operands, is_start: bool) -> list:
+    """Emit the start of a copy of rows that a vector of indices selects, or the wait for it."""
+    number = indirect_view(avals, params, operands)
+    found, rest = split_views(operands, params["views"])
+    types, _ = split_views(avals, params["views"])
+    if rest or len(found) > 3 or params.get("priority"):
+        raise unsupported(w, "a copy of rows by indices to another device, with a priority or a semaphore of the source",
+                          "Copy the rows with one semaphore, then copy them on.")
+    memrefs = [found[k][0].value if k == number else slice_memref(w, found[k][0], ranges_of(
+        w, found[k][0], found[k][1], found[k][2], types[k][2])) for k in range(3)]
+    if not is_start:
+        w.effect("tpu.wait_indirect_dma", [memrefs[2], *memrefs[:2]])
+        return []
+    indices = found[number][2][found[number][1][0][0].number]
+    attributes = {"add": w.attribute("true")} if params["add"] else {}
+    w.effect("tpu.enqueue_indirect_dma", [*memrefs[:2], _in_memory(indices), memrefs[2]], attributes)
+    return []
+
+
+def _in_memory(indices: ir.Value) -> ir.Value:
+    """Return the memref of which indices were loaded, if nothing was written since; they can be more than a vector holds."""
+    load = indices.owner
+    if load.name != "vector.load" or list(load.operands[0].type.shape) != list(indices.type.shape):
+        return indices
+    following: list[str] = []
+    is_found = False
+    for view in ir.InsertionPoint.current.block.operations:
+        if is_found:
+            following.append(view.operation.name)
+        is_found = is_found or view.operation == load.operation
+    if not is_found or any([part in name for name in following for part in ("store", "dma", "region", "scf.", "sem_")]):
+        return indices
+    return load.operands[0]
 
 
 def _ordered(w: MosaicWriter, x: ir.Value, aval: Any) -> ir.Value:

@@ -35,7 +35,7 @@ def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequ
         device_axes: Names and sizes of the axes of the mesh of devices.
         core_type: The kind of core that runs the kernel.
     """
-    w = MosaicWriter(jaxpr.debug_info.label, transposed_lhs_hint, device_axes)
+    w = MosaicWriter(jaxpr.debug_info.label, transposed_lhs_hint, device_axes, core_type)
     with w.context, ir.Location.unknown():
         w.location = ir.Location.unknown()
         module = ir.Module.create()

@@ -12,6 +12,7 @@ from xlafront.lowering.mlir import ir
 from xlafront.pallas import kernel_elementwise, kernel_equations
 from xlafront.pallas.kernel_mlir import Value, Writer, make_context
 from xlafront.pallas.to_mosaic import matrix_units, memrefs, operations, sparse_core, vectors
+from xlafront.pallas.tpu import CoreType
 
 _EQUAL, _UNEQUAL, _UNORDERED = 1, 13, 14  # predicates of `arith.cmpf`
 
@@ -24,6 +25,7 @@ class MosaicWriter(Writer):
         axes: Numbers of these axes in the grid of the module.
         transposed_lhs_hint: True if products may fuse a transposed left operand.
         device_axes: Names and sizes of the axes of the mesh of devices.
+        core_type: The kind of core that runs the kernel.
         accumulators: Number of accumulators in use, by matrix unit.
     """
 
@@ -31,11 +33,13 @@ class MosaicWriter(Writer):
     rules = {**kernel_elementwise.RULES, **kernel_equations.RULES, **vectors.RULES, **memrefs.RULES, **operations.RULES,
              **matrix_units.RULES, **sparse_core.RULES}
 
-    def __init__(self, label: str, transposed_lhs_hint: bool = False, device_axes: Sequence[tuple[Any, int]] = ()) -> None:
+    def __init__(self, label: str, transposed_lhs_hint: bool = False, device_axes: Sequence[tuple[Any, int]] = (),
+                 core_type: CoreType = CoreType.TC) -> None:
         super().__init__(make_context("_tpu_ext"), label)
         self.grid: list[ir.Value] = []
         self.axes: list[int] = []
         self.accumulators: dict[int, int] = {}
+        self.core_type = core_type
         self.transposed_lhs_hint, self.device_axes = transposed_lhs_hint, tuple(device_axes)
 
     def allocate_accumulators(self, unit: int, shape: Sequence[int]) -> int:
