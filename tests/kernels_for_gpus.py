@@ -176,3 +176,16 @@ PTX = """.version 8.0
     ret;
 }
 """
+
+
+@call(lambda x: (like(8, 32), like(8, 16), like(8, 16, dtype="int32"), like(8, 16)))
+def padded_and_sorted(x, padded, ordered, indices, o):
+    """Sorts rows, pads, updates a part, scans over rows, and computes functions of series."""
+    values = x[...]
+    padded[...] = xnp.pad(values, ((0, 0), (16, 0)))
+    ordered[...] = xnp.sort(values, 1)
+    indices[...] = xnp.argsort(values, 1)
+    total, sums = lax.scan(lambda c, row: (c + row, c), xnp.zeros(16), values)
+    is_large = lax.while_loop(lambda c: c[1].any(), lambda c: (c[0] / 2, c[0] > 2), (total, total > 1))[0]
+    found = lax.digamma(abs(values) + 1) + lax.bessel_i1e(values) + lax.igamma(abs(values) + 1, abs(sums)) + is_large
+    o[...] = lax.dynamic_update_slice(found, values[:4, :8], (2, 4))

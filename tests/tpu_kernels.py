@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
+import scipy.special as sp
 
 import xlafront as xf
 import xlafront.numpy as xnp
@@ -239,6 +240,77 @@ def elementwise(x_ref, o_ref):
     o_ref[...] += xnp.isnan(x).astype(F32) + xnp.log1p(xnp.abs(x)) + xnp.sqrt(xnp.abs(x)) + xnp.exp2(x)
     o_ref[...] += lax.rem(x, xnp.float32(0.7)) + (x != 0.5).astype(F32)
     o_ref[...] += (lax.bitcast_convert_type(x, "uint32") >> 8).astype("int32").astype(F32) + pltpu.reciprocal(2 + xnp.abs(x))
+
+
+# Functions that Mosaic does not have, on a range, with the same of NumPy and SciPy.
+SERIES: dict[Callable, tuple[Callable, float, float]] = {
+    xnp.arcsin: (np.arcsin, -1, 1), xnp.arccos: (np.arccos, -1, 1), xnp.arctan: (np.arctan, -20, 20), xnp.sinh: (np.sinh, -20, 20),
+    xnp.cosh: (np.cosh, -20, 20), xnp.arcsinh: (np.arcsinh, -1e3, 1e3), xnp.arccosh: (np.arccosh, 1, 1e3),
+    xnp.arctanh: (np.arctanh, -0.999, 0.999), xnp.expm1: (np.expm1, -5, 5), xnp.cbrt: (np.cbrt, -1e3, 1e3), lax.erfc: (sp.erfc, -4, 9),
+    lax.erf_inv: (sp.erfinv, -0.999, 0.999), lax.lgamma: (sp.gammaln, -4.4, 60), lax.digamma: (sp.digamma, -4.4, 60),
+    lax.bessel_i0e: (sp.i0e, -40, 40), lax.bessel_i1e: (sp.i1e, -40, 40), lambda x: lax.igamma(x, 3.0): (lambda x: sp.gammainc(x, 3), 0.1, 9)}
+
+
+def _from_range(x, low, high):
+    return low + (high - low) * x
+
+
+def _series(x):
+    return np.stack([f(_from_range(x.astype(np.float64), low, high)) for f, low, high in SERIES.values()])
+
+
+@kernel(lambda: (np.linspace(0.001, 0.999, 1024, dtype=F32).reshape(8, 128),), _series, 1e-4, out_shape=Spec((len(SERIES), 8, 128), F32))
+def series(x_ref, o_ref):
+    for i, (f, (_, low, high)) in enumerate(SERIES.items()):
+        o_ref[i] = f(_from_range(x_ref[...], low, high))
+
+
+def _along_axes(x, k):
+    rows = np.stack([np.cumsum(x, 0), np.cumsum(x[:, ::-1], 1)[:, ::-1], np.cumprod(x, 1), np.maximum.accumulate(x, 1),
+                     np.minimum.accumulate(x, 0), np.logaddexp.accumulate(x, 1), np.sort(x, 0), np.sort(x, 1), x[::-1], x[:, ::-1],
+                     np.roll(x, 3, 1), np.roll(x, -1, 0), np.broadcast_to(x.prod(0), x.shape), np.cumsum(2 * x, 0),
+                     np.where((np.arange(8) == 3)[:, None], x[:1], x), np.broadcast_to(x[5], x.shape)])
+    return rows, np.stack([np.argsort(k, 1, kind="stable"), np.sort(k, 0), -np.sort(-k, 1)]), np.argsort(-k, 1, kind="stable")
+
+
+@kernel(lambda: (numbers(8, 128), integers(8, 128, low=0, high=9)), _along_axes, 1e-4,
+        out_shape=(Spec((16, 8, 128), F32), Spec((3, 8, 128), "int32"), Spec((8, 128), "int32")))
+def along_axes(x_ref, k_ref, o_ref, p_ref, q_ref):
+    x, k = x_ref[...], k_ref[...]
+    start = lax.convert_element_type(x[0, 0] * 0, "int32")
+    found = [lax.cumsum(x, 0), lax.cumsum(x, 1, reverse=True), lax.cumprod(x, 1), lax.cummax(x, 1), lax.cummin(x, 0),
+             lax.cumlogsumexp(x, 1), xnp.sort(x, 0), xnp.sort(x, 1), x[::-1], x[:, ::-1], xnp.roll(x, 3, 1), xnp.roll(x, -1, 0),
+             xnp.broadcast_to(x.prod(0), x.shape), lax.scan(lambda c, row: (c + 2 * row,) * 2, xnp.zeros(128), x)[1],
+             lax.dynamic_update_slice(x, x[:1], (start + 3, 0)), xnp.broadcast_to(lax.dynamic_slice(x, (start + 5, 0), (1, 128)), x.shape)]
+    for i, y in enumerate(found):
+        o_ref[i] = y
+    p_ref[0], p_ref[1] = xnp.argsort(k, 1), xnp.sort(k, 0)
+    p_ref[2], q_ref[...] = lax.top_k(k, 128)
+
+
+@kernel(lambda: (numbers(16, 128, dtype=BF16), integers(16, 128, low=0, high=100, dtype=np.uint8).astype(np.int16)), lambda x, k: (
+        np.stack([np.arctan2(*[np.float32(v) for v in (x, x[::-1])]), np.cumsum(np.float32(x), 1), np.fmod(np.float32(x), 0.5)]).astype(BF16),
+        np.stack([k << 3, k >> 2, np.roll(k, 1, 0), np.bitwise_count(k).astype(np.int16)])), 0.1,
+        out_shape=(Spec((3, 16, 128), BF16), Spec((4, 16, 128), "int16")))
+def narrow_functions(x_ref, k_ref, o_ref, p_ref):
+    x, k = x_ref[...], k_ref[...]
+    o_ref[0], o_ref[2] = xnp.arctan2(x, x[::-1]), lax.rem(x, xnp.bfloat16(0.5))
+    o_ref[1] = lax.cumsum(x.astype(F32), 1).astype(BF16)
+    p_ref[0], p_ref[1], p_ref[2], p_ref[3] = k << 3, lax.shift_right_logical(k, np.int16(2)), xnp.roll(k, 1, 0), lax.population_count(k)
+
+
+def _carried(x):
+    while (x > 1).any():
+        x = np.where(x > 1, x / 2, x)
+    return x
+
+
+@kernel(lambda: (numbers(8, 128) * 20,), _carried, out_shape=Spec((8, 128), F32))
+def booleans_in_loops(x_ref, o_ref):
+    x = x_ref[...]
+    found = lax.while_loop(lambda c: c[1].any(), lambda c: (y := xnp.where(c[1], c[0] / 2, c[0]), y > 1), (x, x > 1))
+    mask = lax.fori_loop(0, 2, lambda i, m: m ^ (x > 0), found[0] <= 1)
+    o_ref[...] = xnp.where(mask == (x != 9), found[0], xnp.nan)
 
 
 @kernel(lambda: (integers(32, 128, dtype=np.int8), integers(32, 128, seed=1, dtype=np.int8), integers(32, 128, low=0, high=2).astype(bool)),

@@ -159,9 +159,13 @@ def body_of(function):
 
 
 @pytest.mark.parametrize(("body", "options", "error", "message"), [
-    (body_of(lambda x: xnp.sort(x[...])), {}, NotImplementedError,
-     r"(?s)test_mosaic.py:\d+.*sort is not possible in kernels that are compiled for tpu.*interpret=True"),
-    (body_of(lambda x: xnp.cumsum(x[...], 1)), {}, NotImplementedError, "cumsum is not possible"),
+    (body_of(lambda x: lax.zeta(x[...], x[...])), {}, NotImplementedError,
+     r"(?s)test_mosaic.py:\d+.*zeta is not possible in kernels that are compiled for tpu.*interpret=True"),
+    (body_of(lambda x: xnp.zeros((8, 128)) + xnp.sort(x[:, :100], 1).sum()), {}, NotImplementedError,
+     r"the kernel .*test_mosaic.py:\d+.*sort along a dimension of 100 elements"),
+    (body_of(lambda x: (x[...].astype("int32").T @ x[...].astype("int32"))[:8].astype("float32")), {}, NotImplementedError,
+     "dot_general of int32.*to int8"),
+    (lambda x, o: o.__setitem__((), x[0, 0]), {"shape": (), "grid": 1}, ValueError, r"is a scalar in VMEM.*shape \(1, 1\)"),
     (copy, {"in_specs": [pl.BlockSpec(memory_space=pl.ANY)]}, NotImplementedError, r"args\[0\], a reference in any.*sync_copy"),
     (copy, {"in_specs": [pl.BlockSpec(memory_space=pltpu.SMEM)]}, NotImplementedError, "in scalar memory.*with an integer"),
     (lambda *refs: None, {"grid": 2, "in_specs": [pl.BlockSpec((3, 128), lambda i: (i, 0))]}, ValueError,
@@ -188,7 +192,7 @@ def body_of(function):
     (copy, {"compiler_params": pltpu.CompilerParams(collective_id=1)}, ValueError, "no barrier semaphore uses it"),
     (copy, {"compiler_params": pltpu.CompilerParams(flags={"a": "b"})}, ValueError, "the flag a .* got 'b'"),
     (body_of(lambda x: x[xnp.arange(8)]), {}, NotImplementedError, r"an index array of shape \(8,\) into args\[0\]"),
-    (body_of(lambda x: lax.scan(lambda c, r: (c, r), 0, x[...])[1]), {}, NotImplementedError, "scan over slices"),
+    (body_of(lambda x: lax.scan(lambda c, r: (c, r), 0, x[...].T)[1].T), {}, NotImplementedError, "scan over more than 64 slices"),
     (body_of(lambda x, s: [pl.semaphore_signal(s), pl.semaphore_wait(s), x[...]][2]), {"scratch_shapes": [pltpu.SemaphoreType.DMA]},
      NotImplementedError, "of another kind.*SemaphoreType.REGULAR"),
     (body_of(lambda x, s: [pltpu.async_copy(x, x, s).wait(), x[...]][1]), {"scratch_shapes": [pltpu.SemaphoreType.REGULAR]},

@@ -204,7 +204,8 @@ TRITON_KERNELS = {
     "derivative of softmax": (lambda x: xf.jvp(kernels.softmax, (x,), (x,)), [like(8, 128)]),
     "batched matmul": (xf.vmap(kernels.matmul), [like(3, 64, 96), like(3, 96, 64)]),
     "batched attention": (xf.vmap(kernels.attention), [like(2, 2, 64, 16)] * 3),
-    "masked and atomic operations": (kernels.masked_and_atomic, [like(13)])}
+    "masked and atomic operations": (kernels.masked_and_atomic, [like(13)]),
+    "padded and sorted arrays": (kernels.padded_and_sorted, [like(8, 16)])}
 
 
 @pytest.mark.parametrize("name", TRITON_KERNELS)

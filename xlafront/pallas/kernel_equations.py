@@ -16,6 +16,7 @@ from xlafront.core.ir import Jaxpr, JaxprEqn, Literal, Var, last_reads
 from xlafront.core.program_call import ProgramCall
 from xlafront.lowering.mlir import create, ir
 from xlafront.pallas.kernel_elementwise import compare, convert
+from xlafront.pallas.kernel_expansions import EXPANSIONS, scan_in_steps
 from xlafront.pallas.kernel_mlir import Rule, Value, Writer, constant_value
 
 _int32 = np.dtype(np.int32)
@@ -84,9 +85,16 @@ def _expansion(w: Writer, eqn: JaxprEqn, avals: Sequence[Any]) -> Jaxpr:
     called = params.get("jaxpr", params.get("call_jaxpr"))
     if isinstance(called, Jaxpr) and len(called.invars) == len(avals) and len(called.outvars) == len(eqn.outvars):
         return called
-    decompose = primitive.decompose
+    decompose = primitive.decompose or EXPANSIONS.get(primitive.name)
     if decompose is not None:
-        return tracing.trace_to_closed_jaxpr(lambda *xs: [decompose(*xs, **params)], avals)
+        def results(*operands):
+            found = decompose(*operands, **params)
+            return found if primitive.multiple_results else [found]
+
+        try:
+            return tracing.trace_to_closed_jaxpr(results, avals)
+        except NotImplementedError as error:
+            raise LoweringException(f"{w.where()}{error}") from None
     lowering = primitive.lowerings.get(w.platform) or primitive.lowerings.get(None)
     jaxpr_for = getattr(lowering, "jaxpr_for", None)
     if jaxpr_for is None:
@@ -128,31 +136,43 @@ def _region(region: ir.Region, types: Sequence[ir.Type], w: Writer, emit: Callab
 def for_loop(w: Writer, start: ir.Value, stop: ir.Value, step: ir.Value, init: Sequence[ir.Value],
              body: Callable[[ir.Value, list[ir.Value]], Sequence[ir.Value]]) -> list[ir.Value]:
     """Emit `scf.for`. `body(index, carry)` returns the next carry; the result is the last one."""
-    init = list(init)
     types = [x.type for x in init]
-    loop = create("scf.for", results=types, operands=[start, stop, step, *init], regions=1, loc=w.location)
-    _region(loop.regions[0], [start.type, *types], w, lambda args: body(args[0], args[1:]))
-    return list(loop.results)
+    carried = [w.carried_type(t) for t in types]
+    loop = create("scf.for", results=carried, operands=[start, stop, step, *_as_types(w, init, carried)], regions=1,
+                  loc=w.location)
+    _region(loop.regions[0], [start.type, *carried], w,
+            lambda args: _as_types(w, body(args[0], _as_types(w, args[1:], types)), carried))
+    return _as_types(w, loop.results, types)
+
+
+def _as_types(w: Writer, values: Sequence[ir.Value], types: Sequence[ir.Type]) -> list[ir.Value]:
+    return [w.as_type(x, t) for x, t in zip(values, types)]
 
 
 def if_else(w: Writer, condition: ir.Value, types: Sequence[ir.Type], then: Callable[[], Sequence[Value]],
             otherwise: Callable[[], Sequence[Value]]) -> list[ir.Value]:
     """Emit `scf.if`, with values of these types from both branches."""
-    operation = create("scf.if", results=list(types), operands=[condition], regions=2, loc=w.location)
-    _region(operation.regions[0], [], w, lambda _: then())
-    _region(operation.regions[1], [], w, lambda _: otherwise())
-    return list(operation.results)
+    carried = [w.carried_type(t) for t in types]
+    operation = create("scf.if", results=carried, operands=[condition], regions=2, loc=w.location)
+    _region(operation.regions[0], [], w, lambda _: _as_types(w, then(), carried))
+    _region(operation.regions[1], [], w, lambda _: _as_types(w, otherwise(), carried))
+    return _as_types(w, operation.results, types)
 
 
 # Loops
+
+_MAX_STEPS = 64  # of a scan over slices, which is unrolled
 
 
 def _scan(w: Writer, avals_in, avals_out, params, *values):
     jaxpr, num_consts, length = params["jaxpr"], params["num_consts"], params["length"]
     consts, carry = list(values[:num_consts]), list(values[num_consts:num_consts + params["num_carry"]])
     if num_consts + len(carry) < len(values) or len(carry) < len(avals_out):
-        raise unsupported(w, "scan over slices of arrays, or that stacks results,",
-                          "Use lax.fori_loop, and read and write references at the index of the loop.")
+        if length > _MAX_STEPS:
+            raise unsupported(w, f"scan over more than {_MAX_STEPS} slices of arrays, or that stacks as many results,",
+                              "Use lax.fori_loop, and read and write references at the index of the loop.")
+        steps = tracing.trace_to_closed_jaxpr(lambda *xs: scan_in_steps(*xs, **params), avals_in)
+        return lower_equations(w, steps, values)
     return _counted_loop(w, jaxpr, consts, carry, [a.dtype for a in avals_out], length, params["unroll"])
 
 
@@ -220,11 +240,17 @@ def _while(w: Writer, avals_in, avals_out, params, *values):
                 else [*cond_consts, *carry][condition.invars.index(limit)])
         return _loop_to(w, body, list(body_consts), list(carry), counter, stop, avals_out[counter].dtype)
     types = [x.type for x in carry]
-    loop = create("scf.while", results=types, operands=list(carry), regions=2, loc=w.location)
-    _region(loop.regions[0], types, w, lambda args: [*lower_equations(w, condition, [*cond_consts, *args]), *args],
-            "scf.condition")
-    _region(loop.regions[1], types, w, lambda args: lower_equations(w, body, [*body_consts, *args]))
-    return list(loop.results)
+    carried = [w.carried_type(t) for t in types]
+    loop = create("scf.while", results=carried, operands=_as_types(w, carry, carried), regions=2, loc=w.location)
+    _region(loop.regions[0], carried, w, lambda args: [
+        *lower_equations(w, condition, [*cond_consts, *_as_types(w, args, types)]), *args], "scf.condition")
+    _region(loop.regions[1], carried, w, lambda args: _as_types(
+        w, lower_equations(w, body, [*body_consts, *_as_types(w, args, types)]), carried))
+    results, in_body = _as_types(w, loop.results, types), last_reads(body)
+    for x, v in zip(results, body.invars[num_body:]):
+        if v not in in_body and v.aval.shape:
+            w.keep(x, v.aval)
+    return results
 
 
 def _bound(condition: Jaxpr, num_cond: int, body: Jaxpr, num_body: int) -> tuple[int, Var | Literal] | None:

@@ -115,6 +115,26 @@ class Writer:
         """Broadcast a scalar, or dimensions of size 1."""
         raise NotImplementedError
 
+    # Values in loops and branches: arrays of bits are integers there, for which both compilers have no or faulty code
+
+    def carried_type(self, kind: ir.Type) -> ir.Type:
+        """Return the type that a value of a type has where it enters or leaves a loop or a branch."""
+        if not isinstance(kind, ir.ShapedType) or str(kind.element_type) != "i1":
+            return kind
+        return self.shaped_type(tuple(kind.shape), ir.IntegerType.get_signless(32, self.context))
+
+    def as_type(self, x: ir.Value, kind: ir.Type) -> ir.Value:
+        """Convert a value from or to its type in loops and branches."""
+        if x.type == kind:
+            return x
+        if str(kind.element_type) != "i1":
+            return self.op("arith.extui", [x], kind)
+        shape = tuple(kind.shape)
+        return self.compare("arith.cmpi", 1, x, self.constant(np.int32(0), shape), shape)
+
+    def keep(self, x: ir.Value, aval: Any) -> None:
+        """Keep an array that a loop carries for its condition alone, if the compiler must not drop it."""
+
     # Types and constants
 
     def type_of(self, shape: tuple[int, ...], dtype: Any) -> ir.Type:

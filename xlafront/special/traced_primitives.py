@@ -37,6 +37,7 @@ def traced_elementwise(name: str, function: Callable, derivatives: Sequence[Call
         broadcast = [aval.update(shape=ctx.aval_out.shape) for aval in ctx.avals_in]  # scalar operands are broadcast by now
         return rule(ctx.replace(avals_in=broadcast), *operands, **params)
 
+    lower.jaxpr_for = rule.jaxpr_for  # type: ignore[attr-defined]  # for compilers of kernels
     return elementwise(name, lower, "float", derivatives=derivatives, shown_as=shown_as, traits=Traits(lowers_by_function=True))
 
 

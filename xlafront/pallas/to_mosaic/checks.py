@@ -34,6 +34,9 @@ def check_kernel(label: str, jaxpr: Jaxpr, mapping: GridMapping) -> None:
             continue
         _check_dtype(label, block.origin, block.array_aval.dtype)
         if space == "vmem" and mapping.grid:
+            if not block.array_aval.shape:
+                raise ValueError(f"{_described(label, block)} is a scalar in VMEM, which holds vectors. Give it the shape "
+                                 f"(1, 1), or a BlockSpec with memory_space=pltpu.SMEM.")
             _check_tiling(label, block)
     for i, aval in enumerate(mapping.scratch_avals):
         space = space_of(aval.memory_space)

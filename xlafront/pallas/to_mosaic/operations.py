@@ -11,9 +11,10 @@ import numpy as np
 from xlafront.lowering.mlir import ir
 from xlafront.pallas.kernel_elementwise import convert
 from xlafront.pallas.kernel_equations import unsupported
-from xlafront.pallas.kernel_mlir import Rule, element_type
+from xlafront.pallas.kernel_mlir import Rule, bit_width, element_type, kind_of
 from xlafront.pallas.kernel_operation import split_views
-from xlafront.pallas.to_mosaic import sparse_core
+from xlafront.pallas.to_mosaic import sparse_core, vectors
+from xlafront.pallas.to_mosaic.checks import LANES, SUBLANES
 from xlafront.pallas.to_mosaic.memrefs import MemRef, ranges_of, slice_memref
 from xlafront.pallas.tpu import CoreType
 
@@ -148,12 +149,34 @@ def _semaphore_read(w: MosaicWriter, avals_in, avals_out, params, *operands):
 # Vectors
 
 
-def _roll(w: MosaicWriter, avals_in, avals_out, params, x, shift):
+def _roll(w: MosaicWriter, avals_in, avals_out, params, x, *shifts):
+    """Roll by a static shift, or by that of `pallas.tpu.roll`, an operand."""
+    aval = avals_in[0]
+    if not shifts:
+        return _static_roll(w, aval, params["shift"], params["dimension"], x)
     attributes = {"dimension": w.attribute(f"{params['axis']} : si32")}
     if params["stride"] is not None:
         attributes |= {"stride": w.attribute(f"{params['stride']} : si32"),
                        "stride_dimension": w.attribute(f"{params['stride_axis']} : si32")}
-    return w.op("tpu.dynamic_rotate", [x, convert(w, shift, (), avals_in[1].dtype, _int32)], x.type, attributes)
+    return w.op("tpu.dynamic_rotate", [x, convert(w, shifts[0], (), avals_in[1].dtype, _int32)], x.type, attributes)
+
+
+def _static_roll(w: MosaicWriter, aval: Any, shift: int, axis: int, x: ir.Value) -> ir.Value:
+    """Rotate registers if the size is a multiple of theirs; else concatenate the two parts."""
+    shape, n = aval.shape, aval.shape[axis]
+    unit = {1: LANES, 2: SUBLANES}.get(len(shape) - axis)
+    shift %= n
+    if not shift:
+        return x
+    if unit and len(shape) > 1 and n % unit == 0 and bit_width(aval.dtype) == 32:
+        return w.op("tpu.dynamic_rotate", [x, w.constant(np.int32(shift))], x.type, {
+            "dimension": w.attribute(f"{axis} : si32")})
+    if unit and len(shape) > 1 and n % unit == 0:  # in 32 bits
+        wide = np.dtype(np.float32 if kind_of(aval.dtype) == "float" else np.int32)
+        rolled = _static_roll(w, aval.update(dtype=wide), shift, axis, convert(w, x, shape, aval.dtype, wide))
+        return convert(w, rolled, shape, wide, aval.dtype)
+    lower = [vectors.part(w, x, aval, axis, start, stop) for start, stop in ((n - shift, n), (0, n - shift))]
+    return w.op("tpu.concatenate", lower, x.type, {"dimension": w.attribute(f"{axis} : i32")})
 
 
 def _bitcast(w: MosaicWriter, avals_in, avals_out, params, x):

@@ -107,6 +107,12 @@ def _extract(w: MosaicWriter, x: ir.Value, starts: Sequence[int], aval: Any) -> 
         name: w.attribute(f"[{', '.join([f'{n} : i64' for n in values])}]") for name, values in numbers.items()})
 
 
+def part(w: MosaicWriter, x: ir.Value, aval: Any, axis: int, start: int, stop: int) -> ir.Value:
+    """Return the elements of a vector between two positions along a dimension."""
+    shape = tuple([stop - start if d == axis else n for d, n in enumerate(aval.shape)])
+    return _extract(w, x, [start if d == axis else 0 for d in range(aval.ndim)], aval.update(shape=shape))
+
+
 def _split(w: MosaicWriter, avals_in, avals_out, params, x):
     results, axis, start = [], params["axis"], 0
     for aval in avals_out:
@@ -214,6 +220,9 @@ def _dot_general(w: MosaicWriter, avals_in, avals_out, params, x, y):
     dtype = _float32 if is_float else _int32
     if a.ndim == 1 or b.ndim == 1:
         return convert(w, _product_with_vector(w, a, b, contracting, dtype, x, y), out.shape, dtype, out.dtype)
+    if not is_float and bit_width(a.dtype) > 8:
+        raise unsupported(w, f"dot_general of {a} and {b}",
+                          "Convert the operands to int8, or to float32 if the sums are exact.")
     free = [[d for d in range(aval.ndim) if d not in (*c, *m)] for aval, c, m in zip((a, b), contracting, batch)]
     if len(contracting[0]) != 1 or [len(f) for f in free] != [1, 1] or len(batch[0]) > 1:
         raise unsupported(w, f"dot_general of {a} and {b} with the dimension numbers {params['dimension_numbers']}",
@@ -303,6 +312,49 @@ def _widened(name: str) -> Rule:
     return rule
 
 
+def _widened_floats(name: str) -> Rule:
+    """Return the rule that computes with small floats in 32 bits."""
+    def rule(w: MosaicWriter, avals_in, avals_out, params, *values):
+        [out] = avals_out
+        if kind_of(out.dtype) != "float" or bit_width(out.dtype) == 32:
+            return _WIDENED_RULES.get(name, COMMON_RULES[name])(w, avals_in, avals_out, params, *values)
+        values = [convert(w, x, a.shape, a.dtype, _float32) for x, a in zip(values, avals_in)]
+        wide = [[a.update(dtype=_float32) for a in avals] for avals in (avals_in, avals_out)]
+        return convert(w, COMMON_RULES[name](w, *wide, params, *values), out.shape, _float32, out.dtype)
+
+    return rule
+
+
+def _widened_bits(name: str) -> Rule:
+    """Return the rule that computes with the bits of narrow integers in 32 bits; they are extended by zeros, or by the sign."""
+    def rule(w: MosaicWriter, avals_in, avals_out, params, *values):
+        [out], bits = avals_out, bit_width(avals_out[0].dtype)
+        if bits == 32 or out.dtype == _bool:
+            return COMMON_RULES[name](w, avals_in, avals_out, params, *values)
+        unsigned = np.dtype(f"uint{bits}") if bits >= 8 else out.dtype
+        source, wide = (out.dtype, _int32) if name == "shift_right_arithmetic" else (unsigned, np.dtype(np.uint32))
+        values = [convert(w, x, out.shape, source, wide) for x in values]
+        full = [[a.update(dtype=wide) for a in avals] for avals in (avals_in, avals_out)]
+        found = COMMON_RULES[name](w, *full, params, *values)
+        if name == "clz":
+            found = w.op("arith.subi", [found, w.constant(np.uint32(32 - bits), out.shape)])
+        return convert(w, found, out.shape, wide, out.dtype)
+
+    return rule
+
+
+def _compare_booleans(name: str) -> Rule:
+    """Return the rule of "eq" or "ne": Mosaic does not compare vectors of bits."""
+    def rule(w: MosaicWriter, avals_in, avals_out, params, x, y):
+        [out] = avals_out
+        if avals_in[0].dtype != _bool:
+            return COMMON_RULES[name](w, avals_in, avals_out, params, x, y)
+        differ = w.op("arith.xori", [x, y])
+        return differ if name == "ne" else w.op("arith.xori", [differ, w.constant(np.True_, out.shape)])
+
+    return rule
+
+
 _WIDENED = "add sub mul neg div rem max min abs sign clamp integer_pow square".split()
 
 
@@ -324,8 +376,13 @@ def _bitcast_convert_type(w: MosaicWriter, avals_in, avals_out, params, x):
     return w.op(name, [x], w.types_of(avals_out)[0])
 
 
+_WIDENED_RULES = {name: _widened(name) for name in _WIDENED}
 RULES: dict[str, Rule] = {
-    **{name: _widened(name) for name in _WIDENED},
+    **_WIDENED_RULES,
+    **{name: _widened_floats(name) for name in ("atan2", "rem")},
+    **{name: _widened_bits(name) for name in (
+        "shift_left", "shift_right_logical", "shift_right_arithmetic", "clz", "population_count")},
+    "eq": _compare_booleans("eq"), "ne": _compare_booleans("ne"),
     "broadcast_in_dim": _broadcast_in_dim, "reshape": _reshape, "squeeze": _reshape, "expand_dims": _reshape,
     "transpose": _transpose, "concatenate": _concatenate, "stack": _stack, "unstack": _unstack, "tile": _tile,
     "iota": _iota, "slice": _slice, "split": _split, "pad": _pad,

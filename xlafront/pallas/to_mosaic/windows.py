@@ -118,8 +118,9 @@ class _Functions:
         """Return the parameters of the window of an array."""
         if not self._is_windowed(block):
             return "{}" if self.core_type is CoreType.TC else self._unblocked(block)
-        sizes = ", ".join(map(str, (*block.sizes, *hidden_sizes(block, self.grid))))
-        fields = [f"transform_indices = @transform_{i}", f"window_bounds = array<i64: {sizes}>"]
+        bounds = (*block.sizes, *hidden_sizes(block, self.grid))
+        sizes = f": {', '.join(map(str, bounds))}" if bounds else ""
+        fields = [f"transform_indices = @transform_{i}", f"window_bounds = array<i64{sizes}>"]
         if any([type(b) is Element for b in block.block_shape]):
             padding = [b.padding if type(b) is Element else (0, 0) for b in block.block_shape]
             lows, highs = [list(p) for p in zip(*padding)]

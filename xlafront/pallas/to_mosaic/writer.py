@@ -15,6 +15,9 @@ from xlafront.pallas.to_mosaic import matrix_units, memrefs, operations, sparse_
 from xlafront.pallas.tpu import CoreType
 
 _EQUAL, _UNEQUAL, _UNORDERED = 1, 13, 14  # predicates of `arith.cmpf`
+# Operations of `math` that Mosaic does not have: `kernel_expansions` computes them.
+_EXPANDED = "asin acos atan sinh cosh asinh acosh atanh expm1 cbrt erfc".split()
+_COMMON = {name: rule for name, rule in kernel_elementwise.RULES.items() if name not in _EXPANDED}
 
 
 class MosaicWriter(Writer):
@@ -30,7 +33,7 @@ class MosaicWriter(Writer):
     """
 
     platform = "tpu"
-    rules = {**kernel_elementwise.RULES, **kernel_equations.RULES, **vectors.RULES, **memrefs.RULES, **operations.RULES,
+    rules = {**_COMMON, **kernel_equations.RULES, **vectors.RULES, **memrefs.RULES, **operations.RULES,
              **matrix_units.RULES, **sparse_core.RULES}
 
     def __init__(self, label: str, transposed_lhs_hint: bool = False, device_axes: Sequence[tuple[Any, int]] = (),

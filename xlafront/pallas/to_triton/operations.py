@@ -210,7 +210,7 @@ def _slice(w: TritonWriter, avals_in, avals_out, params, x):
         size = -(-(stop - start) // stride)
         if size == shape[axis]:
             continue
-        if stride == 1 and start % size == 0 and shape[axis] % size == 0:
+        if size and stride == 1 and start % size == 0 and shape[axis] % size == 0:
             x = _halves(w, x, shape, dtype, axis, shape[axis] // size)[start // size]
         else:
             positions = w.op("arith.muli", [w.range(size), w.constant(stride, (size,), _int32)])
@@ -261,6 +261,31 @@ def _tile(w: TritonWriter, avals_in, avals_out, params, x):
     full = tuple([m for r, n in zip(reps, aval.shape) for m in (r, n)])
     x = w.broadcast(w.reshape(x, aval.shape, pairs, aval.dtype), pairs, full)
     return w.reshape(x, full, avals_out[0].shape, aval.dtype)
+
+
+def _pad(w: TritonWriter, avals_in, avals_out, params, x, fill):
+    """Take the element at each position of the result, or the fill value outside and between elements."""
+    shape, dtype = avals_in[0].shape, avals_in[0].dtype
+    for axis, (low, high, interior) in enumerate(params["padding_config"]):
+        n, step = shape[axis], interior + 1
+        if not (low or high or interior):
+            continue
+        size = low + (n - 1) * step + 1 + high
+        positions = w.op("arith.subi", [w.range(size), w.constant(low, (size,), _int32)])
+        zero, last = w.constant(0, (size,), _int32), w.constant((n - 1) * step, (size,), _int32)
+        inside = w.op("arith.minsi", [w.op("arith.maxsi", [positions, zero]), last])
+        is_filled = compare(w, "ne", _int32, inside, positions, (size,))
+        if interior:
+            steps = w.constant(step, (size,), _int32)
+            rest = w.op("arith.remsi", [inside, steps])
+            is_filled = w.op("arith.ori", [is_filled, compare(w, "ne", _int32, rest, zero, (size,))])
+            inside = w.op("arith.divsi", [inside, steps])
+        x = _take(w, x, inside, shape, dtype, axis, size)
+        shape = (*shape[:axis], size, *shape[axis + 1:])
+        row = tuple([size if d == axis else 1 for d in range(len(shape))])
+        is_filled = w.broadcast(w.along(is_filled, axis, len(shape)), row, shape)
+        x = w.select(is_filled, w.broadcast(fill, (), shape), x)
+    return x
 
 
 def _gather(w: TritonWriter, avals_in, avals_out, params, x, indices):
@@ -537,7 +562,7 @@ _REFUSED = {
        for name in _OF_TPUS},
     **{name: (name, "Draw random bits outside of the kernel, and pass them as an argument.")
        for name in ("prng_seed", "prng_random_bits", "threefry2x32", "random_bits", "random_seed", "wrap_key_data")},
-    **{name: (name, "Compute it before or after the kernel.") for name in ("sort", "top_k", "fft", "conv_general_dilated")}}
+    **{name: (name, "Compute it before or after the kernel.") for name in ("fft", "conv_general_dilated")}}
 
 _ARITHMETIC = "add add_any sub mul div max min neg eq ne lt le gt ge integer_pow square sign logistic".split()
 
@@ -549,7 +574,8 @@ RULES: dict[str, Rule] = {
     "convert_element_type": _convert, "bitcast_convert_type": _bitcast, "broadcast_in_dim": _broadcast_in_dim,
     "broadcast_to": _broadcast_in_dim, "reshape": _reshape, "squeeze": _reshape, "transpose": _transpose, "iota": _iota,
     "stack": _stack, "concatenate": _concatenate, "split": _split, "unstack": _unstack, "slice": _slice, "rev": _reverse,
-    "dynamic_slice": _dynamic_slice, "roll": _roll, "tile": _tile, "gather": _gather, "reduce_precision": _reduce_precision,
+    "pad": _pad, "dynamic_slice": _dynamic_slice, "roll": _roll, "tile": _tile, "gather": _gather,
+    "reduce_precision": _reduce_precision,
     **{f"reduce_{name}": _reduction(operation) for name, operation in {
         "sum": "add", "max": "max", "min": "min", "prod": "mul", "and": "and", "or": "or", "xor": "xor"}.items()},
     "argmax": _arg_reduction("gt"), "argmin": _arg_reduction("lt"),

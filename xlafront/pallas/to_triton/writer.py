@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront.lowering.mlir import create, ir
 from xlafront.pallas.kernel_elementwise import convert
-from xlafront.pallas.kernel_mlir import Value, Writer, element_type, make_context
+from xlafront.pallas.kernel_mlir import Value, Writer, bit_width, element_type, kind_of, make_context
 
 MAX_ELEMENTS = 1 << 20  # of a tensor, by Triton's verifier
 
@@ -123,13 +123,20 @@ class TritonWriter(Writer):
         return list(create(name, results=list(results), operands=list(operands), attributes=attributes,
                            loc=self.location).results)
 
-    def assembly(self, text: str, constraints: str, pack: int, operands: Sequence[ir.Value], results: Sequence[ir.Type]
-                 ) -> list[ir.Value]:
+    def assembly(self, text: str, constraints: str, pack: int, operands: Sequence[ir.Value], results: Sequence[ir.Type],
+                 is_pure: bool = True) -> list[ir.Value]:
         """Emit inline assembly that is applied to each element, or to `pack` elements at once."""
         with self.context:
             return self.several("tt.elementwise_inline_asm", operands, results, {
                 "asm_string": ir.StringAttr.get(text), "constraints": ir.StringAttr.get(constraints),
-                "pure": self.attribute("true"), "packed_element": self.attribute(f"{pack} : i32")})
+                "pure": self.attribute(str(is_pure).lower()), "packed_element": self.attribute(f"{pack} : i32")})
+
+    def keep(self, x: ir.Value, aval: Any) -> None:
+        """Use an array in a way that cannot be removed: Triton's compiler ends the process if it drops results of a loop."""
+        dtype = aval.dtype if kind_of(aval.dtype) != "float" else np.dtype(f"int{bit_width(aval.dtype)}")
+        bits = x if dtype == aval.dtype else self.op(self.bitcast, [x], self.type_of(aval.shape, dtype))
+        bits = convert(self, bits, aval.shape, dtype, np.dtype(np.int32))
+        self.assembly("mov.b32 $0, $1;", "=r,r", 1, [bits], [bits.type], is_pure=False)
 
     def pointer_type(self, dtype: Any) -> ir.Type:
         return ir.Type.parse(f"!tt.ptr<{element_type(memory_dtype(dtype), self.context)}>", self.context)
