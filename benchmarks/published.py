@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import xlafront as xf
@@ -53,8 +54,12 @@ RUNS = (
 )
 
 
-def train_step(run: Published, mesh):
-    """Return the step of a run, Adam with parameters in float32 and products in bfloat16, and the types of its arguments."""
+def train_step(run: Published, mesh, attend: Callable = functools.partial(flash_attention, is_causal=True)):
+    """Return the step of a run, Adam with parameters in float32 and products in bfloat16, and the types of its arguments.
+
+    The mesh has the axes `fsdp` and `model`, and may have `data`. `attend` is the attention of the rows and heads of a device.
+    """
+    batch = ("data", "fsdp") if "data" in mesh.axis_names else "fsdp"
     def type_of(spec, *shape, dtype="float32"):
         return xf.ShapeDtypeStruct(shape, dtype, sharding=xf.NamedSharding(mesh, spec))
 
@@ -71,32 +76,29 @@ def train_step(run: Published, mesh):
         "scale": type_of(P(), n, 2, w),
     }
     rows = run.rows * mesh.size
-    tokens = type_of(P("fsdp"), rows, LENGTH, dtype="int32")
+    tokens = type_of(P(batch), rows, LENGTH, dtype="int32")
 
     def normalise(x, scale):
         return x * (lax.rsqrt(xnp.mean(xnp.square(x.astype("float32")), -1, keepdims=True) + 1e-6) * scale).astype(x.dtype)
 
-    over_devices = P("fsdp", None, "model")
-
-    @functools.partial(xf.shard_map, mesh=mesh, in_specs=(over_devices,) * 3, out_specs=over_devices, check_vma=False)
-    def attention(q, k, v):
-        return flash_attention(q, k, v, is_causal=True)
+    over_devices = P(batch, None, "model")
+    attention = xf.shard_map(attend, mesh=mesh, in_specs=(over_devices,) * 3, out_specs=over_devices, check_vma=False)
 
     def layer(x, p):
         p = xf.tree.map(lambda a: a.astype("bfloat16"), p)
         q, k, v = xnp.einsum("btw,cwhs->cbths", normalise(x, p["scale"][0]), p["qkv"])
         x = x + xnp.einsum("bths,hsw->btw", attention(q, k, v), p["out"])
         gate, value = xnp.einsum("btw,cwh->cbth", normalise(x, p["scale"][1]), p["up"])
-        return keep(x + (nn.silu(gate) * value) @ p["down"], "fsdp", None, "model"), None
+        return keep(x + (nn.silu(gate) * value) @ p["down"], batch, None, "model"), None
 
     policies = xf.checkpoint_policies
     policy = policies.dots_with_no_batch_dims_saveable if run.saves_products else policies.nothing_saveable
 
     def loss(parameters, tokens):
-        x = keep(parameters["words"].astype("bfloat16")[tokens], "fsdp", None, "model")
+        x = keep(parameters["words"].astype("bfloat16")[tokens], batch, None, "model")
         stacked = {name: p for name, p in parameters.items() if name != "words"}
         x, _ = lax.scan(xf.checkpoint(layer, policy=policy), x, stacked)
-        logits = keep((x @ parameters["words"].astype("bfloat16").T), "fsdp", None, "model")
+        logits = keep((x @ parameters["words"].astype("bfloat16").T), batch, None, "model")
         chosen = xnp.take_along_axis(logits[:, :-1], tokens[:, 1:, None], -1)[..., 0].astype("float32")
         return xnp.mean(nn.logsumexp(logits[:, :-1].astype("float32"), -1) - chosen)
 

@@ -140,6 +140,27 @@ def test_meshes_that_do_not_divide_are_left_out():
     assert found.excluded == {"x of shape (6, 256) is not divisible": 1}
 
 
+def test_meshes_that_the_step_refuses_are_left_out():
+    def step_for(mesh):
+        def step(w, x):
+            inner = xf.shard_map(lambda x: x * 2, mesh=mesh, in_specs=P("model"), out_specs=P("model"))
+            return w - xf.grad(lambda w: xnp.sum(inner((x @ w)[:2])))(w)
+
+        return step, (struct(WIDTH, WIDTH), struct(ROWS, WIDTH))
+
+    found = xf.plan_search(lambda mesh: step_for(mesh), topology=devices(4), axes=("data", "model"), compiled=0, workers=1)
+    assert {c.mesh["model"] for c in found.candidates} == {1, 2}  # 2 rows are not divisible by 4
+    assert found.excluded == {"the step cannot be traced over the mesh": 1}
+
+
+def test_a_step_that_no_mesh_can_run_raises_its_error():
+    def step(w, x):
+        raise ValueError("the step is wrong")
+
+    with pytest.raises(ValueError, match="the step is wrong"):
+        xf.plan_search(step, *ARGUMENTS, topology=devices(2), workers=1)
+
+
 def test_a_limit_that_nothing_meets_names_the_excess():
     found = xf.plan_search(train_step, *ARGUMENTS, topology=devices(2), memory_limit=5 * WIDTH * HIDDEN, compiled=1, workers=1)
     assert found.best is None and found.code() == ""

@@ -1,9 +1,12 @@
 """The line that shows a long compilation, and the table of `log_compiles`."""
 
 import io
+import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 import types
 
@@ -14,6 +17,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.base import config
 from xlafront.runtime import compile as runtime_compile
+from xlafront.runtime.interrupts import interruptible
 from xlafront.staging import compile_progress
 
 
@@ -62,7 +66,7 @@ def test_line_in_a_terminal_is_updated_and_erased(terminal, slow_compiler):
     updates = error.getvalue().split("\r")[1:]
     assert len(updates) > 2
     for text in updates[:-1]:
-        assert re.fullmatch(r"compiling train: 4 operations, \d s(; of [\d,]+ programs before, [\d,]+ came.*)?\x1b\[K", text)
+        assert re.fullmatch(r"compiling train: 4 operations, \d s(; of [\d,]+ programs before, [\d,]+ came.*)? \(Ctrl-C ends the wait\)\x1b\[K", text)
     assert updates[-1] == "\x1b[K"
     assert compile_progress.compile_progress.programs == before + 1
 
@@ -110,6 +114,63 @@ def test_failed_compilation_erases_the_line(terminal, slow_compiler, monkeypatch
     with pytest.raises(MemoryError):
         compile_new(2.75)
     assert error.getvalue().endswith("\r\x1b[K")
+
+
+INTERRUPTED = """
+import sys, time
+import numpy as np
+import xlafront as xf
+from xlafront.runtime import compile as runtime_compile
+from xlafront.staging import compile_progress
+
+compile_progress._DELAY = compile_progress._INTERVAL = 0.05
+compile_and_load = runtime_compile.backend_compile_and_load
+
+def slow(*args):
+    time.sleep(float(sys.argv[1]))
+    return compile_and_load(*args)
+
+x = xf.jit(lambda x: x + 1)(np.ones(3, np.float32))
+runtime_compile.backend_compile_and_load = slow
+try:
+    xf.jit(lambda x: x * 3)(x)
+except KeyboardInterrupt:
+    runtime_compile.backend_compile_and_load = compile_and_load
+    if sys.argv[2] == "continues":
+        print("computes", float(xf.jit(lambda x: x * 5)(x)[0]))
+    else:
+        raise
+"""
+
+
+@pytest.mark.parametrize("seconds, then", [(60, "ends"), (3, "continues")])
+def test_an_interrupt_ends_the_wait_for_a_compilation(tmp_path, seconds, then):
+    """The program continues or ends at once, while the compiler works. At its end it waits for the compiler."""
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED)
+    terminal, error = os.openpty()
+    process = subprocess.Popen([sys.executable, script, str(seconds), then], stderr=error, stdout=subprocess.PIPE, text=True)
+    os.close(error)
+    while b"Ctrl-C ends the wait" not in os.read(terminal, 10_000):
+        pass
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    line = process.stdout.readline()
+    assert time.monotonic() - started < (1 if then == "continues" else 10)
+    status = process.wait(timeout=30)
+    os.close(terminal)
+    assert (line, status) == (("computes 10.0\n", 0) if then == "continues" else ("", -signal.SIGINT))
+
+
+def test_failures_of_the_compiler_are_raised_in_the_thread_that_waits():
+    with pytest.raises(ZeroDivisionError):
+        interruptible(lambda: 1 / 0)
+    assert interruptible(threading.current_thread) is not threading.current_thread()
+    inner = []
+    thread = threading.Thread(target=lambda: inner.append(interruptible(threading.current_thread) is threading.current_thread()))
+    thread.start()
+    thread.join()
+    assert inner == [True]  # a thread that is never interrupted compiles itself
 
 
 def test_table_of_compilations_at_the_end_of_the_process(tmp_path):

@@ -133,13 +133,16 @@ class _Search:
         self.modules: dict[int, Job] = {}
         self.results: queue.SimpleQueue[tuple[int, bool, Compiled | Failed]] = queue.SimpleQueue()
         self.least_memory: float = math.inf
+        self.refusal: ValueError | None = None  # of the step, when it is traced over a mesh
         self.state: frozenset[str] | None = None  # names of the arguments that are the state: of all meshes the same
 
     def run(self, axes: tuple[str, ...], candidates: int, compiled: int, time_limit: float, workers: int) -> SearchResult:
         deadline = time.monotonic() + time_limit
         for name in self.described:
             self.options += self._options(name, axes)
-        self.options.sort(key=lambda option: option.rank)
+        if not self.options and self.refusal is not None:
+            raise self.refusal
+        self.options.sort(key=lambda option: (not _is_plain(option.sizes), option.rank))
         if len(self.options) > candidates:
             self.excluded["slower by arithmetic"] += len(self.options) - candidates
             del self.options[candidates:]
@@ -155,6 +158,8 @@ class _Search:
             stopped = "by an interrupt"
         finally:
             pool.close()
+        if not self.found and self.refusal is not None and stopped is None:
+            raise self.refusal
         return SearchResult(self._name(), list(self.described), self._sorted(), dict(self.excluded), stopped,
                             None if self.least_memory == math.inf else int(self.least_memory))
 
@@ -169,8 +174,12 @@ class _Search:
         limit = self._limit(devices[0])
         for sizes in placements.meshes(count, axes or self._axes(name)):
             mesh = topologies.make_mesh(self.described[name], tuple(sizes.values()), tuple(sizes))
-            step, args, kwargs = self.program.call(mesh)
-            leaves = self._leaves(mesh, step, args, kwargs)
+            try:
+                step, args, kwargs = self.program.call(mesh)
+                leaves = self._leaves(mesh, step, args, kwargs)
+            except ValueError as e:
+                self._exclude(e)
+                continue
             width = placements.width(leaves)
             specs = {leaf.path: placements.spec_of(leaf, sizes, self.rules, width) for leaf in leaves}
             if uneven := next((leaf for leaf in leaves if specs[leaf.path] is None), None):
@@ -181,8 +190,14 @@ class _Search:
                 self.least_memory = min(self.least_memory, held)
                 self.excluded["arguments do not fit"] += 1
                 continue
-            yield _Option(name, sizes, mesh, step, args, kwargs, specs, _count(leaves, args, kwargs),  # type: ignore[arg-type]
-                          _rank(leaves, specs, sizes))
+            done = _count(leaves, args, kwargs)
+            yield _Option(name, sizes, mesh, step, args, kwargs, specs, done,  # type: ignore[arg-type]
+                          _rank(leaves, specs, sizes, done.number / (count * width) if width else 1 / 16))
+
+    def _exclude(self, refusal: ValueError) -> None:
+        """Leave out a mesh over which the step cannot be traced: its own shardings, or those of `shard_map`, do not divide."""
+        self.refusal = self.refusal or refusal
+        self.excluded["the step cannot be traced over the mesh"] += 1
 
     def _limit(self, device) -> int | None:
         chip = chips.chip_of(device)
@@ -213,7 +228,11 @@ class _Search:
     def _partition(self, pool: Workers, deadline: float) -> None:
         pending = 0
         for i, option in enumerate(self.options):
-            self.modules[i] = self._lower(option)
+            try:
+                self.modules[i] = self._lower(option)
+            except ValueError as e:
+                self._exclude(e)
+                continue
             pool.submit(self.modules[i], lambda result, i=i: self.results.put((i, False, result)))
             pending += 1
             while not self.results.empty():
@@ -283,17 +302,22 @@ def _held(leaf: Leaf, spec: PartitionSpec | None, sizes: Mapping[str, int]) -> i
     return math.prod(leaf.shape) * leaf.itemsize // placements.shard_count(spec, sizes)
 
 
-def _rank(leaves: Sequence[Leaf], specs: Mapping[str, PartitionSpec | None], sizes: Mapping[str, int]) -> float:
-    """Return a number that is smaller for meshes that move less: the state once for each of its copies, and the batch's part.
+def _is_plain(sizes: Mapping[str, int]) -> bool:
+    """Return True if a mesh only has the axis `data` or `fsdp`: others are compared with these, so they are always tried."""
+    return {name for name, n in sizes.items() if n > 1} in ({"data"}, {"fsdp"})
 
-    Wide `model` and `sequence` axes move activations, which the shapes of arguments do not show: as much as a part of the state
-    that grows with the axis.
+
+def _rank(leaves: Sequence[Leaf], specs: Mapping[str, PartitionSpec | None], sizes: Mapping[str, int], tokens: float) -> float:
+    """Return a number that is smaller for meshes that move less: the state once for each of its copies, and activations.
+
+    Wide `model` and `sequence` axes sum activations: about one value of the model's width for each token and six square
+    matrices, forward and backward. `tokens` is the number of tokens of a device over this width.
     """
     state = sum([_held(leaf, specs[leaf.path], sizes) for leaf in leaves if leaf.is_state])
     unsharded = sum([math.prod(leaf.shape) * leaf.itemsize for leaf in leaves if leaf.is_state])
     narrow = math.prod(n for name, n in sizes.items() if name not in ("data", "fsdp"))
     gathered = unsharded / narrow if sizes.get("fsdp", 1) > 1 else state
-    return state + gathered + unsharded * (narrow - 1) / 16
+    return state + gathered + unsharded * (narrow - 1) * tokens / 4
 
 
 def _count(leaves: Sequence[Leaf], args: tuple, kwargs: dict[str, Any]) -> Count:

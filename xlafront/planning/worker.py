@@ -79,8 +79,11 @@ class Workers:
         self._closed = True
         for _ in self._threads:
             self._jobs.put(None)
-        for process in list(self._processes):
+        processes = list(self._processes)
+        for process in processes:
             process.kill()
+        for process in processes:
+            process.wait()
 
     def _serve(self) -> None:
         process: subprocess.Popen | None = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from xlafront.base import config
 from xlafront.base.jaxlib_compat import CompileOptions, JaxRuntimeError
 from xlafront.runtime import backpressure, effects as runtime_effects, foreign_functions, kernel_messages, monitoring
 from xlafront.runtime.clients import clients
+from xlafront.runtime.interrupts import interruptible
 from xlafront.runtime.sharding import device_list
 from xlafront.runtime.topologies import is_compile_only, with_install_hint
 
@@ -23,6 +24,7 @@ class CompileRequest(NamedTuple):
     options: CompileOptions
     host_callbacks: Sequence[Any]
     key: str | None  # of `disk_cache.cache_key`; None: other processes must not use the executable
+    is_interruptible: bool = False  # True if an interrupt ends the wait for the compiler
 
 
 class CompiledModule(NamedTuple):
@@ -79,9 +81,14 @@ def _compile(request: CompileRequest, devices) -> Any:
     if request.host_callbacks:
         runtime_effects.prepare()
     try:
-        return backend_compile_and_load(request.client, request.module, devices, request.options, request.host_callbacks)
+        return _waiting_for(request, lambda: backend_compile_and_load(
+            request.client, request.module, devices, request.options, request.host_callbacks))
     except JaxRuntimeError as e:
         raise with_install_hint(foreign_functions.with_remedy(kernel_messages.explained(e, request.module))) from None
+
+
+def _waiting_for(request: CompileRequest, call: Callable[[], Any]) -> Any:
+    return interruptible(call) if request.is_interruptible else call()
 
 
 def backend_compile_and_load(backend, module, executable_devices, options: CompileOptions, host_callbacks: Sequence[Any]):
@@ -129,6 +136,6 @@ def _compile_for_absent_device(request: CompileRequest, devices):
                                   "does not have. Leave out pure_callback, io_callback and debug.callback (debug.print, "
                                   "breakpoint).")
     try:
-        return request.client.compile(request.module, devices, request.options)
+        return _waiting_for(request, lambda: request.client.compile(request.module, devices, request.options))
     except JaxRuntimeError as e:
         raise with_install_hint(foreign_functions.with_remedy(kernel_messages.explained(e, request.module))) from None

@@ -35,6 +35,11 @@ class compile_progress:
             self.thread.start()
         return self
 
+    @property
+    def is_shown(self) -> bool:
+        """True if the line is shown when the compilation takes long: someone may interrupt it."""
+        return self.thread is not None
+
     def __exit__(self, *exception: Any) -> None:
         compile_progress.programs += 1
         compile_progress.programs_from_cache += self.from_cache
@@ -51,7 +56,7 @@ class compile_progress:
         counts = f"; of {self.programs:,} programs before, {self.programs_from_cache:,} came from the cache"
         before = counts if self.programs else ""
         while not self.done.wait(_INTERVAL):
-            write(f"compiling {work}, {time.monotonic() - started:.0f} s{before}", False)
+            write(f"compiling {work}, {time.monotonic() - started:.0f} s{before} (Ctrl-C ends the wait)", False)
         write(f"compiled {work}, {time.monotonic() - started:.0f} s", True)
 
 

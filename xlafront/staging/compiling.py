@@ -158,6 +158,7 @@ class LoweredModule:
                 return equal
             request = CompileRequest(context.module, job.client, job.assignment.devices, options, context.host_callbacks, key)
             with compile_progress(job.name, self.closed.structure) as progress:
+                request = request._replace(is_interruptible=progress.is_shown)
                 found = compile_module(request, None if bypass_cache else backends.disk_cache())
                 step.from_cache = progress.from_cache = found.from_disk
             return found
