@@ -27,7 +27,8 @@ import pytest  # noqa: E402
 # CI installs them and names the files, so there they run.
 from xlafront.runtime import clients  # noqa: E402
 
-_needed = {"test_compile_for_tpu.py": clients.find_tpu(), "test_compile_for_cuda.py": clients.find_cuda(),
+_needed = {"test_compile_for_tpu.py": clients.find_tpu(), "test_chapters_on_pods.py": clients.find_tpu(),
+           "test_compile_for_cuda.py": clients.find_cuda(),
            "test_foreign_calls.py": shutil.which("g++"), "test_array_stores.py": find_spec("tensorstore"),
            "test_profile_readers.py": find_spec("xprof") and find_spec("pypprof"),
            "test_iree.py": find_spec("iree"), "test_book.py": find_spec("myst_nb") and find_spec("sphinx_book_theme"), "test_pjrt.py": shutil.which("g++") and find_spec("xla_plugins")}
