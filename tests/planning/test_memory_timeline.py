@@ -94,3 +94,16 @@ def test_the_command_prints_it(tmp_path, capsys):
     assert "Memory of each device over the schedule" in capsys.readouterr().out
     assert main(["plan", f"{script}:f"]) == 0
     assert "Memory of each device over the schedule" not in capsys.readouterr().out
+
+
+def test_values_have_names_of_arguments_and_lines():
+    """Also those that the compiler adds: the zeros that a loop stacks its residuals into have the line of the loop."""
+    def loss(w, x):
+        return xnp.sum(xf.lax.scan(lambda x, w: (xnp.tanh(xnp.sin(x @ w)), None), x, w)[0])
+
+    types = xf.ShapeDtypeStruct((8, 256, 256), "float32"), xf.ShapeDtypeStruct((512, 256), "float32")
+    found = xf.plan(lambda w, x: w - xf.grad(loss)(w, x), *types, mesh={"data": -1}).timeline
+    assert [(b.what, b.bytes) for b in found.largest_arguments] == [("argument w", 4 * 8 * 256 * 256), ("argument x", 4 * 512 * 256)]
+    large = [b for b in found.live if b.bytes >= 2**20]
+    assert large and all("test_memory_timeline.py:" in b.line or "argument" in b.what for b in large)
+    assert "the largest of them\n" in str(found) and "argument w" in str(found)

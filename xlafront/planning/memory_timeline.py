@@ -9,6 +9,7 @@ total of the plan, not equal to it.
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from xlafront.planning.costs import Buffer
 from xlafront.planning.hlo import Computation, Instruction, Module
 from xlafront.planning.report import columns, size
 
-SHOWN_BUFFERS = 12
+SHOWN_BUFFERS, SHOWN_ARGUMENTS = 12, 6
 
 
 class Timeline(NamedTuple):
@@ -29,6 +30,7 @@ class Timeline(NamedTuple):
         peak: Position of the instruction at which most is in use.
         operation, line: Operation and source line of that instruction.
         live: Largest values that exist then, other than arguments.
+        largest_arguments: Largest arguments, which exist all the time.
     """
 
     sizes: list[int]
@@ -37,10 +39,11 @@ class Timeline(NamedTuple):
     operation: str
     line: str
     live: list[Buffer]
+    largest_arguments: list[Buffer]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as numbers, strings, lists and dictionaries."""
-        return self._asdict() | {"live": [b._asdict() for b in self.live]}
+        return self._asdict() | {name: [b._asdict() for b in getattr(self, name)] for name in ("live", "largest_arguments")}
 
     def __str__(self) -> str:
         return "\n".join(table(self))
@@ -69,12 +72,15 @@ def timeline(module: Module) -> Timeline:
         The timeline.
     """
     assert module.entry is not None
-    arguments = sum([t.padded_bytes for t in costs.entry_types(module) if t.in_main_memory])
+    given = [Buffer(t.padded_bytes, module.argument_names.get(i, f"argument {i}"), str(t))
+             for i, t in enumerate(costs.entry_types(module)) if t.in_main_memory]
+    arguments = sum([b.bytes for b in given])
     inner_sizes, live_at = _sizes(module, module.entry)
     sizes = [arguments + n for n in inner_sizes]
     peak = max(range(len(sizes)), key=sizes.__getitem__, default=0)
     operation, line = module.origin(module.entry, module.entry.instructions[peak])
-    return Timeline(sizes, arguments, peak, operation, line, _buffers(module, live_at(peak)))
+    return Timeline(sizes, arguments, peak, operation, line, _buffers(module, live_at(peak)),
+                    sorted(given, key=lambda b: -b.bytes)[:SHOWN_ARGUMENTS])
 
 
 def _sizes(module: Module, computation: Computation) -> tuple[list[int], Callable[[int], list[_Located]]]:
@@ -171,11 +177,26 @@ def _buffers(module: Module, live: list[_Located]) -> list[Buffer]:
     """Return the largest values, those of the same operation and line as one."""
     found: dict[tuple[str, str, str], list[int]] = {}
     for computation, value in live:
-        operation, line = module.origin(computation, value.instruction)
-        found.setdefault((operation or value.instruction.opcode, value.type, line), []).append(value.bytes)
+        operation, line = _origin(module, computation, value.instruction)
+        found.setdefault((operation, value.type, line), []).append(value.bytes)
     rows = [Buffer(sum(sizes), what if len(sizes) == 1 else f"{what} ({len(sizes)} values)", kind, line)
             for (what, kind, line), sizes in found.items()]
     return sorted(rows, key=lambda b: -b.bytes)[:SHOWN_BUFFERS]
+
+
+def _origin(module: Module, computation: Computation, instruction: Instruction, depth: int = 3) -> tuple[str, str]:
+    """Return the operation and line of a value: of one that the compiler added, such as zeros, those of what reads it."""
+    operation, line = module.origin(computation, instruction)
+    if re.fullmatch(r"[\w-]+\.\d+", operation):  # a name that the compiler gave to an instruction
+        operation = ""
+    if operation or not depth:
+        return operation or instruction.opcode, line
+    for reader in computation.instructions:
+        if instruction.name in reader.operands:
+            operation, line = _origin(module, computation, reader, depth - 1)
+            if operation != reader.opcode:
+                return f"{instruction.opcode} for {operation.rpartition(' for ')[2]}", line
+    return instruction.opcode, ""
 
 
 # Drawing
@@ -185,11 +206,13 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 
 def table(found: Timeline) -> list[str]:
     """Return lines: the memory over the schedule as bars, and the largest values at the peak."""
-    rows = [(size(b.bytes), b.what, b.type, b.line) for b in found.live]
+    held, rows = ([(size(b.bytes), b.what, b.type, b.line) for b in buffers] for buffers in (
+        found.largest_arguments, found.live))
     where = f"{found.operation} {found.line}".strip() or "the start"
     return ["Memory of each device over the schedule of a step", f"  {bars(found)}",
             f"  at most {size(found.sizes[found.peak])}, in instruction {found.peak + 1} of {len(found.sizes)}: {where}",
-            f"  of which {size(found.arguments)} arguments, and these values", *(columns(rows, "r") if rows else ())]
+            f"  of which {size(found.arguments)} arguments, the largest of them", *(columns(held, "r") if held else ()),
+            "  and these values", *(columns(rows, "r") if rows else ())]
 
 
 def bars(found: Timeline, width: int = 72) -> str:
