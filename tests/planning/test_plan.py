@@ -15,7 +15,8 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import NamedSharding, P
 from xlafront.__main__ import main
-from xlafront.planning import costs, hlo
+from xlafront.base.jaxlib_compat import JaxRuntimeError
+from xlafront.planning import compiling, costs, hlo
 
 pytestmark = pytest.mark.cpu_only
 
@@ -353,6 +354,20 @@ def test_one_function_on_two_meshes():
 
     for sizes, part in (({"data": 8}, 1), ({"data": 2, "model": 4}, 4)):
         assert xf.plan(f, struct(8, 16, spec=P("data")), mesh=sizes).memory.outputs == 4 * 16 * part
+
+
+def test_a_program_that_jaxlib_cannot_read_has_its_memory(monkeypatch):
+    """A plugin can be newer than jaxlib and write instructions that it does not parse."""
+    def unreadable(executable):
+        raise JaxRuntimeError("INTERNAL: RET_CHECK failure: async-update instruction should have 1 operands")
+
+    x = xf.ShapeDtypeStruct((64, 64), "float32", sharding=P("data"))
+    expected = xf.plan(lambda x: x @ x.T, x, mesh={"data": -1}, memory_limit=2**20)
+    monkeypatch.setattr(compiling, "program_text", unreadable)
+    found = xf.plan(lambda x: x @ x.T, x, mesh={"data": -1}, memory_limit=2**20)
+    assert found.fits and found.memory == expected.memory and found.flops is None and found.timeline is None
+    assert "argument x" in str(found) and "this jaxlib does not read the compiler's program (INTERNAL: RET_CHECK" in str(found)
+    assert json.loads(found.to_json())["seconds"] == {}
 
 
 def test_json_has_all_fields():

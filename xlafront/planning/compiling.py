@@ -102,7 +102,10 @@ class Planner:
         return self.read(compiled.runtime_executable())
 
     def read(self, executable, refusal: str | None = None) -> Plan:
-        module = hlo.Module(executable.hlo_modules()[0].to_string())
+        try:
+            module = hlo.Module(program_text(executable))
+        except JaxRuntimeError as e:
+            return self.unread(executable, refusal, e)
         constants = len(self.lowered_module.const_args)
         module.argument_names = {i + constants: b.what for i, b in enumerate(self.arguments())}
         module.argument_names |= dict.fromkeys(range(constants), "a constant of the program")
@@ -120,6 +123,14 @@ class Planner:
             bytes_accessed=work.bytes, seconds=seconds, collectives=collectives,
             buffers=self.arguments(module) + self.results(module) + costs.temporaries(module),
             timeline=memory_timeline.timeline(module))
+
+    def unread(self, executable, refusal: str | None, error: JaxRuntimeError) -> Plan:
+        """Return the plan of a program that was compiled and whose text jaxlib cannot read: its memory, and its arguments."""
+        reason = str(error).split("\n")[0]
+        self.notes.append(f"only memory is known, since this jaxlib does not read the compiler's program ({reason}): a newer "
+                          f"jaxlib may")
+        return self.plan_of(memory=self.memory(executable.get_compiled_memory_stats()), not_compiled=refusal, flops=None,
+                            bytes_accessed=None, seconds={}, collectives=[], buffers=self.arguments())
 
     def memory(self, stats) -> Memory:
         donated = stats.alias_size_in_bytes
@@ -211,6 +222,11 @@ class Planner:
             return None
         self.notes.append("memory and work are those on v5p chips, where it compiles")
         return executable
+
+
+def program_text(executable) -> str:
+    """Return the optimized HLO of a compiled program."""
+    return executable.hlo_modules()[0].to_string()
 
 
 def _bytes(aval) -> int:
