@@ -220,11 +220,11 @@ def large_calls_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
     """Return eager calls of large arrays that people compare with NumPy."""
     n, rng = lib.np, np.random.default_rng(0)
     long = n.asarray(rng.normal(size=1_000_000).astype(np.float32))
-    x, whole = long[:100_000], n.asarray(rng.integers(0, 1000, 100_000, np.int32))
+    x, integers = long[:100_000], n.asarray(rng.integers(0, 1000, 100_000, np.int32))
     permutation = rng.permutation if lib.name == "numpy" else lambda a: lib.xf.random.permutation(lib.xf.random.key(0), a)
     return {
         "sort 1e6": (n.sort, (long,)), "argsort 1e5": (n.argsort, (x,)), "median 1e5": (n.median, (x,)),
-        "quantile 1e5": (lambda a: n.quantile(a, 0.3), (x,)), "unique 1e5": (n.unique, (whole,)),
+        "quantile 1e5": (lambda a: n.quantile(a, 0.3), (x,)), "unique 1e5": (n.unique, (integers,)),
         "permutation 1e6": (permutation, (long,)),
     }
 
