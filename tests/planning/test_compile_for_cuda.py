@@ -1,5 +1,7 @@
 """Programs for GPU machines, compiled by the CUDA plugin on a machine without one. Collected where the plugin is installed."""
 
+import random
+
 import kernels_for_gpus as kernels
 import library_kernels
 import numpy as np
@@ -211,13 +213,16 @@ TRITON_KERNELS = {
 @pytest.mark.parametrize("name", TRITON_KERNELS)
 def test_kernels(name):
     function, types = TRITON_KERNELS[name]
-    for card in ("a100", "h100"):
+    for card in ("a100", "h100", "rtx5090"):
         text = xf.jit(function).lower(*device_types(card, *types)).compile().as_text()
         assert "__gpu$xla.gpu.triton" in text or "triton" in text
 
 
-@pytest.mark.parametrize("card", ["a100", "h100"])
-@pytest.mark.parametrize("name", library_kernels.COMPILED)
+LIBRARY_ON_CARDS = [(name, card) for name in library_kernels.COMPILED for card in ("a100", "h100")]
+LIBRARY_ON_CARDS += [(name, "rtx5090") for name in random.Random(7).sample(sorted(library_kernels.COMPILED), 4)]
+
+
+@pytest.mark.parametrize("name, card", LIBRARY_ON_CARDS)
 def test_kernels_of_the_library(name, card):
     case = library_kernels.CASES[name]
     text = xf.jit(case.function(Target("cuda", small=True))).lower(*device_types(card, *case.arguments())).compile().as_text()

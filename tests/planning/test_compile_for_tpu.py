@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 
 import fused_kernels
 import library_kernels
@@ -281,8 +282,12 @@ def test_complex_matrices_over_several_devices():
 # Kernels
 
 
-@pytest.mark.parametrize("chip", ["v5e:1x1", "v6e:1x1"])
-@pytest.mark.parametrize("name", tpu_kernels.KERNELS)
+# Each kernel for two chips, and a sample of them for the newest.
+ON_CHIPS = [(name, chip) for name in tpu_kernels.KERNELS for chip in ("v5e:1x1", "v6e:1x1")]
+ON_CHIPS += [(name, "tpu7x:1x1x1") for name in random.Random(7).sample(sorted(tpu_kernels.KERNELS), 12)]
+
+
+@pytest.mark.parametrize("name, chip", ON_CHIPS)
 def test_kernels(name, chip):
     case, device = tpu_kernels.KERNELS[name], topologies.get_topology_desc(chip).devices[0]
     on_chip = xf.sharding.SingleDeviceSharding(device)
@@ -336,8 +341,11 @@ def test_kernels_of_several_devices(name):
     assert "tpu_custom_call" in xf.jit(f).lower(*types).compile().as_text()
 
 
-@pytest.mark.parametrize("chip", ["v5e:1x1", "v6e:1x1"])
-@pytest.mark.parametrize("name", library_kernels.COMPILED)
+LIBRARY_ON_CHIPS = [(name, chip) for name in library_kernels.COMPILED for chip in ("v5e:1x1", "v6e:1x1")]
+LIBRARY_ON_CHIPS += [(name, "tpu7x:1x1x1") for name in random.Random(7).sample(sorted(library_kernels.COMPILED), 4)]
+
+
+@pytest.mark.parametrize("name, chip", LIBRARY_ON_CHIPS)
 def test_kernels_of_the_library(name, chip):
     case, device = library_kernels.CASES[name], topologies.get_topology_desc(chip).devices[0]
     on_chip = xf.sharding.SingleDeviceSharding(device)
