@@ -128,7 +128,8 @@ class Traced:
         """True if a constant only computes positions of dynamic slices: it is a prefetched scalar."""
         if v.aval.shape:
             return False
-        positions, others = set(), set()
+        positions: set[Any] = set()
+        others: set[Any] = set()
         for eqn in reversed(self.jaxpr.eqns):
             of_slice = eqn.primitive.name == "dynamic_slice"
             only_positions = not any([o in others for o in eqn.outvars]) and any([o in positions for o in eqn.outvars])
@@ -412,7 +413,7 @@ class Pulled:
 
 def _needed(jaxpr: Jaxpr, outvars: Sequence[Any]) -> list[JaxprEqn]:
     """Return the equations that some variables depend on."""
-    needed_vars, eqns = set(outvars), []
+    needed_vars, eqns = set(outvars), list[JaxprEqn]()
     for eqn in reversed(jaxpr.eqns):
         if any([v in needed_vars for v in eqn.outvars]):
             eqns.insert(0, eqn)

@@ -130,7 +130,7 @@ class BufferedRef:
 
 tree.register_pytree_node(
     BufferedRef, lambda b: ((b.window_ref, b.sem_recvs, b.sem_sends), b),
-    lambda b, children: BufferedRef(b.spec, b.buffer_type, *children, b.prefetched_count))
+    lambda b, children: BufferedRef(b.spec, b.buffer_type, *children, prefetched_count=b.prefetched_count))
 
 
 def block_shape_of(spec: BlockSpec) -> tuple | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from xlafront.core import errors, tracing, tree
-from xlafront.core.ir import Jaxpr
+from xlafront.core.ir import Jaxpr, JaxprEqn
 from xlafront.core.primitive import Primitive
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary
@@ -179,7 +179,7 @@ class _Fused:
 
     def _compute(self, outvars: Sequence[Any], given: Sequence[Any] = (), values: Sequence[Any] = ()) -> list[Any]:
         """Compute variables from the arguments, and from results of the call if they are given."""
-        known, eqns, needed_vars = set(given), [], {v for v in outvars if not v.is_literal}
+        known, eqns, needed_vars = set(given), list[JaxprEqn](), {v for v in outvars if not v.is_literal}
         for eqn in reversed(self.jaxpr.eqns):
             if any([v in needed_vars and v not in known for v in eqn.outvars]):
                 eqns.insert(0, eqn)
