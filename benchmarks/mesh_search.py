@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import resource
 import time
+from collections.abc import Callable
 
 import xlafront as xf
 import xlafront.numpy as xnp
 from benchmarks.published import Published, train_step
 from xlafront import lax, nn
-from xlafront.planning import Candidate
+from xlafront.planning import Candidate, topologies
 
 BLOCK = 256  # queries whose scores are in memory together
 LAYERS = 12
@@ -40,18 +41,28 @@ def attention_by_blocks(q, k, v):
     return xnp.moveaxis(results, 0, 1).reshape(q.shape)
 
 
-def search(model: str, machine: str, rows: int, time_limit: float, workers: int) -> xf.planning.SearchResult:
-    """Return the result of a search, with the batch of `rows` sequences of 2,048 tokens on each device."""
+def step_of(model: str, machine: str, rows: int) -> Callable:
+    """Return the function of a mesh to search with, with a batch of `rows` sequences of 2,048 tokens on each device."""
     width, hidden = MODELS[model]
     run = Published(model, machine, {}, width, width // 128, hidden, LAYERS, rows, False, 0.0)
-    return xf.plan_search(lambda mesh: train_step(run, mesh, attention_by_blocks), topology=machine,
-                          axes=("data", "fsdp", "model"), candidates=10, compiled=2, time_limit=time_limit, workers=workers)
+    return lambda mesh: train_step(run, mesh, attention_by_blocks)
+
+
+def planned(model: str, machine: str, rows: int) -> str:
+    """Return the plan of a step on MaxText's mesh as a cell of the table."""
+    topology, sizes = topologies.get_topology_desc(machine), {"data": 1, "fsdp": 1, "model": 1} | MACHINES[machine]
+    mesh = topologies.make_mesh(topology, tuple(sizes.values()), tuple(sizes))
+    step, arguments = step_of(model, machine, rows)(mesh)
+    found = xf.plan(step, *arguments, topology=topology, mesh=mesh)
+    time_of_step = f"{found.seconds['step']:.2f} s" if found.seconds else "does not fit"
+    names = " ".join(f"{name}={n}" for name, n in MACHINES[machine].items())
+    return f"{names}: {time_of_step}, {found.memory.total / 2**30:.1f} GiB, compiled"
 
 
 def shown(found: Candidate | None) -> str:
     """Return the mesh, the time of a step and the state of a candidate."""
     if found is None:
-        return "none"
+        return "no mesh fits"
     mesh = " ".join(f"{name}={n}" for name, n in _without_ones(found.mesh).items())
     time_of_step = f"{found.seconds['step']:.2f} s" if found.seconds else "fails"
     memory = f", {found.memory.total / 2**30:.1f} GiB" if found.memory else ""
@@ -76,11 +87,13 @@ def main(argv=None) -> None:
     for machine in args.machines.split(","):
         for model in args.models.split(","):
             started, before = time.monotonic(), _processor_seconds()
-            found = search(model, machine, args.rows, args.time_limit, args.workers)
+            found = xf.plan_search(step_of(model, machine, args.rows), topology=machine, axes=("data", "fsdp", "model"),
+                                   candidates=10, compiled=2, time_limit=args.time_limit, workers=args.workers)
             theirs = next((c for c in found.candidates if _without_ones(c.mesh) == MACHINES[machine]), None)
             count = f"{len(found.candidates)}{' (stopped)' if found.stopped else ''}"
             taken = f"{time.monotonic() - started:.0f} s | {_processor_seconds() - before:.0f} s"
-            print(f"| {model} | {machine} | {count} | {shown(found.best)} | {shown(theirs)} | {taken} |", flush=True)
+            published = shown(theirs) if theirs else planned(model, machine, args.rows)
+            print(f"| {model} | {machine} | {count} | {shown(found.best)} | {published} | {taken} |", flush=True)
 
 
 def _processor_seconds() -> float:
