@@ -100,6 +100,8 @@ class ShapedArray(AbstractValue):
 
     def __new__(cls, shape: Sequence[int] | int, dtype: Any, weak_type: bool = False, *, sharding: Any = None,
                 vma: frozenset = frozenset(), memory_space: Any = None, manual_axis_type: Any = None) -> ShapedArray:
+        if isinstance(shape, int):
+            shape = (shape,)
         if isinstance(manual_axis_type, ManualAxisType):
             manual_axis_type = manual_axis_type.varying
         if memory_space is MemorySpace.Device:
@@ -115,7 +117,7 @@ class ShapedArray(AbstractValue):
             return found
         if not isinstance(dtype, (np.dtype, dtypes.ExtendedDType)):
             dtype = dtypes.dtype(dtype)
-        shape = tuple(int(n) if isinstance(n, (int, np.integer)) else n for n in ([shape] if isinstance(shape, int) else shape))
+        shape = tuple(int(n) if isinstance(n, (int, np.integer)) else n for n in shape)
         return cls._of((shape, dtype, bool(weak_type), *key[3:]))
 
     @classmethod
