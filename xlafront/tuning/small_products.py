@@ -39,7 +39,7 @@ def lower(ctx, x, y, dimension_numbers: tuple):
     """Lower a product of batches of small matrices."""
     (xc, yc), (xb, yb) = dimension_numbers
     dtype = ctx.aval_out.dtype
-    batch, m, k, n = _sizes(*[a.shape for a in ctx.avals_in], dimension_numbers)
+    batch, m, k, n = _sizes(ctx.avals_in[0].shape, ctx.avals_in[1].shape, dimension_numbers)
     rows = _rows(ctx, x, ctx.avals_in[0], (*xc, *xb, *_free(ctx.avals_in[0].ndim, xc, xb)), (k, batch, m))
     columns = _rows(ctx, y, ctx.avals_in[1], (*yc, *yb, *_free(ctx.avals_in[1].ndim, yc, yb)), (k, batch, n))
     kind = ((batch, m, n), dtype)
