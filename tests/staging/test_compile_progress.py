@@ -123,7 +123,6 @@ import xlafront as xf
 from xlafront.runtime import compile as runtime_compile
 from xlafront.staging import compile_progress
 
-compile_progress._DELAY = compile_progress._INTERVAL = 0.05
 compile_and_load = runtime_compile.backend_compile_and_load
 
 def slow(*args):
@@ -131,6 +130,7 @@ def slow(*args):
     return compile_and_load(*args)
 
 x = xf.jit(lambda x: x + 1)(np.ones(3, np.float32))
+compile_progress._DELAY = compile_progress._INTERVAL = 0.05
 runtime_compile.backend_compile_and_load = slow
 try:
     xf.jit(lambda x: x * 3)(x)

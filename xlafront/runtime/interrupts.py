@@ -23,6 +23,7 @@ def interruptible(call: Callable[[], Any]) -> Any:
         return call()
     outcome: list[Any] = []
     failure: list[BaseException] = []
+    done = threading.Event()
 
     def work() -> None:
         try:
@@ -31,11 +32,13 @@ def interruptible(call: Callable[[], Any]) -> Any:
             failure.append(e)
         finally:
             _running.discard(thread)
+            done.set()
 
     thread = threading.Thread(target=work, name="xlafront compiler", daemon=True)
     _running.add(thread)
     thread.start()
-    thread.join()
+    while not done.wait(0.1):  # the signal may arrive in another thread, which does not end this wait
+        pass
     if failure:
         raise failure.pop()
     return outcome.pop()
