@@ -14,7 +14,7 @@ from benchmarks.libraries import Library
 from benchmarks.models import sharded_training
 from xlafront import NamedSharding, P, ffi, lax, planning
 from xlafront.base import config
-from xlafront.experimental import topologies
+from xlafront.experimental import pallas as pl, topologies
 from xlafront.kernels.targets import Target
 from xlafront.nn.cudnn_attention import attention
 from xlafront.runtime import topologies as runtime
@@ -256,3 +256,17 @@ def test_kernels_in_ptx():
     for function in (lambda x, y: xnp.sin(call(x, y)), lambda x, y: xf.vmap(call)(x[None], y[None])):
         text = xf.jit(function).lower(*device_types("h100", like(128), like(128))).compile().as_text()
         assert "__gpu$xla.gpu.ptx" in text and "fma.rn.f32" in text
+
+
+def test_kernels_with_float8_e4m3fn_need_a_card_that_has_it():
+    """Triton ends the process when it compiles such a kernel for an A100."""
+    def convert(x_ref, o_ref):
+        o_ref[...] = x_ref[...].astype(o_ref.dtype)
+
+    def planned(dtype, card):
+        kernel = pl.pallas_call(convert, out_shape=xf.ShapeDtypeStruct((64, 64), dtype))
+        return xf.plan(kernel, xf.ShapeDtypeStruct((64, 64), "float8_e4m3fn"), topology=f"{card}:1")
+
+    with pytest.raises(NotImplementedError, match=r"kernel convert .* compute capability 8.9 .* A100.* has 8.0"):
+        planned("float32", "a100")
+    assert planned("float32", "rtx4090").fits and planned("float8_e4m3fn", "a100").fits

@@ -52,6 +52,7 @@ class ModuleContext:
         self.keepalives: list[Any] = []
         self.partitioners: list[Any] = []  # called by the compiler (`parallel/custom_partitioning.py`)
         self.tuning: set[str] = set()  # properties by which `tuning.tuned_options` chooses XLA options
+        self.capability: tuple[tuple[int, int], str] = ((0, 0), "")  # that a GPU needs to compile the module, and for what
         self.cacheable = True  # other processes can use the executable
         self.rules: dict[Any, Callable] = {}
         self.rule_overrides: dict[Any, Callable] = {}  # in place of the rules of primitives

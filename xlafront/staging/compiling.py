@@ -180,6 +180,11 @@ class LoweredModule:
             if isinstance(aval, ShapedArray) and aval.dtype in dtypes.within_programs:
                 raise JaxRuntimeError(f"INVALID_ARGUMENT: {name} would return an array of {aval.dtype}, which XLA supports "
                                       "within programs only. Convert it, as in x.astype('float8_e4m3fn').")
+        needed, reason = self.module_context.capability
+        device = self.assignment.devices[0]
+        available = getattr(device, "compute_capability", None)
+        if available is not None and tuple(map(int, available.split("."))) < needed:
+            raise NotImplementedError(f"{reason}: {device.device_kind} has {available}.")
 
     def _options(self, overrides: dict):
         """Return XLA's options for this program; `overrides`, the user's, take precedence."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -69,6 +70,10 @@ def options_of(params: Any, label: str) -> Options:
     if isinstance(options.num_stages, bool) or not isinstance(options.num_stages, int) or options.num_stages < 1:
         raise ValueError(f"num_stages of the kernel {label} must be a positive integer, got {options.num_stages!r}.")
     return options
+
+
+# Triton ends the process when it compiles these for older GPUs; reading and writing such elements compiles.
+_COMPUTES_WITH_E4M3FN = re.compile(r"tt\.(fp_to_fp|dot)\b.*f8E4M3FN")
 
 
 # The grid
@@ -244,6 +249,10 @@ def lower(ctx: Any, *operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, inp
     options = options_of(compiler_params, jaxpr.debug_info.label)
     symbol = symbol_of(name or jaxpr.debug_info.function_name)
     text = jaxpr.memoised_with((), ("triton", mapping, symbol, debug), lambda: kernel_module(jaxpr, mapping, symbol, debug))
+    if _COMPUTES_WITH_E4M3FN.search(text):
+        ctx.module_context.capability = (8, 9), (
+            f"the kernel {jaxpr.debug_info.label} computes with float8_e4m3fn, which takes a GPU of compute capability 8.9 or "
+            f"higher (others compute with float8_e5m2 and bfloat16)")
     grid, _ = launch_grid(mapping)
     if len(operands) + len(ctx.avals_out) != len(mapping.block_mappings):  # (Triton would not notice)
         raise ValueError(f"the kernel {jaxpr.debug_info.label} has {len(mapping.block_mappings)} arrays, but is called with "
