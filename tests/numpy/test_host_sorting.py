@@ -151,6 +151,19 @@ def test_traced_arrays_and_other_dtypes_are_compiled(sorted_on_host):
         xnp.sort(x)
 
 
+def test_settings_that_concern_compiled_functions_hold(sorted_on_host):
+    x = xnp.array([3.0, np.nan, 2.0])
+    with xf.debug_nans(True), pytest.raises(FloatingPointError, match="sort"):
+        xnp.sort(x)
+    with xf.no_execution(True), pytest.raises(RuntimeError, match="no_execution"):
+        xnp.sort(x)
+    with xf.default_device(xf.devices()[-1]):
+        xnp.sort(x)
+    with xf.set_mesh(xf.make_mesh((1,), ("i",))):
+        xnp.sort(xnp.array([3.0, 1.0]))
+    assert not sorted_on_host
+
+
 def test_results_do_not_share_memory():
     """The runtime may use NumPy's result as the buffer; later calls must not write to it."""
     x = xnp.asarray(np.random.default_rng(0).standard_normal(64).astype(np.float32))

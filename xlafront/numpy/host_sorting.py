@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from xlafront.base import config
+from xlafront.base.meshes import active
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.traceback_filter import filter_traceback, filters_itself
@@ -27,6 +28,8 @@ MIN_SIZE = 4096
 _DTYPES = frozenset(np.dtype(name) for name in (
     "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
 _INDEX_BITS = np.int64(32)
+# Settings that check or move what compiled functions compute.
+_SETTINGS = (config.default_device, config.debug_nans, config.debug_infs, config.no_execution)
 
 
 def host_buffer(x: Any) -> np.ndarray | None:
@@ -36,9 +39,9 @@ def host_buffer(x: Any) -> np.ndarray | None:
     sharding, size = x.sharding, x.size
     if size < MIN_SIZE or size >= 2**31 or type(sharding) is not SingleDeviceSharding or x.dtype not in _DTYPES:
         return None
-    if sharding._device.platform != "cpu" or config.default_device.value is not None or x.is_deleted():
+    if sharding._device.platform != "cpu" or x.is_deleted() or active.mesh is not None or active.entered is not None:
         return None
-    return host_value(x)
+    return None if any([setting.value for setting in _SETTINGS]) else host_value(x)
 
 
 def on_host(routine: Callable) -> Callable[[_F], _F]:
