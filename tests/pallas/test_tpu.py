@@ -490,7 +490,7 @@ def test_kernels_on_cores():
 
 def test_invalid_kernels_on_cores():
     mesh = pltpu.TensorCoreMesh(axis_name="core", num_cores=2)
-    with pytest.raises(TypeError, match="takes a pltpu.TensorCoreMesh as mesh, got 3"):
+    with pytest.raises(TypeError, match="takes a mesh, such as pltpu.TensorCoreMesh, got 3"):
         pl.kernel(lambda: None, mesh=3)
     with pytest.raises(TypeError, match="pl.kernel"):
         pl.kernel(3, mesh=mesh)

@@ -123,6 +123,7 @@ import xlafront as xf
 from xlafront.runtime import compile as runtime_compile
 from xlafront.staging import compile_progress
 
+xf.config.update("enable_compilation_cache", False)
 compile_and_load = runtime_compile.backend_compile_and_load
 
 def slow(*args):

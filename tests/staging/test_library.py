@@ -213,7 +213,7 @@ def test_repeated_eager_calls_run_no_python_of_the_library():
         finally:
             sys.setprofile(None)
             gc.enable()
-    assert not ran
+    assert ran == ["call"]  # of `median`, which chooses by the size of the array whether NumPy sorts
 
 
 def test_settings_are_part_of_the_cache_key():

@@ -11,7 +11,8 @@ _SAME_PATH = """
     experimental.control_deps experimental.custom_partitioning experimental.fused experimental.hijax experimental.jet
     experimental.key_reuse experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode
     experimental.overlap
-    experimental.pallas experimental.pallas.mosaic_gpu experimental.pallas.tpu experimental.pallas.triton experimental.pjit
+    experimental.pallas experimental.pallas.fuser experimental.pallas.mosaic_gpu experimental.pallas.tpu
+    experimental.pallas.tpu_sc experimental.pallas.triton experimental.pjit
     experimental.profiler experimental.random experimental.rnn experimental.roofline
     experimental.scheduling_groups
     experimental.serialize_executable experimental.shard_alike experimental.source_mapper experimental.sparse

@@ -53,11 +53,14 @@ def on_host(routine: Callable) -> Callable[[_F], _F]:
         @filters_itself
         @functools.wraps(compiled)
         def call(*args, **kwargs):
-            if args and type(args[0]) is ArrayImpl and (values := host_buffer(args[0])) is not None:
+            if args and type(args[0]) is ArrayImpl:
+                result = None
                 try:
-                    result = routine(args[0], values, *args[1:], **kwargs)
+                    # Hot for small arrays: other attributes of their size are functions in Python.
+                    if args[0].on_device_size_in_bytes() >= MIN_SIZE and (values := host_buffer(args[0])) is not None:
+                        result = routine(args[0], values, *args[1:], **kwargs)
                 except Exception:  # the compiled function reports errors
-                    result = None
+                    pass
                 if result is not None:
                     return result
             try:

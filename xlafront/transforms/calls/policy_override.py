@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from xlafront.base.config import UserContext
 
@@ -29,22 +29,33 @@ class Override(NamedTuple):
     place: Place
 
 
-override = UserContext(None)  # part of the key of traces: functions are retraced for each policy
+_context: list[UserContext] = []  # made by the first override, since a new part of the key of traces retraces all functions
+
+
+def override(value: Override | None) -> Any:
+    """Return a context manager in which functions are traced with an override."""
+    if not _context:
+        _context.append(UserContext(None))
+    return _context[0](value)
+
+
+def _current() -> Override | None:
+    return _context[0].value if _context else None
 
 
 def policy_or(policy: Callable | None) -> Callable | None:
     """Return the policy of the override; without one, the given policy."""
-    current = override.value
+    current = _current()
     return policy if current is None else current.policy
 
 
 def policy_at(place: Place) -> Callable | None:
     """Return the policy of the override if it applies at this place, else None."""
-    current = override.value
+    current = _current()
     return current.policy if current is not None and current.place is place else None
 
 
-def within_checkpoint():
+def within_checkpoint() -> Any:
     """Return a context manager in which no more functions are checkpointed, but for those that are in the program."""
-    current = override.value
+    current = _current()
     return nullcontext() if current is None else override(current._replace(place=Place.CHECKPOINTS))
