@@ -29,9 +29,11 @@ QUICK = {
 TESTED_IN_OTHER_FILES = {
     "they call jaxprs as others do; test_program_order and test_recomputation_rules": "program_order recomputed saved",
     "they are in kernels, of which pallas_call is a case": """num_programs program_id approx_tanh atomic_cas atomic_rmw bitcast
-        bounded_dma_start bounded_dma_wait debug_barrier delay dma_start dma_wait elementwise_inline_asm
-        masked_load masked_swap max_contiguous multiple_of pack_elementwise prng_random_bits prng_seed run_scoped semaphore_read
-        semaphore_signal semaphore_wait stochastic_round unpack_elementwise with_memory_space_constraint""",
+        bounded_dma_start bounded_dma_wait debug_barrier delay dma_start dma_wait elementwise_inline_asm lane_bitcast
+        lane_reduction load_gather masked_load masked_scan masked_swap matmul_acc_lhs matmul_lhs_fifo matmul_pop matmul_pop_fifo
+        matmul_push_rhs max_contiguous multiple_of pack_elementwise prng_random_bits prng_seed run_scoped scan_count
+        semaphore_read semaphore_signal semaphore_wait sort_key_val stochastic_round store_scatter subcore_barrier
+        unpack_elementwise with_memory_space_constraint""",
     "they take no array": "dim_as_value platform_index axis_index create_token after_all empty_ref eq_to le_to lt_to",
     "they are between devices; test_export_over_devices has some": """all_gather all_gather_invariant all_to_all pmax pmin ppermute precv
         psend psum psum_invariant pbroadcast pvary ragged_all_to_all reduce_scatter reshard shard_map global_array_to_host_local_array
@@ -44,7 +46,7 @@ TESTED_IN_OTHER_FILES = {
         bcoo_sum_duplicates bcoo_transpose bcsr_dot_general bcsr_extract bcsr_fromdense bcsr_todense coo_extract coo_fromdense
         coo_matmat coo_matvec coo_todense csr_fromdense csr_matmat csr_matvec csr_todense todense""",
     "calls, of which jit and remat2 are cases, and steps of transformations": """call call_exported call_hi_primitive closed_call composite
-        compute_on custom_lin dce_sink drawn fused_call inlined remat_opt repeated scaled_dot stage xla_metadata_call""",
+        compute_on custom_lin dce_sink drawn fused_call fusible inlined remat_opt repeated scaled_dot stage xla_metadata_call""",
     "references, of which get and swap are cases": "addupdate free_ref freeze",
 }
 
