@@ -56,7 +56,8 @@ def test_a_training_step_over_eight_cards():
     assert plan.memory.arguments == 2 * (parameters + tokens) and plan.memory.donated == 2 * parameters
     axes = {c.axes for c in plan.collectives}
     assert ("data",) in axes and ("model",) in axes and {c.kind for c in plan.collectives} >= {"all-reduce"}
-    assert plan.fits and plan.seconds["compute"] == plan.flops / runtime.CARDS["h100"].flops
+    # Products of float32 are computed in TF32, at half of the rate of bfloat16. They are most of the work.
+    assert plan.fits and 1.9 < plan.seconds["compute"] / (plan.flops / runtime.CARDS["h100"].flops) < 2
     assert any("75%" in note for note in plan.notes) and "compiler" not in plan.seconds
     small = xf.plan(step, *types, topology="h100:8", memory_limit=2**20)
     assert small.fits is False and small.buffers[0].bytes >= max(4 * 256 * 1024 // 2, 4 * 512 * 256 // 2)
