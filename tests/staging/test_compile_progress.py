@@ -117,12 +117,13 @@ def test_failed_compilation_erases_the_line(terminal, slow_compiler, monkeypatch
 
 
 INTERRUPTED = """
-import sys, time
+import signal, sys, time
 import numpy as np
 import xlafront as xf
 from xlafront.runtime import compile as runtime_compile
 from xlafront.staging import compile_progress
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a parent in the background ignores
 xf.config.update("enable_compilation_cache", False)
 compile_and_load = runtime_compile.backend_compile_and_load
 
