@@ -44,7 +44,7 @@ _NEEDS_LIBRARIES = ("xlafront.experimental.array_serialization.serialization",)
 
 # Decorators whose types keep the signature of the decorated function.
 TRANSPARENT_DECORATORS = frozenset((
-    "boundary", "library", "accepts", "promotes_freely", "_define", "_activation",
+    "boundary", "host_sorting.on_host", "library", "accepts", "promotes_freely", "_define", "_activation",
     "contextmanager", "contextlib.contextmanager"))
 ONE_OR_MANY = '''\
 @typing.overload

@@ -166,8 +166,11 @@ def _lower(ctx: RuleContext, x: ir.Value, y: ir.Value, *, dimension_numbers: tup
     if (isinstance(precision, DotAlgorithm) or isinstance(precision, DotAlgorithmPreset) and (
             precision.name not in _ON_CPUS)) and ctx.platform == "cpu":
         raise ValueError(f"The precision {precision!r} of a product is not supported on CPUs. Use a Precision, or None.")
-    if (precision is None or type(precision) is tuple) and tuning.are_products_small(ctx, ctx.avals_in, dimension_numbers):
-        return tuning.lower_small_products(ctx, x, y, dimension_numbers)
+    if precision is None or type(precision) is tuple:
+        free = _free_dimensions(ctx.avals_in[0].ndim, xc, xb), _free_dimensions(ctx.avals_in[1].ndim, yc, yb)
+        dimensions = (*dimension_numbers, free)
+        if tuning.are_products_small(ctx, dimensions):
+            return tuning.lower_small_products(ctx, x, y, dimensions)
     a, b, out = ctx.avals_in[0].dtype, ctx.avals_in[1].dtype, ctx.aval_out
     computed = out.dtype
     named = isinstance(precision, DotAlgorithmPreset) and precision is not DotAlgorithmPreset.DEFAULT

@@ -210,7 +210,10 @@ from xlafront.numpy.sets import unique_counts as unique_counts
 from xlafront.numpy.sets import unique_inverse as unique_inverse
 from xlafront.numpy.sets import unique_values as unique_values
 from xlafront.numpy.sorting import argpartition as argpartition
+from xlafront.numpy.sorting import argsort as argsort
 from xlafront.numpy.sorting import lexsort as lexsort
+from xlafront.numpy.sorting import partition as partition
+from xlafront.numpy.sorting import sort as sort
 from xlafront.numpy.sorting import sort_complex as sort_complex
 from xlafront.numpy.sorting import top_k as top_k
 from xlafront.numpy.spaces import geomspace as geomspace
@@ -219,7 +222,9 @@ from xlafront.numpy.spaces import logspace as logspace
 from xlafront.numpy.statistics import average as average
 from xlafront.numpy.statistics import corrcoef as corrcoef
 from xlafront.numpy.statistics import cov as cov
+from xlafront.numpy.statistics import median as median
 from xlafront.numpy.statistics import percentile as percentile
+from xlafront.numpy.statistics import quantile as quantile
 from xlafront.numpy.ufunc_methods import _UfuncMeta as __UfuncMeta
 from xlafront.numpy.ufunc_methods import frompyfunc as frompyfunc
 from xlafront.numpy.ufuncs import absolute as _source_abs
@@ -554,24 +559,6 @@ def argmin(a: _ArrayLike, axis: _builtins.int | None = None, out: None = None, k
     Example:
         >>> xnp.argmin(xnp.array([[1, 4], [3, 2]]), axis=1)
         Array([0, 1], dtype=int32)
-    """
-def argsort(a: _ArrayLike, axis: _builtins.int | None = -1, *, kind: None = None, order: None = None, stable: _builtins.bool = True, descending: _builtins.bool = False, dtype: _DTypeLike | None = None) -> _Array:
-    """Return the indices that sort an array along an axis, with NaN last.
-
-    Args:
-        a: The array.
-        axis: Axis to sort along. Default: the last. None: sort the flattened array.
-        kind, order: Not supported; must be None.
-        stable: If True, equal elements keep their order.
-        descending: If True, sort in descending order, with NaN first.
-        dtype: dtype of the indices. Default: the default integer dtype.
-
-    Returns:
-        The indices, of the shape of `a` (flattened if `axis` is None).
-
-    Example:
-        >>> xnp.argsort(xnp.array([3, 1, 2]))
-        Array([1, 2, 0], dtype=int32)
     """
 around = _source_around
 def asin(x: _ArrayLike, /) -> _Array:
@@ -1364,22 +1351,6 @@ Example:
     >>> xnp.maximum(xnp.array([1.0, 3.0, xnp.nan]), 2.0)
     Array([ 2.,  3., nan], dtype=float32)
 """
-def median(a: _ArrayLike, axis: _Axes = None, out: None = None, overwrite_input: _builtins.bool = False, keepdims: _builtins.bool = False) -> _Array:
-    """Compute the median over axes: the mean of the two middle values if the number of elements is even.
-
-    Args:
-        a: The array.
-        axis: Axis or axes to reduce over. Default: all.
-        out, overwrite_input: Not supported; must be None and False.
-        keepdims: If True, keep reduced axes with size 1.
-
-    Returns:
-        The medians.
-
-    Example:
-        >>> xnp.median(xnp.array([5.0, 1.0, 2.0]))
-        Array(2., dtype=float32)
-    """
 mgrid: __Grid
 def min(a: _ArrayLike, axis: _Axes = None, out: None = None, keepdims: _builtins.bool = False, initial: _ArrayLike | None = None, where: _ArrayLike | None = None) -> _Array:
     """Compute the minimum over axes.
@@ -1503,23 +1474,6 @@ def ones_like(a: _ArrayLike, dtype: _DTypeLike | None = None, shape: _builtins.i
         >>> xnp.ones_like(xnp.array([1, 2]), dtype=xnp.float32)
         Array([1., 1.], dtype=float32)
     """
-def partition(a: _ArrayLike, kth: _builtins.int, axis: _builtins.int = -1) -> _Array:
-    """Rearrange elements along an axis so that the one at `kth` is in its sorted position.
-
-    Elements before it are not greater, elements after it are not smaller. This implementation sorts all elements.
-
-    Args:
-        a: The array.
-        kth: The position in sorted order.
-        axis: Axis to sort along. Default: the last.
-
-    Returns:
-        The partitioned array.
-
-    Example:
-        >>> xnp.partition(xnp.array([4, 3, 1, 2]), 2)[2]
-        Array(3, dtype=int32)
-    """
 pi: _builtins.float
 pow = _source_pow
 def printoptions(*args, **kwargs) -> _typing.Any:
@@ -1574,26 +1528,6 @@ def prod(a: _ArrayLike, axis: _Axes = None, dtype: _DTypeLike | None = None, out
     Example:
         >>> xnp.prod(xnp.array([[1, 2], [3, 4]]), axis=0)
         Array([3, 8], dtype=int32)
-    """
-def quantile(a: _ArrayLike, q: _ArrayLike, axis: _Axes = None, out: None = None, overwrite_input: _builtins.bool = False, method: _builtins.str = 'linear', keepdims: _builtins.bool = False, *, weights: _ArrayLike | None = None) -> _Array:
-    """Compute quantiles over axes.
-
-    Args:
-        a: The array.
-        q: The quantile in [0, 1], a float or a vector of floats.
-        axis: Axis or axes to reduce over. Default: all.
-        out, overwrite_input: Not supported; must be None and False.
-        method: Interpolation between two elements: "linear", "lower", "higher", "midpoint" or "nearest"; "inverted_cdf"
-            returns the first element at which the cumulative weight reaches `q`.
-        keepdims: If True, keep reduced axes with size 1.
-        weights: Weights of the shape of `a` or of its `axis`. Only for the method "inverted_cdf".
-
-    Returns:
-        The quantiles, with the shape of `q` in front of the remaining axes.
-
-    Example:
-        >>> xnp.quantile(xnp.array([1.0, 2.0, 3.0, 4.0]), xnp.array([0.0, 0.5]))
-        Array([1. , 2.5], dtype=float32)
     """
 r_: _RClass
 def rad2deg(x: _ArrayLike, /) -> _Array:
@@ -1851,23 +1785,6 @@ def sinh(x: _ArrayLike, /) -> _Array:
     Example:
         >>> xnp.sinh(xnp.array([0.0, xnp.inf]))
         Array([ 0., inf], dtype=float32)
-    """
-def sort(a: _ArrayLike, axis: _builtins.int | None = -1, *, kind: None = None, order: None = None, stable: _builtins.bool = True, descending: _builtins.bool = False) -> _Array:
-    """Sort the elements along an axis, with NaN last.
-
-    Args:
-        a: The array. Complex numbers are compared by real part, then by imaginary part.
-        axis: Axis to sort along. Default: the last. None: sort the flattened array.
-        kind, order: Not supported; must be None.
-        stable: If True, equal elements keep their order.
-        descending: If True, sort in descending order, with NaN first.
-
-    Returns:
-        The sorted array.
-
-    Example:
-        >>> xnp.sort(xnp.array([3, 1, 2]))
-        Array([1, 2, 3], dtype=int32)
     """
 def sqrt(x: _ArrayLike, /) -> _Array:
     """Compute the nonnegative square root elementwise.

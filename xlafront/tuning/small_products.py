@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,26 +21,26 @@ _MAX_SIZE = 8  # of each matrix dimension
 _MIN_PRODUCT = 64  # from this number of multiplications on, the library is called
 
 
-def applies(ctx, avals: Sequence, dimension_numbers: tuple) -> bool:
-    """True if `dot_general` of operands of these types is lowered as a sum."""
-    x, y = avals
+def applies(ctx, dimensions: tuple) -> bool:
+    """True if a `dot_general` is lowered as a sum. `dimensions`: of both operands, the contracted, batch and free ones."""
+    x, y = ctx.avals_in
     if not is_for_one_cpu(ctx.module_context):
         return False
     if not x.dtype == y.dtype == ctx.aval_out.dtype or x.dtype not in (np.float32, np.float64):
         return False
     if is_symbolic(x.shape) or is_symbolic(y.shape):
         return False
-    batch, m, k, n = _sizes(x.shape, y.shape, dimension_numbers)
+    batch, m, k, n = _sizes(x.shape, y.shape, dimensions)
     return batch >= _MIN_BATCH and max(m, k, n) <= _MAX_SIZE and m * k * n >= _MIN_PRODUCT
 
 
-def lower(ctx, x, y, dimension_numbers: tuple):
+def lower(ctx, x, y, dimensions: tuple):
     """Lower a product of batches of small matrices."""
-    (xc, yc), (xb, yb) = dimension_numbers
+    (xc, yc), (xb, yb), (x_free, y_free) = dimensions
     dtype = ctx.aval_out.dtype
-    batch, m, k, n = _sizes(ctx.avals_in[0].shape, ctx.avals_in[1].shape, dimension_numbers)
-    rows = _rows(ctx, x, ctx.avals_in[0], (*xc, *xb, *_free(ctx.avals_in[0].ndim, xc, xb)), (k, batch, m))
-    columns = _rows(ctx, y, ctx.avals_in[1], (*yc, *yb, *_free(ctx.avals_in[1].ndim, yc, yb)), (k, batch, n))
+    batch, m, k, n = _sizes(ctx.avals_in[0].shape, ctx.avals_in[1].shape, dimensions)
+    rows = _rows(ctx, x, ctx.avals_in[0], (*xc, *xb, *x_free), (k, batch, m))
+    columns = _rows(ctx, y, ctx.avals_in[1], (*yc, *yb, *y_free), (k, batch, n))
     kind = ((batch, m, n), dtype)
     terms = [ctx.op("stablehlo.multiply", [ctx.broadcast(row, *kind, (0, 1)), ctx.broadcast(column, *kind, (0, 2))], [kind])
              for row, column in zip(rows, columns)]
@@ -61,12 +60,8 @@ def _rows(ctx, value, aval, permutation: tuple, shape: tuple) -> list:
             for i in range(count)]
 
 
-def _free(rank: int, *used: Sequence[int]) -> list[int]:
-    return [i for i in range(rank) if not any(i in u for u in used)]
-
-
-def _sizes(x: tuple, y: tuple, dimension_numbers: tuple) -> tuple[int, int, int, int]:
+def _sizes(x: tuple, y: tuple, dimensions: tuple) -> tuple[int, int, int, int]:
     """Return the sizes of the batch, of the free dimensions of `x`, of the contracted ones, and of the free ones of `y`."""
-    (xc, yc), (xb, yb) = dimension_numbers
-    return (math.prod(x[i] for i in xb), math.prod(x[i] for i in _free(len(x), xc, xb)), math.prod(x[i] for i in xc),
-            math.prod(y[i] for i in _free(len(y), yc, yb)))
+    (contracted, _), (batch, _), (x_free, y_free) = dimensions
+    return (math.prod(x[i] for i in batch), math.prod(x[i] for i in x_free), math.prod(x[i] for i in contracted),
+            math.prod(y[i] for i in y_free))
