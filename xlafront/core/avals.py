@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from xlafront.base.meshes import active
 from xlafront.base.specs import ManualAxisType, PartitionSpec, RankError, UnreducedKind, axes_of
 from xlafront.core import dtypes
 from xlafront.core.bounded_cache import BoundedCache
+
+new_type_hooks: list[Callable[[type[AbstractValue]], None]] = []  # called with each class of types that is defined
 
 
 class AbstractValue:
@@ -48,6 +50,11 @@ class AbstractValue:
 
         def update(self, **changes: Any) -> Any: ...
         def to_ct_aval(self) -> Any: ...
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for hook in new_type_hooks:
+            hook(cls)
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return repr(self)

@@ -128,6 +128,24 @@ class MeshRules(NamedTuple):
 _UNSTRUCTURED, _NO_MESH_RULES, _NO_TRAITS = Structured(), MeshRules(), Traits()
 
 
+class _Undefined:
+    """Base of the class of a declared primitive until it has its record: reading a field imports the module that defines it.
+
+    `Primitive` itself has no `__getattr__`, with which CPython reads every field four times slower.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, field: str) -> Any:  # called for missing attributes only
+        primitive: Any = self
+        module = _declared.get(primitive)
+        if module is not None:
+            import_module(module)
+            if primitive in _declared:
+                raise AttributeError(f"{module} has not defined the primitive {primitive.name} yet")
+        return getattr(primitive, field)
+
+
 class Primitive:
     """One operation of the IR. `bind` applies it under the current trace.
 
@@ -197,25 +215,19 @@ class Primitive:
     @classmethod
     def declare(cls, name: str, module: str) -> Any:
         """Return a primitive without a record, which `module` defines. It is imported when a field is first read."""
-        primitive = cls.__new__(cls)
+        primitive = cls.__new__(type(cls.__name__, (_Undefined, cls), {"__slots__": ()}))
         primitive.name = name
         _declared[primitive] = module
         return primitive
 
     def define(self, **fields: Any) -> Primitive:
         """Construct the record of a declared primitive, with the arguments of `Primitive`, and return the primitive."""
-        _declared.pop(self)
+        if self not in _declared:
+            raise KeyError(f"the primitive {self.name} is defined already")
         self.__init__(self.name, **fields)  # type: ignore[misc]
+        self.__class__ = type(self).__mro__[2]
+        del _declared[self]  # last: other threads that read a field meanwhile wait for the import
         return self
-
-    def __getattr__(self, field: str) -> Any:  # called for missing attributes only
-        module = _declared.get(self)
-        if module is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {field!r}")
-        import_module(module)
-        if self in _declared:
-            raise AttributeError(f"{module} has not defined the primitive {self.name} yet")
-        return getattr(self, field)
 
     def bind(self, *args: Any, **params: Any) -> Any:
         return tracing.thread.trace.process(self, args, params)

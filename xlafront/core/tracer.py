@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from xlafront.core import dtypes, errors
+from xlafront.core import avals, dtypes, errors
 from xlafront.core.avals import AbstractValue, ShapedArray
 
 if TYPE_CHECKING:
@@ -26,12 +26,6 @@ class Tracer:
     def __init__(self, trace: Any, aval: AbstractValue) -> None:
         self._trace = trace
         self.aval = aval
-
-    def __getattr__(self, name: str) -> Any:  # called for missing attributes only
-        if name != "aval" and not isinstance(self.aval, ShapedArray) and hasattr(self.aval, name):
-            found = getattr(self.aval, name)
-            return found.of_tracer(self) if hasattr(found, "of_tracer") else found
-        return object.__getattribute__(self, name)  # raises the error that was raised before
 
     shape = property(lambda self: self.aval.shape)
     dtype = property(lambda self: self.aval.dtype)
@@ -159,3 +153,20 @@ for _name in ("addressable_data", "delete", "devices", "is_deleted", "on_device_
     setattr(Tracer, _name, _of_buffers(_name, True))
 for _name in ("addressable_shards", "committed", "global_shards", "is_fully_addressable", "is_fully_replicated", "traceback"):
     setattr(Tracer, _name, _of_buffers(_name, False))
+
+
+def _attribute_of_type(tracer: Tracer, name: str) -> Any:
+    """Return an attribute that the type of a tracer defines: the `__getattr__` of tracers."""
+    if name != "aval" and not isinstance(tracer.aval, ShapedArray) and hasattr(tracer.aval, name):
+        found = getattr(tracer.aval, name)
+        return found.of_tracer(tracer) if hasattr(found, "of_tracer") else found
+    return object.__getattribute__(tracer, name)  # raises the error that was raised before
+
+
+def _forward_attributes(kind: type[AbstractValue]) -> None:
+    """Give tracers the attributes of their types once a package defines a type: a `__getattr__` slows down all attributes."""
+    if not kind.__module__.startswith("xlafront."):
+        Tracer.__getattr__ = _attribute_of_type  # type: ignore[attr-defined]
+
+
+avals.new_type_hooks.append(_forward_attributes)

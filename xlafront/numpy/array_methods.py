@@ -787,7 +787,8 @@ def _traced_binary(special: str, function: Callable, reflected: bool = False) ->
     def operator(self, other):
         if type(self.aval) is not ShapedArray and hasattr(self.aval, name):
             return getattr(self.aval, name)(self, other)
-        if _operand(other):
+        kind = type(other)
+        if kind is StagedTracer and type(other.aval) is ShapedArray or kind in _scalars or _operand(other):
             return function(other, self) if reflected else function(self, other)
         return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
 

@@ -330,17 +330,16 @@ class TraceCache:
             kind = type(x)
             if kwargs and type(position) is str:
                 entries.append(position)
-            if kind is StagedTracer and trace is not None:
+            if isinstance(x, Tracer):
                 aval = x.aval
-                if not aval.plain or position in static or x._trace is not trace and not _is_available(x, entries):
+                if not aval.plain or position in static or trace is not None and (
+                        kind is not StagedTracer or x._trace is not trace and not _is_available(x, entries)):
                     return None
                 operands.append(x)
                 entries.append(aval)
             elif position in static or x is None:
                 if kind in exact_types:
                     entries += kind, x
-                elif isinstance(x, Tracer):
-                    return None
                 else:
                     append_values((x,), entries)
             elif not _describe(x, trace, entries, operands):

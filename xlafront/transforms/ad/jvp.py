@@ -35,7 +35,7 @@ class JVPTracer(Tracer):
 
     def __init__(self, trace: Trace, primal: Any, tangent: Tangent) -> None:
         self._trace = trace
-        self.aval = tracing.aval_of(primal)
+        self.aval = primal.aval if isinstance(primal, Tracer) else tracing.aval_of(primal)
         self.primal = primal
         self.tangent = tangent
 

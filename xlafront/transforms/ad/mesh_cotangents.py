@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 def cast_cotangent(ct: Any, aval: Aval) -> Any:
     """Return a cotangent of a value as one of the value's cotangent type. Hot."""
+    if aval.plain and isinstance(ct, Tracer) and ct.aval.plain:
+        return ct
     if tracing.thread.axes:
         ct = _sum_over_mesh(ct, aval)
     explicit = aval.to_ct_aval().explicit_sharding if aval.explicit_sharding is not None else None

@@ -47,8 +47,10 @@ def caches_jvp(process: Callable) -> Callable:
             found = _cached_jvp(primitive, rule, args, params, trace)
             if found is not None:
                 dual = trace.tracer_type
-                duals = [x if t is None else dual(trace, x, t) for x, t in zip(*found)]
-                return duals if primitive.multiple_results else duals[0]
+                if primitive.multiple_results:
+                    return [x if t is None else dual(trace, x, t) for x, t in zip(*found)]
+                (result,), (tangent,) = found
+                return result if tangent is None else dual(trace, result, tangent)
         return process(trace, primitive, args, params)
 
     return call
@@ -149,16 +151,17 @@ def _cached_jvp(primitive: Primitive, rule: JvpRule, args: Sequence[Any], params
         found = _cache.put(entry, _stage_jvp(primitive, rule, args, kinds, params, trace.rule_trace_type))
     if found is None:
         return None
-    count, site = len(found.outputs), source.current_site()
-    if found.linear is None:
-        values = _apply(parent, found.primal, operands + tangents, site)
+    primal, linear, forwarded_operands, outputs = found
+    count, site = len(outputs), source.current_site()
+    if linear is None:
+        values = _apply(parent, primal, operands + tangents, site)
         out_tangents = iter(values[count:])
     else:
-        values = _apply(parent, found.primal, operands, site)
+        values = _apply(parent, primal, operands, site)
         computed = iter(values[count:])
-        residuals = [next(computed) if k is None else operands[k] for k in found.forwarded_operands]
-        out_tangents = iter(tangent_trace.inline_jaxpr(found.linear, residuals + tangents, site))
-    return values[:count], [next(out_tangents) if used else None for used in found.outputs]
+        residuals = [next(computed) if k is None else operands[k] for k in forwarded_operands]
+        out_tangents = iter(tangent_trace.inline_jaxpr(linear, residuals + tangents, site))
+    return values[:count], [next(out_tangents) if used else None for used in outputs]
 
 
 def _stage_jvp(primitive: Primitive, rule: JvpRule, args: Sequence[Any], kinds: Sequence[bool | None],

@@ -58,9 +58,12 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
     try:
         for eqn in reversed(jaxpr.eqns):
             cts = [pending.pop(v, None) for v in eqn.outvars]
-            if all(ct is None for ct in cts) and not (
-                    eqn.primitive.traits.transposes_zeros and _needed_by_results(jaxpr).intersection(eqn.outvars)):
-                continue
+            for ct in cts:
+                if ct is not None:
+                    break
+            else:  # no result has a cotangent
+                if not (eqn.primitive.traits.transposes_zeros and _needed_by_results(jaxpr).intersection(eqn.outvars)):
+                    continue
             if needed is not None and needed.isdisjoint(eqn.outvars):
                 continue
             if (site := eqn.site) is not None:
