@@ -215,7 +215,7 @@ class Primitive:
     @classmethod
     def declare(cls, name: str, module: str) -> Any:
         """Return a primitive without a record, which `module` defines. It is imported when a field is first read."""
-        primitive = cls.__new__(type(cls.__name__, (_Undefined, cls), {"__slots__": ()}))
+        primitive: Any = cls.__new__(type(cls.__name__, (_Undefined, cls), {"__slots__": ()}))
         primitive.name = name
         _declared[primitive] = module
         return primitive
