@@ -92,10 +92,12 @@ def unknown(module: str, name: str, known: Iterable[str], owners: Callable[[str]
         return f"{module} has no {name!r}: {remedy}."
     if owners is not None and (found := [*owners(name)]):
         hint = f"; it is in {' and '.join(found)}."
-    else:
+    elif names := [*known]:
         from difflib import get_close_matches  # start-up: 1.4 ms, for a message
 
-        close_matches = get_close_matches(name, known, 2)
+        close_matches = get_close_matches(name, names, 2)
         hint = f"; did you mean {' or '.join(close_matches)}?" if close_matches else "."
+    else:
+        hint = "."
     hint = _EMPTY_MODULES.get(module, hint)
     return f"{module} has no {name!r}{hint}{_AS_JAX.format(REFERENCE) if 'jax' in sys.modules else ''}"

@@ -15,7 +15,6 @@ import numpy as np
 from jaxlib import _jax
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlir, _mlirHlo, _sdy, _stablehlo
-from jaxlib.mlir.dialects import func as _func  # noqa: F401  (registers func.func's Python class)
 
 from xlafront.base.specs import PartitionSpec, UnreducedKind
 from xlafront.core.avals import abstract_token

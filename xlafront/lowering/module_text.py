@@ -33,10 +33,11 @@ def name_boundary(module: ir.Module | ir.Operation, arguments: Sequence[str], re
     """Set the names of the last arguments and results of `main`: as locations, and as `jax.result_info`."""
     with mlir.context:
         main = next(op for op in module.operation.regions[0].blocks[0] if op.attributes["sym_name"].value == "main")
-        for argument, name in zip(reversed(main.arguments), reversed(arguments)):
+        block = main.regions[0].blocks[0]
+        for argument, name in zip(reversed(block.arguments), reversed(arguments)):
             argument.set_location(ir.Location.name(name))
         present = main.attributes["res_attrs"] if "res_attrs" in main.attributes else [
-            ir.DictAttr.get({})] * len(main.type.results)
+            ir.DictAttr.get({})] * len(main.attributes["function_type"].value.results)
         names = [None] * (len(present) - len(results)) + list(results)[:len(present)]
         main.attributes["res_attrs"] = mlir.array(
             ir.DictAttr.get({item.name: item.attr for item in found} | ({} if name is None else {

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import warnings
+from typing import Any
 
 from xlafront.base import config
 from xlafront.base.jaxlib_compat import jaxlib_version_text
@@ -63,16 +64,22 @@ def fingerprint(client) -> str:
     return _machine[0]
 
 
+def _blake2b(data: bytes = b"", *, digest_size: int) -> Any:
+    try:
+        from _blake2 import blake2b  # start-up: hashlib loads OpenSSL besides, 2 to 5 ms
+    except ImportError:  # a Python without this module
+        from hashlib import blake2b  # start-up: the same
+    return blake2b(data, digest_size=digest_size)
+
+
 def cache_key(module: bytes, options: bytes, client, devices) -> str:
     """Return a hash of all that the executable depends on: module, options, compiler, hardware."""
-    import hashlib  # start-up: 5 ms
-
     components = [_MAGIC, module, options, jaxlib_version_text, client.platform, client.platform_version,
              *[f"{d.id}:{d.device_kind}" for d in devices],
              *[os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]]
     if client.platform == "cpu":
         components.append(fingerprint(client))
-    digest = hashlib.blake2b(digest_size=32)
+    digest = _blake2b(digest_size=32)
     for component in components:
         data = component if isinstance(component, bytes) else component.encode()
         digest.update(len(data).to_bytes(8, "little"))
@@ -298,9 +305,7 @@ def _invalid_entry(status: os.stat_result, max_bytes: float) -> str | None:
 
 
 def _checksum(data: bytes) -> bytes:
-    import hashlib  # start-up: 5 ms
-
-    return hashlib.blake2b(data, digest_size=32).digest()
+    return _blake2b(data, digest_size=32).digest()
 
 
 def _unpack(key: str, content: bytes) -> tuple[bytes, float]:
