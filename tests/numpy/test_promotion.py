@@ -43,7 +43,8 @@ def test_64_bit_arrays_while_x64_is_disabled():
     """With x64 disabled, elementwise functions preserve the width of existing 64-bit arrays; reductions return 32-bit
     results."""
     with xf.enable_x64(True):
-        integers, floats = xnp.arange(1, 4), xnp.arange(1.0, 4.0)
+        integers, floats, complex_numbers = xnp.arange(1, 4), xnp.arange(1.0, 4.0), xnp.array([0, 1j])
+    assert xnp.sinc(complex_numbers).dtype == "complex128"
     for x, name in ((integers, "int64"), (floats, "float64")):
         assert x.dtype == name
         for function in (xnp.sin, xnp.sqrt, xnp.exp):
@@ -53,6 +54,22 @@ def test_64_bit_arrays_while_x64_is_disabled():
         for narrowed in (xnp.cumsum(x), xnp.cumprod(x)):
             assert narrowed.dtype == name.replace("64", "32")
         assert xnp.mean(x).dtype == xnp.median(x).dtype == "float32"
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 5])
+def test_determinants_of_64_bit_arrays_while_x64_is_disabled(n):
+    """Determinants have the width of the matrices, as the other functions of `linalg`, and so have their derivatives."""
+    for numbers in (np.eye(n) + 0.1, np.eye(n) * (1 + 2j) + 0.1):
+        with xf.enable_x64(True):
+            a = xnp.asarray(numbers)
+        assert np.allclose(xnp.linalg.det(a), np.linalg.det(numbers), rtol=1e-14, atol=0)
+        gradients = [xf.grad(lambda a: xnp.linalg.det(a).real)(a)]
+        for method in ("lu", "qr"):
+            sign, log = map(np.asarray, xnp.linalg.slogdet(a, method=method))
+            assert np.allclose(sign * np.exp(log), np.linalg.det(numbers), rtol=1e-14, atol=0)
+            gradients.append(xf.grad(lambda a: xnp.linalg.slogdet(a, method=method)[1])(a))  # noqa: B023
+        assert [g.dtype for g in gradients] == [numbers.dtype] * 3
+        assert np.allclose(gradients[1], np.linalg.inv(numbers).T, rtol=1e-14, atol=1e-15)
 
 
 @pytest.mark.parametrize("name", [*FLOATING_PAIRS, "mean of two"])

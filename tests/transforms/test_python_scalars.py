@@ -195,12 +195,14 @@ WEAK_GRADIENTS = {
     "closed over": lambda v: lax.scan(lambda c, y: (c, lax.mul(v, y)), ROW[0], ROW)[1].sum(),
     "unused carry": lambda v: lax.scan(lambda c, y: (c * y, c), v, ROW)[1].sum(),
     "cond, its first": lambda v: lax.cond(True, lambda x: lax.mul(x, ROW[0]), lambda x: x * ROW[0], v),
+    "clip": lambda v: xnp.clip(v, ROW[0] * 0, 9.0), "erf_inv": lambda v: lax.erf_inv(v / 9),
     "elu": lambda v: xf.nn.elu(v), "sinc": lambda v: xnp.sinc(v), "hypot": lambda v: xnp.hypot(v, 1.0)}
 STRONG_GRADIENTS = {
     "real": lambda v: lax.real(lax.complex(v, v)), "imag": lambda v: lax.imag(lax.complex(v, v)), "size": lambda v: abs(lax.complex(v, v)),
     "pad": lambda v: xnp.pad(v[None], 1).sum(), "dynamic_slice": lambda v: lax.dynamic_slice(v[None], (0,), (1,))[0],
     "sort": lambda v: xnp.sort(xnp.stack([v, v]))[0], "median": lambda v: xnp.median(xnp.stack([v, v])),
     "lax.mul": lambda v: lax.mul(xnp.sin(v), ROW[0]), "lax.max": lambda v: lax.max(v, ROW[0]), "maximum": lambda v: xnp.maximum(v, 1), "lax.div": lambda v: lax.div(v, ROW[0]),
+    "erf": lax.erf, "erfc": lax.erfc, "clip": lambda v: xnp.clip(v, 0.0, 9.0), "clip, upper bound": lambda v: xnp.clip(v, 0.0, ROW[0]),
     "dot": lambda v: xnp.dot(v, ROW).sum(), "quantile": lambda v: xnp.quantile(ROW, v / 9), "power": lambda v: xnp.power(v, 2.0),
     "logsumexp": lambda v: xf.nn.logsumexp(xnp.stack([v, v])), "concatenate": lambda v: lax.concatenate([v[None], ROW], 0).sum(),
     "scan": lambda v: lax.scan(lambda c, y: (c * y, None), v, ROW)[0],

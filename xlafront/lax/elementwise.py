@@ -48,8 +48,14 @@ def constant_like(x: ArrayLike, value: complex) -> Any:
             return kind(value)
     if dtypes.is_extended(aval.dtype):
         raise TypeError(f"this operation does not accept dtype {aval.dtype}: {aval.dtype.no_numbers}")
-    number = aval.dtype.type(value)
-    return number if aval.dtype.itemsize <= 4 else exact(number)
+    return _strong_constant(x, value)
+
+
+def _strong_constant(x: ArrayLike, value: complex) -> Any:
+    """Return a scalar of the dtype of `x` that is not weakly typed; the results that it takes part in are not either."""
+    dtype = tracing.aval_of(x).dtype
+    number = dtype.type(value)
+    return number if dtype.itemsize <= 4 else exact(number)
 
 
 def scale(g: Array, x: Array, value: complex) -> Array:
@@ -162,8 +168,7 @@ def _split_tangent_at_ties(g: Array, ans: Array, x: Array, other: Array) -> Arra
 
     It is not weakly typed, as in JAX.
     """
-    dtype = tracing.aval_of(ans).dtype
-    zero, half, one = [np.asarray(share, dtype)[()] for share in (0, 0.5, 1)]
+    zero, half, one = [_strong_constant(ans, share) for share in (0, 0.5, 1)]
     return mul(g, where(eq(x, ans), where(eq(other, ans), half, one), zero))
 
 
@@ -259,9 +264,9 @@ UNARY = (
      lambda g, y, x: mul(g, mul(rsqrt_(sub(x, constant_like(x, 1))), rsqrt_(add(x, constant_like(x, 1)))))),
     ("atanh", "chlo.atanh", _INEXACT, lambda g, y, x: div(g, one_minus_square_(x))),
     ("erf", "chlo.erf", "float",
-     lambda g, y, x: mul(g, scale(exp_(neg(square_(x))), x, 2 / np.sqrt(np.pi)))),
+     lambda g, y, x: mul(g, mul(exp_(neg(square_(x))), _strong_constant(x, 2 / np.sqrt(np.pi))))),
     ("erfc", None, "float",
-     lambda g, y, x, **_: mul(g, scale(exp_(neg(square_(x))), x, -2 / np.sqrt(np.pi)))),
+     lambda g, y, x, **_: mul(g, mul(exp_(neg(square_(x))), _strong_constant(x, -2 / np.sqrt(np.pi))))),
     ("erf_inv", "chlo.erf_inv", "float", lambda g, y, x: mul(g, scale(exp_(square_(y)), x, np.sqrt(np.pi) / 2))),
     ("lgamma", None, "float", lambda g, y, x: mul(g, digamma_(x))),
     ("digamma", "chlo.digamma", "float",

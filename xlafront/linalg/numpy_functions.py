@@ -357,6 +357,22 @@ def _tensorsolve(a, b, axes):
 # Determinants
 
 
+def _sum_of_last(x):
+    """Sum over the last dimension in the dtype of `x`; `xnp.sum` converts 64-bit arrays if 64-bit types are disabled."""
+    return lax.reduce_sum(x, axes=(x.ndim - 1,))
+
+
+def _product_of_last(x):
+    """Multiply the elements of the last dimension, as `_sum_of_last` adds them."""
+    return lax.reduce_prod(x, axes=(x.ndim - 1,))
+
+
+def _trace(x):
+    """Sum the diagonals of square matrices, as `_sum_of_last` sums vectors."""
+    is_diagonal = xnp.eye(x.shape[-1], dtype=bool)
+    return lax.reduce_sum(xnp.where(is_diagonal, x, constant_like(x, 0)), axes=(x.ndim - 2, x.ndim - 1))
+
+
 def _lu_sign(factors, pivots):
     """Return the sign of the row permutation and the diagonal of `U`."""
     rows = xnp.arange(pivots.shape[-1], dtype=pivots.dtype)
@@ -368,7 +384,7 @@ def _lu_sign(factors, pivots):
 def _det(a):
     factors, pivots, _ = kernels.lu(a)
     sign, diagonal_u = _lu_sign(factors, pivots)
-    return sign * xnp.prod(diagonal_u, axis=-1)
+    return sign * _product_of_last(diagonal_u)
 
 
 @_det.defjvp
@@ -382,15 +398,17 @@ def _det_jvp(primals, tangents):
     factors, pivots, permutation = kernels.lu(a)
     sign, diagonal_u = _lu_sign(factors, pivots)
     is_zero = diagonal_u == 0
-    filled = xnp.where(is_zero, 1, diagonal_u)
-    factors = factors + xnp.eye(a.shape[-1], dtype=a.dtype) * (filled - diagonal_u)[..., None, :]
-    x = solve_factored(factors, permutation, a_t)
-    row = xnp.where(is_zero[..., None], x, 0)
-    upper = kernels.triangular_solve(factors, row, left_side=True)
+    zero = constant_like(a, 0)
+    filled = xnp.where(is_zero, constant_like(a, 1), diagonal_u)
+    is_filled = is_zero[..., None, :] & xnp.eye(a.shape[-1], dtype=bool)
+    filled_factors = xnp.where(is_filled, constant_like(a, 1), factors)
+    x = solve_factored(filled_factors, permutation, a_t)
+    row = xnp.where(is_zero[..., None], x, zero)
+    upper = kernels.triangular_solve(filled_factors, row, left_side=True)
     singular = xnp.any(is_zero, axis=-1)
-    scale = xnp.where(xnp.sum(is_zero, axis=-1) > 1, 0, sign * xnp.prod(filled, axis=-1))
-    tangent = trace(xnp.where(singular[..., None, None], upper, x)) * scale
-    return sign * xnp.prod(diagonal_u, axis=-1), tangent
+    scale = xnp.where(xnp.sum(is_zero, axis=-1) > 1, zero, sign * _product_of_last(filled))
+    tangent = _trace(xnp.where(singular[..., None, None], upper, x)) * scale
+    return sign * _product_of_last(diagonal_u), tangent
 
 
 @library
@@ -414,7 +432,7 @@ def det(a: ArrayLike) -> Array:
         return _det(a)
     x: Any = [[a[..., i, j] for j in range(n)] for i in range(n)]
     if n == 0:
-        return xnp.ones(a.shape[:-2], a.dtype)
+        return lax.full_like(a, 1, shape=a.shape[:-2])
     if n == 1:
         return x[0][0]
     if n == 2:
@@ -428,8 +446,8 @@ def _sign_and_log(sign, factors):
     magnitude = xnp.abs(factors)
     has_zero = xnp.any(magnitude == 0, axis=-1)
     magnitude = xnp.where(magnitude == 0, constant_like(magnitude, 1), magnitude)
-    sign = sign * xnp.prod(factors / to_dtype(magnitude, factors.dtype), axis=-1)
-    log = xnp.sum(xnp.log(magnitude), axis=-1)
+    sign = sign * _product_of_last(factors / to_dtype(magnitude, factors.dtype))
+    log = _sum_of_last(xnp.log(magnitude))
     return xnp.where(has_zero, constant_like(sign, 0), sign), xnp.where(has_zero, constant_like(log, -xnp.inf), log)
 
 
@@ -437,13 +455,13 @@ def _small_pivots(a):
     """Return the sign of the permutation and the pivots of `lu` for matrices of size 1 or 2, computed without kernel
     calls."""
     if a.shape[-1] == 1:
-        return xnp.ones(a.shape[:-2], a.dtype), a[..., 0]
+        return lax.full_like(a, 1, shape=a.shape[:-2]), a[..., 0]
     (top, above), (low, below) = [[a[..., i, j] for j in range(2)] for i in range(2)]
     is_swapped = xnp.abs(low) > xnp.abs(top)
     first = xnp.where(is_swapped, low, top)
-    ratio = xnp.where(is_swapped, top, low) / xnp.where(first == 0, 1, first)
+    ratio = xnp.where(is_swapped, top, low) / xnp.where(first == 0, constant_like(first, 1), first)
     second = xnp.where(is_swapped, above - ratio * below, below - ratio * above)
-    return xnp.where(is_swapped, -1, 1).astype(a.dtype), xnp.stack([first, second], axis=-1)
+    return to_dtype(xnp.where(is_swapped, -1, 1), a.dtype), lax.concatenate([first[..., None], second[..., None]], a.ndim - 2)
 
 
 def _small_log_det_tangent(sign, pivots, a, a_t):
@@ -465,8 +483,9 @@ def _slogdet(a, method):
         return _sign_and_log(*_lu_sign(factors, pivots))
     factors, taus = geqrf_p.bind(a)
     is_used = taus != 0  # a reflection with the factor tau has the determinant -tau / conj(tau)
-    determinants = -taus / xnp.where(is_used, xnp.conj(taus), 1)
-    return _sign_and_log(xnp.prod(xnp.where(is_used, determinants, 1), axis=-1), diagonal(factors))
+    one = constant_like(taus, 1)
+    determinants = -taus / xnp.where(is_used, xnp.conj(taus), one)
+    return _sign_and_log(_product_of_last(xnp.where(is_used, determinants, one)), diagonal(factors))
 
 
 @_slogdet.defjvp
@@ -480,10 +499,10 @@ def _slogdet_jvp(method, primals, tangents):
     else:
         factors, pivots, permutation = kernels.lu(a)
         sign, log_size = _sign_and_log(*_lu_sign(factors, pivots)) if method == "lu" else _slogdet(a, method)
-        tangent = trace(solve_factored(factors, permutation, a_t))
+        tangent = _trace(solve_factored(factors, permutation, a_t))
     if not dtypes.is_complex(a.dtype):
         return (sign, log_size), (xnp.zeros_like(sign), tangent)
-    return (sign, log_size), (sign * 1j * tangent.imag.astype(sign.dtype), tangent.real)
+    return (sign, log_size), (sign * (constant_like(sign, 1j) * to_dtype(tangent.imag, sign.dtype)), tangent.real)
 
 
 @library(static="method")
@@ -491,7 +510,8 @@ def _slogdet_jvp(method, primals, tangents):
 def _slogdet_kernel(a, method):
     [a] = _promote_matrices("slogdet", a, square=True)
     if not a.shape[-1]:
-        return SlogdetResult(xnp.ones(a.shape[:-2], a.dtype), xnp.zeros(a.shape[:-2], dtypes.to_real(a.dtype)))
+        sizes = a.shape[:-2]
+        return SlogdetResult(lax.full_like(a, 1, shape=sizes), lax.full_like(a, 0, dtypes.to_real(a.dtype), sizes))
     return SlogdetResult(*_slogdet(a, method))
 
 

@@ -86,10 +86,11 @@ def _reduced(x):
 
 
 def _sinc(x: ArrayLike, /) -> Array:
-    [x] = map(within_setting, promote_args_inexact("sinc", x))
-    aval = tracing.aval_of(x)
-    if dtypes.is_complex(aval.dtype):
+    [x] = promote_args_inexact("sinc", x)
+    if dtypes.is_complex(tracing.aval_of(x).dtype):
         return _quotient(mul(x, constant_operand(x, np.pi)))
+    x = within_setting(x)
+    aval = tracing.aval_of(x)
     wide = np.dtype(np.float32) if aval.dtype.itemsize < 4 else aval.dtype
     return as_type(_reduced(as_type(x, wide, aval.weak_type)), aval.dtype, aval.weak_type and not aval.shape)
 

@@ -851,7 +851,8 @@ def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: Arr
     if any(dtypes.operand_type(unwrap(x))[0].kind == "c" for x in operands):
         raise ValueError("numpy.clip does not take a complex value: complex values have no ordering, and cannot be clipped. "
                          "Clip x.real and x.imag.")
-    [result, *limits] = promote_args("clip", *operands)
-    if min is not None:
-        result = max_(limits[0], result)
-    return result if max is None else min_(limits[-1], result)
+    [result] = promote_args("clip", arr)
+    for limit, bound in ((min, max_), (max, min_)):  # in this order: a lower bound is promoted with `arr` only, as in JAX
+        if limit is not None:
+            result = bound(*reversed(promote_args("clip", result, limit)))
+    return result
