@@ -1,5 +1,6 @@
 """Values that loops and branches forward unchanged are neither carried nor results of the operation.
 
+What the condition of a loop reads is carried nevertheless, as in JAX.
 They keep value, type and derivative. A function that is used for several branches is traced once.
 """
 
@@ -27,10 +28,10 @@ CASES = {
                             lambda x: (x[1], (np.full(3, x[1]), x))),
     "scan, reversed": (lambda x: lax.scan(lambda c, r: (c + r, (r, c)), 0.0, x, reverse=True)[1], "scan", 2,
                        lambda x: (x, np.array([x[1] + x[2], x[2], 0], x.dtype))),
-    "while": (lambda x: lax.while_loop(lambda c: c[0] < c[1], lambda c: (c[0] + 1, c[1], c[2]), (x[0], x[2], x)), "while", 1,
+    "while": (lambda x: lax.while_loop(lambda c: c[0] < c[1], lambda c: (c[0] + 1, c[1], c[2]), (x[0], x[2], x)), "while", 2,
               lambda x: (x[2], x[2], x)),
     "fori, traced bound": (lambda x: lax.fori_loop(0, (x[2] + 0.5).astype(int), lambda i, c: (c[0] * c[1][1], c[1]), (1.0, x)), "while",
-                           2, lambda x: (x[1] ** 3, x)),
+                           3, lambda x: (x[1] ** 3, x)),
     "cond": (lambda x: lax.cond(x[0] > 0, lambda x: (x, x + 1), lambda x: (x, x * 5), x), "cond", 1, lambda x: (x, x + 1)),
     "switch": (lambda x: lax.switch(x.astype(int)[0], [lambda x, y: (y, x)] * 3, x, x * 2), None, 0, lambda x: (x * 2, x)),
 }

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlafront.api.arguments import as_derivatives, as_results, tree_of_flags
+from xlafront.api.arguments import as_array, as_derivatives, as_results, tree_of_flags
 from xlafront.api.eager_pullback import pull_back, pull_back_with_logs
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.ir import Jaxpr
@@ -366,7 +366,7 @@ class Pullback:
             in_cts, logs = pull_back_with_logs(program, checked, [not x for x in unneeded])
         else:
             in_cts = pull_back(program, checked, [not x for x in unneeded])
-        found = as_results(in_cts)
+        found = as_results(in_cts) if program.forwards else [as_array(ct) for ct in in_cts]
         for i, ref in enumerate(targets):
             if ref is not None:
                 _refs().addupdate(ref, ..., found[i])
@@ -389,12 +389,12 @@ class _Static(tuple):
 
 
 def _static_fields(program: LinearMap) -> _Static:
-    return _Static((program.inputs, program.outputs, program.in_avals, program.out_avals))
+    return _Static((program.inputs, program.outputs, program.in_avals, program.out_avals, [program.forwards]))
 
 
 def _derivative_from(static, consts):
-    jaxpr, fields, *rest = static
-    return Derivative(LinearMap(jaxpr, list(consts), *fields), *rest)
+    jaxpr, [*fields, [forwards]], *rest = static
+    return Derivative(LinearMap(jaxpr, list(consts), *fields, forwards), *rest)
 
 
 def _transpose_from(static, values):
@@ -403,8 +403,8 @@ def _transpose_from(static, values):
 
 
 def _pullback_from(static, residuals):
-    jaxpr, fields, *rest = static
-    return Pullback(LinearMap(jaxpr, [], *fields), *rest, residuals)
+    jaxpr, [*fields, [forwards]], *rest = static
+    return Pullback(LinearMap(jaxpr, [], *fields, forwards), *rest, residuals)
 
 
 tree.register_pytree_node(Derivative, lambda f: (

@@ -330,27 +330,26 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], _R], in
 
 def _bind_without_invariants(condition: Jaxpr, body: Jaxpr, cond_consts: Sequence[Any], body_consts: Sequence[Any],
                              carry: Sequence[Any]) -> list[Any]:
-    """Run a loop that takes the values that its body returns unchanged as constants; return the results of the whole carry."""
+    """Run a loop that takes the values that its body returns unchanged, and its condition does not read, as constants.
+
+    Return the results of the whole carry.
+    """
     layout = WhileLayout(len(cond_consts), len(body_consts))
     _, in_carry = layout.split_body(body.invars)
-    varies = [v is not w for v, w in zip(in_carry, body.outvars)]
-    if all(varies):
+    is_carried = [v is not w for v, w in zip(in_carry, body.outvars)]
+    if not all(is_carried):
+        _, in_condition = layout.split_condition(condition.invars)
+        read = {v for atoms in (*[eqn.invars for eqn in condition.eqns], condition.outvars) for v in atoms if not v.is_literal}
+        is_carried = [varies or v in read for varies, v in zip(is_carried, in_condition)]
+    if all(is_carried):
         return _bind(condition, body, cond_consts, body_consts, carry)
-    invariant, varying = ([i for i, v in enumerate(varies) if v is chosen] for chosen in (False, True))
-
-    def invariants_first(jaxpr: Jaxpr, num_consts: int) -> Jaxpr:
-        return reorder(jaxpr, [*range(num_consts), *[num_consts + i for i in (*invariant, *varying)]])
-
+    invariant, carried = ([i for i, c in enumerate(is_carried) if c is chosen] for chosen in (False, True))
     reduced_condition, reduced_body = body.memoised_with([condition], ("without invariants", *layout), lambda: (
-        invariants_first(condition, layout.cond_nconsts),
-        reorder(invariants_first(body, layout.body_nconsts), None, varying)))
-    constants = [carry[i] for i in invariant]
-    results = iter(_bind(reduced_condition, reduced_body, [*cond_consts, *constants], [*body_consts, *constants],
-                         [carry[i] for i in varying]))
-    read = {v for eqn in condition.eqns for v in eqn.invars if not v.is_literal}
-    _, tested = layout.split_condition(condition.invars)
-    return [next(results) if v else as_array(x) if variable in read else x
-            for x, v, variable in zip(as_results(carry), varies, tested)]
+        reorder(condition, [*range(layout.cond_nconsts), *[layout.cond_nconsts + i for i in carried]]),
+        reorder(body, [*range(layout.body_nconsts), *[layout.body_nconsts + i for i in (*invariant, *carried)]], carried)))
+    results = iter(_bind(reduced_condition, reduced_body, cond_consts, [*body_consts, *[carry[i] for i in invariant]],
+                         [carry[i] for i in carried]))
+    return [next(results) if c else x for x, c in zip(as_results(carry), is_carried)]
 
 
 @boundary

@@ -114,19 +114,22 @@ class LinearMap:
         in_avals: Tangent types of the inputs; the type of the reference for references, whose tangent is that of the initial
             value.
         out_avals: Tangent types of the outputs.
+        forwards: True if the function computes nothing from the tangents and an output is an input itself: cotangents that
+            are Python scalars are then returned as they were given.
     """
 
-    __slots__ = ("jaxpr", "consts", "inputs", "outputs", "in_avals", "out_avals")
+    __slots__ = ("jaxpr", "consts", "inputs", "outputs", "in_avals", "out_avals", "forwards")
 
     def __init__(self, jaxpr: Jaxpr, consts: list[Any], inputs: list[bool], outputs: list[bool], in_avals: Sequence[Aval],
-                 out_avals: Sequence[Aval]) -> None:
+                 out_avals: Sequence[Aval], forwards: bool = False) -> None:
         self.jaxpr, self.consts = jaxpr, consts
         self.inputs, self.outputs = inputs, outputs
         self.in_avals, self.out_avals = in_avals, out_avals
+        self.forwards = forwards
 
     def with_residuals(self, consts: list) -> LinearMap:
         """Return the same jaxpr with other residuals."""
-        return LinearMap(self.jaxpr, consts, self.inputs, self.outputs, self.in_avals, self.out_avals)
+        return LinearMap(self.jaxpr, consts, self.inputs, self.outputs, self.in_avals, self.out_avals, self.forwards)
 
     def apply(self, tangents: Sequence[Any]) -> list[Any]:
         """Map tangents of the inputs to tangents of the outputs (push them forward)."""
@@ -188,7 +191,8 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
         trace.end()
     out_avals = [tracing.aval_of(p).to_tangent_aval() for p, _ in pairs]
     in_avals = [a if type(a) is AbstractRef else t for a, t in zip(types, tangent_avals)]
-    return [p for p, _ in pairs], LinearMap(jaxpr, consts, used, outputs, in_avals, out_avals)
+    forwards = not jaxpr.eqns and not {id(x) for x in duals}.isdisjoint([id(x) for x in results])
+    return [p for p, _ in pairs], LinearMap(jaxpr, consts, used, outputs, in_avals, out_avals, forwards)
 
 
 LinearizeTrace.inline_call_rule = staticmethod(
