@@ -48,7 +48,7 @@ def promote_inexact(name: str, *args, complex_error: type[Exception] | None = Va
 
 def promote_inexact_lists(name: str, *args, complex_error: type[Exception] = ValueError) -> list[Array]:
     """Promote arguments as `promote_inexact` does, and convert lists to arrays."""
-    args = [x if isinstance(x, (bool, int, float, complex)) else xnp.asarray(x) for x in args]
+    args = [xnp.asarray(x) if isinstance(x, (list, tuple)) else x for x in args]
     check_arraylike(name, *args)
     return _as_strong_arrays(name, broadcast_to_common(name, promote_dtypes_inexact(*args), ValueError), complex_error)
 

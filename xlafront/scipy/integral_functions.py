@@ -10,6 +10,7 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike
+from xlafront.numpy.promotion import check_arraylike
 from xlafront.scipy.derivative_formulas import promote_inexact, promote_inexact_lists, with_derivatives
 from xlafront.special import error_functions, exponential_integrals, oscillating_integrals, owens_t as owen
 from xlafront.staging.accepted_arguments import accepts
@@ -152,6 +153,7 @@ def expn(n: ArrayLike, x: ArrayLike) -> Array:
         >>> round(float(expn(2, 1.0)), 4)
         0.1485
     """
+    check_arraylike("expn", n, x)
     return _expn_kernel(*promote_inexact_lists("expn", n, x))
 
 

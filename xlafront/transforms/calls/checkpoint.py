@@ -228,8 +228,8 @@ def _lower(ctx: RuleContext, *operands: ir.Value, jaxpr: Jaxpr, prevent_cse: boo
         # The CPU compiler removes barriers before common subexpression elimination, so use a call there. A loop step without
         # first computations needs none; a call would prevent in-place updates of the carry.
         if ctx.platform == "cpu" and (ctx.body.step is None or _has_first_computation(ctx.body.step)):
-            return ctx.call(jaxpr, operands, "recomputed", inlineable=False, scope="checkpoint/rematted_computation")
-    return ctx.inline(jaxpr, operands, "checkpoint/rematted_computation" if differentiated else "checkpoint")
+            return ctx.call(jaxpr, operands, "recomputed", inlineable=False, scope="checkpoint")
+    return ctx.inline(jaxpr, operands, "checkpoint")
 
 
 def _has_first_computation(jaxpr: Jaxpr) -> bool:
@@ -253,10 +253,14 @@ class _LinearizedCheckpoint:
         inputs = jaxpr.in_avals
         tangent_avals = [a.to_tangent_aval() for a, is_active in zip(inputs, active) if is_active]
 
+        # The name tells recomputed operations in a profile from those of the derivative.
+        recompute = split.recompute.replace(eqns=[
+            eqn.replace(site=source.inside("rematted_computation", eqn.site)) for eqn in split.recompute.eqns])
+
         def linear(*args: tracing.StagedTracer) -> list[Any]:
             saved, args = args[:len(saved_avals)], args[len(saved_avals):]
             primals, tangents = args[:len(inputs)], args[len(inputs):]
-            computed = iter(split.recompute(*saved, *primals))
+            computed = iter(recompute(*saved, *primals))
             residuals = [next(computed) if k is None else primals[k] for k in linearized.forwarded_inputs]
             return linearized.linear(*residuals, *tangents)
 
