@@ -136,6 +136,9 @@ def test_dataclasses():
     assert tree.leaves(Explicit(1, 2)) == [1]
     with pytest.raises(ValueError, match="b"):
         tree_util.register_dataclass(dataclasses.make_dataclass("Bad", ["a", "b"]), data_fields=["a"], meta_fields=[])
+    for fields in ((["a", "a"], ["b"]), (["a", "b"], ["a"])):
+        with pytest.raises(ValueError, match=r"named twice: \['a'\]"):
+            tree_util.register_dataclass(dataclasses.make_dataclass("Bad", ["a", "b"]), *fields)
 
 
 def test_static_and_partial():

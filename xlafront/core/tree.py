@@ -417,8 +417,11 @@ def register_dataclass(nodetype: type, data_fields: Sequence[str] | None = None,
             problems = [f"without {sorted(missing)}"] * bool(missing) + [f"with unknown {sorted(unknown)}"] * bool(unknown)
             raise ValueError(f"the fields given for {nodetype.__name__} are {' and '.join(problems)}; every init field "
                              f"must be in data_fields, meta_fields or drop_fields.")
-    if len({*data_fields, *meta_fields}) < len(data_fields) + len(meta_fields):
-        raise ValueError(f"a field of {nodetype.__name__} is both in data_fields and in meta_fields")
+    named = [*data_fields, *meta_fields]
+    if len({*named}) < len(named):
+        twice = sorted({name for name in named if named.count(name) > 1})
+        raise ValueError(f"fields of {nodetype.__name__} are named twice: {twice}. Name each once, in data_fields or in "
+                         f"meta_fields.")
 
     def flatten_func(x: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         return tuple(getattr(x, n) for n in data_fields), tuple(getattr(x, n) for n in meta_fields)

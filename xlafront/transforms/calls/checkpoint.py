@@ -253,7 +253,7 @@ class _LinearizedCheckpoint:
         inputs = jaxpr.in_avals
         tangent_avals = [a.to_tangent_aval() for a, is_active in zip(inputs, active) if is_active]
 
-        # The name tells recomputed operations in a profile from those of the derivative.
+        # In a profile the name distinguishes recomputed operations from those of the derivative.
         recompute = split.recompute.replace(eqns=[
             eqn.replace(site=source.inside("rematted_computation", eqn.site)) for eqn in split.recompute.eqns])
 
