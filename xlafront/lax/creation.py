@@ -205,15 +205,16 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: DTypeLike | None = None, sha
     aval = x if hasattr(x, "shape") and hasattr(x, "dtype") and not tracing.is_arraylike(x) else tracing.aval_of(x)
     copies_sharding = shape is None and sharding is None
     shape = aval.shape if shape is None else static_shape("full_like", shape)
+    placement = placement_of(x, shape) if sharding is None else sharding
     if dtype is not None:
         result_dtype = dtypes.check_user_dtype(dtype, "full_like")
     else:  # the dtype of an array is final; that of any other object is canonicalized, since x64 may be disabled
         result_dtype = dtypes.dtype(aval.dtype) if type(aval) is ShapedArray else dtypes.canonicalize_dtype(aval.dtype, True)
     fill_value = canonical_fill_value(fill_value, result_dtype)
-    result = _full(shape, fill_value, result_dtype, placement_of(x, shape) if sharding is None else sharding, weak=False)
+    result = _full(shape, fill_value, result_dtype, placement, weak=False)
     if dtype is None and getattr(aval, "weak_type", False) and not is_placed(sharding):
         result = convert_element_type_p.bind(result, new_dtype=result_dtype, weak_type=True, sharding=None)
-    return placed_like(result, aval, copies_sharding)
+    return placed_like(result, aval, copies_sharding and placement is None)
 
 
 def placed_like(result: Array, like: Any, copies_sharding: bool) -> Array:
