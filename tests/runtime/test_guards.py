@@ -23,11 +23,12 @@ def memory_spaces():
     return xf.devices()[:2]
 
 
-def over_both():
-    return xf.sharding.NamedSharding(xf.sharding.Mesh(np.array(memory_spaces()), "i"), xf.P())
+def over_both(*spec):
+    return xf.sharding.NamedSharding(xf.sharding.Mesh(np.array(memory_spaces()), "i"), xf.P(*spec))
 
 
 HOST, HERE = np.ones(3, "float32"), xnp.arange(3.0)
+SHARDED = xf.device_put(np.ones(4, "float32"), over_both("i"))
 # An operation, the direction in which it copies, and True if the copy is explicit.
 TRANSFERS = {
     "jit of a NumPy array": (lambda: xf.jit(lambda x: x * 2)(HOST), "host_to_device", False),
@@ -43,6 +44,8 @@ TRANSFERS = {
     "device_put to another device": (lambda: xf.device_put(HERE, memory_spaces()[1]), "device_to_device", True),
     "device_put over two devices": (lambda: xf.device_put(HERE, over_both()), "device_to_device", True),
     "jit with in_shardings": (lambda: xf.jit(lambda x: x, in_shardings=over_both())(HERE), "device_to_device", False),
+    "the value of a sharded array": (lambda: np.asarray(xf.jit(lambda x: x * 2)(SHARDED)), "device_to_host", False),
+    "device_get of a sharded array": (lambda: xf.device_get(xf.jit(lambda x: x * 2)(SHARDED)), "device_to_host", True),
     "an operator of arrays": (lambda: HERE + HERE, None, False),
     "a function": (lambda: xnp.sin(HERE), None, False),
     "from_dlpack": (lambda: xnp.from_dlpack(HOST.astype(float)), None, False),

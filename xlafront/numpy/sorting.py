@@ -212,6 +212,7 @@ def lexsort(keys: ArrayLike | Sequence[ArrayLike], axis: int = -1, *, batch_size
     rows = [unwrap(k) for k in keys]
     if not rows:
         raise TypeError("numpy.lexsort needs at least one key.")
+    axis = operator.index(axis)
     if not np.ndim(rows[0]):  # scalars have nothing to sort
         return zeros((), dtypes.default_dtype(int))
     axis = canonical_axis(axis, np.ndim(rows[0]), "lexsort")

@@ -13,6 +13,7 @@ import numpy as np
 from xlafront.base import config
 from xlafront.base.jax_names import answered, buffers_of, host_copy
 from xlafront.base.jaxlib_compat import ArrayImpl, batched_device_put
+from xlafront.runtime import guards
 from xlafront.runtime.sharding import SingleDeviceSharding, single_device
 from xlafront.runtime.transfers import shard_indices_and_devices, skip_checks
 
@@ -64,6 +65,7 @@ def host_value(array: ArrayImpl) -> np.ndarray:
     value = np.empty(array._aval.shape, array._aval.dtype)
     if not value.size:
         return value
+    guards.check("device_to_host", f"An array of type {array._aval} is assembled from its shards")  # jaxlib ignores CPUs
     indices, _ = shard_indices_and_devices(array._sharding, array._aval.shape)
     array.block_until_ready()
     first_copies = {tuple([(s.start, s.stop) for s in index]): i for i, index in reversed(list(enumerate(indices)))}

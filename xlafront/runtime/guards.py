@@ -59,15 +59,16 @@ def check(direction: str, description: str) -> None:
         return
     state = guard_lib.thread_local_state()
     level = getattr(state, direction) or getattr(guard_lib.global_state(), direction)
-    is_explicit = state.explicit_device_put
+    is_explicit = state.explicit_device_get if direction == "device_to_host" else state.explicit_device_put
     if level is None or level is _level("allow") or is_explicit and not level.name.endswith("EXPLICIT"):
         return
     transfer = f"{direction.replace('_', '-')} transfer"
     if level.name.startswith("LOG"):
         log().warning("%s: a %s.", description, transfer)
     else:
-        raise JaxRuntimeError(f"Disallowed {transfer} by the setting transfer_guard: {description}. Make it explicit with "
-                              f"device_put, or allow it where it happens: with transfer_guard('allow').")
+        raise JaxRuntimeError(f"Disallowed {transfer} by the setting transfer_guard: {description}. Make it explicit "
+                              f"with {'device_get' if direction == 'device_to_host' else 'device_put'}, or allow it where it "
+                              f"happens: with transfer_guard('allow').")
 
 
 class from_host:
