@@ -11,7 +11,7 @@ from xlafront import lax
 from xlafront.sharding import NamedSharding, PartitionSpec as P
 
 SHAPES = [((40,), 0), ((5, 7), 0), ((5, 7), 1), ((2, 3, 4), 1), ((1,), 0), ((0,), 0), ((3, 0), 1)]
-DTYPES = ("float32", "float16", "bfloat16", "float8_e4m3fn", "int8", "int16", "int32", "uint8", "uint32", "bool", "float64", "int64",
+DTYPES = ("float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e3m4", "int8", "int16", "int32", "uint8", "uint32", "bool", "float64", "int64",
           "uint64")
 
 
@@ -39,12 +39,26 @@ def test_orders_of_all_dtypes(dtype, x64, rng):
             order = np.argsort(plain, axis=axis, kind="stable")
             beside = rng.standard_normal(shape).astype(np.float32)
             np.testing.assert_array_equal(np.asarray(xnp.argsort(x, axis=axis)), order)
-            np.testing.assert_array_equal(np.asarray(xnp.sort(x, axis=axis)).astype(np.float64), np.sort(plain, axis=axis))
+            alone = np.asarray(xf.jit(xnp.sort, static_argnames="axis")(x, axis=axis)).astype(np.float64)
+            np.testing.assert_array_equal(alone, np.sort(plain, axis=axis))
+            if dtype != "float64":
+                np.testing.assert_array_equal(np.signbit(alone), np.signbit(np.take_along_axis(plain, order, axis)))
             found, moved = lax.sort((x, xnp.asarray(beside)), dimension=axis, num_keys=1)
             expected = np.take_along_axis(plain, order, axis)
             np.testing.assert_array_equal(np.asarray(moved), np.take_along_axis(beside, order, axis))
             np.testing.assert_array_equal(np.asarray(found).astype(np.float64), expected)
             np.testing.assert_array_equal(np.signbit(np.asarray(found).astype(np.float64)), np.signbit(expected))
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz", "float8_e8m0fnu"])
+def test_floats_whose_bits_are_another_order(dtype):
+    """NaN has the bits of -0 in some; others have no sign."""
+    values = [1, 0.5, 2, 0.25, 1] if dtype == "float8_e8m0fnu" else [1, -0.5, 0, -2, 1]
+    x = xnp.asarray(np.array(values, np.float32)).astype(dtype)
+    np.testing.assert_array_equal(np.asarray(xnp.sort(x)).astype(np.float32), np.sort(values))
+    np.testing.assert_array_equal(np.asarray(xnp.argsort(x)), np.argsort(values, kind="stable"))
+    if dtype == "float8_e8m0fnu":
+        np.testing.assert_array_equal(np.asarray(xnp.argsort(x.at[1].set(np.nan))), [3, 0, 4, 2, 1])
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint8", "uint16", "uint32"])

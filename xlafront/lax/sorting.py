@@ -83,7 +83,7 @@ _gather = lower_fun(take_along)
 
 def _lower(ctx: RuleContext, *operands: ir.Value, dimension: int, is_stable: bool, num_keys: int) -> Sequence[ir.Value]:
     if tuning.sorts_integers(ctx.avals_in, dimension, num_keys) and ctx.platform == "cpu":
-        return tuning.lower_sort(ctx, *operands, dimension=dimension, gather=_gather)
+        return tuning.lower_sort(ctx, *operands, dimension=dimension, is_stable=is_stable, gather=_gather)
     m = lowering.mlir
     kinds = [a.dtype for a in ctx.avals_in]
     scalars = [((), d) for d in kinds for _ in range(2)]

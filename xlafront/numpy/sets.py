@@ -62,7 +62,7 @@ def _concrete_count(mask, name: str) -> int:
 def _static_size(name: str, size) -> int:
     size = operator.index(size)
     if size < 0:
-        raise TypeError(f"the size of the result of numpy.{name} must be nonnegative, got {size}.")
+        raise ValueError(f"the size of the result of numpy.{name} must be nonnegative, got {size}.")
     return size
 
 
@@ -268,7 +268,7 @@ def _isin(element, test, invert, method):
     if method == "compare_all":
         found = any_of(PUBLIC["equal"](element[:, None], test[None, :]), axis=1)
     else:
-        ordered = sort(test)
+        ordered = sort(test, stable=False)
         position = PUBLIC["minimum"](searchsorted(ordered, element), size_scalar(m - 1, np.int32))
         found = PUBLIC["equal"](take_rows(ordered, position), element)
     found = PUBLIC["logical_not"](found) if invert else found
@@ -316,7 +316,7 @@ def _candidates(ar1, ar2, operation, unique):
     ar1, ar2 = promote_dtypes(ar1, ar2)
     if operation == "xor":
         if unique:
-            joint = sort(concatenate([ar1, ar2]))
+            joint = sort(concatenate([ar1, ar2]), stable=False)
             new, edge = ne(joint[1:], joint[:-1]), full((min_dim(joint.shape[0], 1),), True)
             return joint, _and(concatenate([edge, new]), concatenate([new, edge])), None
         sides = [_sort_rows(x[:, None], True, False) for x in (ar1, ar2)]

@@ -104,7 +104,7 @@ def _quantile(a, q, weights, axes, keepdims, method, ignore_nan):
         result = _inverted_cdf(rows, q, elementwise.where(missing, d.type(0), weights) if ignore_nan else weights)
     else:
         count = reductions.sum(not_(missing), 0, d) if ignore_nan else None
-        result = _interpolate(sort(rows, 0), q, method, count)
+        result = _interpolate(sort(rows, 0, is_stable=False), q, method, count)
     if np.shape(nan) != target:
         nan = shapes.broadcast_in_dim(nan, target, range(len(target) - np.ndim(nan), len(target)))
     result = elementwise.where(nan, d.type(np.nan), result)

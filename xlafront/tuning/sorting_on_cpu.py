@@ -3,6 +3,9 @@
 XLA's CPU runtime sorts one integer operand with a plain comparison many times faster than anything else. Thus a key is
 converted to an integer of the same order. With further operands, it is the upper half of a 64-bit word, whose lower half is
 the position; this also makes the sort stable.
+
+A stable sort of floats alone is one of such words too, as it keeps the order of 0 and -0, which are equal. Other equal elements
+have equal bits and need no position: ties are sorted faster. 64-bit floats leave no room for positions: -0 is before 0.
 """
 
 from __future__ import annotations
@@ -23,19 +26,24 @@ def applies(avals, dimension: int, num_keys: int) -> bool:
     if num_keys > 1 or not isinstance(dtype, np.dtype) or not (
             dtype == dtypes.bool_ or dtypes.is_integer(dtype) or dtypes.is_float(dtype)):
         return False
-    if dtype in dtypes.small_ints or dtype.itemsize == 1 and dtypes.is_float(dtype) and dtype.name.startswith("float4"):
+    # The bits of other floats are a sign and a magnitude that fill the bytes, with NaN as the largest magnitudes.
+    if dtype in dtypes.small_ints or dtypes.is_float(dtype) and (dtype.name.startswith("float4") or "fnu" in dtype.name):
         return False
+    return dtypes.is_float(dtype) if len(avals) == 1 else _has_room_for_positions(key, dimension)
+
+
+def _has_room_for_positions(key, dimension: int) -> bool:
     size = key.shape[dimension] if key.shape else 1
-    if len(avals) == 1:
-        return dtypes.is_float(dtype)
-    return dtype.itemsize <= 4 and isinstance(size, int) and size < 1 << 31
+    return key.dtype.itemsize <= 4 and isinstance(size, int) and size < 1 << 31
 
 
-def lower(ctx, *operands, dimension: int, gather):
+def lower(ctx, *operands, dimension: int, is_stable: bool, gather):
     """Lower a sort of the operands by the first one; `gather` is the lowering rule of `take_along(x, order, axis)`."""
     aval = ctx.avals_in[0]
     shape, dtype = aval.shape, aval.dtype
     if len(operands) == 1:
+        if is_stable and _has_room_for_positions(aval, dimension):
+            return [_sort_stably(ctx, operands[0], shape, dtype, dimension)]
         word_dtype = np.dtype(f"int{8 * dtype.itemsize}")
         bits = ctx.op("stablehlo.bitcast_convert", [_canonicalize_nan(ctx, operands[0], shape, dtype)], [(shape, word_dtype)])
         words = _sort_words(ctx, _flip_negative(ctx, bits, shape, word_dtype), shape, word_dtype, dimension)
@@ -56,6 +64,28 @@ def lower(ctx, *operands, dimension: int, gather):
         else:
             results.append(_take(ctx, x, order(), a, dimension, gather))
     return results
+
+
+def _sort_stably(ctx, x, shape, dtype: np.dtype, dimension: int):
+    """Sort floats of at most 32 bits and keep the order of 0 and -0: the lower half of their words is position and sign."""
+    word_dtype, key_dtype = np.dtype(np.int64), np.dtype(f"int{8 * dtype.itemsize}")
+    word_type, key_type, mask_type = [(shape, word_dtype)], [(shape, key_dtype)], [(shape, dtypes.bool_)]
+    minimum = ctx.constant(np.iinfo(key_dtype).min, shape, key_dtype)
+    zero, one, half = (ctx.constant(word_dtype.type(n), shape) for n in (0, 1, 32))
+    bits = ctx.op("stablehlo.bitcast_convert", [x], key_type)
+    keys = ctx.convert(_ordered_integers(ctx, x, shape, dtype), shape, word_dtype)
+    signs = ctx.convert(ctx.compare("EQ", "SIGNED", bits, minimum, shape), shape, word_dtype)
+    positions = ctx.op("stablehlo.shift_left", [ctx.iota(dimension, word_type[0]), one], word_type)
+    positions = ctx.op("stablehlo.or", [positions, signs], word_type)
+    is_zero = ctx.compare("EQ", "SIGNED", keys, zero, shape)
+    words = ctx.op("stablehlo.select", [
+        is_zero, positions, ctx.op("stablehlo.shift_left", [keys, half], word_type)], word_type)
+    words = _sort_words(ctx, words, shape, word_dtype, dimension)
+    keys = ctx.convert(ctx.op("stablehlo.shift_right_arithmetic", [words, half], word_type), shape, key_dtype)
+    has_sign = ctx.compare("NE", "SIGNED", ctx.op("stablehlo.and", [words, one], word_type), zero, shape)
+    is_negative = ctx.op("stablehlo.or", [has_sign, ctx.compare("LT", "SIGNED", words, zero, shape)], mask_type)
+    bits = ctx.op("stablehlo.select", [is_negative, ctx.op("stablehlo.subtract", [minimum, keys], key_type), keys], key_type)
+    return ctx.op("stablehlo.bitcast_convert", [bits], [(shape, dtype)])
 
 
 def _sort_words(ctx, words, shape, word, dimension: int):
