@@ -234,12 +234,27 @@ def test_weak_types_of_updates():
     weak, one = lax.broadcast(2.0, (3,)), np.ones(1, np.float32)
     for x in (weak.at[0].set(one[0]), weak.at[0:2].add(1.0), xnp.pad(weak, 1), xnp.pad(weak, 1, mode="mean"), xnp.diag(weak),
               lax.pad(weak, 0.0, [(1, 1, 0)]), lax.dot(weak, weak, preferred_element_type=np.float32),
-              lax.reduce(weak, 0.0, lax.add, (0,))):
+              lax.reduce(weak, 0.0, lax.add, (0,)), lax.reduce(weak, 0, lax.add, (0,)), lax.reduce(lax.broadcast(2, (3,)), 1.0, lax.mul, (0,))):
         assert x.weak_type
     for x in (lax.dynamic_update_slice(weak, one, (0,)), lax.dynamic_update_slice(weak, weak[:1], (0,)), xnp.diagflat(weak),
               lax.pad(weak, one[0], [(1, 1, 0)]), xnp.dot(2.0, 3.0, preferred_element_type=np.float32),
               lax.reduce(weak, one[0] * 0, lax.add, (0,))):
         assert not x.weak_type
+
+
+def test_weak_types_of_tangents_of_updates():
+    """The zeros that stand for missing tangents are as weakly typed as their values."""
+    weak, i = lax.broadcast(2.0, (3,)), np.array([0, 1])
+    for f in (lambda v: xnp.zeros_like(v, shape=(3,)).at[i].set(v), lambda v: xnp.zeros_like(v, shape=(3,)).at[i].add(v),
+              lambda v: xnp.zeros_like(v, shape=(3,)).at[i].max(v), lambda v: weak.at[i].multiply(v, unique_indices=True),
+              lambda v: lax.broadcast(v, (3,)).at[i].multiply(2.0, unique_indices=True), lambda v: lax.broadcast(v, (3,)).at[i].set(2.0),
+              lambda v: lax.broadcast(v, (3,)).at[i].min(2.0), lambda v: xnp.diag(v[None]), lambda v: lax.pad(weak, v, [(1, 1, 0)]),
+              lambda v: lax.concatenate([lax.broadcast(v, (3,)), weak], 0)):
+        assert [x.weak_type for x in xf.jvp(f, (2.0,), (1.0,))] == [True, True]
+    for f in (lambda v: xnp.ones(3).at[i].set(v), lambda v: xnp.ones(3).at[i].min(v), lambda v: lax.pad(xnp.ones(3), v, [(1, 1, 0)])):
+        assert [x.weak_type for x in xf.jvp(f, (2.0,), (1.0,))] == [False, False]
+    for f in (lambda v: lax.broadcast(v, (3,)).at[i].set(2.0).sum(), lambda v: xnp.concatenate([weak, v[None]]).sum()):
+        assert xf.grad(f)(2.0).weak_type
 
 
 S, W = xnp.float32(2), xnp.asarray(3.0)  # not weakly typed, and weakly

@@ -195,7 +195,8 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
         if start_dtype != array_dtype:
             if not _is_identity(name, s):
                 raise _dtype_mismatch(array_dtype, start_dtype)
-            starts[i] = array_dtype.type(reductions.IDENTITIES[name](array_dtype))
+            scalar_type = dtypes.scalar_type_of(array_dtype) if tracing.aval_of(s).weak_type else array_dtype.type
+            starts[i] = scalar_type(reductions.IDENTITIES[name](array_dtype))
     starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, tracing.aval_of(s).weak_type) for s, x in zip(starts, leaves)]
     if name is not None:
         if name in reductions.SHARDED:

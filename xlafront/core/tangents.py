@@ -45,8 +45,9 @@ def zeros_of(aval: Aval) -> Any:
     sharding = aval.explicit_sharding
     if sharding is not None and (sharding.spec.unreduced or sharding.spec.reduced):
         sharding = None
-    return zero if not aval.shape else broadcast_in_dim_p.bind(
+    zeros = zero if not aval.shape else broadcast_in_dim_p.bind(
         zero, shape=aval.shape, broadcast_dimensions=(), sharding=sharding)
+    return with_weakness(zeros, True) if aval.weak_type else zeros
 
 
 def zeros_array(aval: Aval) -> Any:
@@ -56,8 +57,6 @@ def zeros_array(aval: Aval) -> Any:
     if aval.dtype == dtypes.float0 and all([isinstance(n, int) for n in aval.shape]):
         return np.zeros(aval.shape, dtypes.float0)
     zeros = zeros_of(aval)
-    if aval.weak_type:
-        zeros = with_weakness(zeros, True)
     explicit = aval.explicit_sharding
     if explicit is None or not (explicit.spec.unreduced or explicit.spec.reduced):
         return zeros

@@ -646,6 +646,8 @@ class Partial(functools.partial):
         Array(8., dtype=float32, weak_type=True)
     """
 
+    __module__ = "xlafront.tree_util"  # part of its text from Python 3.13 on
+
     def __new__(cls, func: Callable, /, *args: Any, **kw: Any) -> Partial:
         # functools.partial would merge a partial of a partial, and its static arguments would become children.
         return super().__new__(cls, _Inner(func) if isinstance(func, functools.partial) else func, *args, **kw)

@@ -12,10 +12,10 @@ from xlafront import lowering
 from xlafront.base.specs import PartitionSpec
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.core.basic_primitives import broadcast_in_dim_p, move_dim, to_dtype
+from xlafront.core.basic_primitives import broadcast_in_dim_p, move_dim, to_dtype, with_weakness
 from xlafront.core.primitive import KeyUse, MeshRules, Primitive, Traits
 from xlafront.core.sharding_types import has_open_sums, of_all, of_first
-from xlafront.core.tangents import add_tangents, zeros_of
+from xlafront.core.tangents import add_tangents, weakly_typed_as, zeros_of
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import key_arrays, sharding_rules
@@ -247,7 +247,7 @@ def _gather_transpose(ct: Tangent, x: Any, indices: Any, *, dimension_numbers: G
                                       dn.operand_batching_dims, dn.start_indices_batching_dims)
     if tracing.aval_of(ct).dtype != x.aval.dtype:  # from a custom rule
         ct = to_dtype(ct, x.aval.dtype)
-    result = bind_scatter(scatter_add_p, zeros_of(x.aval), indices, ct, dimension_numbers=numbers,
+    result = bind_scatter(scatter_add_p, zeros_of(x.aval.update(weak_type=False)), indices, ct, dimension_numbers=numbers,
                           indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode)
     return [result, None]
 
@@ -431,15 +431,16 @@ def scatter_tangents(x: Array, indices: Array, updates: Array, **params: Any) ->
         return scatter_p.bind(x, indices, updates, **params)
     # If several updates write to one element, only the one that remains has a tangent.
     winners, is_winner = _last_write_mask((x, indices, updates), params)
-    zero = tracing.aval_of(updates).dtype.type(0)
-    unwritten = where(eq(winners, np.int32(0)), x, zero)
+    aval = tracing.aval_of(x)
+    zero = aval.dtype.type(0)
+    unwritten = where(eq(winners, np.int32(0)), x, with_weakness(zero, aval.weak_type))
     return scatter_add_p.bind(unwritten, indices, where(is_winner, updates, zero), **params)
 
 
 def _factors(aval: ShapedArray, indices: Any, updates: Any, params: Params) -> Array:
     """Return the factor by which each element of an array of this type is multiplied."""
     ones = broadcast_in_dim_p.bind(aval.dtype.type(1), shape=aval.shape, broadcast_dimensions=(), sharding=None)
-    return PRIMITIVES["scatter_mul"].bind(ones, indices, updates, **params)
+    return PRIMITIVES["scatter_mul"].bind(with_weakness(ones, aval.weak_type), indices, updates, **params)
 
 
 def _multiplicative_transpose(ct: Tangent, x: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
@@ -459,7 +460,7 @@ def _multiplicative_jvp(primals: Sequence[Any], tangents: Sequence[Any], **param
         if not _writes_once(indices, params):
             raise NotImplementedError(
                 "the derivative of x.at[i].multiply(y) in y needs unique indices. Pass unique_indices=True.")
-        zero = zeros_of(ShapedArray(np.shape(x), tracing.aval_of(tu).dtype))
+        zero = zeros_of(ShapedArray(np.shape(x), tracing.aval_of(tu).dtype, tracing.aval_of(x).weak_type))
         terms.append(mul(x, scatter_add_p.bind(zero, indices, tu, **params)))
     if not terms:
         return result, Zero(tracing.aval_of(result).to_tangent_aval())
@@ -483,7 +484,7 @@ def _minmax_scatter_jvp(name: str) -> Callable:
         updates_attain = to_dtype(eq(updates, result_at_updates), dtype)
         count = scatter_add_p.bind(x_attains, indices, updates_attain, **params)
         tangent = scatter_add_p.bind(mul(tx, x_attains), indices, mul(tu, updates_attain), **params)
-        return result, div(tangent, count)
+        return result, weakly_typed_as(div(tangent, count), tracing.aval_of(result))
 
     return jvp
 
