@@ -48,7 +48,10 @@ REFUSED = [  # (error, a word of its text, calls)
         xnp.select([xnp.ones(3) > 0], [xnp.ones(4)]) | m[xnp.array([0, 1, 0]), xnp.array([0, 1])] | xnp.full((2,), xnp.ones(3))"""),
     (TypeError, "nonnegative", """xnp.zeros((-1, 1)) | xnp.ones(-1) | xnp.empty(-1) | xnp.full(-1, 1) | xnp.tri(-1) |
         xnp.zeros_like(1., shape=(-1,))"""),
-    (ValueError, "negative", "xnp.eye(-1) | xnp.identity(-1)"),
+    (ValueError, "negative", """xnp.eye(-1) | xnp.identity(-1) | xnp.unique(X, size=-1) | xnp.union1d(X, X, size=-1) | xnp.nonzero(X, size=-1) |
+        xnp.intersect1d(X[0], X[1], size=-1) | xnp.setdiff1d(X[0], X[1], size=-1) | xnp.unique_values(X, size=-1)"""),
+    (TypeError, "keepdims", "xnp.var(X, 0, mean=X[0]) | xnp.std(X, 1, mean=xnp.ones(2)) | xnp.var(X[0], mean=np.ones((1, 1)))"),
+    (TypeError, "integer", "xnp.nanargmax(X, axis=[0]) | xnp.nanargmin(X, axis=(0,)) | xnp.argmax(X, axis=[0])"),
     (ValueError, "one-dimensional", "1 in xnp.array(1) | 1 in m"),
     (TypeError, "array", "'a' in x | None in x | [1] in x | xnp.full(2, [1, 2]) | xnp.average([1, 2])"),
     (TypeError, "NoneType", "xnp.where(1, 2)"),

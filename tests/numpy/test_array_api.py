@@ -1,4 +1,4 @@
-"""Functions of the array API standard 2024.12: signatures, and calls with 64-bit types enabled.
+"""Functions of the array API standard 2025.12: signatures, and calls with 64-bit types enabled.
 
 NumPy implements the standard too, so values and dtypes are compared with NumPy's.
 """
@@ -112,7 +112,7 @@ def test_signatures():
 def test_names_exist():
     assert all(hasattr(xnp, name) for name in DTYPES)
     assert all(getattr(xnp, name) is value or getattr(xnp, name) == value for name, value in CONSTANTS.items() if name != "nan")
-    assert np.isnan(xnp.nan) and xnp.__array_api_version__ == "2024.12"
+    assert np.isnan(xnp.nan) and xnp.__array_api_version__ == "2025.12"
     assert [name for name in ATTRIBUTES.split() if not hasattr(xnp.ones((2, 2)), name)] == []
 
 

@@ -449,7 +449,8 @@ def test_excluded_arguments_of_vectorize():
 
 def test_array_api_requirements():
     info = xnp.__array_namespace_info__()
-    assert xnp.__array_api_version__ == "2024.12" and xnp.ones(2).__array_namespace__(api_version="2024.12") is xnp
+    assert xnp.__array_api_version__ == "2025.12"
+    assert all([xnp.ones(2).__array_namespace__(api_version=version) is xnp for version in ("2025.12", "2024.12", None)])
     assert info.capabilities() == {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
     assert info.default_device() is None and set(xf.devices()) < set(info.devices())
     assert {name: str(d) for name, d in info.default_dtypes().items()} == {
@@ -458,7 +459,7 @@ def test_array_api_requirements():
     with xf.enable_x64(True):
         assert list(info.dtypes(kind="signed integer")) == ["int8", "int16", "int32", "int64"]
         assert len(info.dtypes()) == 13 and str(info.default_dtypes()["indexing"]) == "int64"
-    with pytest.raises(ValueError, match="2024.12"):
+    with pytest.raises(ValueError, match="2025.12"):
         xnp.ones(2).__array_namespace__(api_version="2021.12")
 
 

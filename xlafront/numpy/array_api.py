@@ -11,7 +11,7 @@ from xlafront.core.typing import Array
 from xlafront.numpy import dlpack
 from xlafront.runtime import backends
 
-__array_api_version__ = "2024.12"
+__array_api_version__ = "2025.12"
 
 _KINDS = {
     "bool": ("bool",), "signed integer": ("int8", "int16", "int32", "int64"),

@@ -361,8 +361,8 @@ def _dlpack_device(self):
 
 
 def _namespace(self, *, api_version=None):
-    if api_version not in (None, "2024.12"):
-        raise ValueError(f"the array API version {api_version!r} is not supported; use 2024.12.")
+    if api_version not in (None, "2025.12", "2024.12"):
+        raise ValueError(f"the array API version {api_version!r} is not supported; use 2025.12 or 2024.12.")
     return sys.modules[__package__]
 
 

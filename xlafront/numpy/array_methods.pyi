@@ -623,7 +623,7 @@ class Array:
             ddof: Number subtracted from the number of elements in the divisor.
             keepdims: If True, keep reduced axes with size 1.
             where: Boolean array, broadcast to the shape of `a`, that selects the elements to include.
-            mean: Mean to use, with reduced axes of size 1. Default: it is computed.
+            mean: Mean to use, a scalar or an array with reduced axes of size 1. Default: it is computed.
             correction: Alias of `ddof`.
 
         Returns:
@@ -782,7 +782,7 @@ class Array:
                 NaN where the difference is not positive.
             keepdims: If True, keep reduced axes with size 1.
             where: Boolean array, broadcast to the shape of `a`, that selects the elements to include.
-            mean: Mean to use, with reduced axes of size 1. Default: it is computed.
+            mean: Mean to use, a scalar or an array with reduced axes of size 1. Default: it is computed.
             correction: Alias of `ddof`.
 
         Returns:

@@ -282,7 +282,7 @@ def _nan_arg_reduction(name, a, axis, out, keepdims):
 
 
 @library(static=("axis", "out", "keepdims"))
-@accepts(objects=True, lists="out")
+@accepts(objects=True, lists=("axis", "out"))
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Return the index of the first maximum along an axis, ignoring NaNs.
 
@@ -306,7 +306,7 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
 
 
 @library(static=("axis", "out", "keepdims"))
-@accepts(objects=True, lists="out")
+@accepts(objects=True, lists=("axis", "out"))
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Return the index of the first minimum along an axis, ignoring NaNs.
 

@@ -341,7 +341,7 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
             NaN where the difference is not positive.
         keepdims: If True, keep reduced axes with size 1.
         where: Boolean array, broadcast to the shape of `a`, that selects the elements to include.
-        mean: Mean to use, with reduced axes of size 1. Default: it is computed.
+        mean: Mean to use, a scalar or an array with reduced axes of size 1. Default: it is computed.
         correction: Alias of `ddof`.
 
     Returns:
@@ -360,6 +360,9 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     ddof = np.asarray(ddof) if isinstance(ddof, tuple) else ddof  # an array was converted to a tuple to be hashable
     a = unwrap(a)
     _check_mask("var", where, np.shape(a))
+    if np.ndim(mean) not in (0, np.ndim(a)):
+        raise TypeError(f"numpy.var needs a mean with the axes of the array, of shape {np.shape(a)}, and got one of shape "
+                        f"{np.shape(mean)}. Compute the mean with keepdims=True.")
     own = dtypes.array_dtype(tracing.aval_of(a).dtype)
     d = dtypes.to_real(dtypes.to_inexact(own)) if dtype is None else _checked_dtype(dtype, "var")
     if own.kind == "c" and d.kind != "c" and dtype is not None:
@@ -432,7 +435,7 @@ def std(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
         ddof: Number subtracted from the number of elements in the divisor.
         keepdims: If True, keep reduced axes with size 1.
         where: Boolean array, broadcast to the shape of `a`, that selects the elements to include.
-        mean: Mean to use, with reduced axes of size 1. Default: it is computed.
+        mean: Mean to use, a scalar or an array with reduced axes of size 1. Default: it is computed.
         correction: Alias of `ddof`.
 
     Returns:
