@@ -234,11 +234,12 @@ def test_weak_types_of_updates():
     weak, one = lax.broadcast(2.0, (3,)), np.ones(1, np.float32)
     for x in (weak.at[0].set(one[0]), weak.at[0:2].add(1.0), xnp.pad(weak, 1), xnp.pad(weak, 1, mode="mean"), xnp.diag(weak),
               lax.pad(weak, 0.0, [(1, 1, 0)]), lax.dot(weak, weak, preferred_element_type=np.float32),
-              lax.reduce(weak, 0.0, lax.add, (0,)), lax.reduce(weak, 0, lax.add, (0,)), lax.reduce(lax.broadcast(2, (3,)), 1.0, lax.mul, (0,))):
+              lax.reduce(weak, 0.0, lax.add, (0,)), lax.reduce(weak, 0, lax.add, (0,)), lax.reduce(lax.broadcast(2, (3,)), 1.0, lax.mul, (0,)),
+              xnp.resize(3, 0), xnp.resize(weak[:0], 2), weak.round(), xnp.round(xnp.asarray(1.5), 1)):
         assert x.weak_type
     for x in (lax.dynamic_update_slice(weak, one, (0,)), lax.dynamic_update_slice(weak, weak[:1], (0,)), xnp.diagflat(weak),
               lax.pad(weak, one[0], [(1, 1, 0)]), xnp.dot(2.0, 3.0, preferred_element_type=np.float32),
-              lax.reduce(weak, one[0] * 0, lax.add, (0,))):
+              lax.reduce(weak, one[0] * 0, lax.add, (0,)), weak.round(1), xnp.round(weak * 1j, -1), xnp.resize(one[:0], 2)):
         assert not x.weak_type
 
 

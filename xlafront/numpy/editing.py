@@ -18,7 +18,7 @@ from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import as_type, convert_element_type_p
 from xlafront.lax.shapes import canonical_axis, reshape_to, static_shape
 from xlafront.lax.slicing import slice_in_dim
-from xlafront.numpy.creation import arange, asarray, full, zeros
+from xlafront.numpy.creation import arange, asarray, full, zeros, zeros_like
 from xlafront.numpy.indexing import take
 from xlafront.numpy.manipulation import broadcast_to, concatenate, ravel
 from xlafront.numpy.promotion import check_arraylike, unwrap
@@ -180,7 +180,7 @@ def resize(a: ArrayLike, new_shape: int | Sequence[int]) -> Array:
         raise ValueError(f"numpy.resize: all elements of `new_shape` must be non-negative, got {shape}.")
     a, size = ravel(a), math.prod(shape)
     if not a.shape[0] or not size:
-        return zeros(shape, a.dtype)
+        return zeros_like(a, shape=shape)
     copies = -(-size // a.shape[0])
     flat = concatenate([a] * copies) if copies > 1 else a
     return reshape_to(slice_in_dim(flat, 0, size), shape)

@@ -250,10 +250,16 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     rank = np.ndim(a)
     if axes is None:
         return a if rank < 2 and type(a) is ArrayImpl else _transpose_kernel(a, tuple(range(rank - 1, -1, -1)))
-    order = [canonical_axis(i, rank, "numpy.transpose") for i in axes]
+    return _permuted("transpose", a, axes, TypeError)
+
+
+def _permuted(name: str, a: ArrayLike, axes: Sequence[int], repeated: type[Exception]) -> Array:
+    """Permute axes; `repeated` is the class of the error for axes that are named twice."""
+    rank = np.ndim(a)
+    order = [canonical_axis(i, rank, f"numpy.{name}") for i in axes]
     if sorted(order) != list(range(rank)):
-        raise TypeError(
-            f"numpy.transpose needs a permutation of the {rank} axes of an array of shape {np.shape(a)}, got {axes}.")
+        raise (repeated if len(set(order)) < len(order) else TypeError)(
+            f"numpy.{name} needs a permutation of the {rank} axes of an array of shape {np.shape(a)}, got {axes}.")
     return a if order == sorted(order) and type(a) is ArrayImpl else _transpose_kernel(a, tuple(order))
 
 
@@ -271,7 +277,9 @@ def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
         >>> xnp.permute_dims(xnp.ones((2, 3, 4)), (1, 2, 0)).shape
         (3, 4, 2)
     """
-    return transpose(a, axes)
+    a = unwrap(a)
+    check_arraylike("permute_dims", a)
+    return _permuted("permute_dims", a, axes, ValueError)
 
 
 @library(static=None)

@@ -211,10 +211,11 @@ def nanstd(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out:
         >>> xnp.nanstd(xnp.array([1.0, xnp.nan, 3.0]))
         Array(1., dtype=float32)
     """
+    variances = nanvar(a, axis, dtype, out, ddof, keepdims, where, mean)
     if dtype is not None and not dtypes.is_inexact(np.dtype(dtype)):
         raise TypeError(
             f"numpy.nanstd computes the square root in the dtype of the result, which must be inexact: got {dtype}.")
-    return PUBLIC["sqrt"](nanvar(a, axis, dtype, out, ddof, keepdims, where, mean))
+    return PUBLIC["sqrt"](variances)
 
 
 def _nan_cumulative(name: str, identity, function, a, axis, dtype, out):

@@ -222,6 +222,10 @@ def _reflect_oddly(x, axis: int, before, after, edge: int):
 def _pad_ramp(x, axis, before, after, options):
     ends = _pairs(options["end_values"], x.ndim, "end_values")[axis]
     pieces = [x]
+    if x.shape[axis] == 0:
+        if not before and not after:
+            return x
+        raise ValueError(f"numpy.pad cannot extend the empty axis {axis} of shape {x.shape} by a ramp. Use mode='constant'.")
     first, last = slicing.index_in_dim(x, 0, axis, False), slicing.index_in_dim(x, -1, axis, False)
     if before:
         pieces.insert(0, linspace(ends[0], first, before, endpoint=False, dtype=x.dtype, axis=axis))

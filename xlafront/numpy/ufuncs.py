@@ -15,6 +15,7 @@ import numpy as np
 
 from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, tracing
+from xlafront.core.basic_primitives import with_weakness
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes
 from xlafront.lax.arguments import check_dtype
@@ -792,6 +793,7 @@ def _round_float(x, decimals):
     if decimals == 0:
         return nearest(x)
     d = tracing.aval_of(x).dtype
+    x = with_weakness(x, False) if np.ndim(x) else x  # as for the product with an array of factors
     wide = x if d.itemsize > 2 else as_type(x, dtypes.float32, False)  # powers of ten overflow the 16-bit types
     if decimals > np.log10(float(dtypes.finfo(tracing.aval_of(wide).dtype).max)):  # more decimals than any number has
         return x
