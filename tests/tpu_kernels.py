@@ -192,6 +192,35 @@ def indexing(x_ref, o_ref):
     o_ref[6, :] = x_ref[-1]
 
 
+def _strided(x, y, v, b):
+    wide, narrow, line, flags = np.zeros((3, 32, 256), F32), np.ones((2, 64, 256), BF16), np.full(2048, 5, F32), np.zeros((32, 256), bool)
+    wide[0, :, :128], wide[1], wide[2, 1::4, ::2] = x[:, ::2], x[::-1][::-1][np.arange(32) // 2 * 2], x[3:11, :128]
+    narrow[0, ::2], narrow[1, :, 1::2] = y[1:64:2], y[:, :128]
+    line[::2] = v[1024:]
+    line[1:17:2] = np.where(v[:8] > 0, v[:8], line[1:17:2])
+    flags[1::2] = b[::2]
+    return wide, narrow, line, flags
+
+
+@kernel(lambda: (numbers(32, 256), numbers(64, 256, dtype=BF16), numbers(2048), integers(32, 256, low=0, high=2).astype(bool)), _strided,
+        grid=1, out_shape=(Spec((3, 32, 256), F32), Spec((2, 64, 256), BF16), Spec((2048,), F32), Spec((32, 256), "bool")))
+def strides(x_ref, y_ref, v_ref, b_ref, wide_ref, narrow_ref, line_ref, flags_ref):
+    i = pl.program_id(0)
+    wide_ref[...] = xnp.zeros(wide_ref.shape, F32)
+    wide_ref[0, :, :128] = x_ref[:, ::2]
+    wide_ref[1, ::2] = x_ref[::2]
+    wide_ref[1, pl.ds(1, 16, stride=2)] = x_ref[pl.ds(0, 16, stride=2)]
+    wide_ref[2, 1::4, ::2] = x_ref[3:11, :128]
+    narrow_ref[...] = xnp.ones(narrow_ref.shape, BF16)
+    narrow_ref.at[0][::2] = y_ref[pl.ds(1, 32, stride=2)]
+    narrow_ref[i + 1, :, 1::2] = y_ref[:, :128]
+    line_ref[...] = xnp.full(line_ref.shape, 5, F32)
+    line_ref[::2] = v_ref[1024:]
+    pltpu.store(line_ref.at[pl.ds(1, 8, stride=2)], v_ref[:8], mask=v_ref[:8] > 0)
+    flags_ref[...] = xnp.zeros((32, 256), bool)
+    flags_ref[1::2] = b_ref[::2]
+
+
 def _shapes(x):
     out = np.stack([*x[:4], *[x[4]] * 4])
     out += np.concatenate([x[:, 64:], x[:, :64]], 1) + np.tile(x[:1], (8, 1)) + np.repeat(x[1:2], 8, 0)

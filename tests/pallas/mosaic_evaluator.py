@@ -295,6 +295,13 @@ class MosaicEvaluator(Evaluator):
         slices = [np.roll(np.take(x, [i], rows), amount + i * stride, axis) for i in range(x.shape[rows])]
         return np.concatenate(slices, rows)
 
+    def run_tpu_dynamic_gather(self, op, x, indices):
+        [axis] = _attribute(op, "dimensions")
+        unit = {1: 128, 2: 8}[x.ndim - axis]
+        if x.dtype.itemsize != 4 or x.shape[axis] > unit:
+            raise NotImplementedError(f"Mosaic has no gather out of {x.dtype}{x.shape} along dimension {axis}")
+        return np.take_along_axis(x, indices % x.shape[axis], axis)
+
     # Element types
 
     def run_tpu_bitcast(self, op, x):
@@ -392,7 +399,7 @@ OPERATIONS = """vector.load vector.shape_cast vector.broadcast vector.extract ve
     memref.load memref.store memref.alloca tpu.sem_alloc tpu.strided_load tpu.strided_store tpu.vector_store tpu.memref_slice
     tpu.memref_squeeze tpu.region tpu.enqueue_dma tpu.wait_dma2 tpu.sem_signal tpu.sem_wait tpu.sem_read tpu.sem_barrier tpu.device_id tpu.iteration_bound
     tpu.assume_multiple tpu.delay tpu.prng_set_seed_32 tpu.prng_random_bits tpu.log tpu.transpose tpu.concatenate tpu.iota
-    tpu.dynamic_rotate tpu.bitcast tpu.pack_elementwise tpu.unpack_elementwise tpu.reciprocal tpu.stochastic_convert
+    tpu.dynamic_rotate tpu.dynamic_gather tpu.bitcast tpu.pack_elementwise tpu.unpack_elementwise tpu.reciprocal tpu.stochastic_convert
     tpu.reduce_index
     tpu.matmul tpu.matmul_push_rhs tpu.matmul_acc_lhs tpu.matmul_pop tpu.matmul_lhs_fifo tpu.matmul_pop_fifo""".split()
 

@@ -159,12 +159,16 @@ def body_of(function):
 
 
 @pytest.mark.parametrize(("body", "options", "error", "message"), [
-    (body_of(lambda x: lax.zeta(x[...], x[...])), {}, NotImplementedError,
-     r"(?s)test_mosaic.py:\d+.*zeta is not possible in kernels that are compiled for tpu.*interpret=True"),
-    (body_of(lambda x: xnp.zeros((8, 128)) + xnp.sort(x[:, :100], 1).sum()), {}, NotImplementedError,
-     r"the kernel .*test_mosaic.py:\d+.*sort along a dimension of 100 elements"),
-    (body_of(lambda x: (x[...].astype("int32").T @ x[...].astype("int32"))[:8].astype("float32")), {}, NotImplementedError,
-     "dot_general of int32.*to int8"),
+    (body_of(lambda x: xnp.tile(lax.linalg.cholesky(x[:, :8]), (1, 16))), {}, NotImplementedError,
+     r"(?s)test_mosaic.py:\d+.*cholesky is not possible in kernels that are compiled for tpu.*interpret=True"),
+    (body_of(lambda x: xnp.take_along_axis(xnp.tile(x[...], (256, 1)), x[...].astype("int32"), 0)), {}, NotImplementedError,
+     r"test_mosaic.py:\d+.*a gather out of 2048 positions along dimension 0 .*Gather out of up to 1024"),
+    (body_of(lambda x: lax.gather(x[...], xnp.zeros((8, 1), int), lax.GatherDimensionNumbers((1, 2), (), (0,)), (2, 64)).sum() + x[...]), {},
+     NotImplementedError, r"test_mosaic.py:\d+.*gather of windows of shape \(2, 64\) out of \(8, 128\)"),
+    (body_of(lambda x: x[...].at[xnp.zeros(200, int)].add(1.0)), {}, NotImplementedError, "scatter-add of 200 updates"),
+    (body_of(lambda x: lax.scatter_add(x[...], xnp.zeros((8, 1), int), xnp.zeros((8, 2, 128)), lax.ScatterDimensionNumbers(
+        (1, 2), (), (0,)))), {}, NotImplementedError, r"scatter-add of windows of shape \(2, 128\) into \(8, 128\)"),
+    (lambda x, o: o.__setitem__(..., xnp.sum(x[...])), {"shape": ()}, NotImplementedError, r"reads outputs.* a scalar in VMEM.*\(1, 1\)"),
     (lambda x, o: o.__setitem__((), x[0, 0]), {"shape": (), "grid": 1}, ValueError, r"is a scalar in VMEM.*shape \(1, 1\)"),
     (copy, {"in_specs": [pl.BlockSpec(memory_space=pl.ANY)]}, NotImplementedError, r"args\[0\], a reference in any.*sync_copy"),
     (copy, {"in_specs": [pl.BlockSpec(memory_space=pltpu.SMEM)]}, NotImplementedError, "in scalar memory.*with an integer"),

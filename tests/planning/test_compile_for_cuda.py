@@ -7,6 +7,7 @@ import library_kernels
 import numpy as np
 import programs_to_compile as programs
 import pytest
+import value_kernels
 
 import xlafront as xf
 import xlafront.numpy as xnp
@@ -217,6 +218,18 @@ def test_kernels(name):
     for card in ("a100", "h100", "rtx5090"):
         text = xf.jit(function).lower(*device_types(card, *types)).compile().as_text()
         assert "__gpu$xla.gpu.triton" in text or "triton" in text
+
+
+VALUES_ON_CARDS = [(name, card) for name, case in value_kernels.KERNELS.items() if "cuda" in case.targets
+                   for card in ("a100", "h100")]
+
+
+@pytest.mark.parametrize("name, card", VALUES_ON_CARDS)
+def test_functions_of_values(name, card):
+    case = value_kernels.KERNELS[name]
+    types = device_types(card, *[like(*x.shape, dtype=x.dtype) for x in case.arguments])
+    text = xf.jit(case.call(False)).lower(*types).compile().as_text()
+    assert "__gpu$xla.gpu.triton" in text or "triton" in text
 
 
 LIBRARY_ON_CARDS = [(name, card) for name in library_kernels.COMPILED for card in ("a100", "h100")]

@@ -12,6 +12,7 @@ import programs_to_compile as programs
 import pytest
 import sparse_core_kernels
 import tpu_kernels
+import value_kernels
 
 import xlafront as xf
 import xlafront.numpy as xnp
@@ -294,6 +295,18 @@ def test_kernels(name, chip):
     types = [xf.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=on_chip) for x in case.arguments()]
     compiled = xf.jit(case.call(False)).lower(*types).compile()
     assert "tpu_custom_call" in compiled.as_text()
+
+
+VALUES_ON_CHIPS = [(name, chip) for name, case in value_kernels.KERNELS.items() if "tpu" in case.targets
+                   for chip in ("v5e:1x1", "v6e:1x1")]
+
+
+@pytest.mark.parametrize("name, chip", VALUES_ON_CHIPS)
+def test_functions_of_values(name, chip):
+    case, device = value_kernels.KERNELS[name], topologies.get_topology_desc(chip).devices[0]
+    on_chip = xf.sharding.SingleDeviceSharding(device)
+    types = [xf.ShapeDtypeStruct(x.shape, x.dtype, sharding=on_chip) for x in case.arguments]
+    assert "tpu_custom_call" in xf.jit(case.call(False)).lower(*types).compile().as_text()
 
 
 @pytest.mark.parametrize("name", sparse_core_kernels.OPERATIONS)

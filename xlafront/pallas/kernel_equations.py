@@ -72,34 +72,45 @@ def _lower_equation(w: Writer, eqn: JaxprEqn, values: list[Value], shape: tuple[
         avals_in = [a if a.shape == shape else a.update(shape=shape) for a in avals_in]
     rule = w.rules.get(eqn.primitive.name)
     if rule is None:
-        return lower_equations(w, _expansion(w, eqn, avals_in), values)
+        jaxpr, is_own = _expansion(w, eqn, avals_in)
+        outer = w.keeps_site
+        w.keeps_site = outer or is_own
+        results = lower_equations(w, jaxpr, values)
+        w.keeps_site = outer
+        return results
     results = rule(w, avals_in, avals_out, eqn.params, *values)
     return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
-def _expansion(w: Writer, eqn: JaxprEqn, avals: Sequence[Any]) -> Jaxpr:
-    """Return a jaxpr that computes an equation; raise an error if there is none."""
+def _expansion(w: Writer, eqn: JaxprEqn, avals: Sequence[Any]) -> tuple[Jaxpr, bool]:
+    """Return a jaxpr that computes an equation, and True if a rule has made it; raise an error if there is none."""
     primitive, params = eqn.primitive, eqn.params
     if isinstance(primitive, ProgramCall):
-        return params[primitive.parameter]
+        return params[primitive.parameter], False
     called = params.get("jaxpr", params.get("call_jaxpr"))
-    if isinstance(called, Jaxpr) and len(called.invars) == len(avals) and len(called.outvars) == len(eqn.outvars):
-        return called
-    decompose = primitive.decompose or EXPANSIONS.get(primitive.name)
+    if isinstance(called, Jaxpr) and _has_types(called, avals, eqn):
+        return called, False
+    decompose = EXPANSIONS.get(primitive.name) or primitive.decompose
     if decompose is not None:
         def results(*operands):
             found = decompose(*operands, **params)
             return found if primitive.multiple_results else [found]
 
         try:
-            return tracing.trace_to_closed_jaxpr(results, avals)
+            return tracing.trace_to_closed_jaxpr(results, avals), True
         except NotImplementedError as error:
             raise LoweringException(f"{w.where()}{error}") from None
     lowering = primitive.lowerings.get(w.platform) or primitive.lowerings.get(None)
     jaxpr_for = getattr(lowering, "jaxpr_for", None)
     if jaxpr_for is None:
         raise unsupported(w, primitive.shown_as)
-    return jaxpr_for(tuple(avals), params)
+    return jaxpr_for(tuple(avals), params), True
+
+
+def _has_types(called: Jaxpr, avals: Sequence[Any], eqn: JaxprEqn) -> bool:
+    """True if a jaxpr takes the operands of an equation; that of a reduction takes scalars."""
+    types = [[v.aval for v in called.invars], [v.aval for v in called.outvars]], [list(avals), [v.aval for v in eqn.outvars]]
+    return all([[getattr(a, "shape", None) for a in x] == [getattr(a, "shape", None) for a in y] for x, y in zip(*types)])
 
 
 _REMEDY = "Write it with arithmetic, comparisons, reductions and products, or compute it outside of the kernel."

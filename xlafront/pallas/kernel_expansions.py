@@ -15,10 +15,14 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.control.while_loop import fori_loop
 from xlafront.core import dtypes
+from xlafront.lax.shapes import place_axis
+from xlafront.pallas import kernel_gathers
 from xlafront.pallas.vector_operations import roll_p
 from xlafront.special.log_gamma import bernoulli_numbers
 from xlafront.special.traced_primitives import widen_small_floats
+from xlafront.transforms.batching.vmap import batch_flat
 
 # Elementwise
 
@@ -134,6 +138,43 @@ def _series(w: Any, factor: Callable[[int], float]) -> Any:
     return _polynomial(inverse, numbers[::-1]) * inverse
 
 
+_ZETA_STEPS = 10  # terms of the sum before the Euler-Maclaurin series
+
+
+def _zeta(s: Any, q: Any) -> Any:
+    """Compute the sum of `(q + k)^-s` over k. Terms of negative bases are those of integers `s`."""
+    is_odd = xnp.floor(s / 2) * 2 != s
+
+    def step(_k: Any, state: tuple) -> tuple:
+        total, base = state
+        return total + _signed_power(base, s, is_odd), base + 1
+
+    total, w = fori_loop(0, _ZETA_STEPS, step, (xnp.zeros_like(s), q))  # (unrolled, compilers of GPUs take seconds)
+    power = _signed_power(w, s, is_odd)
+    total = total + power * w / (s - 1) + power / 2
+    term = power * s / w
+    for k, number in enumerate(bernoulli_numbers(_TERMS + 2)[1:], 1):
+        total = total + float(number) / math.factorial(2 * k) * term
+        term = term * (s + (2 * k - 1)) * (s + 2 * k) / (w * w)
+    is_pole = (q <= 0) & (xnp.floor(q) == q)
+    is_undefined = (s < 1) | (q <= 0) & (xnp.floor(s) != s) | is_pole & is_odd
+    total = xnp.where((s == 1) | is_pole, np.inf, total)
+    return xnp.where(is_undefined | (s != s) | (q != q), np.nan, total)
+
+
+def _signed_power(base: Any, s: Any, is_odd: Any) -> Any:
+    power = xnp.exp(-s * xnp.log(abs(base)))
+    return xnp.where((base < 0) & is_odd, -power, power)
+
+
+def _polygamma(n: Any, x: Any) -> Any:
+    is_defined = (n >= 0) & (xnp.floor(n) == n)
+    order = xnp.where(is_defined & (n > 0), n, 1)
+    sign = xnp.where(xnp.floor(order / 2) * 2 == order, -1, 1)
+    value = sign * xnp.exp(lax.lgamma(order + 1)) * _zeta(order + 1, x)
+    return xnp.where(n == 0, lax.digamma(x), xnp.where(is_defined, value, np.nan))
+
+
 _SPLIT, _ASYMPTOTIC = 12.0, 10  # from where the Bessel function is its asymptotic series, and its terms
 
 
@@ -155,6 +196,7 @@ def _scaled_bessel_i1(x: Any) -> Any:
 _ELEMENTWISE = {
     "expm1": _expm1, "sinh": _sinh, "cosh": _cosh, "asinh": _asinh, "acosh": _acosh, "cbrt": _cbrt, "erfc": _erfc,
     "erf_inv": _erf_inv, "lgamma": _log_gamma, "digamma": _digamma, "bessel_i1e": _scaled_bessel_i1,
+    "zeta": _zeta, "polygamma": _polygamma,
     "atan": lambda x: lax.atan2(x, xnp.ones_like(x)),
     "asin": lambda x: lax.atan2(x, xnp.sqrt((1 - x) * (1 + x))),
     "acos": lambda x: lax.atan2(xnp.sqrt((1 - x) * (1 + x)), x),
@@ -250,8 +292,7 @@ def _sort(*operands: Any, dimension: int, num_keys: int, is_stable: bool = True,
     """Sort by a bitonic network, whose last key is the position."""
     n = operands[0].shape[dimension]
     if not _is_power_of_two(n):
-        raise NotImplementedError(f"sort along a dimension of {n} elements is not possible in compiled kernels. Use a power of "
-                                  f"two, padded with the largest value.")
+        return _sort_padded(operands, dimension, num_keys)
     positions = _positions(operands[0], dimension)
     values = [*operands[:num_keys], positions, *operands[num_keys:]]
     size = 2
@@ -268,6 +309,18 @@ def _sort(*operands: Any, dimension: int, num_keys: int, is_stable: bool = True,
             distance //= 2
         size *= 2
     return [*values[:num_keys], *values[num_keys + 1:]]
+
+
+def _sort_padded(operands: tuple, dimension: int, num_keys: int) -> list[Any]:
+    """Pad to a power of two with elements that an additional key puts last."""
+    n = operands[0].shape[dimension]
+    size = 1 << n.bit_length()
+    config = [(0, size - n if d == dimension else 0, 0) for d in range(operands[0].ndim)]
+    padded = [lax.pad(x.astype(np.int32), np.int32(0), config).astype(bool) if x.dtype == np.bool_ else
+              lax.pad(x, np.zeros((), x.dtype), config) for x in operands]
+    is_padding = (_positions(padded[0], dimension) >= n).astype(np.int32)
+    _, *found = _sort(is_padding, *padded, dimension=dimension, num_keys=num_keys + 1)
+    return [lax.slice_in_dim(x, 0, n, axis=dimension) for x in found]
 
 
 def _top_k(x: Any, *, k: int, axis: int, **_: Any) -> list[Any]:
@@ -311,6 +364,107 @@ def _dynamic_update_slice(x: Any, update: Any, *starts: Any, **_: Any) -> Any:
     return xnp.where(is_inside, new, x)
 
 
+def _reduce(*operands: Any, jaxpr: Any, dimensions: tuple[int, ...], consts: tuple = (), **_: Any) -> list[Any]:
+    """Combine halves until one element remains."""
+    count = len(operands) // 2
+    arrays, starts = list(operands[:count]), operands[count:]
+    combine = _mapped(jaxpr.with_consts(consts), arrays[0].ndim)
+    for axis in dimensions:
+        n = arrays[0].shape[axis]
+        while n > 1:
+            half = n // 2
+            found = combine(*[lax.slice_in_dim(x, i, i + half, axis=axis) for i in (0, half) for x in arrays])
+            if n % 2:
+                found = [lax.concatenate([y, lax.slice_in_dim(x, n - 1, n, axis=axis)], axis) for x, y in zip(arrays, found)]
+            arrays = found
+            n = half + n % 2
+    arrays = combine(*[xnp.broadcast_to(start, x.shape) for x, start in zip(arrays, starts)], *arrays)
+    return [lax.squeeze(x, dimensions) for x in arrays]
+
+
+# Windows
+
+
+def _shifted(x: Any, offset: int, axis: int, fill: Any) -> Any:
+    """Return `x[i + offset]` at each position `i` along an axis, and `fill` where that is out of bounds."""
+    if not offset:
+        return x
+    n = x.shape[axis]
+    if abs(offset) >= n:
+        return xnp.broadcast_to(fill, x.shape)
+    positions = _positions(x, axis)
+    is_beyond = positions >= n - offset if offset > 0 else positions < -offset
+    return xnp.where(is_beyond, fill, xnp.roll(x, -offset, axis))
+
+
+def _padded_base(x: Any, fill: Any, padding: Any, base_dilation: Any, extents: list[int], strides: Any
+                 ) -> tuple[Any, list[int]]:
+    """Dilate an array, and lengthen it to hold the result before strides. Returns it and the sizes of the result."""
+    config, sizes = [], []
+    for n, (low, high), base, extent, stride in zip(x.shape, padding, base_dilation, extents, strides):
+        dilated = (n - 1) * base + 1
+        size = (low + dilated + high - extent) // stride + 1
+        config.append((0, max(0, (size - 1) * stride + 1 - dilated), base - 1))
+        sizes.append(size)
+    return (lax.pad(x, fill, config) if any([any(c) for c in config]) else x), sizes
+
+
+def _every(x: Any, sizes: list[int], strides: Any) -> Any:
+    ends = [(n - 1) * s + 1 for n, s in zip(sizes, strides)]
+    return x if tuple(ends) == x.shape and set(strides) == {1} else lax.slice(x, [0] * x.ndim, ends, strides)
+
+
+def _window_reduction(combine: Callable, identity: Callable) -> Callable:
+    """Return a reduction over windows, one axis after the other, by shifts. It keeps the size of the array until the end."""
+    def compute(x: Any, *, window_dimensions: Any, window_strides: Any, padding: Any, base_dilation: Any, window_dilation: Any,
+                **_: Any) -> Any:
+        fill = identity(x.dtype)
+        extents = [(w - 1) * d + 1 for w, d in zip(window_dimensions, window_dilation)]
+        x, sizes = _padded_base(x, fill, padding, base_dilation, extents, window_strides)
+        for axis, (count, dilation, (low, _high)) in enumerate(zip(window_dimensions, window_dilation, padding)):
+            total = None
+            for k in range(count):
+                part = _shifted(x, k * dilation - low, axis, fill)
+                total = part if total is None else combine(total, part)
+            x = total
+        return _every(x, sizes, window_strides)
+
+    return compute
+
+
+def _mapped(function: Callable, rank: int) -> Callable:
+    """Apply a function of scalars to arrays of a rank, whose shape remains (`apply_elementwise` flattens them)."""
+    if not rank:
+        return function
+    inner = _mapped(function, rank - 1)
+
+    def compute(*xs: Any) -> list[Any]:
+        n = np.shape(xs[0])[0]
+        found = batch_flat(inner, list(xs), [0] * len(xs), n)
+        return [place_axis(x, d, 0, n) for x, d in zip(*found)]
+
+    return compute
+
+
+def _reduce_window(*operands: Any, jaxpr: Any, consts: tuple, window_dimensions: Any, window_strides: Any, padding: Any,
+                   base_dilation: Any, window_dilation: Any, **_: Any) -> list[Any]:
+    """Reduce by a function of scalars, which is mapped over the array, at all positions of a window."""
+    count = len(operands) // 2
+    arrays, starts = operands[:count], operands[count:]
+    combine = _mapped(jaxpr.with_consts(consts), arrays[0].ndim)
+    extents = [(w - 1) * d + 1 for w, d in zip(window_dimensions, window_dilation)]
+    padded = [_padded_base(x, start, padding, base_dilation, extents, window_strides) for x, start in zip(arrays, starts)]
+    totals = [xnp.broadcast_to(start, x.shape) for (x, _), start in zip(padded, starts)]
+    for place in np.ndindex(*window_dimensions):
+        elements = []
+        for (x, _), start in zip(padded, starts):
+            for axis, (k, dilation, (low, _high)) in enumerate(zip(place, window_dilation, padding)):
+                x = _shifted(x, k * dilation - low, axis, start)
+            elements.append(x)
+        totals = combine(*totals, *elements)
+    return [_every(x, padded[0][1], window_strides) for x in totals]
+
+
 # Others
 
 
@@ -348,4 +502,7 @@ EXPANSIONS: dict[str, Callable] = {
     "cumlogsumexp": _cumulative(xnp.logaddexp, _smallest),
     "rev": _reverse, "reduce_prod": _product, "sort": _sort, "top_k": _top_k,
     "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "reduce_precision": _reduce_precision,
+    "reduce_window_sum": _window_reduction(lax.add, _constant(0)), "reduce_window_max": _window_reduction(lax.max, _smallest),
+    "reduce_window_min": _window_reduction(lax.min, _largest), "reduce_window": _reduce_window, "reduce": _reduce,
+    **kernel_gathers.EXPANSIONS,
 }

@@ -91,6 +91,7 @@ class Writer:
             and the compiler's.
         location: Location of the operations that are emitted: the user's line.
         site: The user's line.
+        keeps_site: True while equations are emitted that a rule has made.
         is_read: False if no result of the equation is used. Rules read it before they emit other equations.
     """
 
@@ -102,6 +103,7 @@ class Writer:
         self.context, self.label = context, label
         self.location = ir.Location.unknown(context)
         self.site: source.Site | None = None
+        self.keeps_site = False
         self.is_read = True
         self._locations: dict[tuple, ir.Location] = {}
 
@@ -184,7 +186,7 @@ class Writer:
     def enter(self, eqn: JaxprEqn) -> None:
         """Set the location of the operations that follow: the user's line of an equation."""
         site = eqn.site
-        if site is None or site[0] is None:
+        if site is None or site[0] is None or self.keeps_site:
             return  # (an equation of a rule: the line is that of the enclosing operation)
         self.site = site
         key = (site[0], site[1], eqn.primitive.name)

@@ -11,7 +11,8 @@ from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
 from xlafront.pallas.kernel_mlir import bit_width, kind_of
 from xlafront.pallas.kernel_operation import split_views
 from xlafront.pallas.specs import Squeezed
-from xlafront.pallas.to_mosaic.memrefs import LANES, SCRATCH_SPACES, SUBLANES, key_words, space_of
+from xlafront.pallas.to_mosaic.gathers import LANES, SUBLANES
+from xlafront.pallas.to_mosaic.memrefs import SCRATCH_SPACES, key_words, space_of
 
 _SPACES = ("vmem", "smem", "hbm", "any")  # of arguments and results
 

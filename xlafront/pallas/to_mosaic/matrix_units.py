@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from xlafront.pallas.kernel_equations import unsupported
 from xlafront.pallas.kernel_mlir import Rule
 from xlafront.pallas.kernel_operation import split_views
-from xlafront.pallas.to_mosaic.memrefs import LANES, SUBLANES, ranges_of
+from xlafront.pallas.to_mosaic.gathers import LANES, SUBLANES
+from xlafront.pallas.to_mosaic.memrefs import ranges_of
 
 if TYPE_CHECKING:
     from xlafront.pallas.to_mosaic.writer import MosaicWriter

@@ -16,17 +16,17 @@ from xlafront.lowering.mlir import create, ir
 from xlafront.pallas.grid_mapping import BlockMapping
 from xlafront.pallas.kernel_elementwise import binary, convert
 from xlafront.pallas.kernel_equations import unsupported
-from xlafront.pallas.kernel_mlir import Rule, element_type
+from xlafront.pallas.kernel_mlir import Rule, bit_width, element_type
 from xlafront.pallas.matrix_units import ACC, UnitMemory
 from xlafront.pallas.semaphores import SemaphoreType
 from xlafront.pallas.specs import MemorySpace
+from xlafront.pallas.to_mosaic.gathers import LANES, repeat, strided
 from xlafront.pallas.tpu import MemorySpace as TpuMemory
 
 if TYPE_CHECKING:
     from xlafront.pallas.to_mosaic.writer import MosaicWriter
 
 _int32 = np.dtype(np.int32)
-LANES, SUBLANES = 128, 8
 
 
 def space_of(memory_space: Any) -> str:
@@ -135,7 +135,7 @@ def _select(w: MosaicWriter, ref: MemRef, part: Range, entry: Any, indices: Sequ
         aval = avals[start.number]
         if aval.shape:
             raise unsupported(w, f"an index array of shape {aval.shape} into {ref.name}",
-                              "Index references with integers and with windows, pl.ds(start, size), in a loop.")
+                              "Index the value, ref[...][indices], or the reference with integers and windows in a loop.")
         start = convert(w, indices[start.number], (), aval.dtype, _int32)
     elif start < 0:
         start += part.size
@@ -207,14 +207,17 @@ def load(w: MosaicWriter, ref: MemRef, ranges: Sequence[Range]) -> Any:
         return Key(tuple([w.op("memref.load", [ref.value, *[_index(w, p.start) for p in ranges], *[_index(w, i) for i in word]],
                                w.type_of((), _int32)) for word in np.ndindex(key_words(ref.dtype))]))
     shape, sizes = tuple([p.size for p in ranges if not p.dropped]), tuple([p.size for p in ranges])
-    indices, stored = [_index(w, p.start) for p in ranges], _stored(ref.dtype)
+    stored = _stored(ref.dtype)
+    if ref.space == "vmem" and not _has_strided_access(ref, ranges, is_store=False):
+        return _load_covering(w, ref, ranges, shape)
+    indices = [_index(w, p.start) for p in ranges]
     if ref.space == "smem":
         _check_scalar(w, ref, shape)
         x = w.op("memref.load", [ref.value, *indices], w.type_of((), stored))
         shape = ()
     else:
         kind = w.type_of(sizes or (1,), stored)
-        if any([p.stride != 1 for p in ranges]):
+        if _is_strided(ranges):
             x = w.op("tpu.strided_load", [ref.value, *indices], kind, {"strides": _strides(w, ranges)})
         else:
             x = w.op("vector.load", [ref.value, *indices], kind)
@@ -236,9 +239,10 @@ def store(w: MosaicWriter, ref: MemRef, ranges: Sequence[Range], x: ir.Value, ma
         w.effect("memref.store", [x, ref.value, *indices])
         return
     x = w.reshape(x, shape, sizes, stored)
-    if any([p.stride != 1 for p in ranges]):
-        if mask is not None:
-            raise unsupported(w, f"a masked write of a strided part of {ref.name}", "Write consecutive positions.")
+    if _is_strided(ranges):
+        if mask is not None or not _has_strided_access(ref, ranges, is_store=True):
+            _store_covering(w, ref, ranges, x, None if mask is None else w.reshape(mask, shape, sizes, np.dtype(np.bool_)))
+            return
         w.effect("tpu.strided_store", [x, ref.value, *indices], {"strides": _strides(w, ranges)})
         return
     masks = [] if mask is None else [w.reshape(mask, shape, sizes, np.dtype(np.bool_))]
@@ -248,7 +252,62 @@ def store(w: MosaicWriter, ref: MemRef, ranges: Sequence[Range], x: ir.Value, ma
 
 
 def _strides(w: MosaicWriter, ranges: Sequence[Range]) -> ir.Attribute:
-    return w.attribute(f"array<i32: {', '.join([str(p.stride) for p in ranges])}>")
+    return w.attribute(f"array<i32: {', '.join([str(p.stride if p.size > 1 else 1) for p in ranges])}>")
+
+
+# Strides
+
+def _is_strided(ranges: Sequence[Range]) -> bool:
+    return any([p.stride != 1 and p.size > 1 for p in ranges])
+
+
+def _has_strided_access(ref: MemRef, ranges: Sequence[Range], is_store: bool) -> bool:
+    """True if Mosaic has a load or store for a range: with strides in dimensions but the last, of one register at most."""
+    if not _is_strided(ranges):
+        return True
+    is_last = ranges[-1].stride != 1 and ranges[-1].size > 1
+    return len(ranges) > 1 and not is_last and ref.shape[-1] <= LANES and not (is_store and bit_width(_stored(ref.dtype)) != 32)
+
+
+def _covering(ranges: Sequence[Range]) -> list[Range]:
+    return [Range(p.start, (p.size - 1) * p.stride + 1, 1, False) for p in ranges]
+
+
+def _load_covering(w: MosaicWriter, ref: MemRef, ranges: Sequence[Range], shape: tuple[int, ...]) -> ir.Value:
+    """Read the consecutive positions around a strided part, and take it out of the value."""
+    covering = _covering(ranges)
+    x, sizes = load(w, ref, covering), tuple([p.size for p in covering])
+    dtype = np.dtype(ref.dtype)
+    if dtype == np.bool_:
+        x, dtype = w.op("arith.extui", [x], w.type_of(sizes, _int32)), _int32
+    for axis, p in enumerate(ranges):
+        if p.size > 1 and p.stride != 1:
+            x = strided(w, x, sizes, dtype, axis, 0, p.size, p.stride)
+            sizes = (*sizes[:axis], p.size, *sizes[axis + 1:])
+    x = w.reshape(x, sizes, shape, dtype)
+    return x if dtype == ref.dtype else w.compare("arith.cmpi", 1, x, w.constant(np.int32(0), shape), shape)
+
+
+def _store_covering(w: MosaicWriter, ref: MemRef, ranges: Sequence[Range], x: ir.Value, mask: ir.Value | None) -> None:
+    """Read the consecutive positions around a strided part, replace it, and write them back. `x` is as stored."""
+    covering, sizes, dtype = _covering(ranges), tuple([p.size for p in ranges]), _stored(ref.dtype)
+    words = None if mask is None else w.op("arith.extui", [mask], w.type_of(sizes, _int32))
+    chosen: list[ir.Value] = []
+    for axis, p in enumerate(ranges):
+        if p.size > 1 and p.stride != 1:
+            if words is not None:
+                words, _ = repeat(w, words, sizes, _int32, axis, p.stride)
+            x, is_first = repeat(w, x, sizes, dtype, axis, p.stride)
+            row, sizes = sizes, (*sizes[:axis], (p.size - 1) * p.stride + 1, *sizes[axis + 1:])
+            chosen = [repeat(w, c, row, _int32, axis, p.stride)[0] for c in chosen]
+            chosen.append(w.op("arith.extui", [is_first], w.type_of(sizes, _int32)))
+    zero = w.constant(np.int32(0), sizes)
+    flags = [w.compare("arith.cmpi", 1, c, zero, sizes) for c in ([] if words is None else [words]) + chosen]
+    where = flags[0]
+    for flag in flags[1:]:
+        where = w.op("arith.andi", [where, flag])
+    memory = ref._replace(dtype=dtype)
+    store(w, memory, covering, w.select(where, x, load(w, memory, covering)))
 
 
 def _check_space(w: MosaicWriter, ref: MemRef, action: str) -> None:
@@ -256,6 +315,9 @@ def _check_space(w: MosaicWriter, ref: MemRef, action: str) -> None:
         raise unsupported(w, f"code that {action} {ref.name}, a reference in {ref.space},",
                           "Only VMEM and SMEM can be read and written directly: copy between it and VMEM scratch memory with "
                           "pltpu.sync_copy or pltpu.async_copy, or give it a BlockSpec with a block_shape.")
+    if ref.space == "vmem" and not ref.shape:
+        raise unsupported(w, f"code that {action} {ref.name}, a scalar in VMEM,",
+                          "VMEM holds vectors: give it the shape (1, 1), or a BlockSpec with memory_space=pltpu.SMEM.")
 
 
 def _check_scalar(w: MosaicWriter, ref: MemRef, shape: tuple[int, ...]) -> None:

@@ -14,7 +14,7 @@ from xlafront.pallas.kernel_equations import unsupported
 from xlafront.pallas.kernel_mlir import Rule, bit_width, element_type, kind_of
 from xlafront.pallas.kernel_operation import split_views
 from xlafront.pallas.to_mosaic import sparse_core, vectors
-from xlafront.pallas.to_mosaic.checks import LANES, SUBLANES
+from xlafront.pallas.to_mosaic.gathers import LANES, SUBLANES
 from xlafront.pallas.to_mosaic.memrefs import MemRef, ranges_of, slice_memref
 from xlafront.pallas.tpu import CoreType
 

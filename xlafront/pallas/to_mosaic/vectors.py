@@ -12,6 +12,7 @@ from xlafront.lowering.mlir import ir
 from xlafront.pallas.kernel_elementwise import RULES as COMMON_RULES, binary, compare, convert
 from xlafront.pallas.kernel_equations import unsupported
 from xlafront.pallas.kernel_mlir import Rule, bit_width, element_type, kind_of
+from xlafront.pallas.to_mosaic import gathers
 
 if TYPE_CHECKING:
     from xlafront.pallas.to_mosaic.writer import MosaicWriter
@@ -94,17 +95,17 @@ def _iota(w: MosaicWriter, avals_in, avals_out, params, *_):
 
 
 def _slice(w: MosaicWriter, avals_in, avals_out, params, x):
-    starts, strides = params["start_indices"], params["strides"]
-    if strides is not None and any([s != 1 for s in strides]):
-        raise unsupported(w, "a slice of a value with steps",
-                          "Read a strided window of a reference: ref[pl.ds(0, n, stride=s)].")
-    return _extract(w, x, starts, avals_out[0])
+    shape, dtype, [out] = avals_in[0].shape, avals_in[0].dtype, avals_out
+    starts, strides = list(params["start_indices"]), params["strides"] or (1,) * len(shape)
+    for axis, (size, stride) in enumerate(zip(out.shape, strides)):
+        if stride != 1:
+            x = gathers.strided(w, x, shape, dtype, axis, starts[axis], size, stride)
+            shape, starts[axis] = (*shape[:axis], size, *shape[axis + 1:]), 0
+    return x if shape == out.shape else _extract(w, x, starts, out)
 
 
 def _extract(w: MosaicWriter, x: ir.Value, starts: Sequence[int], aval: Any) -> ir.Value:
-    numbers = {"offsets": starts, "sizes": aval.shape, "strides": [1] * len(starts)}
-    return w.op("vector.extract_strided_slice", [x], w.types_of([aval])[0], {
-        name: w.attribute(f"[{', '.join([f'{n} : i64' for n in values])}]") for name, values in numbers.items()})
+    return gathers.extract(w, x, starts, aval.shape, aval.dtype)
 
 
 def part(w: MosaicWriter, x: ir.Value, aval: Any, axis: int, start: int, stop: int) -> ir.Value:
@@ -198,16 +199,35 @@ def _logical_reduction(name: str) -> Rule:
 
 def _arg_reduction(kind: str) -> Rule:
     def rule(w: MosaicWriter, avals_in, avals_out, params, x):
-        aval, [out] = avals_in[0], avals_out
-        if kind_of(aval.dtype) != "float" or len(params["axes"]) != 1 or aval.ndim < 2:
-            raise unsupported(w, f"{kind.replace('_', '')} of {aval}",
-                              "Convert to float32, and reduce one of two or more dimensions.")
+        aval, [out], [axis] = avals_in[0], avals_out, params["axes"]
+        if kind_of(aval.dtype) != "float" or aval.ndim < 2:
+            return _first_of_best(w, kind, aval, out, axis, x)
         x = convert(w, x, aval.shape, aval.dtype, _float32)
         found = w.op("tpu.reduce_index", [x], w.type_of(out.shape, _int32), {
-            "axis": w.attribute(f"{params['axes'][0]} : i32"), "kind": w.attribute(f"#tpu.reduction_kind<{kind}>")})
+            "axis": w.attribute(f"{axis} : i32"), "kind": w.attribute(f"#tpu.reduction_kind<{kind}>")})
         return convert(w, found, out.shape, _int32, out.dtype)
 
     return rule
+
+
+def _first_of_best(w: MosaicWriter, kind: str, aval: Any, out: Any, axis: int, x: ir.Value) -> ir.Value:
+    """Return the least index of an element that equals the maximum or minimum, or of NaN if there is one."""
+    shape, dtype = aval.shape, aval.dtype
+    if bit_width(dtype) < 32:
+        wide = _float32 if kind_of(dtype) == "float" else _int32
+        x, dtype = convert(w, x, shape, dtype, wide), wide
+    values = aval.update(dtype=dtype)
+    reduction = RULES["reduce_max" if kind == "arg_max" else "reduce_min"]
+    best = reduction(w, [values], [out.update(dtype=dtype)], {"axes": (axis,)}, x)
+    row = tuple([1 if d == axis else n for d, n in enumerate(shape)])
+    best = w.broadcast(w.reshape(best, out.shape, row, dtype), row, shape)
+    is_best = compare(w, "eq", dtype, x, best, shape)
+    if kind_of(dtype) == "float":
+        is_best = w.op("arith.ori", [is_best, compare(w, "ne", dtype, x, x, shape)])
+    positions = aval.update(dtype=_int32)
+    index = w.select(is_best, _iota(w, [], [positions], {"dimension": axis}), w.constant(np.int32(shape[axis]), shape))
+    found = RULES["reduce_min"](w, [positions], [out.update(dtype=_int32)], {"axes": (axis,)}, index)
+    return convert(w, found, out.shape, _int32, out.dtype)
 
 
 # Products
@@ -220,9 +240,9 @@ def _dot_general(w: MosaicWriter, avals_in, avals_out, params, x, y):
     dtype = _float32 if is_float else _int32
     if a.ndim == 1 or b.ndim == 1:
         return convert(w, _product_with_vector(w, a, b, contracting, dtype, x, y), out.shape, dtype, out.dtype)
-    if not is_float and bit_width(a.dtype) > 8:
-        raise unsupported(w, f"dot_general of {a} and {b}",
-                          "Convert the operands to int8, or to float32 if the sums are exact.")
+    is_byte = a.dtype == b.dtype and kind_of(a.dtype) == "signed" and bit_width(a.dtype) <= 8
+    if not is_float and not is_byte:
+        return convert(w, _product_of_bytes(w, avals_in, out, params, x, y), out.shape, _int32, out.dtype)
     free = [[d for d in range(aval.ndim) if d not in (*c, *m)] for aval, c, m in zip((a, b), contracting, batch)]
     if len(contracting[0]) != 1 or [len(f) for f in free] != [1, 1] or len(batch[0]) > 1:
         raise unsupported(w, f"dot_general of {a} and {b} with the dimension numbers {params['dimension_numbers']}",
@@ -238,6 +258,37 @@ def _dot_general(w: MosaicWriter, avals_in, avals_out, params, x, y):
         attributes["precision"] = w.attribute(f"#tpu.contract_precision<{precision}>")
     start = w.constant(np.zeros((), dtype), out.shape)
     return convert(w, w.op("tpu.matmul", [x, y, start], start.type, attributes), out.shape, dtype, out.dtype)
+
+
+def _product_of_bytes(w: MosaicWriter, avals_in, out: Any, params: Any, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Multiply integers of more than 8 bits as polynomials in 256, whose coefficients the units multiply; overflow wraps."""
+    digits = [_digits(w, v, aval) for v, aval in zip((x, y), avals_in)]
+    byte_avals = [aval.update(dtype=np.dtype(np.int8)) for aval in avals_in]
+    totals: dict[int, ir.Value] = {}
+    for i, left in enumerate(digits[0]):
+        for j, right in enumerate(digits[1]):
+            if i + j < 4:
+                product = _dot_general(w, byte_avals, [out.update(dtype=_int32)], params, left, right)
+                totals[i + j] = w.op("arith.addi", [totals[i + j], product]) if i + j in totals else product
+    found = totals.pop(max(totals))
+    for _, total in sorted(totals.items(), reverse=True):
+        found = w.op("arith.addi", [w.op("arith.shli", [found, w.constant(np.int32(8), out.shape)]), total])
+    return found
+
+
+def _digits(w: MosaicWriter, x: ir.Value, aval: Any) -> list[ir.Value]:
+    """Return the digits of integers in base 256, between -128 and 127, the lowest first; the last of 32 bits wraps."""
+    bits, shape = bit_width(aval.dtype), aval.shape
+    count = 1 if bits < 8 or bits == 8 and kind_of(aval.dtype) == "signed" else min(4, bits // 8 + 1)
+    x = convert(w, x, shape, aval.dtype, _int32)
+    half, base, eight = (w.constant(np.int32(n), shape) for n in (128, 255, 8))
+    found = []
+    for k in range(count):
+        digit = w.op("arith.subi", [w.op("arith.andi", [w.op("arith.addi", [x, half]), base]), half])
+        found.append(convert(w, digit, shape, _int32, np.int8))
+        if k + 1 < count:
+            x = w.op("arith.shrsi", [w.op("arith.subi", [x, digit]), eight])
+    return found
 
 
 def _precision(w: MosaicWriter, precision: Any, a: Any, b: Any) -> str | None:

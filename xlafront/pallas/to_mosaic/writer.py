@@ -11,7 +11,7 @@ from xlafront.core.ir import Jaxpr
 from xlafront.lowering.mlir import ir
 from xlafront.pallas import kernel_elementwise, kernel_equations
 from xlafront.pallas.kernel_mlir import Value, Writer, make_context
-from xlafront.pallas.to_mosaic import matrix_units, memrefs, operations, sparse_core, vectors
+from xlafront.pallas.to_mosaic import gathers, matrix_units, memrefs, operations, sparse_core, vectors
 from xlafront.pallas.tpu import CoreType
 
 _EQUAL, _UNEQUAL, _UNORDERED = 1, 13, 14  # predicates of `arith.cmpf`
@@ -34,7 +34,7 @@ class MosaicWriter(Writer):
 
     platform = "tpu"
     rules = {**_COMMON, **kernel_equations.RULES, **vectors.RULES, **memrefs.RULES, **operations.RULES,
-             **matrix_units.RULES, **sparse_core.RULES}
+             **matrix_units.RULES, **sparse_core.RULES, **gathers.RULES}
 
     def __init__(self, label: str, transposed_lhs_hint: bool = False, device_axes: Sequence[tuple[Any, int]] = (),
                  core_type: CoreType = CoreType.TC) -> None:
@@ -49,7 +49,7 @@ class MosaicWriter(Writer):
         """Return the number of the first of the accumulators of a matrix, one for each tile, and count them as used."""
         first = self.accumulators.get(unit, 0)
         rows, columns = shape
-        self.accumulators[unit] = first + -(-rows // memrefs.SUBLANES) * -(-columns // memrefs.LANES)
+        self.accumulators[unit] = first + -(-rows // gathers.SUBLANES) * -(-columns // gathers.LANES)
         return first
 
     def shaped_type(self, shape: tuple[int, ...], element: ir.Type) -> ir.Type:

@@ -156,12 +156,37 @@ def _stack(w: TritonWriter, avals_in, avals_out, params, *values):
 
 
 def _concatenate(w: TritonWriter, avals_in, avals_out, params, *values):
-    shape, axis, dtype = avals_in[0].shape, params["dimension"], avals_in[0].dtype
-    if any([a.shape != shape for a in avals_in]) or not _is_joinable(len(values)):
-        raise unsupported(w, f"concatenate of shapes {', '.join([str(a.shape) for a in avals_in])}",
-                          "Concatenate 2, 4, 8, ... arrays of one shape, or write the parts to slices of a reference.")
-    joined = _join(w, values, shape, dtype, axis)
-    return w.reshape(joined, (*shape[:axis], len(values), *shape[axis:]), avals_out[0].shape, dtype)
+    """Join neighbours of equal sizes; if other sizes remain, take each part at its positions."""
+    axis, [out] = params["dimension"], avals_out
+    pieces: list[tuple[ir.Value, int]] = []
+    for x, aval in zip(values, avals_in):
+        pieces.append((x, aval.shape[axis]))
+        while len(pieces) > 1 and pieces[-1][1] == pieces[-2][1]:
+            (left, size), (right, _) = pieces[-2:]
+            shape = (*out.shape[:axis], size, *out.shape[axis + 1:])
+            joined = w.reshape(_join(w, [left, right], shape, out.dtype, axis), (*shape[:axis], 2, *shape[axis:]),
+                               (*shape[:axis], 2 * size, *shape[axis + 1:]), out.dtype)
+            pieces[-2:] = [(joined, 2 * size)]
+    n = out.shape[axis]
+    w.type_of(out.shape, out.dtype)  # (refuses sizes that are no powers of two)
+    positions, found, start = w.range(n), None, 0
+    for x, size in pieces:
+        if size != n:
+            inside = _between(w, positions, start, size, n)
+            x = _take(w, x, inside, (*out.shape[:axis], size, *out.shape[axis + 1:]), out.dtype, axis, n)
+        if found is not None:
+            is_here = compare(w, "ge", _int32, positions, w.constant(start, (n,), _int32), (n,))
+            row = tuple([n if d == axis else 1 for d in range(out.ndim)])
+            x = w.select(w.broadcast(w.along(is_here, axis, out.ndim), row, out.shape), x, found)
+        found, start = x, start + size
+    return found
+
+
+def _between(w: TritonWriter, positions: ir.Value, start: int, size: int, n: int) -> ir.Value:
+    """Return the positions in a part that starts at `start`, clamped."""
+    moved = w.op("arith.subi", [positions, w.constant(start, (n,), _int32)])
+    moved = w.op("arith.maxsi", [moved, w.constant(0, (n,), _int32)])
+    return w.op("arith.minsi", [moved, w.constant(size - 1, (n,), _int32)])
 
 
 def _halves(w: TritonWriter, x: ir.Value, shape: tuple[int, ...], dtype: Any, axis: int, count: int) -> list[ir.Value]:
@@ -181,10 +206,15 @@ def _halves(w: TritonWriter, x: ir.Value, shape: tuple[int, ...], dtype: Any, ax
 
 def _split(w: TritonWriter, avals_in, avals_out, params, x):
     sizes, axis, aval = params["sizes"], params["axis"], avals_in[0]
-    if len(set(sizes)) > 1 or not _is_joinable(len(sizes)):
-        raise unsupported(w, f"split into sizes {sizes}",
-                          "Split into 2, 4, 8, ... equal parts, or read slices of the reference.")
-    return _halves(w, x, aval.shape, aval.dtype, axis, len(sizes))
+    if len(set(sizes)) == 1 and _is_joinable(len(sizes)):
+        return _halves(w, x, aval.shape, aval.dtype, axis, len(sizes))
+    found, start = [], 0
+    for out in avals_out:
+        starts = [start if d == axis else 0 for d in range(aval.ndim)]
+        found.append(_slice(w, avals_in, [out], {"start_indices": starts, "strides": None, "limit_indices": [
+            i + n for i, n in zip(starts, out.shape)]}, x))
+        start += out.shape[axis]
+    return found
 
 
 def _unstack(w: TritonWriter, avals_in, avals_out, params, x):
@@ -288,29 +318,8 @@ def _pad(w: TritonWriter, avals_in, avals_out, params, x, fill):
     return x
 
 
-def _gather(w: TritonWriter, avals_in, avals_out, params, x, indices):
-    """Gather elements along one axis: `x[i]` of vectors, and `take_along_axis`."""
-    (aval, index_aval), numbers, out = avals_in, params["dimension_numbers"], avals_out[0]
-    others = tuple([d for d in range(aval.ndim) if d not in numbers.start_index_map])
-    if (len(numbers.start_index_map) != 1 or numbers.offset_dims or set(params["slice_sizes"]) != {1} or out.ndim != aval.ndim
-            or tuple(numbers.operand_batching_dims) != others or tuple(numbers.start_indices_batching_dims) != others):
-        raise unsupported(w, "gather of slices", "Index the reference in place of its value: ref[i], or use take_along_axis.")
-    [axis] = numbers.start_index_map
-    dtype = index_aval.dtype
-    indices = w.reshape(indices, index_aval.shape, out.shape, dtype)
-    zero, last = (w.constant(np.asarray(n, dtype), out.shape) for n in (0, aval.shape[axis] - 1))
-    clamped = binary(w, "min", dtype, binary(w, "max", dtype, indices, zero), last)
-    found = w.op("tt.gather", [x, clamped], w.type_of(out.shape, aval.dtype), {"axis": w.attribute(f"{axis} : i32")})
-    if params["mode"].name != "FILL_OR_DROP":
-        return found
-    fill = params["fill_value"]
-    if fill is None:
-        kind = kind_of(aval.dtype)
-        fill = {"float": np.nan, "bool": True}.get(kind)
-        if fill is None:
-            fill = dtypes.iinfo(aval.dtype).min if kind == "signed" else dtypes.iinfo(aval.dtype).max
-    is_inside = compare(w, "eq", dtype, indices, clamped, out.shape)
-    return w.select(is_inside, found, w.constant(np.asarray(fill).astype(aval.dtype), out.shape))
+def _gather_elements(w: TritonWriter, avals_in, avals_out, params, x, indices):
+    return w.op("tt.gather", [x, indices], w.types_of(avals_out)[0], {"axis": w.attribute(f"{params['axis']} : i32")})
 
 
 def _reduce_precision(w: TritonWriter, avals_in, avals_out, params, x):
@@ -428,6 +437,8 @@ def _dot_general(w: TritonWriter, avals_in, avals_out, params, x, y):
         raise unsupported(w, f"dot_general that sums over {len(x_sums)} dimensions with {len(x_batch)} batch dimensions",
                           "Reshape the operands to matrices, or put batch dimensions on the grid.")
     precision, x_dtype, y_dtype = _precision(w, params["precision"], a, b, out.dtype)
+    if kind_of(x_dtype) in ("signed", "unsigned") and not x_dtype == y_dtype == np.int8:  # units have bytes and 32 bits
+        x_dtype = y_dtype = _int32 if max(x_dtype.itemsize, y_dtype.itemsize) <= 4 else np.dtype(np.int64)
     x, y = convert_floats(w, x, a.shape, a.dtype, x_dtype), convert_floats(w, y, b.shape, b.dtype, y_dtype)
     # to [batch,] rows, sum and [batch,] sum, columns
     x_order = [*x_batch, *[d for d in range(a.ndim) if d not in (*x_batch, *x_sums)], *x_sums]
@@ -436,7 +447,8 @@ def _dot_general(w: TritonWriter, avals_in, avals_out, params, x, y):
     x_shape, y_shape = tuple([a.shape[d] for d in x_order]), tuple([b.shape[d] for d in y_order])
     total = _accumulator(out.dtype, x_dtype)
     is_matrix = len(x_shape) == len(y_shape) == 2 + len(x_batch)
-    if is_matrix and min(*x_shape[-2:], y_shape[-1]) >= _MIN_DOT and kind_of(x_dtype) != "bool" and x_dtype == y_dtype:
+    if is_matrix and min(*x_shape[-2:], y_shape[-1]) >= _MIN_DOT and kind_of(x_dtype) != "bool" and x_dtype == y_dtype \
+            and x_dtype != np.int64:
         product = _dot(w, x, y, out.shape, total, precision)
     else:
         product = _sum_of_products(w, x, y, x_shape, y_shape, (x_dtype, y_dtype), total, len(x_batch))
@@ -574,7 +586,7 @@ RULES: dict[str, Rule] = {
     "convert_element_type": _convert, "bitcast_convert_type": _bitcast, "broadcast_in_dim": _broadcast_in_dim,
     "broadcast_to": _broadcast_in_dim, "reshape": _reshape, "squeeze": _reshape, "transpose": _transpose, "iota": _iota,
     "stack": _stack, "concatenate": _concatenate, "split": _split, "unstack": _unstack, "slice": _slice, "rev": _reverse,
-    "pad": _pad, "dynamic_slice": _dynamic_slice, "roll": _roll, "tile": _tile, "gather": _gather,
+    "pad": _pad, "dynamic_slice": _dynamic_slice, "roll": _roll, "tile": _tile, "gather_elements": _gather_elements,
     "reduce_precision": _reduce_precision,
     **{f"reduce_{name}": _reduction(operation) for name, operation in {
         "sum": "add", "max": "max", "min": "min", "prod": "mul", "and": "and", "or": "or", "xor": "xor"}.items()},
