@@ -46,7 +46,21 @@ def _copied(x, i):
     return result
 
 
-ROW_COPIES = {"gather": lambda x, i: x[i], "add": lambda x, i: x[i] + np.tile(x[:NUM_ROWS], (8, 1)), "scatter": _copied}
+def _filtered(x, i):
+    rows = np.tile(x[:NUM_ROWS], (8, 1))
+    rows[i >= 0] = x[i[i >= 0]]
+    return rows
+
+
+def _filtered_scatter(x, i):
+    result = np.full_like(LARGE, np.nan)
+    rows = np.tile(x[:NUM_ROWS], (8, 1))
+    result[i[i >= 0]] = rows[i >= 0]
+    return result
+
+
+FILTERED_INDICES = np.where(RNG.integers(0, 3, len(ROW_INDICES)) > 0, ROW_INDICES, -1).astype(np.int32)
+ROW_COPIES = {"gather": lambda x, i: x[i], "filtered": _filtered, "filtered scatter": _filtered_scatter, "add": lambda x, i: x[i] + np.tile(x[:NUM_ROWS], (8, 1)), "scatter": _copied}
 
 
 def row_copies(kind, interpret):
@@ -54,6 +68,15 @@ def row_copies(kind, interpret):
     def kernel(x_ref, i_ref, o_ref, indices, rows, copied):
         part = pl.ds(pl.multiple_of(lax.axis_index("subcore") * NUM_ROWS, NUM_ROWS), NUM_ROWS)
         pltpu.sync_copy(i_ref.at[part], indices)
+        if kind.startswith("filtered"):
+            pltpu.sync_copy(x_ref.at[pl.ds(0, NUM_ROWS)], rows)
+            filtered = plsc.Indices(indices, ignored_value=-1)
+            if kind == "filtered":
+                pltpu.async_copy(x_ref.at[filtered], rows, copied).wait()
+                pltpu.sync_copy(rows, o_ref.at[part])
+            else:
+                pltpu.async_copy(rows, o_ref.at[filtered], copied).wait()
+            return
         if kind == "scatter":
             pltpu.sync_copy(x_ref.at[part], rows)
             pltpu.async_copy(rows, o_ref.at[indices], copied).wait()
@@ -64,7 +87,7 @@ def row_copies(kind, interpret):
         pltpu.sync_copy(rows, o_ref.at[part])
 
     mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore", num_cores=1, num_subcores=8)
-    shape = LARGE.shape if kind == "scatter" else (8 * NUM_ROWS, 128)
+    shape = LARGE.shape if kind.endswith("scatter") else (8 * NUM_ROWS, 128)
     return pl.kernel(kernel, xf.ShapeDtypeStruct(shape, np.float32), mesh=mesh, interpret=interpret, scratch_types=[
         pltpu.VMEM((NUM_ROWS,), np.int32), pltpu.VMEM((NUM_ROWS, 128), np.float32), pltpu.SemaphoreType.DMA])
 
@@ -103,6 +126,7 @@ ORDER = [i for i in sorted(range(LANES), key=lambda i: -X[i]) if MASK[i]]
 ADDED = list(zip(INDEX, X))
 
 # What is done with the vector X and its reference, which is written to one of zeros, and the result.
+INTERLEAVED, COMPRESSED = plsc.PackFormat.INTERLEAVED, plsc.PackFormat.COMPRESSED
 OPERATIONS = {
     "a gather": (lambda x, x_ref, o_ref: o_ref.__setitem__(..., plsc.load_gather(x_ref, [abs(x) % LANES])), X[INDEX]),
     "a masked gather": (lambda x, x_ref, o_ref: o_ref.__setitem__(
@@ -130,11 +154,56 @@ OPERATIONS = {
     "a masked sort": (lambda x, x_ref, o_ref: o_ref.__setitem__(
         ..., (lambda k, v, m: xnp.where(m, k + v, 0))(*plsc.sort_key_val(x, 10 * x, mask=x > 0, descending=True))),
         written(*enumerate(11 * X[ORDER]))),
+    "packed pairs": (lambda x, x_ref, o_ref: o_ref.__setitem__(..., (lambda a, b: a - 2 * b)(*plsc.unpack(
+        plsc.pack(x, x * x, format=INTERLEAVED), format=INTERLEAVED))), X - 2 * X * X),
+    "compressed pairs of floats": (lambda x, x_ref, o_ref: o_ref.__setitem__(..., (lambda a, b: a - 2 * b)(*plsc.unpack(
+        plsc.pack(x.astype("float32"), 3.0 * x, format=COMPRESSED), format=COMPRESSED)).astype("int32")), -5 * X),
     "bits": (lambda x, x_ref, o_ref: o_ref.__setitem__(..., plsc.bitcast(plsc.bitcast(x, np.int16), np.int32)), X),
     "a loop": (lambda x, x_ref, o_ref: plsc.parallel_loop(0, 9, 4, unroll=2)(lambda i: plsc.addupdate(o_ref, x * i)), 12 * X),
     "a loop with a carry": (lambda x, x_ref, o_ref: o_ref.__setitem__(
         ..., plsc.parallel_loop(0, 5, carry=x)(lambda i, total: total + i)), X + 10),
 }
+
+
+def indices_of(kind):
+    """The indices of a copy of rows."""
+    return FILTERED_INDICES if kind.startswith("filtered") else ROW_INDICES
+
+
+def counted(interpret, num_subcores):
+    """Return a kernel whose subcores take numbers from a count in the scalar memory of the first."""
+    def kernel(x_ref, o_ref, count, values):
+        @pl.when(lax.axis_index("subcore") == 0)
+        def _():
+            count[1] = np.int32(5)
+
+        if num_subcores > 1:
+            plsc.subcore_barrier()
+        pltpu.sync_copy(x_ref, values)
+        row = plsc.fetch_and_add(count.at[1], 2, subcore_id=0) + plsc.fetch_and_add(count.at[1], 1, subcore_id=0)
+        values[...] = values[...] + row
+        pltpu.sync_copy(values, o_ref.at[lax.axis_index("subcore")])
+
+    mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore", num_cores=1, num_subcores=num_subcores)
+    return pl.kernel(kernel, xf.ShapeDtypeStruct((num_subcores, LANES), np.int32), mesh=mesh, interpret=interpret, scratch_types=[
+        pltpu.SMEM((2,), np.int32), pltpu.VMEM((LANES,), np.int32)])
+
+
+def shared(interpret, num_subcores=16):
+    """Return a kernel whose subcores copy through their shares of the memory of the core."""
+    def kernel(x_ref, o_ref, memory, values):
+        mine = plsc.slice_subcore_vmem_from_shared(memory)
+        pltpu.sync_copy(x_ref.at[lax.axis_index("subcore")], values)
+        values[...] = values[...] * 2
+        pltpu.sync_copy(values, mine)
+        pltpu.sync_copy(mine, o_ref.at[lax.axis_index("subcore")])
+
+    mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore", num_cores=1, num_subcores=num_subcores)
+    return pl.kernel(kernel, xf.ShapeDtypeStruct((num_subcores, LANES), np.int32), mesh=mesh, interpret=interpret, scratch_types=[
+        pltpu.VMEM_SHARED((num_subcores * LANES,), np.int32), pltpu.VMEM((LANES,), np.int32)])
+
+
+SHARED = RNG.integers(-9, 9, (16, LANES)).astype(np.int32)
 
 
 def kernel_of(name, interpret):

@@ -28,13 +28,27 @@ def test_kernels_on_all_subcores():
 
 @pytest.mark.parametrize("kind", kernels.ROW_COPIES)
 def test_copies_of_rows(kind):
-    args = kernels.LARGE, kernels.ROW_INDICES
+    args = kernels.LARGE, kernels.indices_of(kind)
     found, expected = xf.jit(kernels.row_copies(kind, True))(*args), kernels.ROW_COPIES[kind](*args)
     np.testing.assert_array_equal(found, expected)
     [(module, _)] = mosaic_evaluator.modules(module_text(kernels.row_copies(kind, False), *args))
     text = str(module)
     assert "tpu.enqueue_indirect_dma" in text and "tpu.wait_indirect_dma" in text and ("add = true" in text) is (kind == "add")
-    assert "memref<64xi32, #tpu.memory_space<vmem>>" in text
+    assert "memref<64xi32, #tpu.memory_space<vmem>>" in text and ("offset_filter" in text) is kind.startswith("filtered")
+
+
+def test_filtered_copies_are_not_simulated():
+    with pytest.raises(NotImplementedError, match=r"the copy at .*sparse_core_kernels.py:\d+.* skips rows by Indices.*interpret=True"):
+        xf.jit(kernels.row_copies("filtered", pltpu.InterpretParams()))(kernels.LARGE, kernels.FILTERED_INDICES)
+
+
+def test_memory_of_other_subcores():
+    np.testing.assert_array_equal(xf.jit(kernels.counted(True, 1))(kernels.X), kernels.X[None] + 12)
+    with pytest.raises(NotImplementedError, match="cannot be interpreted for several subcores"):
+        xf.jit(kernels.counted(True, 2))(kernels.X)
+    np.testing.assert_array_equal(xf.jit(kernels.shared(True))(kernels.SHARED), 2 * kernels.SHARED)
+    text = str(mosaic_evaluator.modules(module_text(kernels.counted(False, 16), kernels.X))[0][0])
+    assert "tpu.fetch_and_add_sync %arg4[%c1_i32" in text
 
 
 def test_copies_of_rows_by_values():
@@ -112,5 +126,25 @@ def test_bad_calls():
         plsc.cumsum(xnp.ones((2, 2)))
     with pytest.raises(ValueError, match="reduce must divide the size of the vector, 8, got 3"):
         plsc.all_reduce_population_count(kernels.MASK, reduce=3)
+    with pytest.raises(ValueError, match=r"two vectors of one size, got shapes \(8,\) and \(2,\)"):
+        plsc.pack(kernels.X, kernels.X[:2], format=kernels.INTERLEAVED)
+    with pytest.raises(TypeError, match="two vectors of one dtype, got int32 and float32"):
+        plsc.pack(kernels.X, kernels.X.astype(np.float32), format=kernels.INTERLEAVED)
+    with pytest.raises(TypeError, match="takes format=PackFormat.INTERLEAVED or PackFormat.COMPRESSED, got"):
+        plsc.pack(kernels.X, kernels.X, format="interleaved")
+    with pytest.raises(ValueError, match="pack of int32 takes a preferred_element_type of 16 bits, got int8"):
+        plsc.pack(kernels.X, kernels.X, format=kernels.INTERLEAVED, preferred_element_type=np.int8)
+    with pytest.raises(NotImplementedError, match="unpack takes vectors of bfloat16 and int16 without a preferred_element_type, got int8"):
+        plsc.unpack(kernels.X.astype(np.int8), format=kernels.INTERLEAVED)
+    with pytest.raises(ValueError, match=r"takes an array of shape \(n, 2\), got shape \(8,\)"):
+        plsc.unpack(kernels.X.astype(np.int16), format=kernels.COMPRESSED)
+    for error, message, body in (
+            (ValueError, "takes a reference in SMEM, got", lambda o, v: plsc.fetch_and_add(v.at[0], 1, subcore_id=0) and None),
+            (ValueError, "takes a reference in VMEM_SHARED, got", lambda o, v: plsc.slice_subcore_vmem_from_shared(v) and None),
+            (TypeError, "an integer or None as ignored_value, got", lambda o, v: plsc.Indices(v, 1.5) and None)):
+        with pytest.raises(error, match=message):
+            on_subcores(body, 1)
+    with pytest.raises(TypeError, match="fetch_and_add takes a reference in SMEM"):
+        plsc.fetch_and_add(kernels.X, 1, subcore_id=0)
     with pytest.raises(ValueError, match="no whole number of elements"):
         plsc.bitcast(np.ones(3, np.int16), np.int32)

@@ -317,7 +317,8 @@ def test_operations_of_sparse_cores(name):
 
 @pytest.mark.parametrize("kind", sparse_core_kernels.ROW_COPIES)
 def test_copies_of_rows_by_sparse_cores(kind):
-    compile_for("tpu7x:1x1x1", sparse_core_kernels.row_copies(kind, False), sparse_core_kernels.LARGE, sparse_core_kernels.ROW_INDICES)
+    compile_for("tpu7x:1x1x1", sparse_core_kernels.row_copies(kind, False), sparse_core_kernels.LARGE,
+                sparse_core_kernels.indices_of(kind))
 
 
 @pytest.mark.parametrize("chip", ["v5p:1x1x1", "v6e:1x1", "tpu7x:1x1x1"])
@@ -326,6 +327,9 @@ def test_kernels_on_sparse_cores(chip):
         compile_for(chip, sparse_core_kernels.gathered(False), sparse_core_kernels.TABLE, sparse_core_kernels.INDICES)
     if chip != "v5p:1x1x1":  # where libtpu takes one scalar subcore
         compile_for(chip, sparse_core_kernels.summed(False), sparse_core_kernels.ROWS)
+    if chip == "v6e:1x1":
+        compile_for(chip, sparse_core_kernels.counted(False, 16), sparse_core_kernels.X)
+        compile_for(chip, sparse_core_kernels.shared(False), sparse_core_kernels.SHARED)
 
 
 def compile_for(chip, f, *args):

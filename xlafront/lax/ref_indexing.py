@@ -33,9 +33,10 @@ _int32 = np.dtype(np.int32)
 
 
 class Operand(NamedTuple):
-    """An index that is operand number `number` of the operation."""
+    """An index that is operand number `number` of the operation. A copy skips positions whose index is `ignored`."""
 
     number: int
+    ignored: int | None = None
 
 
 class Window(NamedTuple):
@@ -75,6 +76,28 @@ class Slice:
         return not hasattr(type(self.start), "__index__") or isinstance(self.start, tracing.Tracer)
 
     is_dynamic_size = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Indices:
+    """An index of a copy on a SparseCore: rows at an array of indices, without those whose index has a value.
+
+    Args:
+        values: The indices, a vector or a reference to one.
+        ignored_value: Index of rows that are not copied. Default: all are.
+
+    Example:
+        >>> def kernel(x_ref, i_ref, rows_ref, sem_ref):
+        ...     pl.tpu.async_copy(x_ref.at[pl.tpu_sc.Indices(i_ref, ignored_value=-1)], rows_ref, sem_ref).wait()
+    """
+
+    values: Any
+    ignored_value: int | None = None
+
+    def __post_init__(self) -> None:
+        ignored = self.ignored_value
+        if ignored is not None and (isinstance(ignored, bool) or not isinstance(ignored, (int, np.integer))):
+            raise TypeError(f"Indices takes an integer or None as ignored_value, got {errors.short(ignored)}.")
 
 
 # A run-time start is a leaf; everything else is part of the tree structure.
@@ -153,8 +176,10 @@ def plan_key(shape: tuple[int, ...], key: Any, first: int, static_ints: bool) ->
                 raise ValueError(f"{item} is outside of dimension {dim} of the reference of shape {shape}.")
             entries.append(Window(start, item.size, item.stride))
         else:
-            position = _check_index(item)
-            if isinstance(position, int):
+            position = _check_index(item.values if isinstance(item, Indices) else item)
+            if isinstance(item, Indices) and item.ignored_value is not None:
+                entries.append(operand(position)._replace(ignored=int(item.ignored_value)))
+            elif isinstance(position, int):
                 if not -n <= position < n:
                     raise ValueError(f"index {position} is out of bounds for dimension {dim} of the reference of shape "
                                      f"{shape}.")

@@ -628,6 +628,9 @@ def _masked(writes: bool) -> Callable:
 
 def _dma_start(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
     views, _ = split_views(values, eqn.params["views"])
+    if any([type(e) is Operand and e.ignored is not None for view in views for indexer in view[1] for e in indexer]):
+        raise NotImplementedError(f"the copy {line_of(eqn)} skips rows by Indices(..., ignored_value=...), which is not "
+                                  f"simulated. Use interpret=True, or mask the rows.")
     if len(views) > 3 or _is_remote(eqn):  # with a semaphore of the source, or to another device: made at once
         return s.as_interpreted(eqn, values)
     s.start(eqn, views, eqn.params["add"])

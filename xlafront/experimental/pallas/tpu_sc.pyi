@@ -1,4 +1,5 @@
 # Written by `python -m tests.stubs`.
+from xlafront.lax.ref_indexing import Indices as Indices
 from xlafront.pallas.sparse_core import addupdate as addupdate
 from xlafront.pallas.sparse_core import addupdate_compressed as addupdate_compressed
 from xlafront.pallas.sparse_core import addupdate_scatter as addupdate_scatter
@@ -19,4 +20,10 @@ from xlafront.pallas.sparse_core_mesh import ScalarSubcoreMesh as ScalarSubcoreM
 from xlafront.pallas.sparse_core_mesh import SparseCoreInfo as SparseCoreInfo
 from xlafront.pallas.sparse_core_mesh import VectorSubcoreMesh as VectorSubcoreMesh
 from xlafront.pallas.sparse_core_mesh import get_sparse_core_info as get_sparse_core_info
+from xlafront.pallas.sparse_core_words import PackFormat as PackFormat
+from xlafront.pallas.sparse_core_words import SparseCorePushStreamWarning as SparseCorePushStreamWarning
+from xlafront.pallas.sparse_core_words import fetch_and_add as fetch_and_add
+from xlafront.pallas.sparse_core_words import pack as pack
+from xlafront.pallas.sparse_core_words import slice_subcore_vmem_from_shared as slice_subcore_vmem_from_shared
+from xlafront.pallas.sparse_core_words import unpack as unpack
 

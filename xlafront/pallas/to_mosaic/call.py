@@ -30,12 +30,12 @@ _SPARSE_CORE = {"sparse_core_config": {"tiling": "TILING_COMPACT"}, "device_type
 
 
 class _Kernel:
-    """A kernel as bytes in the versioned format, its communication with other devices, and if it has scans of SparseCores."""
+    """A kernel as bytes in the versioned format, its communication, and True if it has vectors without layouts."""
 
     def __init__(self, module: ir.Module, is_sparse_core: bool) -> None:
         self.has_communication, self.has_barrier = bindings("_mlir_libs._tpu_ext").private_has_communication(module.operation)
         text = str(module) if is_sparse_core else ""
-        self.has_scans = "tpu.scan" in text or "tpu.all_reduce" in text
+        self.lacks_layouts = any([name in text for name in ("tpu.scan", "tpu.all_reduce", "pack_subelements")])
         self.body = base64.b64encode(_serialized(module)).decode("ascii")
 
 
@@ -45,13 +45,13 @@ def lower(ctx: Any, *operands: ir.Value, jaxpr: Jaxpr, grid_mapping: GridMapping
     """Emit the custom call of a kernel."""
     label = jaxpr.debug_info.label
     params = _checked_params(label, compiler_params)
-    check_kernel(label, jaxpr, grid_mapping)
+    check_kernel(label, jaxpr, grid_mapping, mesh is not None)
     semantics = _semantics(label, params, grid_mapping)
     key = (symbol_of(name or jaxpr.debug_info.function_name), semantics, params.fuse_transposed_lhs_in_matmul,
            _device_axes(label, ctx.module_context.manual_mesh), getattr(mesh, "core_type", CoreType.TC))
     kernel = jaxpr.memoised_with((), ("mosaic", grid_mapping, *key), lambda: _Kernel(
         kernel_module(jaxpr, grid_mapping, *key), mesh is not None))
-    if mesh is not None and kernel.has_scans:  # the passes that choose layouts lack these operations
+    if mesh is not None and kernel.lacks_layouts:  # the passes that choose layouts lack these operations
         params = params.replace(needs_layout_passes=False)
     config = _config(label, params, cost_estimate, kernel, grid_mapping) | (_SPARSE_CORE if mesh is not None else {})
     grid, blocks, avals_out = effective_grid(grid_mapping), grid_mapping.block_mappings, ctx.avals_out

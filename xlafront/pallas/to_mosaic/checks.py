@@ -12,12 +12,12 @@ from xlafront.pallas.kernel_mlir import bit_width, kind_of
 from xlafront.pallas.kernel_operation import split_views
 from xlafront.pallas.specs import Squeezed
 from xlafront.pallas.to_mosaic.gathers import LANES, SUBLANES
-from xlafront.pallas.to_mosaic.memrefs import SCRATCH_SPACES, key_words, space_of
+from xlafront.pallas.to_mosaic.memrefs import SCRATCH_SPACES, SHARED_SPACE, key_words, space_of
 
 _SPACES = ("vmem", "smem", "hbm", "any")  # of arguments and results
 
 
-def check_kernel(label: str, jaxpr: Jaxpr, mapping: GridMapping) -> None:
+def check_kernel(label: str, jaxpr: Jaxpr, mapping: GridMapping, is_sparse_core: bool = False) -> None:
     """Raise an error if a kernel's blocks cannot be compiled for TPUs, or its semaphores are left behind."""
     for block in mapping.block_mappings:
         _check_buffers(label, block)
@@ -41,7 +41,7 @@ def check_kernel(label: str, jaxpr: Jaxpr, mapping: GridMapping) -> None:
             _check_tiling(label, block)
     for i, aval in enumerate(mapping.scratch_avals):
         space = space_of(aval.memory_space)
-        if space not in SCRATCH_SPACES:
+        if space not in SCRATCH_SPACES and not (is_sparse_core and space == SHARED_SPACE):
             raise ValueError(f"the kernel {label}: scratch_shapes[{i}], {aval}, is in {space}; scratch memory of TPU kernels "
                              f"is in VMEM, SMEM or of semaphores. Use pltpu.VMEM, and pl.run_scoped for pltpu.ACC.")
         if space != "semaphore_mem":

@@ -367,6 +367,7 @@ def _masked_swap(w: MosaicWriter, avals_in, avals_out, params, ref, new, mask, *
 
 
 SCRATCH_SPACES = ("vmem", "smem", "semaphore_mem")
+SHARED_SPACE = "vmem_shared"  # of the subcores of a SparseCore
 
 
 def _allocate(w: MosaicWriter, aval: AbstractRef) -> MemRef:

@@ -74,9 +74,11 @@ def indirect_copy(w: MosaicWriter, avals, params, operands, is_start: bool) -> l
     if not is_start:
         w.effect("tpu.wait_indirect_dma", [memrefs[2], *memrefs[:2]])
         return []
-    indices = found[number][2][found[number][1][0][0].number]
+    entry = found[number][1][0][0]
+    indices = found[number][2][entry.number]
     attributes = {"add": w.attribute("true")} if params["add"] else {}
-    w.effect("tpu.enqueue_indirect_dma", [*memrefs[:2], _in_memory(indices), memrefs[2]], attributes)
+    ignored = [] if entry.ignored is None else [w.constant(np.int32(entry.ignored))]
+    w.effect("tpu.enqueue_indirect_dma", [*memrefs[:2], _in_memory(indices), memrefs[2], *ignored], attributes)
     return []
 
 
@@ -152,8 +154,30 @@ def _barrier(w: MosaicWriter, avals_in, avals_out, params):
     return []
 
 
+def _pack(w: MosaicWriter, avals_in, avals_out, params, a, b):
+    return w.op("tpu.pack_subelements", [a, b], w.types_of(avals_out)[0], {
+        "positions": w.attribute("array<i32: 0, 1>"), "pack_format": _format(w, params)})
+
+
+def _format(w: MosaicWriter, params: Any) -> ir.Attribute:
+    return w.attribute(f"#tpu.pack_format<{params['format'].value}>")
+
+
+def _unpack(w: MosaicWriter, avals_in, avals_out, params, x):
+    return [w.op("tpu.unpack_subelements", [x], kind, {"index": w.attribute(f"{i} : i32"), "pack_format": _format(w, params)})
+            for i, kind in enumerate(w.types_of(avals_out))]
+
+
+def _fetch_and_add(w: MosaicWriter, avals_in, avals_out, params, *operands):
+    [(ref, indexers, indices)], numbers = split_views(operands, params["views"])
+    [(_, _, index_avals)], _ = split_views(avals_in, params["views"])
+    starts = [w.constant(np.int32(p.start)) if isinstance(p.start, int) else p.start
+              for p in ranges_of(w, ref, indexers, indices, index_avals)]
+    return w.op("tpu.fetch_and_add_sync", [ref.value, *starts, *numbers], w.types_of(avals_out)[0])
+
+
 RULES: dict[str, Rule] = {
     "load_gather": _load_gather, "store_scatter": _store_scatter, "masked_scan": _scan, "lane_reduction": _lane_reduction,
     "scan_count": _scan_count, "sort_key_val": _sort, "subcore_barrier": _barrier,
-    "lane_bitcast": _lane_bitcast,
+    "lane_bitcast": _lane_bitcast, "lane_pack": _pack, "lane_unpack": _unpack, "fetch_and_add": _fetch_and_add,
 }
