@@ -1,4 +1,8 @@
-"""`python -m benchmarks --against jax`: each case in fresh processes of each library, in alternation."""
+"""`python -m benchmarks --against jax`: each case in fresh processes of each library, in alternation.
+
+Prints a table by case with the geometric means of the ratios to jax, the ten highest ratios, and all figures. `--baseline FILE`
+compares the means with those of a former run (`--json FILE`) and fails if one is more than 10 % worse.
+"""
 
 from __future__ import annotations
 
@@ -207,8 +211,41 @@ def means(results: dict) -> list[str]:
     return lines
 
 
+def by_case(results: dict, case_of: dict[str, str]) -> list[str]:
+    """Rows of Markdown: the mean and the highest of the ratios of each case, and below them the ten highest of all."""
+    ratios = ratios_to_jax(results)
+    lines = ["| case | figures | geometric mean | highest ratio |", "|---|---|---|---|"]
+    for case, mean in means_by_case(results, case_of).items():
+        own = {figure: ratio for figure, ratio in ratios.items() if case_of[figure] == case}
+        highest = max(own, key=own.__getitem__)
+        lines.append(f"| `{case}` | {len(own)} | {mean:.2f} | {own[highest]:.2f} {highest} |")
+    worst = sorted(ratios, key=ratios.__getitem__)[-10:][::-1]
+    return [*lines, "", "Highest ratios: " + "; ".join(f"{figure} {ratios[figure]:.2f}" for figure in worst)]
+
+
+def means_by_case(results: dict, case_of: dict[str, str]) -> dict[str, float]:
+    """Return the geometric mean of the ratios to jax for each case."""
+    found: dict[str, list[float]] = {}
+    for figure, ratio in ratios_to_jax(results).items():
+        found.setdefault(case_of[figure], []).append(ratio)
+    return {case: statistics.geometric_mean(ratios) for case, ratios in found.items()}
+
+
+def worse_than(baseline: str, results: dict, case_of: dict[str, str]) -> list[str]:
+    """Return a line for each case whose mean is more than 10 % above that in a file of a former run, for the same figures."""
+    with open(baseline) as file:
+        before = ratios_to_jax(json.load(file)["results"])
+    now = ratios_to_jax(results)
+    lines = []
+    for case in dict.fromkeys(case_of.values()):
+        changes = [now[figure] / before[figure] for figure in now if case_of[figure] == case and figure in before]
+        if changes and (change := statistics.geometric_mean(changes)) > 1.1:
+            lines.append(f"{case}: {len(changes)} figures, {change:.2f} of the ratio to jax in {baseline}")
+    return lines
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--against",
         default="jax,numpy,torch",
@@ -224,6 +261,7 @@ def main() -> None:
         help="the interpreter that has a library, when it is not this one",
     )
     parser.add_argument("--json", help="file for all figures")
+    parser.add_argument("--baseline", metavar="FILE", help="figures of a former run: fail if the mean of a case is 10 %% worse")
     args = parser.parse_args()
     chosen = args.only.split(",") if args.only else list(CASES)
     if unknown := [name for name in chosen if name not in CASES]:
@@ -237,6 +275,7 @@ def main() -> None:
         print(f"{name} is not installed: left out", file=sys.stderr)
     results: dict[str, dict[str, list[float]]] = {}
     units: dict[str, str] = {}
+    case_of: dict[str, str] = {}
     for case in chosen:
         for round_number in range(args.rounds):
             for library in libraries:
@@ -252,14 +291,17 @@ def main() -> None:
                     shutil.rmtree(cache + "-jax", ignore_errors=True)
                 for figure, (value, unit) in figures.items():
                     results.setdefault(figure, {name: [] for name in libraries})[library].append(value)
-                    units[figure] = unit
+                    units[figure], case_of[figure] = unit, case
             print(f"{case}: round {round_number + 1} of {args.rounds}", file=sys.stderr)
     print(f"Python {platform.python_version()}, {os.cpu_count()} CPUs, medians of {args.rounds} processes each\n")
+    print("\n".join([*by_case(results, case_of), ""]))
     print("\n".join(table(results, units, libraries)))
     print("\n".join(["", *means(results)]))
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"results": results, "units": units}, file, indent=1)
+    if args.baseline and (worse := worse_than(args.baseline, results, case_of)):
+        raise SystemExit("\n".join(worse))
 
 
 if __name__ == "__main__":

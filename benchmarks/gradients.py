@@ -9,8 +9,8 @@ import gc
 import time
 
 from benchmarks.libraries import Library
-from benchmarks.measure import best, stages, trace_time
-from benchmarks.models import chain, mlp, rnn, transformer
+from benchmarks.measure import best, resident, stages, trace_time
+from benchmarks.models import chain, mixture_of_experts, mlp, rnn, transformer
 from benchmarks.registry import case, staged
 
 # Programs
@@ -97,6 +97,34 @@ def linear(lib: Library) -> dict:
         figures[f"linear: trace, grad and lower of {count:,} operations"] = (found * 1e3, "ms")
     small, large = (value for value, _ in figures.values())
     figures["linear: 100,000 over 10,000 operations"] = (large / small, "×")
+    return figures
+
+
+@case
+def deep(lib: Library) -> dict:
+    """The gradient of 24 and 96 layers of 8 experts, in Python loops: times, equations, and memory of what Python holds."""
+    if not lib.compiles:
+        return {}
+    lib.xf.config.update("jax_enable_compilation_cache", False)
+    lib.xf.jit(lambda x: x + 1).lower(1.0).compile()
+    figures = {}
+    for layers in (24, 96):
+        loss, *args = mixture_of_experts(lib, layers)
+        gc.collect()
+        before, started = resident(), time.perf_counter()
+        traced = lib.xf.jit(lib.xf.value_and_grad(loss)).trace(*args)
+        middle = time.perf_counter()
+        lowered = traced.lower()
+        end = time.perf_counter()
+        memory = resident() - before
+        lowered.compile()
+        figures |= {
+            f"{layers} layers of 8 experts: equations": (len(traced.jaxpr.eqns), "count"),
+            f"{layers} layers of 8 experts: trace": ((middle - started) * 1e3, "ms"),
+            f"{layers} layers of 8 experts: lower": ((end - middle) * 1e3, "ms"),
+            f"{layers} layers of 8 experts: memory of trace and lower": (memory, "MB"),
+            f"{layers} layers of 8 experts: compile": ((time.perf_counter() - end) * 1e3, "ms"),
+        }
     return figures
 
 

@@ -93,6 +93,36 @@ def transformer(lib: Library, layers: int = 12, width: int = 128, heads: int = 4
     return forward, parameters, n.asarray(rng.normal(size=(2, length, width)).astype(np.float32))
 
 
+def mixture_of_experts(lib: Library, layers: int, experts: int = 8, width: int = 16, rows: int = 8):
+    """The loss of a deep network, its parameters and input. A layer adds the outputs of `experts` networks, weighted by a gate.
+
+    Layers and experts are Python loops: about 200 equations of the gradient a layer.
+    """
+    n, nn, rng = lib.np, lib.xf.nn, np.random.default_rng(0)
+
+    def weights(*shape):
+        return n.asarray(rng.normal(0, 0.02, shape).astype(np.float32))
+
+    parameters = [
+        {
+            "gate": weights(width, experts),
+            "up": [weights(width, 2 * width) for _ in range(experts)],
+            "down": [weights(2 * width, width) for _ in range(experts)],
+        }
+        for _ in range(layers)
+    ]
+
+    def loss(parameters, x):
+        for p in parameters:
+            gates = nn.softmax(x @ p["gate"])
+            outputs = [n.tanh(x @ up) @ down for up, down in zip(p["up"], p["down"])]
+            for i, y in enumerate(outputs):
+                x = x + gates[:, i : i + 1] * y
+        return n.sum(x**2)
+
+    return loss, parameters, n.asarray(rng.normal(size=(rows, width)).astype(np.float32))
+
+
 def sharded_training(lib: Library, mesh, layers: int = 4, width: int = 512, heads: int = 8, length: int = 128,
                      words: int = 1024, batch: int | None = None):
     """A step of training a language model over a mesh with the axes `data` and `model`: the function
