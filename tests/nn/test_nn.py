@@ -344,6 +344,8 @@ def test_variance_scaling_of_vectors():
         nn.initializers.he_normal()(xf.random.key(0), 3)
     with pytest.raises(IndexError):
         nn.initializers.variance_scaling(1.0, "fan_in", "normal", in_axis=1, out_axis=0)(xf.random.key(0), (3,))
+    with pytest.raises(IndexError):
+        nn.initializers.variance_scaling(1.0, "fan_in", "normal", in_axis=5)(xf.random.key(0), (0, 3))
 
 
 def test_initializers_of_empty_weights():

@@ -160,14 +160,14 @@ def _fans(shape: Sequence[int], in_axis, out_axis, batch_axis) -> tuple[float, f
     if len(shape) <= 1 and in_axis == -2:
         raise ValueError(f"variance_scaling needs weights of at least two dimensions, got shape {tuple(shape)}: pass in_axis "
                          f"and out_axis.")
-    if 0 in shape:
-        return 1.0, 1.0  # there are no weights to scale
 
     def size(axes):
         return math.prod(shape[a] for a in (axes if isinstance(axes, (tuple, list)) else (axes,)))
 
-    fan_in, fan_out = size(in_axis), size(out_axis)
-    receptive_field = math.prod(shape) / (fan_in * fan_out * size(batch_axis))
+    fan_in, fan_out, batch = size(in_axis), size(out_axis), size(batch_axis)
+    if 0 in shape:
+        return 1.0, 1.0  # there are no weights to scale
+    receptive_field = math.prod(shape) / (fan_in * fan_out * batch)
     return fan_in * receptive_field, fan_out * receptive_field
 
 

@@ -309,12 +309,12 @@ def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: Sequence[i
         key: PRNG key.
         n: Number of trials.
         p: Probabilities of the outcomes along the last axis. They must sum to 1.
-        shape: Shape of the result, including the axis of outcomes. Default: the joint shape of `n[..., None]` and `p`.
+        shape: Shape of the result without the axis of outcomes. Default: the joint shape of `n` and `p[..., 0]`.
         dtype: Floating dtype of the result. Default: the default float dtype.
         unroll: Number of outcomes that an iteration of the loop over them processes.
 
     Returns:
-        Array of counts.
+        Array of counts, with the outcomes along the last axis.
 
     Example:
         >>> float(random.multinomial(random.key(0), 10, xnp.array([0.2, 0.8])).sum())
@@ -324,6 +324,6 @@ def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: Sequence[i
     p_shape = np.shape(p)
     if not p_shape:
         raise ValueError("random.multinomial needs a vector of probabilities, got a scalar.")
-    result_shape = common_shape((*np.shape(n), 1), p_shape) if shape is None else tuple(shape)
-    _sample_shape("multinomial", result_shape, np.empty((*np.shape(n), 1)), np.empty(p_shape))
-    return _multinomial(key, n, p, result_shape[:-1], _float_dtype("multinomial", dtype), unroll)
+    batch_shape = common_shape(np.shape(n), p_shape[:-1]) if shape is None else tuple(shape)
+    _sample_shape("multinomial", batch_shape, np.empty(np.shape(n)), np.empty(p_shape[:-1]))
+    return _multinomial(key, n, p, batch_shape, _float_dtype("multinomial", dtype), unroll)
