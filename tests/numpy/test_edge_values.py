@@ -52,6 +52,8 @@ def test_linear_algebra_of_empty_matrices():
 def test_lexsort_of_a_scalar_key():
     assert xnp.lexsort(np.array([3, 1, 2])) == np.lexsort(np.array([3, 1, 2])) == 0
     np.testing.assert_array_equal(xnp.lexsort([np.array([3, 1, 2])]), [1, 2, 0])
+    with pytest.raises(TypeError):
+        xnp.lexsort((1, 2), axis=(0,))
 
 
 def test_insert_at_no_position():

@@ -143,3 +143,6 @@ def test_equal_functions_of_one_function():
 
 def test_segments_that_begin_beyond_the_end_are_nan():
     np.testing.assert_array_equal(xnp.add.reduceat(xnp.arange(3.0), xnp.array([5, 1])), [np.nan, 3])
+    for indices in (xnp.array(1), xnp.array([[0]])):
+        with pytest.raises(ValueError, match="vector"):
+            xnp.add.reduceat(xnp.arange(3.0), indices)

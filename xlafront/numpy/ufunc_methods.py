@@ -295,7 +295,8 @@ def reduceat(function: Callable, a: ArrayLike, indices: ArrayLike, axis: int = 0
     check_arraylike(f"{name}.reduceat", a, indices)
     a, starts = asarray(a), asarray(indices)
     if starts.ndim != 1:
-        raise ValueError(f"numpy.{name}.reduceat takes the starts of segments as a vector, got indices of shape {starts.shape}.")
+        raise ValueError(f"numpy.{name}.reduceat takes the starts of segments as a vector, got indices of shape "
+                         f"{starts.shape}.")
     axis = canonical_axis(axis, a.ndim, f"numpy.{name}.reduceat")
     a = as_type(a, _result_dtype(function, a, dtype), False)
     n, rows = a.shape[axis], move_dim(a, axis, 0)
