@@ -351,8 +351,19 @@ def test_complex_arguments_of_comparisons_raise(name):
     z, more = xnp.array([1j, 2.0]), (1.5,) if name == "pareto" else ()
     for function in ("cdf",) if name == "uniform" else ("pdf", "logpdf", "cdf"):  # whose density JAX orders by real parts
         for arguments in ((z, *more), (0.5, *more, z)):
-            with pytest.raises(TypeError, match="complex"):
+            with pytest.raises(ValueError if name == "uniform" else TypeError, match="complex"):
                 getattr(getattr(our_stats, name), function)(*arguments)
+
+
+def test_complex_arguments_of_discrete_distributions_raise():
+    z = xnp.array([1j, 2.0])
+    for f in (*[getattr(our_stats.bernoulli, name) for name in ("pmf", "logpmf", "cdf", "ppf")], our_stats.geom.pmf, our_stats.geom.logpmf):
+        for arguments in ((z, 0.5), (1, z)):
+            with pytest.raises(TypeError, match="complex"):
+                f(*arguments)
+    for f in (our_stats.beta.cdf, our_stats.beta.logcdf, our_stats.beta.sf, our_stats.beta.logsf):
+        with pytest.raises(ValueError, match="complex"):
+            f(z, 1.0, 2.0)
 
 
 def test_arguments_that_are_not_promoted():

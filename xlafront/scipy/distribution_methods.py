@@ -45,13 +45,18 @@ def accept_all(label: str, args) -> None:
     """Accept all arguments that can be promoted."""
 
 
-def require_real(label: str, args) -> None:
-    """Raise a `TypeError` for complex arguments, which cannot be compared."""
+def require_real(label: str, args, error: type[Exception] = TypeError) -> None:
+    """Raise an error for complex arguments, which cannot be compared."""
     check_arraylike(label, *args)
     arg_dtypes = [dtypes.operand_type(unwrap(x))[0] for x in args]
     if any(map(dtypes.is_complex, arg_dtypes)):
-        raise TypeError(f"{label} compares its arguments, and complex numbers have no order; got dtypes "
-                        f"{', '.join(map(str, arg_dtypes))}.")
+        raise error(f"{label} compares its arguments, and complex numbers have no order; got dtypes "
+                    f"{', '.join(map(str, arg_dtypes))}.")
+
+
+def require_ordered(label: str, args) -> None:
+    """Raise the error of `numpy.clip` for complex arguments."""
+    require_real(label, args, ValueError)
 
 
 def require_float(label: str, args) -> None:

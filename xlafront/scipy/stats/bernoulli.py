@@ -8,10 +8,10 @@ Array(0.25, dtype=float32, weak_type=True)
 from __future__ import annotations
 
 import xlafront.numpy as xnp
-from xlafront.scipy.distribution_methods import distribution_method, first_is_strong
+from xlafront.scipy.distribution_methods import distribution_method, first_is_strong, require_real
 from xlafront.scipy.elementary_functions import xlog1py, xlogy
 
-_bernoulli = distribution_method("Bernoulli", first_is_strong, p="Probability of 1")
+_bernoulli = distribution_method("Bernoulli", first_is_strong, require_real, p="Probability of 1")
 
 
 @_bernoulli

@@ -8,10 +8,9 @@ Array(0., dtype=float32, weak_type=True)
 from __future__ import annotations
 
 import xlafront.numpy as xnp
-from xlafront import lax
 from xlafront.scipy.distribution_methods import distribution_method, exponentiate, first_is_strong
 from xlafront.scipy.elementary_functions import xlog1py, xlogy
-from xlafront.scipy.gamma_functions import betaln
+from xlafront.scipy.gamma_functions import betainc, betaln
 
 _beta = distribution_method("beta", first_is_strong, a="First shape parameter", b="Second shape parameter")
 
@@ -30,7 +29,7 @@ def _lower_tail(a, b, y):
     """Return the probability below `y`; its derivative is 0 outside the support, where that of the integral may be
     infinite."""
     outside = (y <= 0) | (y >= 1)
-    p = lax.betainc(a, b, xnp.where(outside, 0.5, y))
+    p = betainc(a, b, xnp.where(outside, 0.5, y))
     return xnp.where(outside & ~xnp.isnan(p), y >= 1, p)
 
 

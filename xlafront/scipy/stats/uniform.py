@@ -8,9 +8,9 @@ Array(0.25, dtype=float32, weak_type=True)
 from __future__ import annotations
 
 import xlafront.numpy as xnp
-from xlafront.scipy.distribution_methods import distribution_method, exponentiate, require_real
+from xlafront.scipy.distribution_methods import distribution_method, exponentiate, require_ordered
 
-_uniform = distribution_method("uniform", check=require_real)
+_uniform = distribution_method("uniform", check=require_ordered)
 
 
 @distribution_method("uniform")
