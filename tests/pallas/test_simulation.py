@@ -484,3 +484,69 @@ def test_races_are_found_quickly():
         xf.block_until_ready(f(x, x))
         times.append(time.perf_counter() - started)
     assert min(times) < 1
+
+
+# Several devices
+
+
+@pytest.mark.parametrize("name", tpu_kernels.DEVICE_KERNELS)
+def test_kernels_of_several_devices_have_no_races(name):
+    case = tpu_kernels.DEVICE_KERNELS[name]
+    found = xf.jit(case.sharded(Params(detect_races=True), xf.devices()[:4])[0])(*case.arguments())
+    np.testing.assert_allclose(found, case.expected(*case.arguments()), rtol=case.tolerance, atol=case.tolerance)
+
+
+def ring(mistake):
+    """Partial sums go around between two buffers; the receiver signals that one is free."""
+    def kernel(x_ref, o_ref, buffer_ref, send, receive, free):
+        me, left, right = tpu_kernels.neighbours("x")
+        tpu_kernels.meet(left, right)
+        pl.semaphore_signal(free, 1, device_id={"x": left})
+        buffer_ref[0] = x_ref[...]  # first
+
+        @pl.loop(0, 3)
+        def _(step):
+            here, there = lax.rem(step, 2), lax.rem(step + 1, 2)
+            if mistake != "no handshake":
+                pl.semaphore_wait(free)
+            copy = pltpu.async_remote_copy(buffer_ref.at[here], buffer_ref.at[there], send, receive.at[there], {"x": right})  # starts
+            if mistake == "source":
+                buffer_ref[here] = xnp.zeros((8, 128))  # overwritten
+            copy.wait_send()
+            if mistake == "destination":
+                o_ref[...] = buffer_ref[there]  # early
+            copy.wait_recv()  # arrived
+            buffer_ref[there] += x_ref[...]
+            if mistake != "no signal":
+                pl.when(step < 2)(lambda: pl.semaphore_signal(free, 1, device_id={"x": left}))
+
+        if mistake == "no handshake":
+            pl.semaphore_wait(free, 3)
+        o_ref[...] = buffer_ref[1]
+
+    def call(x):
+        return pl.pallas_call(kernel, out_shape=F32, interpret=Params(detect_races=True), scratch_shapes=[
+            pltpu.VMEM((2, 8, 128), "float32"), DMA, DMA((2,)), REGULAR], compiler_params=pltpu.CompilerParams(collective_id=1))(x)
+
+    mesh = xf.sharding.Mesh(np.array(xf.devices()[:4]), ("x",))
+    return kernel, xf.jit(xf.shard_map(call, mesh=mesh, in_specs=xf.P("x"), out_specs=xf.P("x")))
+
+
+def test_a_ring_without_races():
+    x = np.random.default_rng(0).normal(size=(32, 128)).astype(np.float32)
+    expected = np.tile(x.reshape(4, 8, 128).sum(0), (4, 1))
+    np.testing.assert_allclose(ring(None)[1](x), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mistake, text", [
+    ("no handshake", r"a race between devices: the write to scratch_shapes\[0\] {first} and the copy from scratch_shapes\[0\] to scratch_shapes"
+     r"\[0\] that starts {starts} from device \d can happen in either order\. Let each device signal the sender"),
+    ("source", r"a race: the write to scratch_shapes\[0\] {overwritten} and the copy from .* {starts} can happen in either order"),
+    ("destination", r"a race: the read of scratch_shapes\[0\] {early} and the copy from .* {starts} can happen in either order"),
+    ("no signal", r"the wait for scratch_shapes\[3\] .* never ends")])
+def test_races_between_devices(mistake, text):
+    kernel, function = ring(mistake)
+    with pytest.raises(RuntimeError, match="(?s)" + text.format(**{name: at(kernel, f"# {name}") for name in (
+            "first", "overwritten", "early", "starts")})):
+        function(np.ones((32, 128), np.float32)).block_until_ready()
+        xf.effects_barrier()

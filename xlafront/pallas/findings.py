@@ -28,6 +28,7 @@ class Kind(enum.IntEnum):
     COUNT_LEFT = 8
     NEVER_WAITED = 9
     BLOCK_LEAVES = 10
+    DEVICES = 11
 
 
 # {here} and {there} are the sites, {where} the index in the grid, {a} and {b} the details.
@@ -35,6 +36,8 @@ _TEXTS = {
     Kind.RACE: "a race: {here} and {there} can happen in either order{where}. Wait for the copy before.",
     Kind.CORES: "a race: core {a} and core {b} both write {here}{where}. Give the axis of the grid the semantics "
                 "pltpu.ARBITRARY, or each core its own block.",
+    Kind.DEVICES: "a race between devices: {here} and {there} from device {a} can happen in either order{where}. Let each "
+                  "device signal the sender when its memory is free, and wait for the signal before the copy starts.",
     Kind.READ_OUTSIDE: "{here} is out of bounds{where}: in dimension {a} it starts at {b}.",
     Kind.WRITE_OUTSIDE: "{here} is out of bounds{where}: in dimension {a} it starts at {b}.",
     Kind.BLOCK_OUTSIDE: "the index map of {here} returns a block that is out of bounds{where}: {b} in dimension {a}.",
@@ -46,7 +49,7 @@ _TEXTS = {
     Kind.BLOCK_LEAVES: "{here} is not waited for in the step of the grid{where} at whose end the blocks are replaced. Wait "
                        "for it in the same step.",
 }
-_RACES = (Kind.RACE, Kind.CORES)
+_RACES = (Kind.RACE, Kind.CORES, Kind.DEVICES)
 _ERRORS = {Kind.READ_OUTSIDE: IndexError, Kind.WRITE_OUTSIDE: IndexError, Kind.BLOCK_OUTSIDE: IndexError}
 
 

@@ -40,6 +40,7 @@ from xlafront.pallas.interpret_params import InterpretParams
 from xlafront.pallas.kernel_operation import View, kernel_effect, split_views
 from xlafront.pallas.masked import masked_load_p, masked_swap_p
 from xlafront.pallas.primitives import num_programs_p, program_id_p
+from xlafront.pallas.simulated_devices import DeviceClocks, remote_axes, when
 from xlafront.pallas.simulated_grid import Order
 from xlafront.pallas.simulated_memory import Memory, bounds, overlaps, part_of
 from xlafront.pallas.specs import Blocked, Element, Memory as MemoryKind, MemorySpace, Squeezed
@@ -129,6 +130,8 @@ class Simulator:
         self.all_memories: list[Memory] = []  # of both runs
         self.is_collecting = False
         self.rank = max([a.ndim for a in self._all_avals()], default=0)
+        axes = remote_axes(jaxpr) if params.detect_races else None
+        self.clocks = None if axes is None else DeviceClocks(axes, self.num_semaphores, self.rank)
 
     def _all_avals(self) -> list[Any]:
         return [*[v.aval for v in self.jaxpr.invars], *self.scoped_avals]
@@ -155,7 +158,8 @@ class Simulator:
         shapes = [(max(self.num_semaphores, 1),), (max(self.num_semaphores, 1),),
                   (IN_FLIGHT if self.has_queue else 1, self.num_columns if self.has_queue else 1), (1,)]
         shapes += [(n + 1,) for n in self.visit_counts() if n]
-        return [AbstractRef(ShapedArray(s, _int32), MemorySpace.ANY) for s in shapes]
+        avals = [AbstractRef(ShapedArray(s, _int32), MemorySpace.ANY) for s in shapes]
+        return avals + (self.clocks.state_avals() if self.clocks else [])
 
     def run(self, *refs: Any) -> list[Any]:
         """Run the kernel on references: its own, the output for findings before its scratch memory, and the state after it."""
@@ -164,6 +168,9 @@ class Simulator:
         self.findings, refs = refs[first], (*refs[:first], *refs[first + 1:])
         count = len(self.jaxpr.invars)
         own, scoped, state = refs[:count], refs[count:count + len(self.scoped_avals)], refs[count + len(self.scoped_avals):]
+        if self.clocks:
+            self.clocks.enter(state[-4:])
+            state = state[:-4]
         self.counts, self.awaited, self.queue, self.started, *self.visits = state
         self.next_semaphore, self.next_memory = 0, 0
         self._enter_grid()
@@ -227,8 +234,10 @@ class Simulator:
 
     def _reset_core(self) -> None:
         """Reset the memory of a core."""
-        for ref in (self.counts, self.awaited, self.queue, self.started):
+        for ref in (self.counts, self.awaited, self.queue, self.started, *(self.clocks.refs if self.clocks else ())):
             _fill(ref, 0)
+        if self.clocks:
+            self.clocks.reset()
         if self.order.num_cores > 1:
             for m in self.memories[len(self.memories) - self.mapping.num_scratch_operands:]:
                 ref_operations.set(m.ref, ..., uninitialized(m.aval.inner_aval, m.aval.memory_space, self.params))
@@ -423,16 +432,23 @@ class Simulator:
             return
         roles = [(column, first) for column, first, position in ((_SOURCE, 0, 0), (_TARGET, 1, 1)) if (
             writes or position) and any([c.memories[position].number == memory.number for c in self.copies])]
+        numbers = bounds(part, self.rank)
+        if self.clocks:
+            self.clocks.note(memory, numbers, self.report.site(name), vector)
         if not roles:
             return
-        queue, numbers = self.queue[...], bounds(part, self.rank)
-        found: Any = np.False_
+        self._find_race(memory, numbers, roles, Kind.RACE, self.report.site(name))
+
+    def _find_race(self, memory: Memory, numbers: Sequence[Any], roles: Sequence[tuple[int, int]], kind: Kind, site: Any,
+                   condition: Any = True, detail: Any = 0) -> None:
+        """Record a race with a copy in the queue: with its source or destination, by the roles."""
+        queue, found = self.queue[...], np.False_
         for column, first in roles:
             start = _BOUNDS + first * 3 * self.rank
             columns = [queue[:, start + i] for i in range(3 * self.rank)]
             found = found | (queue[:, column] == memory.number) & overlaps(columns, numbers)
         found = found & ((queue[:, _FLAGS] & _UNSETTLED) != 0)
-        self.record(Kind.RACE, found.any(), self.report.site(name), queue[found.argmax(), _SITE])
+        self.record(kind, condition & found.any(), site, queue[found.argmax(), _SITE], detail)
 
     # Semaphores and copies
 
@@ -444,17 +460,38 @@ class Simulator:
             number = number * np.int32(n) + start
         return number + np.int32(memory.first or 0)
 
-    def start(self, eqn: JaxprEqn, views: Sequence[tuple], add: bool) -> None:
-        """Start a copy: make it, or put it into the queue."""
+    def _copy_of(self, eqn: JaxprEqn, views: Sequence[tuple], add: bool) -> Copy:
+        """Return the place of a copy, which is noted in the first run."""
         memories = tuple([m for m, _, _ in views])
-        arguments = [x for _, _, operands in views[:2] for x in operands]
         found = [c for c in self.copies if c.eqn is eqn and c.memories == memories]
         if not found:
+            arguments = [x for _, _, operands in views[:2] for x in operands]
             avals = tuple([ShapedArray(np.shape(x), tracing.aval_of(x).dtype) for x in arguments])
-            self.copies.append(Copy(eqn, tuple(eqn.params["views"]), memories, avals, add, self._copy_size(views)))
+            found = [Copy(eqn, tuple(eqn.params["views"]), memories, avals, add, self._copy_size(views))]
+            self.copies += found
+        return found[0]
+
+    def _put(self, copy: Copy, number: Any, flags: int, numbers: Sequence[Any], regions: Sequence[Any], arguments: Sequence[Any]
+             ) -> None:
+        """Put a copy into the queue: the number of its semaphore, those of source and destination, and their bounds."""
+        slot = (self.queue[:, _FLAGS] == 0).argmax()
+        flat = [reshape_to(to_dtype(x, _int32), (math.prod(np.shape(x)),)) for x in arguments]
+        row = [vector([self.copies.index(copy), number, copy.bytes, self.started[0], flags, *numbers, *regions]), *flat]
+        rest = self.num_columns - _BOUNDS - 6 * self.rank - sum([math.prod(np.shape(x)) for x in flat])
+        if rest:
+            row.append(broadcast_in_dim_p.bind(np.int32(0), shape=(rest,), broadcast_dimensions=(), sharding=None))
+        self.queue[slot, :] = concatenate_p.bind(*row, dimension=0)
+        self.started[0] += np.int32(1)
+
+    def _is_free(self) -> Any:
+        return (self.queue[:, _FLAGS] == 0).any()
+
+    def start(self, eqn: JaxprEqn, views: Sequence[tuple], add: bool) -> None:
+        """Start a copy: make it, or put it into the queue."""
+        copy, memories = self._copy_of(eqn, views, add), [m for m, _, _ in views]
+        arguments = [x for _, _, operands in views[:2] for x in operands]
         if self.is_collecting:
             return
-        [copy] = found
         for (memory, indexers, operands), writes in zip(views, (False, True)):
             self.access(eqn, memory, indexers, operands, writes)
         number = self.semaphore(*views[2])
@@ -465,24 +502,43 @@ class Simulator:
             self.counts[number] += np.int32(copy.bytes)
 
         def put(flags: int) -> None:
-            slot = (self.queue[:, _FLAGS] == 0).argmax()
-            flat = [reshape_to(to_dtype(x, _int32), (math.prod(np.shape(x)),)) for x in arguments]
-            row = [vector([self.copies.index(copy), number, copy.bytes, self.started[0], flags, *[
-                m.number for m in memories[:2]], *regions]), *flat]
-            rest = self.num_columns - _BOUNDS - 6 * self.rank - sum([math.prod(np.shape(x)) for x in flat])
-            if rest:
-                row.append(broadcast_in_dim_p.bind(np.int32(0), shape=(rest,), broadcast_dimensions=(), sharding=None))
-            self.queue[slot, :] = concatenate_p.bind(*row, dimension=0)
-            self.started[0] += np.int32(1)
+            self._put(copy, number, flags, [m.number for m in memories[:2]], regions, arguments)
 
         self.awaited[number] += np.int32(copy.bytes)
         if not self.has_queue:
             make()
         elif self.params.dma_execution_mode == "eager":
             make()
-            cond((self.queue[:, _FLAGS] == 0).any(), lambda: put(_UNSETTLED), lambda: None)
+            when(self._is_free(), lambda: put(_UNSETTLED))
         else:
-            cond((self.queue[:, _FLAGS] == 0).any(), lambda: put(_PENDING | _UNSETTLED), make)
+            cond(self._is_free(), lambda: put(_PENDING | _UNSETTLED), make)
+
+    def send(self, eqn: JaxprEqn, views: Sequence[tuple], device: Any) -> None:
+        """Note a copy to another device, which has been made, and those that arrive from others at the same time."""
+        clocks = self.clocks
+        if clocks is None:
+            return
+        (origin, *origin_part), (target, *target_part), *semaphores = views
+        received, *sent = [self._copy_of(eqn, [*views[:2], semaphore], False) for semaphore in semaphores]
+        clocks.targets.add(target.number)
+        if self.is_collecting:
+            return
+        self.access(eqn, origin, origin_part[0], origin_part[1], False)
+        read = bounds(part_of(origin.aval.shape, *origin_part), self.rank)
+        written, none = bounds(part_of(target.aval.shape, *target_part), self.rank), [0] * (3 * self.rank)
+        for copy, semaphore in zip(sent, semaphores[1:]):
+            when(self._is_free(), lambda copy=copy, semaphore=semaphore: self._put(
+                copy, self.semaphore(*semaphore), _UNSETTLED, [origin.number, 0], [*read, *none], ()))
+        number, site = self.semaphore(*semaphores[0]), self.copies.index(received)
+        for d, (is_here, clock, [number_there, region]) in enumerate(clocks.exchange(device, [number, vector(written)])):
+            region = [region[i] for i in range(2 * self.rank)] + list(written[2 * self.rank:])  # (steps are static)
+            is_late, other = clocks.conflicts(target, region, clock)
+            self.record(Kind.DEVICES, is_here & is_late, other, site, d)
+            self._find_race(target, region, [(_SOURCE, 0), (_TARGET, 1)], Kind.DEVICES, site, is_here, d)
+            when(is_here & self._is_free(), lambda number=number_there, region=region: self._put(
+                received, number, _UNSETTLED, [0, target.number], [*none, *region], ()))
+            clocks.receive(is_here, clock, number_there)
+        clocks.tick()
 
     def move(self, copy: Copy, arguments: Sequence[Any]) -> None:
         """Copy from the source to the destination."""
@@ -532,6 +588,8 @@ class Simulator:
         is_short = count < needed
         self.record(Kind.ENDLESS_WAIT, is_short, self.report.site(f"the wait for {memory.name} {line_of(eqn)}"), 0, count,
                     needed)
+        if self.clocks:
+            self.clocks.wait(number)
         if not decrement:
             return
         self.counts[number] = where(is_short, np.int32(0), count - needed)
@@ -632,7 +690,10 @@ def _dma_start(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
         raise NotImplementedError(f"the copy {line_of(eqn)} skips rows by Indices(..., ignored_value=...), which is not "
                                   f"simulated. Use interpret=True, or mask the rows.")
     if len(views) > 3 or _is_remote(eqn):  # with a semaphore of the source, or to another device: made at once
-        return s.as_interpreted(eqn, values)
+        results = s.as_interpreted(eqn, values)
+        if _is_remote(eqn):
+            s.send(eqn, views, values[-1])
+        return results
     s.start(eqn, views, eqn.params["add"])
     return []
 
@@ -640,6 +701,11 @@ def _dma_start(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
 def _dma_wait(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
     views, _ = split_views(values, eqn.params["views"])
     s.wait(eqn, views, np.int32(s._copy_size(views)))
+    if s.clocks and not s.is_collecting:
+        ends = views[:2] if not _is_remote(eqn) else views[:1] if eqn.params["is_send"] else views[1:2]
+        site = s.report.site(f"the copy that is waited for {line_of(eqn)}")
+        for memory, *part in ends:
+            s.clocks.note(memory, bounds(part_of(memory.aval.shape, *part), s.rank), site, vector)
     return []
 
 
@@ -652,7 +718,14 @@ def _on_semaphore(rule: Callable) -> Callable:
     def apply(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
         [view], rest = split_views(values, eqn.params["views"])
         if _is_remote(eqn) or view[0].first is None:
-            return s.as_interpreted(eqn, values)
+            results = s.as_interpreted(eqn, values)
+            if s.clocks and not s.is_collecting:
+                number = s.clocks.barrier if view[0].first is None else s.semaphore(*view)
+                if _is_remote(eqn):
+                    s.clocks.signal(rest[1], number)
+                elif eqn.primitive.name == "semaphore_wait":
+                    s.clocks.wait(number)
+            return results
         return rule(s, eqn, view, *rest)
 
     return apply
