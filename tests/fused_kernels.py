@@ -55,6 +55,18 @@ P = X.astype(np.float64) @ Y
 relu = lambda x: np.maximum(x, 0)
 iota = lambda d: lax.broadcasted_iota(np.int32, (256, 256), d)
 
+
+@fuser.custom_fusion
+def scaled(x, table):
+    """The rows of `x`, times the first row of a table, which need not have as many rows."""
+    return x * table[:1]
+
+
+scaled.def_pull_block_spec(lambda outs: (outs[0], outs[0].replace(
+    block_shape=(8, outs[0].block_shape[1]), block_index_transform=lambda *index: (0, outs[0].block_index_transform(*index)[1]))))
+scaled.def_push_block_spec(lambda specs: (specs[0],))
+scaled.def_eval_rule(lambda context, x, table: (x * table[:1],))
+
 # Name: the function of the product, the arguments; what it computes.
 FUSED = {
     "plain": (lambda mm, x, y, *_: mm(x, y), P),
@@ -76,6 +88,7 @@ FUSED = {
     "new dimensions": (lambda mm, x, y, *_: mm(x[None][0], y)[None], P[None]),
     "calls": (lambda mm, x, y, *_: xf.jit(xf.nn.silu)(mm(xf.jit(xnp.abs)(x), y) / 50),
               (lambda z: z / (1 + np.exp(-z)))(np.abs(X) @ Y.astype(np.float64) / 50)),
+    "custom fusions": (lambda mm, x, y, *_: scaled(mm(scaled(x, y[:8]), y), x[8:]), (X * Y[0]) @ Y.astype(np.float64) * X[8]),
     "a computation beside": (lambda mm, x, y, b, *_: (mm(x, y), xnp.sin(b)), (P, np.sin(BIAS))),
 }
 

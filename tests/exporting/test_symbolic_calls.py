@@ -29,8 +29,9 @@ QUICK = {
 TESTED_IN_OTHER_FILES = {
     "they call jaxprs as others do; test_program_order and test_recomputation_rules": "program_order recomputed saved",
     "they are in kernels, of which pallas_call is a case": """num_programs program_id approx_tanh atomic_cas atomic_rmw bitcast
-        bounded_dma_start bounded_dma_wait debug_barrier delay dma_start dma_wait elementwise_inline_asm fetch_and_add
-        gather_elements lane_bitcast lane_pack lane_reduction lane_unpack load_gather masked_load masked_scan masked_swap matmul_acc_lhs matmul_lhs_fifo matmul_pop matmul_pop_fifo
+        bounded_dma_start bounded_dma_wait debug_barrier delay dma_start dma_wait custom_fusion elementwise_inline_asm
+        fetch_and_add gather_elements lane_bitcast lane_pack lane_reduction lane_unpack
+        load_gather masked_load masked_scan masked_swap matmul_acc_lhs matmul_lhs_fifo matmul_pop matmul_pop_fifo
         matmul_push_rhs max_contiguous multiple_of pack_elementwise prng_random_bits prng_seed run_scoped scan_count
         semaphore_read semaphore_signal semaphore_wait sort_key_val stochastic_round store_scatter subcore_barrier
         unpack_elementwise with_memory_space_constraint""",

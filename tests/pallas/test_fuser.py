@@ -3,7 +3,7 @@
 import fused_kernels
 import numpy as np
 import pytest
-from fused_kernels import ARGS, FUSED, X, Y, fused
+from fused_kernels import ARGS, BIAS, FUSED, X, Y, fused
 from test_mosaic import evaluated
 
 import xlafront as xf
@@ -42,6 +42,80 @@ def test_values_of_the_module(name, operands):
 
     found, _ = evaluated(f, *[ARGS[i] for i in operands])
     compare(found, FUSED[name][1])
+
+
+def test_fusions_with_references():
+    first, second = xf.new_ref(xnp.asarray(BIAS)), xf.new_ref(2 * xnp.asarray(BIAS))
+    function, values, scalars = fuser.get_stateful_input_fusion_values(lambda x: first[:8] * x + Y[0, :8], X[0, :8])
+    assert scalars == () and [type(v).__name__ for v in values].count("Ref") == 1
+    arrays = [3 * BIAS if v is first else v for v in values]
+    compare(function(arrays, X[1, :8]), 3 * BIAS[:8] * X[1, :8] + Y[0, :8])
+
+    def output(x):
+        first[...] = x + second[...]
+        second[...] += 1
+        return {"sum": x + 1, "same": x}
+
+    function, values, _, aliases = fuser.get_stateful_output_fusion_values(output, BIAS)
+    arrays = [BIAS * (5 if v is second else 7) for v in values]
+    found, new = function(arrays, BIAS)
+    compare(found, {"sum": BIAS + 1, "same": BIAS})
+    written = {id(values[i]): new[k - 2] for k, i in aliases.items()}
+    compare(written[id(first)], 6 * BIAS)
+    compare(written[id(second)], 5 * BIAS + 1)
+    assert sorted(aliases) == [2, 3]
+    function, _, _, aliases = fuser.get_stateful_output_fusion_values(lambda x: x + 1, BIAS)
+    assert aliases == {} and function((), BIAS)[1] == ()
+    with pytest.raises(ValueError, match="uses no references. Use get_stateful_input_fusion_values"):
+        fuser.get_fusion_values(lambda: first[...])
+
+
+def test_custom_fusions():
+    calls = []
+
+    @fuser.custom_fusion
+    def halves(x):
+        return x[:, :128], {"right": x[:, 128:]}
+
+    with pytest.raises(ValueError, match="custom_fusion halves lacks a rule. Define it with halves.def_pull_block_spec"):
+        halves(X)
+    halves.def_pull_block_spec(lambda outs: [calls.append(outs), (next(t for t in outs if t is not None).replace(
+        block_index_transform=lambda *index: (index[0][0], 7)),)][1])
+    halves.def_push_block_spec(lambda specs: (specs[0], specs[0]))
+    halves.def_eval_rule(lambda context, x: [calls.append(context), (x, 2 * x)][1])
+    compare(halves(X), (X[:, :128], X[:, 128:]))
+    compare(xf.jvp(lambda x: halves(x)[1]["right"], (X,), (Y,))[1], Y[:, 128:])
+    compare(xf.vmap(lambda x: halves(x)[0])(X[None]), X[None, :, :128])
+    function, (spec,), _ = fuser.pull_block_spec(lambda x: 3 * halves(x)[1]["right"], ROWS, grid_len=2)(X)
+    assert spec.index_map(3, 5) == (3, 7) and tuple(spec.block_shape) == (8, 128)
+    assert calls[0][0] is None and calls[0][1].block_shape == (8, 128) and calls[0][1].block_index_transform() == (3, 5)
+    compare(function((3, 5), (), X[:8, :128]), 6 * X[:8, :128])
+    assert calls[-1].out_block_indices == (None, (3, 5)) and calls[-1].out_block_specs[1].block_shape == (8, 128)
+    found = fuser.push_block_spec(halves, ROWS)(X)
+    assert found[1]["right"].index_map(3, 5) == (3, 5)
+    halves.def_push_block_spec(lambda specs: specs[0])
+    with pytest.raises(TypeError, match="halves.def_push_block_spec has set must return a tuple for the 2 results of halves"):
+        fuser.push_block_spec(halves, ROWS)(X)
+    halves.def_pull_block_spec(lambda outs: (ROWS,))
+    with pytest.raises(TypeError, match="returns BlockIndexTransforms, got"):
+        fuser.pull_block_spec(lambda x: halves(x)[0], ROWS, grid_len=2)(X)
+
+
+def test_custom_fusions_in_kernels():
+    tripled = fuser.custom_fusion(lambda x: 2 * x + x)
+    tripled.def_pull_block_spec(lambda outs: outs)
+    tripled.def_push_block_spec(lambda specs: specs)
+    tripled.def_eval_rule(lambda context, x: (tripled(x),))
+
+    def kernel(x_ref, o_ref):
+        o_ref[...] = tripled(x_ref[...])
+
+    call = lambda interpret: pl.pallas_call(kernel, out_shape=xf.ShapeDtypeStruct((8, 128), np.float32), interpret=interpret)
+    x = X[:8, :128].copy()
+    compare(call(True)(x), 3 * x)
+    compare(evaluated(call(False), x)[0], 3 * x)
+    tripled.def_pallas_impl(lambda x: 3 * x + 1)
+    compare(evaluated(lambda x: call(False)(x), x)[0], 3 * x + 1)
 
 
 def test_blocks():

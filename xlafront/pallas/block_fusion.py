@@ -19,6 +19,7 @@ from xlafront.core.ir import Jaxpr, JaxprEqn
 from xlafront.core.program_call import ProgramCall
 from xlafront.lax.creation import broadcasted_iota
 from xlafront.lax.shapes import reshape_to
+from xlafront.pallas.custom_fusion import BlockIndexTransform, CustomEvalContext, custom_fusion_p
 from xlafront.pallas.grid_mapping import inline_scalar_constants
 from xlafront.pallas.specs import Blocked, BlockSpec, NoBlockSpec, Squeezed, no_block_spec
 from xlafront.pallas.tpu import SMEM
@@ -89,7 +90,8 @@ def called(eqn: JaxprEqn) -> Jaxpr | None:
     if isinstance(eqn.primitive, ProgramCall):
         return eqn.params[eqn.primitive.parameter]
     found = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
-    is_call = isinstance(found, Jaxpr) and len(found.invars) == len(eqn.invars) and eqn.primitive.name not in _LOOPS
+    is_call = isinstance(found, Jaxpr) and eqn.primitive.name not in _LOOPS and (
+        [v.aval.shape for v in found.invars] == [v.aval.shape for v in eqn.invars])
     return found if is_call else None
 
 
@@ -356,7 +358,9 @@ class Pulled:
         for eqn in reversed(traced.jaxpr.eqns):
             found = [self.blocks.get(v) for v in eqn.outvars]
             if any([b is not None for b in found]):
-                for v, b in zip(eqn.invars, pull_rule(eqn)(self, eqn, found[0])):
+                pulled = _pull_custom(self, eqn, found) if eqn.primitive is custom_fusion_p else pull_rule(eqn)(
+                    self, eqn, found[0])
+                for v, b in zip(eqn.invars, pulled):
                     if b is not None and not v.is_literal:
                         self._assign(v, b, eqn)
 
@@ -402,13 +406,68 @@ class Pulled:
                 env[v] = reshape_to(x, self.blocks[v].sizes)
         for eqn in jaxpr.eqns:
             block = self.blocks.get(eqn.outvars[0])
-            if block is not None:
-                values = [v.val if v.is_literal else env.get(v) for v in eqn.invars]
+            values = [v.val if v.is_literal else env.get(v) for v in eqn.invars]
+            if eqn.primitive is custom_fusion_p:
+                if any([v in self.blocks for v in eqn.outvars]):
+                    env.update(zip(eqn.outvars, self._evaluate_custom(eqn, values, program_ids, scalars)))
+            elif block is not None:
                 rule = EVALUATE.get(eqn.primitive.name)
                 env[eqn.outvars[0]] = eqn.primitive.bind(*values, **eqn.params) if rule is None else (
                     rule(eqn, block, (*program_ids, *scalars), values))
         found = [v.val if v.is_literal else env[v] for v in jaxpr.outvars]
         return [x if b is None else reshape_to(x, seen_shape(b)) for x, b in zip(found, self.outputs)]
+
+
+    def _evaluate_custom(self, eqn: JaxprEqn, values: Sequence[Any], program_ids: Sequence[Any], scalars: Sequence[Any]
+                         ) -> list[Any]:
+        """Return the blocks of the results of a custom fusion."""
+        rules, blocks = eqn.params["rules"], [self.blocks.get(v) for v in eqn.outvars]
+        indices = tuple([None if b is None else tuple(b.index(*program_ids, *scalars)) for b in blocks])
+        specs = tuple([None if b is None else b.as_spec() for b in blocks])
+        context = CustomEvalContext(specs, indices, tuple(scalars), self.handler)
+        return _one_for_each("def_eval_rule", "results", eqn, rules.eval_rule(context, *values), eqn.outvars)
+
+
+# Custom fusions
+
+
+def _one_for_each(rule: str, kind: str, eqn: JaxprEqn, found: Any, variables: Sequence[Any]) -> list[Any]:
+    if not isinstance(found, (tuple, list)) or len(found) != len(variables):
+        name = eqn.params["rules"].__name__
+        raise TypeError(f"the rule that {name}.{rule} has set must return a tuple for the {len(variables)} {kind} of {name}, "
+                        f"got {errors.short(found)}.")
+    return list(found)
+
+
+def _pull_custom(state: Pulled, eqn: JaxprEqn, blocks: Sequence[Block | None]) -> list[Block | None]:
+    """Apply the user's rule. Transforms of results, which it composes, have the indices of the current step."""
+    current: list[tuple] = [()]
+    given = tuple([None if b is None else BlockIndexTransform(
+        b.sizes, lambda *_, b=b: tuple(b.index(*current[0])), memory_space=b.spec.memory_space,
+        pipeline_mode=b.spec.pipeline_mode) for b in blocks])
+
+    def block(transform: Any, v: Any) -> Block | None:
+        if transform is None:
+            return None
+        if not isinstance(transform, BlockIndexTransform):
+            raise TypeError(f"a rule of def_pull_block_spec returns BlockIndexTransforms, got {errors.short(transform)}.")
+
+        def index(*args: Any) -> tuple:
+            current[0] = args
+            outs = [None if b is None else tuple(b.index(*args)) for b in state.outputs]
+            return tuple(transform.block_index_transform(*outs))
+
+        return block_of(BlockSpec(transform.block_shape, index, memory_space=transform.memory_space,
+                                  pipeline_mode=transform.pipeline_mode), v.aval)
+
+    found = _one_for_each("def_pull_block_spec", "operands", eqn, eqn.params["rules"].pull_block_spec_rule(given), eqn.invars)
+    return [block(t, v) for t, v in zip(found, eqn.invars)]
+
+
+def _push_custom(eqn: JaxprEqn, blocks: Sequence[Block | None]) -> list[Block | None]:
+    specs = tuple([as_spec(b) for b in blocks])
+    found = _one_for_each("def_push_block_spec", "results", eqn, eqn.params["rules"].push_block_spec_rule(specs), eqn.outvars)
+    return [block_of(s, v.aval) for s, v in zip(found, eqn.outvars)]
 
 
 def _needed(jaxpr: Jaxpr, outvars: Sequence[Any]) -> list[JaxprEqn]:
@@ -427,6 +486,9 @@ def push(traced: Traced, inputs: Sequence[Block | None]) -> list[Block | None]:
     for eqn in traced.jaxpr.eqns:
         found = [None if v.is_literal else blocks.get(v) for v in eqn.invars]
         if any([b is not None for b in found]):
+            if eqn.primitive is custom_fusion_p:
+                blocks.update(zip(eqn.outvars, _push_custom(eqn, found)))
+                continue
             rule = PUSH.get(eqn.primitive.name) or (_push_elementwise if _is_elementwise(eqn) else None)
             if rule is None or len(eqn.outvars) != 1:
                 raise _unsupported(eqn)

@@ -10,6 +10,7 @@ from typing import Any
 from xlafront.core import errors, tracing, tree
 from xlafront.core.ir import Jaxpr, JaxprEqn
 from xlafront.core.primitive import Primitive
+from xlafront.core.refs import AbstractRef
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.lower_fun import lower_fun
@@ -254,6 +255,9 @@ def get_fusion_values(fusion: Callable, *args: Any, **kwargs: Any) -> tuple[Call
         (Array(64., dtype=float32), 1, ())
     """
     traced = trace(fusion, args, kwargs)
+    if any([type(v.aval) is AbstractRef for v in traced.jaxpr.constvars]):
+        raise ValueError("get_fusion_values takes a function that uses no references. Use get_stateful_input_fusion_values, or "
+                         "get_stateful_output_fusion_values for one that writes.")
     is_scalar = [traced.is_scalar(v) for v in traced.jaxpr.constvars]
 
     def function(values: Sequence[Any], *args: Any, **kwargs: Any) -> Any:

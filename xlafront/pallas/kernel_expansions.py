@@ -18,7 +18,7 @@ from xlafront import lax
 from xlafront.control.while_loop import fori_loop
 from xlafront.core import dtypes
 from xlafront.lax.shapes import place_axis
-from xlafront.pallas import kernel_gathers
+from xlafront.pallas import custom_fusion, kernel_gathers
 from xlafront.pallas.vector_operations import roll_p
 from xlafront.special.log_gamma import bernoulli_numbers
 from xlafront.special.traced_primitives import widen_small_floats
@@ -504,5 +504,6 @@ EXPANSIONS: dict[str, Callable] = {
     "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "reduce_precision": _reduce_precision,
     "reduce_window_sum": _window_reduction(lax.add, _constant(0)), "reduce_window_max": _window_reduction(lax.max, _smallest),
     "reduce_window_min": _window_reduction(lax.min, _largest), "reduce_window": _reduce_window, "reduce": _reduce,
+    "custom_fusion": custom_fusion.in_kernels,
     **kernel_gathers.EXPANSIONS,
 }
