@@ -38,6 +38,13 @@ CASES = {  # function, start, minimum
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_steps_whose_curvature_has_no_inverse_in_the_dtype(method):
+    """A product of a step and a change of the gradient below 1.5e-5 has no inverse in float16."""
+    found = minimize(lambda x: xnp.sum((x - 1) ** 2), xnp.array([0, 3, 0.25], "float16"), method=method)
+    assert found.success and found.x.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("case", CASES)
 def test_known_minima(case, method):
     f, start, expected = CASES[case]

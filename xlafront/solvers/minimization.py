@@ -290,7 +290,8 @@ def _minimize(fun: Callable, x0: Array, method: str, tol, options) -> OptimizeRe
         is_unbounded = ~search.found & ~search.bracketed & ~has_positive_curvature
         point = _select_point(is_unbounded, start, search.low)
         s, y = point.step * direction, point.gradient - state.gradient
-        memory = rules.update_memory(state.memory, s, y, _dot(y, s) > 0)
+        curvature = _dot(y, s)  # its inverse overflows after tiny steps, early in float16
+        memory = rules.update_memory(state.memory, s, y, (curvature > 0) & xnp.isfinite(1 / curvature))
         converged, iterations = is_converged(point.gradient), state.iterations + 1
         evaluations = state.evaluations + search.evaluations
         stops = [(converged, 0), (is_unbounded, 5), (~search.found & ~(point.value < state.value), rules.failed),
