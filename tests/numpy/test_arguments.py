@@ -54,6 +54,7 @@ REFUSED = [  # (error, a word of its text, calls)
         xnp.zeros_like(1., shape=(-1,))"""),
     (ValueError, "negative", """xnp.eye(-1) | xnp.identity(-1) | xnp.unique(X, size=-1) | xnp.union1d(X, X, size=-1) | xnp.nonzero(X, size=-1) |
         xnp.intersect1d(X[0], X[1], size=-1) | xnp.setdiff1d(X[0], X[1], size=-1) | xnp.unique_values(X, size=-1)"""),
+    (ValueError, "None", "xnp.nan_to_num(X, nan=None)"), (TypeError, "str", "xnp.nan_to_num(X, nan='a')"),
     (TypeError, "keepdims", "xnp.var(X, 0, mean=X[0]) | xnp.std(X, 1, mean=xnp.ones(2)) | xnp.var(X[0], mean=np.ones((1, 1)))"),
     (TypeError, "integer", "xnp.nanargmax(X, axis=[0]) | xnp.nanargmin(X, axis=(0,)) | xnp.argmax(X, axis=[0])"),
     (ValueError, "one-dimensional", "1 in xnp.array(1) | 1 in m"),

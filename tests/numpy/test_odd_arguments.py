@@ -254,3 +254,9 @@ def test_copies_under_transformations_have_their_own_buffer():
         x = xnp.ones(10)
         xf.jit(lambda x: x + 1, donate_argnums=0)(copied(x))
         assert not x.is_deleted()
+
+
+def test_replacements_of_numbers_that_are_not_finite_may_be_lists():
+    x = xnp.array([np.nan, np.inf, -np.inf])
+    assert xnp.nan_to_num(x, nan=[1, 2, 3], posinf=(4, 5.0, 6), neginf=[7, 8, 9]).tolist() == [1, 5, 9]
+    assert xnp.nan_to_num(1.0, nan=[1, 2]).tolist() == [1, 1]

@@ -401,7 +401,8 @@ def _replace_nonfinite(x, nan, posinf, neginf):
     limits = dtypes.finfo(d)
     for test, value in (("isnan", nan), ("isposinf", limits.max if posinf is None else posinf),
                         ("isneginf", limits.min if neginf is None else neginf)):
-        x = searching.where(PUBLIC[test](x), as_type(unwrap(value), d, False), x)
+        value = asarray(value) if value is None or isinstance(value, (list, tuple)) else unwrap(value)
+        x = searching.where(PUBLIC[test](x), as_type(value, d, False), x)
     return x
 
 
