@@ -260,3 +260,10 @@ def test_replacements_of_numbers_that_are_not_finite_may_be_lists():
     x = xnp.array([np.nan, np.inf, -np.inf])
     assert xnp.nan_to_num(x, nan=[1, 2, 3], posinf=(4, 5.0, 6), neginf=[7, 8, 9]).tolist() == [1, 5, 9]
     assert xnp.nan_to_num(1.0, nan=[1, 2]).tolist() == [1, 1]
+
+
+def test_histograms_of_small_integers_with_weights():
+    """Points and weights of one dtype need no promotion between the types, in two dimensions as in one."""
+    x = xnp.array([1, 2, 0], "uint4")
+    assert xnp.histogram2d(x, x, bins=3, weights=x)[0].tolist() == np.diag([0, 1, 2]).tolist()
+    assert [v.dtype for v in xnp.histogram2d(x, x, bins=3, weights=x)] == [np.float32] * 3

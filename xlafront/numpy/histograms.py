@@ -18,7 +18,7 @@ from xlafront.numpy import reductions, searching
 from xlafront.numpy.creation import asarray, astype, full, zeros
 from xlafront.numpy.differences import diff
 from xlafront.numpy.manipulation import concatenate, ravel, reshape
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap, unwrap_node
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact, unwrap, unwrap_node
 from xlafront.numpy.spaces import linspace
 from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.accepted_arguments import accepts
@@ -288,6 +288,6 @@ def histogram2d(x: ArrayLike, y: ArrayLike, bins: ArrayLike | Sequence[ArrayLike
             f"numpy.histogram2d needs two vectors of one size, got shapes {np.shape(x)} and {np.shape(y)}.")
     if len(bins) > 2 if isinstance(bins, (list, tuple)) else np.ndim(bins) == 1 and np.shape(bins)[0] > 2:
         bins = (asarray(bins),) * 2
-    x, y = promote_dtypes_inexact(x, y)
+    x, y = promote_dtypes(x, y)
     counts, edges = histogramdd(concatenate([x[:, None], y[:, None]], 1), bins, range, weights, density)
     return counts, edges[0], edges[1]
