@@ -252,6 +252,19 @@ def test_a_compiler_that_ends_its_process_ends_one_job():
         pool.close()
 
 
+def test_a_program_that_jaxlib_cannot_read_keeps_its_partitioned_cost(monkeypatch):
+    submit = worker.Workers.submit
+
+    def unread(pool, job, done):
+        submit(pool, job, done if job.partition_only else lambda result: done(
+            result._replace(text="", memory=(100, 20, 10, 3, 1))))
+
+    monkeypatch.setattr(worker.Workers, "submit", unread)
+    result = xf.plan_search(train_step, *ARGUMENTS, topology=devices(2), compiled=1, workers=1)
+    [compiled] = [c for c in result.candidates if c.is_compiled]
+    assert compiled.failure is None and compiled.memory.total == 100 + 20 - 10 + 3 + 1 and compiled.dominant is not None
+
+
 def test_programs_that_cannot_be_compiled_say_why():
     job = job_of(lambda x: x + 1, 1.0)
     pool = worker.Workers(1, 1)

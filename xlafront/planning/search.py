@@ -282,16 +282,19 @@ class _Search:
             if before is not None:  # what partitioning gave is still true
                 return before._replace(failure=result.message, is_compiled=compiled)
             return known._replace(failure=result.message)
+        arguments, outputs, donated, temporaries, code = result.memory
+        total = arguments + outputs + temporaries + (code if compiled else 0) - donated
+        memory = Memory(arguments, outputs, donated, temporaries, code, total, limit)
+        if not result.text:  # the time is that of the partitioned program
+            return (before or known)._replace(memory=memory, is_compiled=compiled, compile_seconds=result.seconds)
         positions = np.arange(option.mesh.size)
         module = hlo.Module(result.text)
         with_dtypes = hlo.Module(result.collectives_text) if result.collectives_text else module
         found = costs.collectives(with_dtypes, option.mesh, positions, scattered=not compiled)
         seconds = step_time.seconds(costs.work(module), found, option.mesh, chip) if chip else {}
-        arguments, outputs, donated, temporaries, code = result.memory
-        total = arguments + outputs + temporaries + (code if compiled else 0) - donated
         cost = (lambda c: communication.seconds(c, option.mesh, chip)) if chip else (lambda c: c.bytes * c.times)
-        return known._replace(memory=Memory(arguments, outputs, donated, temporaries, code, total, limit), seconds=seconds,
-                              dominant=max(found, key=cost, default=None), compile_seconds=result.seconds)
+        return known._replace(memory=memory, seconds=seconds, dominant=max(found, key=cost, default=None),
+                              compile_seconds=result.seconds)
 
     def _sorted(self) -> list[Candidate]:
         return sorted(self.found.values(), key=lambda c: c.order)
