@@ -51,14 +51,12 @@ def at_borders(values, count):
 @pytest.mark.parametrize("dtype", ERRORS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_limits_and_special_values(name, dtype):
-    """Zeros of both signs, infinities, NaN, negative numbers. If a and x are infinite, igamma is 1, as in JAX."""
+    """Zeros of both signs, infinities, NaN, negative numbers."""
     values = [0.0, -0.0, np.inf, -np.inf, np.nan, -1.0, 1.0, 0.5, 2.0, 1e-30, 200.0]
     args = [a.astype(dtype) for a in at_borders(values, FUNCTIONS[name][1])]
     with xf.enable_x64(dtype is np.float64):
         got = np.asarray(getattr(lax, name)(*args))
     expected = FUNCTIONS[name][0](*[a.astype(np.float64) for a in args])
-    if name.startswith("igamma"):
-        expected[(args[0] == np.inf) & (args[1] == np.inf)] = name == "igamma"
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=2e-6)
 
 

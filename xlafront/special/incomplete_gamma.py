@@ -198,7 +198,7 @@ def _replace_outside(a, x):
     """Return masks of the pairs for which formulas are needed and of undefined ones, and the pairs, replaced by 1 outside
     of the former."""
     is_regular = (a > 0) & (x > 0) & (a < np.inf) & (x < np.inf)
-    is_undefined = ~((a >= 0) & (x >= 0)) | ((a == 0) & (x == 0))
+    is_undefined = ~((a >= 0) & (x >= 0)) | ((a == 0) & (x == 0)) | ((a == np.inf) & (x == np.inf))
     return is_regular, is_undefined, xnp.where(is_regular, a, 1), xnp.where(is_regular, x, 1)
 
 
