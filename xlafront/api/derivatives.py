@@ -265,7 +265,7 @@ def _tangent_of(x, tangent, primals, typed, given):
     for p, t, as_given in zip(primals, typed, given):
         if tangent is t and x is p:
             return as_results([as_given])[0]
-    return as_array(tangent)
+    return as_results([tangent])[0] if isinstance(x, (int, float, complex)) else as_array(tangent)
 
 
 def _typed_as(primal, tangent):
