@@ -190,14 +190,15 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
     name = monoid_reduction(body_jaxpr) if len(leaves) == 1 else None
     if result_sharding is not None and name not in reductions.SHARDED:
         name = None
-    weak = [tracing.aval_of(s).weak_type for s in starts]
     for i, (s, x) in enumerate(zip(starts, leaves)):
         start_dtype, array_dtype = tracing.aval_of(s).dtype, tracing.aval_of(x).dtype
         if start_dtype != array_dtype:
             if not _is_identity(name, s):
                 raise _dtype_mismatch(array_dtype, start_dtype)
-            starts[i] = array_dtype.type(reductions.IDENTITIES[name](array_dtype))
-    starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, w) for s, x, w in zip(starts, leaves, weak)]
+            scalar_type = dtypes.scalar_type_of(array_dtype)
+            is_weak = tracing.aval_of(s).weak_type and dtypes.default_dtype(scalar_type) == array_dtype
+            starts[i] = (scalar_type if is_weak else array_dtype.type)(reductions.IDENTITIES[name](array_dtype))
+    starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, tracing.aval_of(s).weak_type) for s, x in zip(starts, leaves)]
     if name is not None:
         if name in reductions.SHARDED:
             total = reductions.PRIMITIVES[name].bind(leaves[0], axes=dims, out_sharding=result_sharding)
