@@ -17,7 +17,7 @@ from xlafront.control.layouts import WhileLayout, interleaved, selected
 from xlafront.control.scan import scan, trace_carry
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.basic_primitives import broadcast_in_dim_p, place_axis
-from xlafront.core.ir import Jaxpr, JaxprEqn, Var, dce_closed, effects_by_operand
+from xlafront.core.ir import Jaxpr, JaxprEqn, Var, dce_closed, effects_by_operand, last_reads
 from xlafront.core.primitive import Cost, Primitive, Structured, Traits
 from xlafront.core.tangents import instantiate
 from xlafront.core.traceback_filter import boundary
@@ -339,7 +339,7 @@ def _bind_without_invariants(condition: Jaxpr, body: Jaxpr, cond_consts: Sequenc
     is_carried = [v is not w for v, w in zip(in_carry, body.outvars)]
     if not all(is_carried):
         _, in_condition = layout.split_condition(condition.invars)
-        read = {v for atoms in (*[eqn.invars for eqn in condition.eqns], condition.outvars) for v in atoms if not v.is_literal}
+        read = last_reads(condition)
         is_carried = [varies or v in read for varies, v in zip(is_carried, in_condition)]
     if all(is_carried):
         return _bind(condition, body, cond_consts, body_consts, carry)

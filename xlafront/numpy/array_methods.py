@@ -787,7 +787,7 @@ def _traced_binary(special: str, function: Callable, reflected: bool = False) ->
     def operator(self, other):
         if type(self.aval) is not ShapedArray and hasattr(self.aval, name):
             return getattr(self.aval, name)(self, other)
-        kind = type(other)
+        kind = type(other)  # the frequent operands, before the call of `_operand`
         if kind is StagedTracer and type(other.aval) is ShapedArray or kind in _scalars or _operand(other):
             return function(other, self) if reflected else function(self, other)
         return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented

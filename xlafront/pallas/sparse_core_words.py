@@ -155,6 +155,17 @@ def _vector_scope(caller: str) -> Any:
     return scope
 
 
+def _reference_in(caller: str, space: Any, ref: Any) -> tuple[list[Any], Any, Any]:
+    """Return the operands and views of a reference in a memory, and its type."""
+    if not is_ref_or_view(ref):
+        raise TypeError(f"{caller} takes a reference in {space.name}, got {errors.short(ref)}.")
+    operands, views = flatten_views([ref])
+    aval = tracing.aval_of(operands[0])
+    if aval.memory_space is not space:
+        raise ValueError(f"{caller} takes a reference in {space.name}, got {aval}.")
+    return operands, views, aval
+
+
 @boundary
 def fetch_and_add(x_ref: Any, value: Any, *, subcore_id: Any) -> Any:
     """Add to a number in the scalar memory of a subcore, without others in between, and return what it was before.
@@ -174,12 +185,7 @@ def fetch_and_add(x_ref: Any, value: Any, *, subcore_id: Any) -> Any:
         >>> def kernel(x_ref, count_ref):
         ...     row = pl.tpu_sc.fetch_and_add(count_ref.at[0], 1, subcore_id=0)
     """
-    if not is_ref_or_view(x_ref):
-        raise TypeError(f"fetch_and_add takes a reference in SMEM, got {errors.short(x_ref)}.")
-    operands, views = flatten_views([x_ref])
-    aval = tracing.aval_of(operands[0])
-    if aval.memory_space is not SMEM:
-        raise ValueError(f"fetch_and_add takes a reference in SMEM, got {aval}.")
+    operands, views, aval = _reference_in("fetch_and_add", SMEM, x_ref)
     if selected_shape(aval.shape, views[0].indexers, [np.shape(x) for x in operands[1:]]):
         raise ValueError(f"fetch_and_add takes a reference to one number, got one of shape {x_ref.shape}. Index it: ref.at[0].")
     if aval.dtype != np.int32:
@@ -203,12 +209,7 @@ def slice_subcore_vmem_from_shared(ref: Any) -> Any:
         >>> def kernel(x_ref, shared_ref):
         ...     pl.tpu.sync_copy(x_ref, pl.tpu_sc.slice_subcore_vmem_from_shared(shared_ref))
     """
-    if not is_ref_or_view(ref):
-        raise TypeError(f"slice_subcore_vmem_from_shared takes a reference in VMEM_SHARED, got {errors.short(ref)}.")
-    operands, _ = flatten_views([ref])
-    aval = tracing.aval_of(operands[0])
-    if aval.memory_space is not VMEM_SHARED:
-        raise ValueError(f"slice_subcore_vmem_from_shared takes a reference in VMEM_SHARED, got {aval}.")
+    _reference_in("slice_subcore_vmem_from_shared", VMEM_SHARED, ref)
     count = _vector_scope("slice_subcore_vmem_from_shared").grid[1]
     if not ref.shape or ref.shape[-1] % count:
         raise ValueError(f"slice_subcore_vmem_from_shared: the last dimension of the reference, of shape {ref.shape}, must be "
