@@ -514,7 +514,7 @@ class Simulator:
             cond(self._is_free(), lambda: put(_PENDING | _UNSETTLED), make)
 
     def send(self, eqn: JaxprEqn, views: Sequence[tuple], device: Any) -> None:
-        """Note a copy to another device, which has been made, and those that arrive from others at the same time."""
+        """Record a finished copy to another device, and the copies from other devices that arrive at the same time."""
         clocks = self.clocks
         if clocks is None:
             return
