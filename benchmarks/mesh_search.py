@@ -44,7 +44,7 @@ def attention_by_blocks(q, k, v):
 def step_of(model: str, machine: str, rows: int) -> Callable:
     """Return the function of a mesh to search with, with a batch of `rows` sequences of 2,048 tokens on each device."""
     width, hidden = MODELS[model]
-    run = Published(model, machine, {}, width, width // 128, hidden, LAYERS, rows, False, 0.0)
+    run = Published(model, machine, {}, width, width // 128, hidden, LAYERS, rows, "nothing", 0.0)
     return lambda mesh: train_step(run, mesh, attention_by_blocks)
 
 

@@ -9,6 +9,8 @@ from library_kernels import exact_attention, numbers
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import kernels, nn
+from xlafront.kernels import attention
+from xlafront.kernels.targets import TPU
 
 DTYPES = {"float32": (np.float32, 1e-5), "bfloat16": (ml_dtypes.bfloat16, 2e-2), "float16": (np.float16, 3e-3)}
 
@@ -117,3 +119,14 @@ def test_cases_have_ragged_edges():
     """Of both kinds of blocks, so that the masks of edges are tested."""
     sizes = [shape[3:5] for shape, *_ in library_kernels.ATTENTION.values()]
     assert any([n > 128 and n % 128 for pair in sizes for n in pair]) and any([n % 16 for pair in sizes for n in pair])
+
+
+@pytest.mark.parametrize("before, after", [(None, None), (None, 0), (0, None), (3, 2), (100, 1), (-2, 4)])
+@pytest.mark.parametrize("queries, keys", [(8, 8), (5, 12), (12, 5)])
+def test_costs_count_the_scores_that_a_mask_leaves(queries, keys, before, after):
+    q, k = (np.zeros((2, 3, n, 16), np.float32) for n in (queries, keys))
+    plan = attention._Plan(attention.Options(1.0, before, after), TPU, dict(q=q, k=k, v=k))
+    distance = np.arange(keys) - np.arange(queries)[:, None]
+    counts = (distance <= (keys if after is None else after)) & (distance >= -(queries if before is None else before))
+    cost = plan.cost(2)
+    assert cost.transcendentals == 2 * 3 * counts.sum() and cost.flops == 2 * 2 * cost.transcendentals * plan.width

@@ -83,3 +83,31 @@ def test_a_kernel_takes_the_time_of_all_its_products():
     assert found.compute_seconds(rates.__getitem__) == 12.0  # 3 * (6 / 2 + 4 / 4)
     assert found.seconds(rates.__getitem__, bandwidth=1.0) == 30.0 and found.seconds(rates.__getitem__, bandwidth=5.0) == 12.0
     assert found.flops == 30.0
+
+
+def kernel_of_user(config):
+    """A program of a Mosaic kernel behind a sum for which the compiler states 3,000 cycles."""
+    return hlo.Module(f"""HloModule step, is_scheduled=true
+
+ENTRY %main (a: bf16[{N},{N}]) -> bf16[{N},{N}] {{
+  %a = bf16[{N},{N}]{{1,0}} parameter(0)
+  %b = bf16[{N},{N}]{{1,0}} add(%a, %a), backend_config={{"estimated_cycles":"3000"}}
+  ROOT %c = bf16[{N},{N}]{{1,0}} custom-call(%b), custom_call_target="tpu_custom_call", backend_config={{{config}}}
+}}
+""")
+
+
+STATED = '"custom_call_config":{"cost_estimate":{"flops":"%d","transcendentals":"5","bytes_accessed":"9"}}'
+
+
+@pytest.mark.parametrize("flops", [10**9, 1])
+def test_users_kernels_take_what_their_cost_estimates_say_beside_the_compilers_cycles(flops):
+    v5e, work = chip("v5e"), costs.work(kernel_of_user(STATED % flops))
+    alone = max(flops / v5e.flops, 2 * 2 * N * N / v5e.bandwidth)
+    found = step_time.seconds(work, [], None, v5e)
+    assert found["step"] == found["compiler"] == pytest.approx(3000 / v5e.clock + alone)
+    assert work.flops == flops + N * N and not work.uncounted
+
+
+def test_users_kernels_without_an_estimate_are_named():
+    assert costs.work(kernel_of_user("")).uncounted == ("tpu_custom_call",)

@@ -147,8 +147,11 @@ class _Plan:
         return None if before is None or after is None else max(1, min(count, cdiv(size + before + after, other) + 1))
 
     def cost(self, products: int) -> CostEstimate:
-        """Return the cost of a kernel with this many matrix products for each block of scores."""
-        scores = self.batch * self.heads * self.queries * self.keys
+        """Return the cost of a kernel with this many matrix products for each score that counts."""
+        positions = np.arange(self.queries)
+        before, after = (self.keys + self.queries if n is None else n for n in (self.options.before, self.options.after))
+        attended = np.clip(positions + after + 1, 0, self.keys) - np.clip(positions - before, 0, self.keys)
+        scores = self.batch * self.heads * int(attended.clip(0).sum())
         return CostEstimate(2 * products * scores * self.width, scores, sum([x.nbytes for x in self.arrays.values()]))
 
 

@@ -65,6 +65,10 @@ class KernelWork(NamedTuple):
         """Return the time of the operations of one run; `rate(kind)` is their number per second."""
         return sum([n / rate(kind) for kind, n in self.flops_by_kind])
 
+    def seconds(self, rate: Callable[[str], float], bandwidth: float) -> float:
+        """Return the time of all runs, bound by operations or by memory, whichever takes longer."""
+        return self.times * max(self.compute_seconds(rate), self.bytes / bandwidth)
+
 
 class Work(NamedTuple):
     """The work of one device in a step."""
@@ -72,6 +76,7 @@ class Work(NamedTuple):
     kernels: tuple[KernelWork, ...]
     collective_bytes: float  # of memory that collectives read and write
     cycles: float  # the compiler's estimate for its kernels; 0 if it has none
+    unscheduled: tuple[KernelWork, ...]  # those of them that the compiler's estimate leaves out: Pallas kernels
     unknown_loops: int  # loops of unknown length, which are counted once
     uncounted: tuple[str, ...]  # library kernels, whose operations are unknown
 
@@ -89,11 +94,16 @@ class Work(NamedTuple):
 
     def seconds(self, rate: Callable[[str], float], bandwidth: float) -> float:
         """Return the time of the kernels one after another, each bound by operations or by memory, at these rates."""
-        return sum(k.times * max(k.compute_seconds(rate), k.bytes / bandwidth) for k in self.kernels)
+        return sum([k.seconds(rate, bandwidth) for k in self.kernels])
+
+    def scheduled_seconds(self, clock: float, rate: Callable[[str], float], bandwidth: float) -> float:
+        """Return the compiler's estimate of the kernels' time, with that of other kernels (`unscheduled`) at these rates."""
+        return self.cycles / clock + sum([k.seconds(rate, bandwidth) for k in self.unscheduled])
 
 
 def work(module: Module) -> Work:
     kernels: list[KernelWork] = []
+    unscheduled: list[KernelWork] = []
     collective_bytes, cycles, unknown = 0.0, 0.0, 0
     uncounted: set[str] = set()
     for computation, times, fused in module.walk():
@@ -111,7 +121,13 @@ def work(module: Module) -> Work:
                 kernels.append(KernelWork(times, tuple(flops.items()), traffic))
             estimate = re.search(r'"estimated_cycles":"(\d+)"', instruction.attributes)
             cycles += times * int(estimate.group(1)) if estimate else 0
-    return Work(tuple(kernels), collective_bytes, cycles, unknown, tuple(sorted(uncounted)))
+            if is_mosaic_kernel(instruction) and not estimate:
+                unscheduled.append(KernelWork(times, tuple(flops.items()), traffic))
+    return Work(tuple(kernels), collective_bytes, cycles, tuple(unscheduled), unknown, tuple(sorted(uncounted)))
+
+
+def is_mosaic_kernel(instruction: Instruction) -> bool:
+    return instruction.opcode == "custom-call" and 'custom_call_target="tpu_custom_call"' in instruction.attributes
 
 
 # Operations
@@ -182,6 +198,9 @@ def _product(computation: Computation, instruction: Instruction, contracted: lis
 
 def _library_call(computation: Computation, instruction: Instruction) -> float | None:
     target = instruction.attributes
+    if is_mosaic_kernel(instruction):
+        stated = re.search(r'"cost_estimate":\{"flops":"(\d+)"', target)
+        return float(stated.group(1)) if stated else None
     if "gemm" in target or "cublas" in target:
         found = re.search(r'"lhs_contracting_dimensions":\[([^\]]*)\]', target)
         if found:

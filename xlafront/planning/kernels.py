@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from xlafront.core.jaxpr import Jaxpr, subprograms
 from xlafront.lowering.mlir import ir
-from xlafront.planning import hlo, schedules
+from xlafront.planning import costs, hlo, schedules
 from xlafront.runtime.topologies import ARCHITECTURES, CARDS, Chip
 
 
@@ -80,7 +80,7 @@ def on_tpu(module: hlo.Module, stablehlo: Any, chip: Chip | None, sizes: dict[st
     found = []
     for computation, _, _ in module.walk():
         for instruction in computation.instructions:
-            if 'custom_call_target="tpu_custom_call"' not in instruction.attributes:
+            if not costs.is_mosaic_kernel(instruction):
                 continue
             body = re.search(r'"body":"([^"]*)"', instruction.attributes)
             name = names.get(body.group(1), instruction.name) if body else instruction.name

@@ -1,7 +1,8 @@
 """The time of a step on a machine that is not attached: kernels, collectives, and how far they overlap.
 
 Kernels run one after another. The time of each is the compiler's estimate, or else its operations or its memory traffic at the
-chip's peak rates, whichever takes longer. Collectives that the compiler starts early run beside kernels, all others alone.
+chip's peak rates, whichever takes longer; the operations of a Pallas kernel are those of its `cost_estimate`. Collectives that
+the compiler starts early run beside kernels, all others alone.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ def seconds(work: Work, collectives: Sequence[Collective], mesh: Mesh, chip: Chi
         chip: Properties of its devices.
 
     Returns:
-        Seconds: "compiler" (its estimate for all kernels, if it has one), "compute" and "memory" (all work at peak rates),
+        Seconds: "compiler" (its estimate, if it has one, and Pallas kernels), "compute" and "memory" (all work at peak rates),
         "kernels", "collectives" (if there are any), "exposed" (the part of them beside which no kernel runs), "step".
     """
     found: dict[str, float] = {}
     if chip.clock and work.cycles:
-        found["compiler"] = work.cycles / chip.clock
+        found["compiler"] = work.scheduled_seconds(chip.clock, chip.rate, chip.bandwidth)
     found |= {"compute": work.compute_seconds(chip.rate), "memory": work.bytes / chip.bandwidth}
     kernels = found.get("compiler") or work.seconds(chip.rate, chip.bandwidth)
     found["kernels"] = found["step"] = kernels
