@@ -10,6 +10,7 @@ import numpy as np
 from benchmarks.functions import expressions
 from benchmarks.libraries import Library
 from benchmarks.measure import best
+from benchmarks.models import cnn, ode, transformer
 from benchmarks.registry import case
 
 
@@ -54,6 +55,26 @@ def _first_runs(lib: Library, which: str) -> dict:
     started = time.process_time()
     lib.wait(lib.xf.jit(lib.xf.value_and_grad(loss))(weights, x))
     figures[f"first run, {which}: MLP, value_and_grad"] = ((time.process_time() - started) * 1e3, "ms")
+    return figures
+
+
+@case
+def tiers(lib: Library) -> dict:
+    """The time to the first result of three gradients, with `tiered_compilation` where there is such a setting."""
+    if not lib.compiles:
+        return {}
+    xf = lib.xf
+    if hasattr(xf, "plan"):  # xlafront
+        xf.config.update("tiered_compilation", True)
+        xf.config.update("enable_compilation_cache", False)
+    figures = {}
+    forward, parameters, x = transformer(lib)
+    layers = (lambda parameters, x: lib.np.mean(forward(parameters, x) ** 2), parameters, x)
+    for name, (loss, *args) in {"CNN": cnn(lib), "ODE": ode(lib), "12 layers": layers}.items():
+        xf.block_until_ready(args)
+        started = time.perf_counter()
+        xf.block_until_ready(xf.jit(xf.value_and_grad(loss))(*args))
+        figures[f"first result, {name}: gradient"] = ((time.perf_counter() - started) * 1e3, "ms")
     return figures
 
 

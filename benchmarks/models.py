@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 
 from benchmarks.libraries import Library
@@ -53,6 +55,34 @@ def rnn(lib: Library, steps: int, batch: int = 16, width: int = 64):
         return n.sum(losses)
 
     return loss, parameters, n.asarray(rng.normal(size=(steps, batch, width)).astype(np.float32))
+
+
+def cnn(lib: Library, batch: int = 8, size: int = 32):
+    """The loss of a network of three convolutions and a matrix, its parameters and a batch of images and labels."""
+    n, nn, lax, rng = lib.np, lib.xf.nn, lib.lax, np.random.default_rng(0)
+    shapes = [(3, 3, 3, 16), (3, 3, 16, 32), (3, 3, 32, 64), (size * size, 10)]
+    parameters = [n.asarray(rng.normal(0, 0.05, shape).astype(np.float32)) for shape in shapes]
+
+    def loss(parameters, images, labels):
+        x = images
+        for kernel in parameters[:-1]:
+            x = nn.relu(lax.conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")))
+        logits = x.reshape(batch, -1) @ parameters[-1]
+        return -n.mean(n.sum(nn.log_softmax(logits) * nn.one_hot(labels, 10), -1))
+
+    images = n.asarray(rng.normal(size=(batch, size, size, 3)).astype(np.float32))
+    return loss, parameters, images, n.asarray(rng.integers(0, 10, batch))
+
+
+def ode(lib: Library, width: int = 8):
+    """The sum of squares of the solution of a differential equation, its matrix and initial value."""
+    n = lib.np
+    odeint = importlib.import_module(f"{lib.xf.__name__}.experimental.ode").odeint
+
+    def loss(matrix, initial):
+        return n.sum(odeint(lambda y, t, w: n.tanh(w @ y) - y, initial, n.linspace(0.0, 1.0, 5), matrix) ** 2)
+
+    return loss, n.eye(width), n.ones(width)
 
 
 def transformer(lib: Library, layers: int = 12, width: int = 128, heads: int = 4, length: int = 64, jitted: bool = False):

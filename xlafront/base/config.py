@@ -105,6 +105,8 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("check_tracer_leaks", bool, False, "calls", "raise an error for tracers that outlive their function"),
     ("enable_checks", bool, False, "calls", "check the types of every traced jaxpr"),
     ("log_compiles", bool, False, False, "log each tracing and compilation, and a table of them when the process ends"),
+    ("tiered_compilation", bool, False, False,
+     "compile programs quickly for their first calls, while a thread compiles them with all optimizations"),
     ("compile_progress", bool, True, False, "show a line in terminals and notebooks while a program takes long to compile"),
     ("explain_cache_misses", bool, False, False, "log why a function is retraced"),
     ("no_tracing", bool, False, False, "refuse to trace"),

@@ -398,6 +398,11 @@ class Jaxpr:
 ClosedJaxpr = Jaxpr  # as it is called in programs for versions of JAX before 0.11
 
 
+def operation_count(jaxpr: Jaxpr) -> int:
+    """Return the number of equations, with those of loop bodies, branches and called functions."""
+    return len(jaxpr.eqns) + sum([operation_count(program) for eqn in jaxpr.eqns for program in subprograms(eqn.params)])
+
+
 def subprograms(params: dict[str, Any]) -> Iterator[Jaxpr]:
     """Yield the structures of the jaxprs among an equation's parameters: loop bodies, branches, called functions."""
     for value in params.values():

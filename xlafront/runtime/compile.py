@@ -32,6 +32,15 @@ class CompiledModule(NamedTuple):
 
     loaded: Any
     from_disk: bool = False
+    upgrade: Any = None  # the `tiers.Upgrade` that will replace it
+
+
+def load_module(request: CompileRequest, cache: Any) -> CompiledModule | None:
+    """Return the executable of a module from the disk cache; None if it is not there."""
+    if cache is None or request.key is None or is_compile_only(request.client) or _is_autotuned_jointly(request):
+        return None
+    executable = _load(request, device_list(request.devices), cache)
+    return None if executable is None else CompiledModule(executable, from_disk=True)
 
 
 def compile_module(request: CompileRequest, cache=None) -> CompiledModule:
@@ -43,19 +52,21 @@ def compile_module(request: CompileRequest, cache=None) -> CompiledModule:
     if len(request.devices) > 1 and request.client.platform == "cpu":
         backpressure.install()
     _report_cache_use(cache is not None)
-    if cache is None or request.key is None or _is_autotuned_jointly(request):
-        return CompiledModule(_compile(request, devices))
-    executable = _load(request, devices, cache)
-    if executable is not None:
-        return CompiledModule(executable, from_disk=True)
+    if (found := load_module(request, cache)) is not None:
+        return found
     started = time.perf_counter()
     executable = _compile(request, devices)
     compile_seconds = time.perf_counter() - started
+    if cache is not None and request.key is not None and not _is_autotuned_jointly(request):
+        _store(request.key, executable, compile_seconds, cache)
+    return CompiledModule(executable)
+
+
+def _store(key: str, executable: Any, compile_seconds: float, cache: Any) -> None:
     min_bytes = config.persistent_cache_min_entry_size_bytes.value
     if cache.should_store(compile_seconds) and len(data := executable.serialize()) >= min_bytes:
         monitoring.record_event("/jax/compilation_cache/cache_misses")
-        cache.store(request.key, data, compile_seconds)
-    return CompiledModule(executable)
+        cache.store(key, data, compile_seconds)
 
 
 def _load(request: CompileRequest, devices, cache) -> Any | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront.base import config
-from xlafront.core.jaxpr import Jaxpr, subprograms
+from xlafront.core.jaxpr import Jaxpr, operation_count
 
 _DELAY, _INTERVAL = 2.0, 0.5  # seconds before the line appears, and between its updates
 
@@ -51,18 +51,13 @@ class compile_progress:
         started = time.monotonic()
         if self.done.wait(_DELAY):
             return
-        count = _operations(self.jaxpr)
+        count = operation_count(self.jaxpr)
         work = f"{self.name}: {count:,} operation{'s' * (count != 1)}"
         counts = f"; of {self.programs:,} programs before, {self.programs_from_cache:,} came from the cache"
         before = counts if self.programs else ""
         while not self.done.wait(_INTERVAL):
             write(f"compiling {work}, {time.monotonic() - started:.0f} s{before} (Ctrl-C ends the wait)", False)
         write(f"compiled {work}, {time.monotonic() - started:.0f} s", True)
-
-
-def _operations(jaxpr: Jaxpr) -> int:
-    """Return the number of equations, with those of loop bodies, branches and called functions."""
-    return len(jaxpr.eqns) + sum([_operations(program) for eqn in jaxpr.eqns for program in subprograms(eqn.params)])
 
 
 def _writer() -> Callable[[str, bool], None] | None:

@@ -16,11 +16,11 @@ from xlafront.base.jaxlib_compat import JaxRuntimeError
 from xlafront.base.layouts import use as layouts_in_use
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.core.ir import Jaxpr
+from xlafront.core.jaxpr import Jaxpr, operation_count
 from xlafront.core.program_key import append_values, program_key
 from xlafront.runtime import backends, distributed, keys
 from xlafront.runtime.clients import clients
-from xlafront.runtime.compile import CompileRequest, compile_module, explain_options, report_equal_program
+from xlafront.runtime.compile import CompiledModule, CompileRequest, compile_module, explain_options, report_equal_program
 from xlafront.runtime.compile_options import compile_options
 from xlafront.runtime.disk_cache import cache_key
 from xlafront.runtime.topologies import is_compile_only
@@ -35,6 +35,7 @@ from xlafront.staging.executable import Executable
 from xlafront.staging.passes import CompileJob, has_symbolic_shapes, run_passes
 
 _MOST_OPERATIONS = 100  # of a program whose executable stays in `recent_executables`
+_FEWEST_OPERATIONS = 20  # of a program that is compiled in tiers: smaller ones are compiled in some milliseconds
 
 
 def compile_job(job: CompileJob, lowered: LoweredModule | None = None) -> Executable:
@@ -49,7 +50,7 @@ def compile_job(job: CompileJob, lowered: LoweredModule | None = None) -> Execut
         executable = equal.with_constants([
             place_constant(c, job.assignment) for c, value in zip(consts, inlined) if value is None])
     else:
-        executable = (lowered or LoweredModule(job)).compile()
+        executable = (lowered or LoweredModule(job, in_tiers=config.tiered_compilation.value)).compile()
         if key is not None and executable.portable:
             executables_by_jaxpr.put(key, executable.with_constants(()))
     live_executables.add(executable)
@@ -68,9 +69,13 @@ def _equality_key(job: CompileJob, inlined: Sequence[Any]) -> tuple | None:
 
 
 class LoweredModule:
-    """The StableHLO module of a job, and what a call of the executable needs beside it."""
+    """The StableHLO module of a job, and what a call of the executable needs beside it.
 
-    def __init__(self, job: CompileJob):
+    With `in_tiers`, its executable may be one that was compiled quickly, which another will replace (`runtime/tiers.py`).
+    """
+
+    def __init__(self, job: CompileJob, in_tiers: bool = False):
+        self.in_tiers = in_tiers
         note("Compiling jit(%s) for %s.", job.name, job.traced.in_avals)
         self.job, self.name, self.assignment = job, job.name, job.assignment
         with logged_step(CONVERSION, job.name, job.traced.in_avals):
@@ -118,7 +123,7 @@ class LoweredModule:
             key = cache_key(program, options.SerializeAsString(), job.client, job.assignment.devices)
         clients.refuse_forked()  # an equal program of the parent process would be found, and block forever
         try:
-            loaded, from_disk = self._load(options, key, bypass_cache)
+            found = self._load(options, key, bypass_cache)
         except Exception as e:
             for partitioner in context.partitioners:
                 if (failure := partitioner.take_failure()) is not None:
@@ -126,29 +131,31 @@ class LoweredModule:
             if (explained := explain_options(job.name, overrides, e)) is e:
                 raise
             raise explained from e
-        for item in context.keepalives:
-            if not isinstance(item, Jaxpr) and not is_compile_only(job.client):
-                loaded.keep_alive(item)
+        if not is_compile_only(job.client):
+            for item in self._keepalives():
+                found.loaded.keep_alive(item)
         out_avals = [keys.physical(aval) for aval in self.closed.out_avals]
-        results = self.shardings.results(loaded, out_avals)
+        results = self.shardings.results(found.loaded, out_avals)
         even = [module_shardings.evenly(s, aval) for s, aval in zip(results, out_avals)]
         if any([s is not fit for s, fit in zip(results, even)]):  # a constraint inside splits a result unevenly
             requested = [given if s is fit else fit for given, s, fit in zip(self.shardings.requested, results, even)]
-            return LoweredModule(job._replace(out_shardings=tuple(requested))).compile(compiler_options, bypass_cache)
+            even_job = job._replace(out_shardings=tuple(requested))
+            return LoweredModule(even_job, self.in_tiers).compile(compiler_options, bypass_cache)
         executable = Executable(
-            loaded, in_avals=[keys.physical(aval) for aval in job.traced.in_avals], in_shardings=job.assignment.shardings,
+            found.loaded, in_avals=[keys.physical(aval) for aval in job.traced.in_avals], in_shardings=job.assignment.shardings,
             out_avals=out_avals, out_shardings=results, out_committed=job.assignment.committed, live=self.live,
             const_args=self.const_args, effects=self.closed.effects, own_layouts=job.layouts is not None,
-            portable=key is not None, from_disk=from_disk, callback_failures=context.callback_failures)
+            portable=key is not None, from_disk=found.from_disk, callback_failures=context.callback_failures,
+            upgrade=found.upgrade)
         if key is not None and not bypass_cache:
             executables_by_key[key] = executable
             if key not in recent_executables and not executable.const_args and (
                     len(self.closed.eqns) <= _MOST_OPERATIONS):
-                recent_executables.put(key, (loaded, from_disk))
+                recent_executables.put(key, found)
         return executable
 
-    def _load(self, options: Any, key: str | None, bypass_cache: bool) -> tuple[Any, bool]:
-        """Return XLA's executable and whether it was loaded from disk: that of an equal module, or a new one."""
+    def _load(self, options: Any, key: str | None, bypass_cache: bool) -> CompiledModule:
+        """Return XLA's executable: that of an equal module, or a new one."""
         job, context = self.job, self.module_context
         equal = None if bypass_cache or key is None else _equal_executable(key)
         with logged_step(COMPILATION, job.name, job.traced.in_avals) as step:
@@ -157,11 +164,24 @@ class LoweredModule:
                 step.from_cache = True
                 return equal
             request = CompileRequest(context.module, job.client, job.assignment.devices, options, context.host_callbacks, key)
+            cache = None if bypass_cache else backends.disk_cache()
             with compile_progress(job.name, self.closed.structure) as progress:
                 request = request._replace(is_interruptible=progress.is_shown)
-                found = compile_module(request, None if bypass_cache else backends.disk_cache())
+                found = self._compile_in_tiers(request, cache) if self.in_tiers else compile_module(request, cache)
                 step.from_cache = progress.from_cache = found.from_disk
             return found
+
+    def _compile_in_tiers(self, request: CompileRequest, cache: Any) -> CompiledModule:
+        from xlafront.runtime import tiers  # start-up: with the setting tiered_compilation
+
+        is_large = operation_count(self.closed.structure) >= _FEWEST_OPERATIONS
+        if is_large and tiers.applies(request, self._keepalives()):
+            return tiers.compile_in_tiers(self.name, request, cache)
+        return compile_module(request, cache)
+
+    def _keepalives(self) -> list[Any]:
+        """Return what must live as long as the executable; jaxprs need to live as long as the module only."""
+        return [item for item in self.module_context.keepalives if not isinstance(item, Jaxpr)]
 
     def _check_compilable(self) -> None:
         """Raise for a module that can only be read: for absent platforms, symbolic sizes, or results that are no arrays."""
@@ -196,10 +216,10 @@ class LoweredModule:
         return options
 
 
-def _equal_executable(key: str) -> tuple[Any, bool] | None:
-    """Return XLA's executable of an equal module and whether it was loaded from disk; None if there is none."""
+def _equal_executable(key: str) -> CompiledModule | None:
+    """Return XLA's executable of an equal module; None if there is none."""
     known = executables_by_key.get(key)
-    return recent_executables.get(key) if known is None else (known.loaded, known.from_disk)
+    return recent_executables.get(key) if known is None else CompiledModule(known.loaded, known.from_disk, known.upgrade)
 
 
 # Constants

@@ -34,13 +34,13 @@ class Executable:
     """A compiled program, called with the flat list of all its arguments."""
 
     FIELDS = ("loaded", "in_avals", "in_shardings", "out_avals", "out_shardings", "out_committed", "live", "const_args",
-              "handlers", "effects", "own_layouts", "recently_used", "portable", "from_disk", "callback_failures")
+              "handlers", "effects", "own_layouts", "recently_used", "portable", "from_disk", "callback_failures", "upgrade")
     __slots__ = (*FIELDS, "__weakref__")
 
     def __init__(self, loaded, *, in_avals, in_shardings, out_avals, out_shardings, out_committed: bool,
                  live: Sequence[bool], const_args: Sequence[ArrayImpl], effects: frozenset = frozenset(),
                  own_layouts: bool = False, portable: bool = True, from_disk: bool = False,
-                 callback_failures: list[Exception] | None = None):
+                 callback_failures: list[Exception] | None = None, upgrade: Any = None):
         self.loaded = loaded
         self.in_avals, self.in_shardings = in_avals, in_shardings
         self.out_avals, self.out_shardings, self.out_committed = out_avals, out_shardings, out_committed
@@ -51,6 +51,7 @@ class Executable:
         self.portable = portable  # other processes can run it: it refers to nothing in this one
         self.from_disk = from_disk  # loaded from the disk cache, and cannot be stored again
         self.callback_failures = callback_failures  # the list to which some programs' callbacks append exceptions
+        self.upgrade = upgrade  # the `tiers.Upgrade` whose executable replaces `loaded`
         self.recently_used = True  # since the last sweep of `caches.LiveExecutables`
         self.handlers = [result_handler(aval, sharding, out_committed) for aval, sharding in zip(out_avals, out_shardings)
                          ] if hasattr(loaded, "execute_sharded") else None
@@ -73,6 +74,8 @@ class Executable:
         if self.handlers is None:
             raise RuntimeError("this program is compiled for devices that are not here, so it cannot be run: inspect it with "
                                "memory_analysis(), cost_analysis(), as_text(), or xlafront.plan.")
+        if self.upgrade is not None:
+            self.take_upgrade()
         buffers = [*self.const_args]
         for x, aval, sharding, live in zip(args, self.in_avals, self.in_shardings, self.live):
             if live:
@@ -85,6 +88,16 @@ class Executable:
             results = self.loaded.execute_sharded(buffers)
         arrays = results.consume_with_handlers(self.handlers)
         return arrays if self.callback_failures is None else _unless_failed(arrays, self.callback_failures)
+
+    def take_upgrade(self, waits: bool = False) -> None:
+        """Replace the quickly compiled executable by the optimized one if that is there; with `waits`, once it is."""
+        upgrade = self.upgrade
+        if upgrade is None:  # another thread has taken it
+            return
+        if waits:
+            upgrade.wait()
+        if upgrade.is_done:
+            self.loaded, self.upgrade = upgrade.loaded or self.loaded, None
 
     def layouts(self) -> list[Layout]:
         """Return the layout of each argument that is read, constants first."""

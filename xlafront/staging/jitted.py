@@ -102,7 +102,8 @@ class Jitted:
         executable = self.executable(traced, call, self.place(traced, call), donated)
         has_layouts = executable.reads_layouts_of(call.leaves)
         out = traced.out_tree.unflatten(self._run(executable, traced, call))
-        return out, executable.fast_path(traced, out) if has_layouts else None, False
+        is_final = executable.upgrade is None  # otherwise the next call comes to Python too
+        return out, executable.fast_path(traced, out) if has_layouts and is_final else None, not is_final
 
     # The steps of a call
 

@@ -412,6 +412,7 @@ class Lowered:
         else:
             traced = self._traced
             executable = traced._jitted.executable(job.traced, traced._call, job.assignment, job.donated, module)
+        executable.take_upgrade(waits=True)
         return Compiled(self, executable, lambda: module.compile(compiler_options, bypass_cache=True))
 
 
