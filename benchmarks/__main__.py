@@ -1,7 +1,8 @@
 """`python -m benchmarks --against jax`: each case in fresh processes of each library, in alternation.
 
 Prints a table by case with the geometric means of the ratios to jax, the ten highest ratios, and all figures. `--baseline FILE`
-compares the means with those of a former run (`--json FILE`) and fails if one is more than 10 % worse.
+compares the means with those of a former run (`--json FILE`), measures a case that is more than 10 % worse again, up to
+twice, and fails if it stays so.
 """
 
 from __future__ import annotations
@@ -148,6 +149,31 @@ def run_case(case: str, library: str, python: str, cache: str, **variables: str)
     raise SystemExit(f"the case {case} failed with {library}:\n{done.stderr}")
 
 
+def measure(cases: list[str], rounds: int, libraries: list[str], pythons: dict[str, str]) -> tuple[dict, dict, dict]:
+    """Return by figure the values of each library, the unit, and the case; the libraries run in alternation."""
+    results: dict[str, dict[str, list[float]]] = {}
+    units: dict[str, str] = {}
+    case_of: dict[str, str] = {}
+    for case in cases:
+        for round_number in range(rounds):
+            for library in libraries:
+                python, cache = pythons.get(library, sys.executable), tempfile.mkdtemp()
+                try:
+                    if case.endswith("-warm") or case in STARTS:  # once before, so that the cache has the programs
+                        run_case(case, library, python, cache)
+                    figures = run_case(case, library, python, cache)
+                    if case in STAGED and figures:
+                        figures |= run_case(case, library, python, cache, **{ONE_CORE: "1"})
+                finally:
+                    shutil.rmtree(cache, ignore_errors=True)
+                    shutil.rmtree(cache + "-jax", ignore_errors=True)
+                for figure, (value, unit) in figures.items():
+                    results.setdefault(figure, {name: [] for name in libraries})[library].append(value)
+                    units[figure], case_of[figure] = unit, case
+            print(f"{case}: round {round_number + 1} of {rounds}", file=sys.stderr)
+    return results, units, case_of
+
+
 def target_of(figure: str) -> float | None:
     for name, value in TARGETS.items():
         if figure.startswith(name):
@@ -231,16 +257,16 @@ def means_by_case(results: dict, case_of: dict[str, str]) -> dict[str, float]:
     return {case: statistics.geometric_mean(ratios) for case, ratios in found.items()}
 
 
-def worse_than(baseline: str, results: dict, case_of: dict[str, str]) -> list[str]:
+def worse_than(baseline: str, results: dict, case_of: dict[str, str]) -> dict[str, str]:
     """Return a line for each case whose mean is more than 10 % above that in a file of a former run, for the same figures."""
     with open(baseline) as file:
-        before = ratios_to_jax(json.load(file)["results"])
+        before = json.load(file)["ratios"]
     now = ratios_to_jax(results)
-    lines = []
+    lines = {}
     for case in dict.fromkeys(case_of.values()):
         changes = [now[figure] / before[figure] for figure in now if case_of[figure] == case and figure in before]
         if changes and (change := statistics.geometric_mean(changes)) > 1.1:
-            lines.append(f"{case}: {len(changes)} figures, {change:.2f} of the ratio to jax in {baseline}")
+            lines[case] = f"{case}: {len(changes)} figures, {change:.2f} of the ratio to jax in {baseline}"
     return lines
 
 
@@ -273,35 +299,24 @@ def main() -> None:
     libraries = [name for name in dict.fromkeys(expected) if name in pythons or importlib.util.find_spec(name)]
     for name in set(expected) - set(libraries):
         print(f"{name} is not installed: left out", file=sys.stderr)
-    results: dict[str, dict[str, list[float]]] = {}
-    units: dict[str, str] = {}
-    case_of: dict[str, str] = {}
-    for case in chosen:
-        for round_number in range(args.rounds):
-            for library in libraries:
-                cache = tempfile.mkdtemp()
-                try:
-                    if case.endswith("-warm") or case in STARTS:  # once before, so that the cache has the programs
-                        run_case(case, library, pythons.get(library, sys.executable), cache)
-                    figures = run_case(case, library, pythons.get(library, sys.executable), cache)
-                    if case in STAGED and figures:
-                        figures |= run_case(case, library, pythons.get(library, sys.executable), cache, **{ONE_CORE: "1"})
-                finally:
-                    shutil.rmtree(cache, ignore_errors=True)
-                    shutil.rmtree(cache + "-jax", ignore_errors=True)
-                for figure, (value, unit) in figures.items():
-                    results.setdefault(figure, {name: [] for name in libraries})[library].append(value)
-                    units[figure], case_of[figure] = unit, case
-            print(f"{case}: round {round_number + 1} of {args.rounds}", file=sys.stderr)
+    results, units, case_of = measure(chosen, args.rounds, libraries, pythons)
     print(f"Python {platform.python_version()}, {os.cpu_count()} CPUs, medians of {args.rounds} processes each\n")
     print("\n".join([*by_case(results, case_of), ""]))
     print("\n".join(table(results, units, libraries)))
     print("\n".join(["", *means(results)]))
     if args.json:
         with open(args.json, "w") as file:
-            json.dump({"results": results, "units": units}, file, indent=1)
-    if args.baseline and (worse := worse_than(args.baseline, results, case_of)):
-        raise SystemExit("\n".join(worse))
+            ratios = {figure: round(ratio, 3) for figure, ratio in ratios_to_jax(results).items()}
+            json.dump({"ratios": ratios, "results": results, "units": units}, file, indent=1)
+    if args.baseline:
+        worse = worse_than(args.baseline, results, case_of)
+        for _ in range(2):  # a machine that does other work is slow for a while
+            if worse:
+                print("measured again:", *worse.values(), sep="\n", file=sys.stderr)
+                again, _, case_of = measure(list(worse), args.rounds, libraries, pythons)
+                worse = worse_than(args.baseline, again, case_of)
+        if worse:
+            raise SystemExit("\n".join(worse.values()))
 
 
 if __name__ == "__main__":
