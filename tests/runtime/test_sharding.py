@@ -646,6 +646,9 @@ def test_layouts_of_arrays_that_were_put_somewhere(mesh):
     compiled = xf.jit(lambda x: x * 2).lower(by_columns).compile()
     assert compiled.input_formats[0][0].layout.major_to_minor == (1, 0)
     np.testing.assert_array_equal(compiled(by_columns), A * 2)
+    seen = [xf.typeof(xnp.ones(2)).layout]
+    xf.jit(lambda x: seen.append(x.layout) or xf.vmap(xf.grad(lambda y: seen.append(y.layout) or y))(x))(xnp.ones(2))
+    assert seen == [Layout.AUTO] * 3  # of types and of traced values
     for alone in (Layout((0, 1)), Layout.AUTO):
         with pytest.raises(ValueError, match="Format"):
             xf.jit(lambda x: x, in_shardings=alone)(A)

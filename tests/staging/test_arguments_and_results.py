@@ -211,6 +211,16 @@ def test_options_of_the_compiler_are_for_the_outermost_program():
             outer(1.0)
 
 
+def test_derivatives_of_functions_with_options_of_the_compiler():
+    cube = xf.jit(lambda x: x**3, compiler_options={"xla_cpu_enable_fast_math": True})
+    for x in (1.0, 2.0, 3.0):  # a backward pass that recurs is one program, if it may be
+        assert xf.grad(cube)(x) == 3 * x**2 and xf.vjp(cube, x)[1](2.0) == (6 * x**2,)
+        assert xf.jacrev(cube)(x) == xf.jacfwd(cube)(x) == 3 * x**2 and xf.hessian(cube)(x) == 6 * x
+    np.testing.assert_array_equal(xf.vmap(xf.grad(cube))(xnp.arange(3.0)), [0, 3, 12])
+    with pytest.raises(ValueError, match="compiler_options"):
+        xf.jit(xf.grad(cube))(1.0)
+
+
 def test_precisions_are_known():
     with pytest.raises(ValueError, match="foo"):
         xf.default_matmul_precision("foo")

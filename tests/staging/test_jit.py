@@ -104,6 +104,19 @@ def test_methods_decorators_and_partials():
     assert f.__name__ == "<lambda>" and f.__wrapped__(3) == 3 and callable(xf.jit(inline=True)(lambda x: x))
 
 
+def test_functions_made_from_callables_without_a_name_have_that_of_what_they_call():
+    class Double:
+        def __call__(self, x):
+            return x * 2
+
+    def scaled(a, x):
+        return a * x
+
+    for transform in (xf.jit, xf.vmap, xf.grad, xf.jacrev, xf.checkpoint, xf.pmap):
+        assert transform(functools.partial(scaled, 2.0)).__name__ == "scaled", transform
+        assert transform(Double()).__name__ == "Double", transform
+
+
 def test_nested_calls_are_one_function_of_the_module():
     layer = xf.jit(lambda x: xnp.tanh(x) * 2)
     program = xf.jit(lambda x: layer(layer(layer(x))))

@@ -90,6 +90,10 @@ def test_structures_and_options():
     assert aux["seen"].tolist() == X.tolist()
     first, second = xf.grad(lambda a, b: a * b**2, argnums=(0, 1))(2.0, 3.0)
     assert (first, second) == (9, 12) and xf.grad(lambda a, b: a * b**2, argnums=-1)(2.0, 3.0) == 12
+    for transform in (xf.grad, xf.jacfwd, xf.jacrev):
+        for array in (np.array, xnp.array):
+            assert transform(lambda a, b: a * b**2, argnums=array([0, 1]))(2.0, 3.0) == (9, 12)
+            assert transform(lambda a, b: a * b**2, argnums=array(1))(2.0, 3.0) == 12
     assert xf.grad(lambda x, scale=1.0: x * scale)(1.0, scale=5.0) == 5
     gradient, aux = xf.grad(lambda x: (x**2, x + 1), has_aux=True)(3.0)
     assert gradient == 6 and aux == 4

@@ -53,10 +53,15 @@ class FlatFunction:
         return flat
 
 
+def is_one_position(argnums) -> bool:
+    """True if `argnums` is an integer, also of NumPy or as an array without dimensions; False for several positions."""
+    return hasattr(argnums, "__index__") and not np.ndim(argnums)
+
+
 def checked_argnums(transform: str, argnums) -> tuple[int, ...]:
     """Return `argnums` as a tuple."""
     try:
-        if hasattr(argnums, "__index__"):
+        if is_one_position(argnums):
             return (argnums.__index__(),)
         positions = tuple(i.__index__() for i in argnums)
     except (TypeError, AttributeError):

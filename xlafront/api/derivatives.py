@@ -13,6 +13,7 @@ from xlafront.api.arguments import (
     check_input,
     checked_argnums,
     flags_by_prefix,
+    is_one_position,
     positions_of,
     restricted_to,
     without_tracers,
@@ -249,7 +250,7 @@ def _with_gradient(fun: Callable, argnums, has_aux: bool, holomorphic: bool, all
         _check_scalar(name, value, results, flat.out_tree, holomorphic)
         aval = tracing.aval_of(results[0])
         gradient = flat.in_tree.unflatten([as_array(ct) for ct in pull_back(program, [_one(aval)])])
-        if isinstance(argnums, int) or hasattr(argnums, "__index__"):
+        if is_one_position(argnums):
             gradient = gradient[0]
         if not with_value:
             return (gradient, without_tracers(flat.aux)) if has_aux else gradient
@@ -317,7 +318,7 @@ def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = Fal
 
     def bwd(residuals, cotangent):
         found = residuals(cotangent)
-        return found[0] if hasattr(argnums, "__index__") else found
+        return found[0] if is_one_position(argnums) else found
 
     if jitted:
         return jit(fwd), jit(bwd)

@@ -16,6 +16,7 @@ from xlafront.core.program_key import append_program
 from xlafront.core.tangents import instantiate, weakly_typed_as
 from xlafront.core.zeros import Zero
 from xlafront.staging.jit import jit
+from xlafront.staging.jit_primitive import is_compiled_alone
 from xlafront.transforms.ad import backward_logs
 from xlafront.transforms.ad.linearize import LinearMap
 from xlafront.transforms.ad.transpose import backward_pass, transpose_linear
@@ -91,7 +92,8 @@ def _key(program: LinearMap, cotangents) -> tuple | None:
     """
     jaxpr = program.jaxpr
     if (jaxpr.effects or config.disable_jit.value or config.debug_nans.value or config.debug_infs.value
-            or any([eqn.primitive.traits.runs_eagerly or not eqn.primitive.lowerings for eqn in jaxpr.eqns])):
+            or any([eqn.primitive.traits.runs_eagerly or not eqn.primitive.lowerings or is_compiled_alone(eqn)
+                    for eqn in jaxpr.eqns])):
         return None
     entries = [config.trace_context_key(), *[type(ct) is Zero for ct in cotangents]]
     append_program(jaxpr, entries)

@@ -16,6 +16,7 @@ from xlafront.api.arguments import (
     check_arrays,
     check_input,
     checked_argnums,
+    is_one_position,
     positions_of,
     restricted_to,
     without_tracers,
@@ -134,7 +135,7 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
         blocks = (_columns if forward else _rows)(flat, values, lambda d: _check_result(transform, name, d, holomorphic))
         if has_aux and forward:
             check_arrays("the auxiliary data of jacfwd", fun, flat.aux)
-        single = hasattr(argnums, "__index__")
+        single = is_one_position(argnums)
         nested = [in_tree.unflatten(row) for row in blocks]
         result = flat.out_tree.unflatten([row[0] if single else row for row in nested])
         return (result, without_tracers(flat.aux)) if has_aux else result

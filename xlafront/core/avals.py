@@ -16,7 +16,7 @@ import numpy as np
 from xlafront.base import config
 from xlafront.base.interned import Interned
 from xlafront.base.jaxlib_compat import NamedSharding
-from xlafront.base.layouts import MemorySpace
+from xlafront.base.layouts import Layout, MemorySpace
 from xlafront.base.meshes import active
 from xlafront.base.specs import ManualAxisType, PartitionSpec, RankError, UnreducedKind, axes_of
 from xlafront.core import dtypes
@@ -191,6 +191,11 @@ class ShapedArray(AbstractValue):
             return frozenset(), frozenset()
         spec, manual = self.explicit_sharding.spec, frozenset(self.explicit_sharding.mesh.manual_axes)
         return spec.unreduced & manual, spec.reduced & manual
+
+    @property
+    def layout(self) -> Any:
+        """`Layout.AUTO`: the layouts of values in programs are chosen by the compiler."""
+        return Layout.AUTO
 
     @property
     def memory_space(self) -> MemorySpace:

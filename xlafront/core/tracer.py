@@ -46,6 +46,7 @@ class Tracer:
 
     mat = property(lambda self: self.aval.mat)
     memory_space = property(lambda self: self.aval.memory_space)
+    layout = property(lambda self: self.aval.layout)
 
     def _concrete(self) -> Any:
         """Return the value if the trace has it, as in eager differentiation, else None."""

@@ -14,7 +14,6 @@ import numpy as np
 from xlafront.base.jaxlib_compat import NamedSharding
 from xlafront.core import errors, tracing, tree
 from xlafront.core.tracing import MeshAxis
-from xlafront.core.wrapping import wraps
 from xlafront.lax.shapes import expand_dims, squeeze
 from xlafront.parallel import pmap_processes
 from xlafront.parallel.pmap_arguments import Devices, flat_axes, join_arguments, spec_along, split_arguments
@@ -80,7 +79,6 @@ def pmap(fun: Callable[..., _R], axis_name: Hashable | None = None, *, in_axes: 
     def is_across() -> bool:
         return distributed.state.num_processes > 1 and pmap_devices.multi_process_mesh is not None
 
-    @wraps(fun)
     def call(*args, **kwargs):
         """Dispatch the call. This is a hot path."""
         if len(args) < needed:
@@ -107,6 +105,7 @@ def pmap(fun: Callable[..., _R], axis_name: Hashable | None = None, *, in_axes: 
     def lower(*args, lowering_platforms=None, **kwargs):
         return trace(*args, **kwargs).lower(lowering_platforms=lowering_platforms)
 
+    signatures.copy_metadata(call, fun)
     for stage in (trace, lower, eval_shape):
         setattr(call, stage.__name__, stage)
     call.clear_cache, call._cache_size = mapped.clear_cache, mapped.cache_size  # type: ignore[attr-defined]

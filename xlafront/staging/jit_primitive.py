@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.base.meshes import empty_mesh
-from xlafront.core.ir import Jaxpr
+from xlafront.core.ir import Jaxpr, JaxprEqn
 from xlafront.core.program_call import ProgramCall
 from xlafront.lowering import mlir
 from xlafront.staging import module_shardings, process_agreement, sharding_arguments
@@ -37,13 +37,6 @@ class JitCall(ProgramCall):
     """A call of a jitted function: operands and results have shardings, and operands may be donated."""
 
     __slots__ = ()
-
-    def result_types(self, avals, params):
-        if params.get("compiler_options_kvs"):
-            options = dict(params["compiler_options_kvs"])
-            raise ValueError(f"{params['name']} was jitted with compiler_options {options} and called inside another program, "
-                             f"which is compiled as a whole: options are for a top-level jit. Pass them to that one.")
-        return super().result_types(avals, params)
 
     def derived(self, params, program, ins, outs):
         """Donate nothing: a derived call may need its operands again."""
@@ -73,6 +66,18 @@ class JitCall(ProgramCall):
                          "out_shardings": on_batches(params["out_shardings"], out_dims)}
 
 
+def check_no_options(name: str, compiler_options: tuple) -> None:
+    """Raise if a call inside another program has compiler options."""
+    if compiler_options:
+        raise ValueError(f"{name} was jitted with compiler_options {dict(compiler_options)} and called inside another program, "
+                         f"which is compiled as a whole: options are for a top-level jit. Pass them to that one.")
+
+
+def is_compiled_alone(eqn: JaxprEqn) -> bool:
+    """True if an equation is a call with compiler options, which cannot be part of a larger program."""
+    return bool(eqn.params.get("compiler_options_kvs"))
+
+
 def changes_groups(*, jaxpr, in_shardings, out_shardings, **_):
     """True if the program does; a call with shardings has devices of its own."""
     return all([s is UNSPECIFIED for s in (*in_shardings, *out_shardings)]) and process_agreement.changes_groups(jaxpr)
@@ -86,8 +91,9 @@ def _marks(inline: bool | Inline) -> dict[str, Any]:
     return {} if inline is False else {"mhlo.frontend_attributes": mlir.attribute(f'{{inlineable = "{inline.value}"}}')}
 
 
-def lower_call(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings, **_):
+def lower_call(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings, compiler_options_kvs=(), **_):
     """Lower a call to one of a function of the module, or to the operations of a program that is to be inlined."""
+    check_no_options(name, compiler_options_kvs)
     operands = module_shardings.constrain(ctx, operands, jaxpr.in_avals, in_shardings)
     if inline in _INLINED or _returns_sparse_update(jaxpr):
         results = ctx.inline(jaxpr, operands)

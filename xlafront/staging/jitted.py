@@ -40,7 +40,7 @@ from xlafront.staging.dispatch import (
 from xlafront.staging.executable import Executable
 from xlafront.staging.explain_retracing import explain_miss
 from xlafront.staging.inlining import Inline
-from xlafront.staging.jit_primitive import JitCall, call_params, changes_groups, lower_call
+from xlafront.staging.jit_primitive import JitCall, call_params, changes_groups, check_no_options, lower_call
 from xlafront.staging.passes import CompileJob
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 from xlafront.staging.signatures import Call, Options, Selection
@@ -222,8 +222,9 @@ class Jitted:
                 known = traced.equation = weakref.ref(self), self._equation(call, traced)
             equation, operands = known[1], [*closed.consts, *call.leaves]
             trace, mesh = tracing.thread.trace, self.options.context_mesh
+            if type(trace) is StagingTrace:
+                check_no_options(self.name, self.options.compiler_options)
             if (type(trace) is StagingTrace and trace.evaluate is None and mesh is None and not equation.effects
-                    and not self.options.compiler_options
                     and all([type(x) is StagedTracer and x._trace is trace and x.aval.plain for x in operands])):
                 results = trace.append_equation_like(equation, operands)
             else:

@@ -35,7 +35,6 @@ from xlafront.core.primitive import KeyUse, MeshRules, Primitive, Structured, Tr
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.sharding_types import of_first
 from xlafront.core.traceback_filter import boundary
-from xlafront.core.wrapping import wraps
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.device_put import move_memory_p
@@ -391,18 +390,16 @@ checkpoint_name_fwd = checkpoint_name  # names values in the forward computation
 if TYPE_CHECKING:
     @overload
     def checkpoint(fun: _F, *, prevent_cse: bool | Sequence[bool] = True, policy: Callable | None = None,
-                   static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
-                   concrete: Any = None) -> _F: ...
+                   static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()) -> _F: ...
     @overload
     def checkpoint(*, prevent_cse: bool | Sequence[bool] = True, policy: Callable | None = None,
-                   static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
-                   concrete: Any = None) -> Callable[[_F], _F]: ...
+                   static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
+                   ) -> Callable[[_F], _F]: ...
 
 
 @boundary
 def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool] = True, policy: Callable | None = None,
-               static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
-               concrete: Any = None) -> Callable:
+               static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()) -> Callable:
     """Recompute the intermediate values of a function for its derivative, instead of saving them in the forward computation.
 
     Args:
@@ -413,7 +410,6 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
         policy: Function that decides which results of operations are saved; see `checkpoint_policies`. Default: none.
         static_argnums: Positions of static arguments, which are passed as Python values.
         static_argnames: Names of static arguments.
-        concrete: Former name of static arguments; passing it raises an error.
 
     Returns:
         A function with the values and derivatives of `fun`.
@@ -425,9 +421,6 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
     if fun is None:
         return functools.partial(checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums,
                                  static_argnames=static_argnames)
-    if concrete is not None:
-        raise NotImplementedError("checkpoint no longer takes `concrete`: declare static arguments with "
-                                  "static_argnums, or compute with static values in ensure_compile_time_eval.")
     if not callable(fun):
         raise errors.not_callable("checkpoint", fun)
     if policy is not None and not callable(policy):
@@ -435,7 +428,6 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
     static = signatures.select_arguments(fun, "static", static_argnums, static_argnames or None)
     name = signatures.function_name(fun)
 
-    @wraps(fun)
     @boundary
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         if static and not _hashable([*[x for i, x in enumerate(args) if i in static.at(len(args))],
@@ -470,7 +462,7 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
         results = remat_p.bind(*operands, **_params(jaxpr, barrier, False, policy))
         return out_tree.unflatten(_restore_scalars(jaxpr, operands, results))
 
-    return checkpointed
+    return signatures.copy_metadata(checkpointed, fun)
 
 
 def _restore_scalars(closed: Jaxpr, operands: Sequence[Any], results: Sequence[Any]) -> list[Any]:

@@ -129,6 +129,16 @@ class custom_vjp(CustomFunction):
         """Return the backward rule that `defvjp` was given."""
         return None if self.rules is None else self.rules.bwd
 
+    @property
+    def symbolic_zeros(self) -> bool:
+        """True if the rules take symbolic zeros."""
+        return self.rules is not None and self.rules.symbolic_zeros
+
+    @property
+    def optimize_remat(self) -> bool:
+        """True if the function runs in place of the forward rule if the residuals are not needed."""
+        return self.rules is not None and self.rules.optimize_remat
+
     def defvjp(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False,
                generic_batching: bool = False) -> None:
         """Define the rules.
