@@ -105,9 +105,11 @@ class CustomFunction:
 
     def __getattr__(self, name: str) -> Any:
         # A function decorated twice accepts rules of both kinds.
-        if name in _DEFINITIONS and isinstance(self.__dict__.get("fun"), CustomFunction):
-            return getattr(self.fun, name)
-        raise AttributeError(f"the {self.kind} function {self.__dict__.get('__name__', '')} has no attribute {name!r}")
+        fun = self.__dict__.get("fun")
+        if name in _DEFINITIONS and isinstance(fun, CustomFunction):
+            return getattr(fun, name)
+        shown = self.kind if fun is None else f"the {self.kind} function {signatures.function_name(fun)}"
+        raise AttributeError(f"{shown} has no attribute {name!r}")
 
     def positional(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
         """Resolve the arguments to positions, with defaults."""
