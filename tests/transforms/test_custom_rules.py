@@ -538,6 +538,15 @@ def test_attributes():
     close(xf.grad(both)(2.0), 10)
 
 
+def test_attributes_that_say_what_rules_take():
+    function = xf.custom_vjp(functools.partial(xnp.multiply, 2.0))
+    assert not function.symbolic_zeros and not function.optimize_remat
+    function.defvjp(lambda x: (2 * x, None), lambda _, ct: (2 * ct,), symbolic_zeros=True)
+    assert function.symbolic_zeros and not function.optimize_remat
+    with pytest.raises(AttributeError, match="custom_vjp function multiply has no attribute 'rules_of_others'"):
+        _ = function.rules_of_others
+
+
 # Programs
 
 def test_jaxprs_of_custom_rules():
