@@ -7,6 +7,7 @@
 import math
 import warnings
 
+import ml_dtypes
 import numpy as np
 import pytest
 from laws import check_batching, check_derivatives
@@ -420,6 +421,24 @@ def test_float_decomposition_of_extreme_values():
     ends = np.array([-(2.0**127), 2.0**-126, 1.7 * 2.0**-126, 2.0**127], np.float32)  # from the least normal exponent to the greatest
     np.testing.assert_array_equal(xnp.ldexp(ends, np.array([-253, 253, 253, -252])), np.ldexp(ends, np.array([-253, 253, 253, -252])))
     np.testing.assert_array_equal(xnp.ldexp(np.float32(1), np.array([-(2**31), 2**31 - 1])), [0, np.inf])
+
+
+@pytest.mark.parametrize("name", "float8_e4m3 float8_e4m3fn float8_e4m3fnuz float8_e4m3b11fnuz float8_e5m2 float8_e5m2fnuz float8_e3m4 float16".split())
+def test_float_decomposition_of_small_formats(name):
+    """Formats without infinities use the largest exponent for numbers, and have other biases."""
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    x = np.arange(2 ** (8 * dtype.itemsize), dtype=f"uint{8 * dtype.itemsize}").view(dtype)
+    x = x[np.isfinite(x)]
+    mantissas, exponents = np.frexp(x.astype(np.float64))
+    ours = xnp.frexp(x)
+    np.testing.assert_array_equal(np.asarray(ours[0]).astype(np.float64), mantissas)
+    np.testing.assert_array_equal(ours[1], exponents)
+    for n in (-300, -3, -1, 0, 2, 5, 17):
+        with np.errstate(all="ignore"):
+            expected = np.ldexp(x.astype(np.float64), n).astype(dtype).astype(np.float64)
+        found = np.asarray(xnp.ldexp(x, n)).astype(np.float64)
+        is_normal = ~(abs(expected) < float(ml_dtypes.finfo(dtype).tiny)) | (n == -300)  # others are rounded more than once
+        np.testing.assert_array_equal(found[is_normal], expected[is_normal], err_msg=str(n))
 
 
 def test_functions_of_users_with_the_methods_of_ufuncs():

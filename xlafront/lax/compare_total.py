@@ -12,7 +12,6 @@ import numpy as np
 from xlafront.core import dtypes
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import typed_operands
 from xlafront.lax.families import elementwise
 from xlafront.staging.library import library
 
@@ -48,4 +47,4 @@ def mulhi(x: ArrayLike, y: ArrayLike) -> Array:
         >>> lax.mulhi(xnp.array([2**30, 7]), xnp.array([8, 7]))
         Array([2, 0], dtype=int32)
     """
-    return mulhi_p.bind(*typed_operands("mulhi", x, y))
+    return mulhi_p.bind(x, y)

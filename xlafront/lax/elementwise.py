@@ -277,9 +277,14 @@ UNARY = (
 )
 
 
+def _lower_add(ctx: RuleContext, x: ir.Value, y: ir.Value, **_: Any) -> ir.Value:
+    """Lower a sum; of booleans it is `or`, as XLA folds `stablehlo.add` of two constant booleans to their difference."""
+    return ctx.op("stablehlo.or" if ctx.aval_out.dtype == dtypes.bool_ else "stablehlo.add", [x, y])
+
+
 # name, operation, accepted dtypes, derivative in the first operand, derivative in the second operand, transpose rule
 BINARY = (
-    ("add", "stablehlo.add", NUMBERS + " bool", lambda g, z, x, y: g, lambda g, z, x, y: g, _add_transpose),
+    ("add", _lower_add, NUMBERS + " bool", lambda g, z, x, y: g, lambda g, z, x, y: g, _add_transpose),
     ("sub", "stablehlo.subtract", NUMBERS, lambda g, z, x, y: g, lambda g, z, x, y: neg(g), _sub_transpose),
     ("mul", "stablehlo.multiply", NUMBERS + " bool", lambda g, z, x, y, **params: mul(g, y, **params),
      lambda g, z, x, y, **params: mul(x, g, **params), _mul_transpose),
@@ -826,14 +831,6 @@ erf_, erfc_, erf_inv_, digamma_, polygamma_, zeta_ = _operations("erf erfc erf_i
 
 
 # Operands
-
-
-def typed_operands(name: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
-    """Convert Python scalars to the dtype of the other operand."""
-    if type(x) in dtypes.python_scalar_dtypes or type(y) in dtypes.python_scalar_dtypes:
-        dtype, weak = dtypes.promote_pair(*dtypes.operand_type(x), *dtypes.operand_type(y))
-        return as_type(x, dtype, weak), as_type(y, dtype, weak)
-    return x, y
 
 
 def as_array(x: Any) -> Any:

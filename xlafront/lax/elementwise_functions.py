@@ -36,7 +36,6 @@ from xlafront.lax.elementwise import (
     reduce_precision_,
     round_,
     select,
-    typed_operands,
     zeta_,
 )
 from xlafront.staging.accepted_arguments import accepts
@@ -68,7 +67,6 @@ def _public(name: str, accepts: str, arity: int, accuracy: bool = False) -> Call
         refuses_booleans = name == "add"  # the primitive accepts them, as `numpy.add` does
 
         def function(x: ArrayLike, y: ArrayLike) -> Array:
-            x, y = typed_operands(function_name, x, y)
             if refuses_booleans and tracing.aval_of(x).dtype.kind == "b":
                 check_dtype(name, NUMBERS, tracing.aval_of(x).dtype)
             return primitive.bind(x, y)
@@ -105,7 +103,7 @@ def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
         >>> bool(lax.nextafter(1.0, 2.0) > 1.0)
         True
     """
-    return nextafter_(*typed_operands("nextafter", x1, x2))
+    return nextafter_(x1, x2)
 
 
 @library
@@ -126,7 +124,7 @@ def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
         >>> f"{lax.polygamma(1.0, 1.0):.3f}"
         '1.645'
     """
-    return polygamma_(*typed_operands("polygamma", m, x))
+    return polygamma_(m, x)
 
 
 @library
@@ -146,7 +144,7 @@ def zeta(x: ArrayLike, q: ArrayLike) -> Array:
         >>> f"{lax.zeta(2.0, 1.0):.3f}"
         '1.645'
     """
-    return zeta_(*typed_operands("zeta", x, q))
+    return zeta_(x, q)
 
 
 def _mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
@@ -169,7 +167,6 @@ def _mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> A
             check_dtype("mul", NUMBERS, tracing.aval_of(v).dtype)
         x, y = (to_dtype(v, dtype) for v in (x, y))
     else:
-        x, y = typed_operands("mul", x, y)
         check_dtype("mul", NUMBERS, tracing.aval_of(x).dtype)
     return mul(x, y)
 

@@ -124,9 +124,9 @@ def relu(x: ArrayLike) -> Array:
 
 
 def _operand(name, x):
-    """Promote an argument to an array whose Python operators are those of xlafront. NumPy's would compute in 64 bits."""
+    """Promote an argument to an array whose operators are those of xlafront, not those of NumPy or of Python scalars."""
     [x] = promote_args(name, x)
-    return xnp.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else x
+    return x if isinstance(x, tracing.Tracer) else xnp.asarray(x)
 
 
 @_activation
@@ -279,7 +279,7 @@ def log_sigmoid(x: ArrayLike) -> Array:
         >>> nn.log_sigmoid(xnp.array([-1000.0, 1000.0]))
         Array([-1000.,    -0.], dtype=float32)
     """
-    [x] = promote_args("log_sigmoid", x)
+    x = _operand("log_sigmoid", x)
     return -softplus(-x)
 
 
@@ -318,7 +318,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
         >>> nn.elu(xnp.array([-np.inf, 0.0, 2.0]))
         Array([-1.,  0.,  2.], dtype=float32)
     """
-    [x] = promote_args("elu", x)
+    x = _operand("elu", x)
     return xnp.where(x > 0, x, alpha * xnp.expm1(xnp.where(x > 0, 0.0, x)))
 
 
@@ -395,7 +395,7 @@ def hard_tanh(x: ArrayLike) -> Array:
         >>> nn.hard_tanh(xnp.array([-2.0, 0.5, 2.0]))
         Array([-1. ,  0.5,  1. ], dtype=float32)
     """
-    [x] = promote_args("hard_tanh", x)
+    x = _operand("hard_tanh", x)
     return xnp.where(x > 1, 1, xnp.where(x < -1, -1, x))
 
 
@@ -670,7 +670,7 @@ def _logsumexp(a, b, where, axis, keepdims, return_sign):
         a = xnp.where(b != 0, a, -np.inf)
     else:
         [a] = promote_args_inexact("logsumexp", a)
-    a = within_setting(a)
+    a = xnp.asarray(within_setting(a))
     a, where = _with_mask("logsumexp", a, where)
     if where is not None:
         a = xnp.where(where, a, -np.inf)

@@ -41,9 +41,9 @@ class _Format:
     def __init__(self, d):
         info = dtypes.finfo(d)
         self.mantissa = int(info.nmant)
-        self.bias = int(info.maxexp) - 1
         self.word = np.dtype(f"int{8 * d.itemsize}")
-        self.all_ones = 2 * self.bias + 1  # the exponent of infinities and NaN
+        self.bias = int(np.ones((), d).view(self.word)) >> self.mantissa
+        self.largest = int(info.maxexp) - 1  # exponent of the largest power of 2; not the bias where there is no infinity
 
     def exponent(self, bits):
         return shift_right_logical_(bits, self.word.type(self.mantissa))
@@ -99,7 +99,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     mantissa = bitcast_convert_type_p.bind(or_(half, sign), new_dtype=d)
     # Bits have no derivative. Add a zero whose derivative is that of `x * 2 ** -exponent`.
     scale = max_(sub(word(2 * layout.bias - 1), exponent), word(0))
-    scale = bitcast_convert_type_p.bind(layout.with_exponent(min_(word(2 * layout.bias), scale)), new_dtype=d)
+    scale = bitcast_convert_type_p.bind(layout.with_exponent(min_(word(layout.largest + layout.bias), scale)), new_dtype=d)
     mantissa = add(mantissa, mul(sub(x, stop_gradient_p.bind(x)), scale))
     nonzero_finite = and_(is_finite_(x), ne(magnitude, word(0)))
     exponent = sub(to_dtype(exponent, np.int32), np.int32(layout.bias - 1))
@@ -135,12 +135,12 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     word = layout.word.type
     x, n = broadcast_to_common("ldexp", [as_type(x, d, False), n])
     wide = max(layout.word, np.dtype(np.int32), key=lambda w: w.itemsize)
-    smallest, largest = word(1 - layout.bias), word(layout.bias)  # exponents of normal powers
-    limit = wide.type(3 * layout.bias - 3)
-    n = as_type(max_(min_(limit, as_type(n, wide, False)), sub(wide.type(0), limit)), layout.word, False)
-    for _ in range(3):
-        step = max_(min_(largest, n), smallest)
-        x = mul(x, bitcast_convert_type_p.bind(layout.with_exponent(add(step, largest)), new_dtype=d))
+    smallest, largest = 1 - layout.bias, layout.largest  # exponents of normal powers
+    span = largest - smallest + layout.mantissa + 2  # from half the smallest number to infinity
+    n = as_type(max_(min_(wide.type(span), as_type(n, wide, False)), wide.type(-span)), layout.word, False)
+    for _ in range(-(-span // min(largest, -smallest))):
+        step = max_(min_(word(largest), n), word(smallest))
+        x = mul(x, bitcast_convert_type_p.bind(layout.with_exponent(add(step, word(layout.bias))), new_dtype=d))
         n = sub(n, step)
     return x
 

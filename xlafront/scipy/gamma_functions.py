@@ -61,7 +61,8 @@ def loggamma(x: ArrayLike) -> Array:
     """
     [x] = promote_args_inexact("loggamma", x)
     if tracing.aval_of(x).dtype.kind == "c":
-        return _loggamma(xnp.asarray(x).astype(x.dtype))
+        x = xnp.asarray(x)
+        return _loggamma(x.astype(x.dtype))
     return lax.lgamma(xnp.where(x < 0, xnp.nan, x))
 
 
@@ -104,7 +105,8 @@ def gamma(x: ArrayLike) -> Array:
     """
     [x] = promote_args_inexact("gamma", x)
     if tracing.aval_of(x).dtype.kind == "c":
-        return _gamma(xnp.asarray(x).astype(x.dtype))
+        x = xnp.asarray(x)
+        return _gamma(x.astype(x.dtype))
     return gammasgn(x) * xnp.exp(lax.lgamma(x))
 
 

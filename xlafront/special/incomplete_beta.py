@@ -12,7 +12,7 @@ from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import add, constant_like, exp_, log1p_, log_, mul, neg, sub
 from xlafront.lax.elementwise_functions import PUBLIC
 from xlafront.special.incomplete_gamma import log1p_excess, stirling
-from xlafront.special.traced_primitives import promote_scalars, traced_elementwise
+from xlafront.special.traced_primitives import traced_elementwise
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
 
@@ -128,4 +128,4 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
         >>> np.asarray(lax.betainc(2.0, 1.0, xnp.array([0.5, 0.7]))).round(3)
         array([0.25, 0.49], dtype=float32)
     """
-    return regularized_incomplete_beta_p.bind(*promote_scalars(a, b, x))
+    return regularized_incomplete_beta_p.bind(a, b, x)

@@ -20,7 +20,7 @@ from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.lax.elementwise import as_type, constant_like, exp_, log_, mul, neg, sub
 from xlafront.lax.elementwise_functions import PUBLIC
-from xlafront.special.traced_primitives import promote_scalars, traced_elementwise, widen_small_floats
+from xlafront.special.traced_primitives import traced_elementwise, widen_small_floats
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
 from xlafront.transforms.ad.jvp import jvp_flat
@@ -274,7 +274,7 @@ def igamma(a: ArrayLike, x: ArrayLike) -> Array:
         >>> np.asarray(lax.igamma(1.0, xnp.array([0.5, 2.0]))).round(3)
         array([0.393, 0.865], dtype=float32)
     """
-    return igamma_p.bind(*promote_scalars(a, x))
+    return igamma_p.bind(a, x)
 
 
 @library
@@ -293,7 +293,7 @@ def igammac(a: ArrayLike, x: ArrayLike) -> Array:
         >>> np.asarray(lax.igammac(1.0, xnp.array([0.5, 2.0]))).round(3)
         array([0.607, 0.135], dtype=float32)
     """
-    return igammac_p.bind(*promote_scalars(a, x))
+    return igammac_p.bind(a, x)
 
 
 @library
@@ -312,7 +312,7 @@ def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
         >>> np.asarray(lax.igamma_grad_a(1.0, xnp.array([1.0, 2.0]))).round(3)
         array([-0.432, -0.221], dtype=float32)
     """
-    return igamma_grad_a_p.bind(*promote_scalars(a, x))
+    return igamma_grad_a_p.bind(a, x)
 
 
 @library
@@ -333,5 +333,5 @@ def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
         >>> bool(xnp.all(lax.random_gamma_grad(1.0, xnp.array([1.0, 2.0])) > 0))
         True
     """
-    result = random_gamma_grad_p.bind(*promote_scalars(a, x))
+    result = random_gamma_grad_p.bind(a, x)
     return as_type(result, tracing.aval_of(result).dtype, False)

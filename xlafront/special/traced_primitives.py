@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from xlafront.core import dtypes
 from xlafront.core.basic_primitives import convert_element_type_p
 from xlafront.core.primitive import Primitive, Traits
-from xlafront.lax.elementwise import as_type
 from xlafront.lax.families import elementwise
 from xlafront.lax.lower_fun import lower_fun
 
@@ -39,13 +37,3 @@ def traced_elementwise(name: str, function: Callable, derivatives: Sequence[Call
 
     lower.jaxpr_for = rule.jaxpr_for  # type: ignore[attr-defined]  # for compilers of kernels
     return elementwise(name, lower, "float", derivatives=derivatives, shown_as=shown_as, traits=Traits(lowers_by_function=True))
-
-
-def promote_scalars(*operands) -> list:
-    """Convert operands to one dtype if some of them are Python scalars."""
-    if not any(type(x) in dtypes.python_scalar_dtypes for x in operands):
-        return list(operands)
-    dtype, weak = dtypes.operand_type(operands[0])
-    for x in operands[1:]:
-        dtype, weak = dtypes.promote_pair(dtype, weak, *dtypes.operand_type(x))
-    return [as_type(x, dtype, weak) for x in operands]

@@ -324,7 +324,8 @@ def fact(n: ArrayLike) -> Array:
         24.0
     """
     x: Any = as_array(n)
-    return lax.exp(lax.lgamma(lax.add(x if dtypes.is_inexact(x.dtype) else to_dtype(x, dtypes.default_dtype(float)), 1.0)))
+    x = x if dtypes.is_inexact(x.dtype) else to_dtype(x, dtypes.default_dtype(float))
+    return lax.exp(lax.lgamma(lax.add(x, constant_like(x, 1))))
 
 
 def zero_prop(prim: Primitive, primals_in: Sequence[Any], series_in: Sequence[Any], **params: Any) -> tuple[Any, Any]:
