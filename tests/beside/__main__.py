@@ -39,7 +39,8 @@ WORKER = HERE / "worker.py"
 CHOICES = r"<<((?:(?!<<|>>(?!>)).)*;(?:(?!<<|>>(?!>)).)*|\w+)>>"
 SETS_NAMES = re.compile(r"exec\(|import |[\w, *]+ = ")  # lines that a new process must repeat after one that died
 CLASSES = {  # of differences, by what their descriptions contain
-    r" died: ": "a process died", r"TimeoutError": "takes too long", r"^\w+ expected \(": "computed here, refused there", r"^\w+ in place of ": "class of error",
+    r" died: ": "a process died", r"TimeoutError": "takes too long", r"^NotImplementedError expected": "computed here, not implemented there",
+    r"^TypeError expected .*unexpected keyword": "a parameter that is only here", r"^\w+ expected \(": "computed here, refused there", r"^\w+ in place of ": "class of error",
     r"^\w+: .*, expected ": "refused here, computed there", r"^structure ": "structure", r"^leaf \d+: (?=kind|dtype|shape|weak|sharding)": "type",
     r"^leaf \d+ \(.*nan.*, expected (?!.*nan)": "value: NaN here, number there", r"^leaf \d+ \((?!.*nan.*, expected).*nan": "value: number here, NaN there",
     r"^leaf \d+ \(": "value", r"^warns ": "warnings", r"": "other"}

@@ -82,7 +82,7 @@ def split(function, args, kwargs):
     return smooth, [arrays[i] for i in active]
 def jvp(function, *args, **kwargs):
     smooth, floats = split(function, args, kwargs)
-    return xf.jvp(smooth, tuple(floats), tuple(N(x.dtype, x.shape, 3) for x in floats))
+    return xf.jvp(smooth, tuple(floats), tuple(A(x.dtype, x.shape, 3) for x in floats))
 def grad(function, *args, **kwargs):
     smooth, floats = split(function, args, kwargs)
     results, pull = xf.vjp(smooth, *floats)
@@ -90,7 +90,7 @@ def grad(function, *args, **kwargs):
 def linearized(function, *args, **kwargs):
     smooth, floats = split(function, args, kwargs)
     results, tangent = xf.linearize(smooth, *floats)
-    return tangent(*[N(x.dtype, x.shape, 3) for x in floats])
+    return tangent(*[A(x.dtype, x.shape, 3) for x in floats])
 def rematerialized(function, *args, **kwargs):
     smooth, floats = split(function, args, kwargs)
     results, pull = xf.vjp(xf.checkpoint(smooth), *floats)
@@ -169,6 +169,10 @@ class Case:
         if chosen < (0.04 if self.module.startswith("lax") else 0.12):
             return self.fill(SCALARS)
         return self.array(self.broadcast(), "N" if chosen > 0.96 else "")
+
+    def xr(self) -> str:
+        """Return a real operand."""
+        return self.array(self.broadcast(), dtype="float32" if self.dtype.startswith("complex") else self.dtype)
 
     a = lambda self: self.array(self.broadcast())  # noqa: E731
     w = lambda self: self.array(self.shape, dtype=self.dtype)  # noqa: E731

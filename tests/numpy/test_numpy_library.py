@@ -369,6 +369,8 @@ REFUSED = [  # (error, a word of its text, calls)
     (NotImplementedError, "immutable", """n.cumsum(V, out=V) | n.cumprod(V, out=V) | n.asarray(V).cumsum(out=V) |
         n.frompyfunc(n.add, 2, 1)(V, V, out=V) | n.frompyfunc(n.add, 2, 1)(V, V, where=True)"""),
     (IndexError, "out of bounds|axis", "n.delete(V, np.array([9])) | n.delete(V, 9) | n.unwrap(V, axis=1) | n.fft.fft(V, axis=1)"),
+    (TypeError, "numeric dtype", "n.indices((2,), bool) | n.indices((2, 3), dtype=bool, sparse=True)"),
+    (IndexError, "size 0", "n.take_along_axis(V[:0], np.array([1]), 0) | n.take(V[:0], np.array([1]))"),
     (IndexError, "0-d", "n.polyval(2., V) | n.polyadd(2., V) | n.polysub(V, P[0])"),
     (TypeError, "0-d", "n.polymul(V, 2.) | n.polydiv(P[0], V) | n.polyder(2.) | n.polyint(P[0])"),
     (RuntimeError, "weights", "n.cov(V, fweights=U[:2]) | n.cov(V, aweights=P[:2])"),

@@ -199,9 +199,9 @@ def test_gamma_cdf_derivative_is_zero_outside_support(shape):
 
 
 def test_derivatives_at_edges_of_support():
-    """At its edges the uniform distribution has the derivatives of its interior; that of von Mises' at concentration 0 is `cos(x)`."""
+    """At its edges the uniform distribution has half of the derivative of its interior; that of von Mises' at concentration 0 is `cos(x)`."""
     inside = xf.vmap(xf.grad(our_stats.uniform.cdf), (0, None, None))(np.array([-0.1, 1.0, 2.0, 3.0, 3.1], np.float32), 1.0, 2.0)
-    np.testing.assert_array_equal(inside, [0, 0.5, 0.5, 0.5, 0])
+    np.testing.assert_array_equal(inside, [0, 0.25, 0.5, 0.25, 0])
     np.testing.assert_allclose(xf.grad(our_stats.vonmises.logpdf, 1)(-2.5, 0.0), np.cos(-2.5), rtol=1e-6)
     np.testing.assert_allclose(our_stats.betabinom.logpmf(2.0, 5.0, 0.5, 1.0, 0.5), -1.8529007, rtol=1e-5)
     np.testing.assert_allclose(xf.grad(our_stats.betabinom.logpmf, 4)(2.0, 5.0, 0.5, 1.0, 0.0), 0.2196274, rtol=1e-5)
@@ -463,3 +463,17 @@ def test_logistic_density_of_complex_numbers():
 def test_von_mises_of_python_scalars_under_jit():
     expected = stats.vonmises.logpdf(0, 1)
     np.testing.assert_allclose(xf.jit(lambda: our_stats.vonmises.logpdf(0, 1))(), expected, 1e-5)
+
+
+@pytest.mark.parametrize("distribution, methods, shapes", [
+    ("gamma", "cdf logcdf sf logsf", (2.0,)), ("chi2", "cdf logcdf sf logsf", (2.0,)), ("wrapcauchy", "pdf logpdf", (0.5,)), ("uniform", "pdf logpdf cdf", ())])
+def test_nan_in_an_argument_is_not_hidden_outside_of_the_support(distribution, methods, shapes):
+    """Also where the result depends on no parameter: at negative numbers."""
+    for method in methods.split():
+        location_and_scale = () if distribution == "wrapcauchy" else (0.0, 1.0)
+        for x in (-1.0, 0.5):
+            arguments = np.float32([x, *shapes, *location_and_scale])
+            for i in range(len(arguments)):
+                with_nan = [*arguments[:i], np.float32(np.nan), *arguments[i + 1:]]
+                assert np.isnan(getattr(getattr(stats, distribution), method)(*with_nan))
+                assert np.isnan(getattr(getattr(our_stats, distribution), method)(*with_nan)), (method, with_nan)

@@ -49,6 +49,15 @@ def test_literals_are_typed_as_arguments(arity, name):
         assert types(lambda: function(*scalars)) == types(function, *scalars), scalars
 
 
+@pytest.mark.parametrize("name", [name for name in generated.functions() if name.startswith("jsp.stats.") and name.count(".") == 3])
+def test_parameters_of_distributions_are_typed_as_arguments(name):
+    function = generated.functions()[name]
+    count = len(inspect.signature(function).parameters)
+    for x in (xnp.ones((), "bfloat16"), xnp.ones(2, "float16"), xnp.ones(2, "int8")):
+        for scalar in (2, 1.5):
+            assert types(lambda x: function(x, *[scalar] * (count - 1)), x) == types(function, x, *[scalar] * (count - 1))
+
+
 def test_a_sum_of_constant_booleans_is_true():
     """XLA folds the operation `add` of constant booleans to False."""
     values = np.array([True, True, False])

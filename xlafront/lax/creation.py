@@ -47,8 +47,6 @@ def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int, *, 
     """
     shape = static_shape("broadcasted_iota", shape)
     dtype = dtypes.check_user_dtype(specified(dtype, "iota"), "iota")
-    if not (isinstance(dtype, np.dtype) and (dtypes.is_inexact(dtype) or dtypes.is_integer(dtype))):
-        raise TypeError(f"iota needs a numeric dtype, got {dtype}.")
     return _iota_kernel(dtype, shape, plain_axis(dimension, len(shape), "iota"), named_sharding(out_sharding, "iota"))
 
 

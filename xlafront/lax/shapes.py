@@ -361,6 +361,8 @@ def permute(x: Array, order: Sequence[int]) -> Array:
 
 def _iota_abstract(*, dtype: np.dtype, shape: Sequence[int], dimension: int, sharding: NamedSharding | None) -> ShapedArray:
     check_sizes("iota", shape)
+    if not (isinstance(dtype, np.dtype) and (dtypes.is_inexact(dtype) or dtypes.is_integer(dtype))):
+        raise TypeError(f"iota needs a numeric dtype, got {dtype}.")
     return ShapedArray(shape, dtype)
 
 

@@ -766,5 +766,7 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
     wrap = bool(wrap_negative_indices)
     if mode in ("one_hot", GatherScatterMode.ONE_HOT):
         return _take_along_by_product(arr, indices, axis, wrap)
+    if np.shape(arr)[axis] == 0 and np.shape(indices)[axis] != 0:
+        raise IndexError(f"numpy.take_along_axis cannot select from axis {axis} of size 0.")
     mode = GatherScatterMode.FILL_OR_DROP if mode is None else GatherScatterMode.from_any(mode)
     return _take_along_kernel(arr, indices, axis, mode, fill_value, wrap)

@@ -68,6 +68,11 @@ def require_float(label: str, args) -> None:
                         f"x.astype(float).")
 
 
+def _with_operators(x):
+    """Convert scalars of bfloat16 and float8 to arrays: their operators with Python floats give 64 bits."""
+    return as_array(x) if isinstance(x, np.generic) and x.dtype.kind == "V" else x
+
+
 def distribution_method(distribution: str, is_strong: Callable[[list[bool]], bool] = never,
                         check: Callable[[str, tuple], None] = accept_all, **parameters: str) -> Callable[[Callable], Callable]:
     """Decorate a function of a distribution: promote its arguments to one floating dtype and compile it when called eagerly.
@@ -90,8 +95,8 @@ def distribution_method(distribution: str, is_strong: Callable[[list[bool]], boo
             bound = inspect.signature(function).bind(*args, **kwargs)
             bound.apply_defaults()
             check(label, bound.args)
-            args = promote_args_inexact(label, *bound.args)
-            args[0] = as_array(args[0])
+            first, *others = promote_args_inexact(label, *bound.args)
+            args = [as_array(first), *map(_with_operators, others)]
             strong = [np.ndim(x) > 0 and not dtypes.is_weakly_typed(x) for x in bound.args]
             if dtypes.is_weakly_typed(args[0]) and is_strong(strong):
                 args[0] = convert_element_type(args[0], args[0].dtype)

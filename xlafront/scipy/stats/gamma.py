@@ -21,7 +21,7 @@ def _tail(lower, a, x, loc, scale):
     y = (x - loc) / scale
     integral, outside = lax.igamma if lower else lax.igammac, (y <= 0) | (y == xnp.inf)
     value = xnp.where(outside, (y > 0) == lower, integral(a, xnp.where(outside, 1, y)))
-    return xnp.where(xnp.isnan(y) | (a <= 0), xnp.nan, value)
+    return xnp.where((a > 0) & ~xnp.isnan(y), value, xnp.nan)
 
 
 def _log_tail(lower, a, x, loc, scale):

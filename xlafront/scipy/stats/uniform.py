@@ -15,13 +15,13 @@ _uniform = distribution_method("uniform", check=require_ordered)
 
 @distribution_method("uniform")
 def logpdf(x, loc=0, scale=1):
-    y = x - loc
-    return xnp.where((x < loc) | (x > loc + scale), -xnp.inf, xnp.where(xnp.isnan(y), y, -xnp.log(scale)))
+    density = xnp.where((x < loc) | (x > loc + scale), -xnp.inf, -xnp.log(scale))
+    return xnp.where(xnp.isnan(x - loc) | xnp.isnan(scale), xnp.nan, density)
 
 
 @_uniform
 def cdf(x, loc=0, scale=1):
-    return xnp.where(x < loc, 0, xnp.where(x > loc + scale, 1, (x - loc) / scale))
+    return xnp.clip((x - loc) / scale, 0, 1)
 
 
 @distribution_method("uniform")
