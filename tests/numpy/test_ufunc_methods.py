@@ -146,3 +146,12 @@ def test_segments_that_begin_beyond_the_end_are_nan():
     for indices in (xnp.array(1), xnp.array([[0]])):
         with pytest.raises(ValueError, match="vector"):
             xnp.add.reduceat(xnp.arange(3.0), indices)
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "subtract", "bitwise_xor", "logical_or"])
+def test_updates_out_of_bounds_are_dropped(name):
+    """Repeated indices apply the function repeatedly, as in NumPy; those out of bounds change nothing."""
+    x, b = np.int32([1, 0, 3, 4]), np.int32([5, 2, 7, 9, 6])
+    inside = x.astype(bool) if name == "logical_or" else x.copy()
+    getattr(np, name).at(inside, [-1, 3, 2], b[[1, 2, 4]])
+    np.testing.assert_array_equal(getattr(xnp, name).at(x, np.int32([7, -1, 3, -9, 2]), b, inplace=False), inside)

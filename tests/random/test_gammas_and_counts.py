@@ -142,6 +142,9 @@ BAD = [
     (lambda: random.gamma(k, 1.0, dtype=int), ValueError, "floating"), (lambda: random.gamma(k, xnp.ones(3), (2,)), ValueError, "broadcast"),
     (lambda: random.gamma(None, 1.0), TypeError, "key"), (lambda: random.poisson(k, 1.0, dtype=float), ValueError, "integer"),
     (lambda: random.poisson(random.key(0, impl="rbg"), 1.0), NotImplementedError, "threefry"), (lambda: random.dirichlet(k, 1.0), ValueError, "ndim"),
+    (lambda: random.multivariate_normal(k, xnp.zeros(2) * 1j, xnp.eye(2)), ValueError, "floating"), (lambda: random.t(k, 1j), ValueError, "safely cast"),
+    (lambda: random.f(k, 2.0, xnp.ones(2) + 0j), ValueError, "safely cast"), (lambda: random.lognormal(k, 1j), ValueError, "safely cast"),
+    (lambda: random.lognormal(k, np.float32(1), dtype="float16"), ValueError, "safely cast"), (lambda: random.beta(k, 1j, 1), ValueError, "safely cast"),
     (lambda: random.multivariate_normal(k, xnp.zeros(2), xnp.eye(3)), ValueError, "shape"), (lambda: random.multivariate_normal(k, 0.0, xnp.eye(3)), ValueError, "ndim"),
     (lambda: random.multivariate_normal(k, xnp.zeros(2), xnp.eye(2), method="lu"), ValueError, "method"), (lambda: random.gamma(random.split(k), 1.0), ValueError, "a single key"),
 ]

@@ -343,6 +343,13 @@ def test_leading_dimensions_broadcast(method):
         close(left @ x + x @ right, c)
 
 
+@pytest.mark.parametrize("arguments", [(1.0,), (np.ones(3), 1.0), (1.0, np.ones(3))])
+def test_hankel_refuses_scalars(arguments):
+    """As SciPy, which takes scalars as vectors of one element in `toeplitz` only."""
+    with pytest.raises(ValueError, match="scalar as"):
+        ours.hankel(*arguments)
+
+
 def test_weak_types_of_special_matrices():
     """Matrices of elements of a vector keep its weak type; others, as in JAX, do not."""
     weak = xnp.asarray(1.0) * 2 + xnp.zeros(3, bool)

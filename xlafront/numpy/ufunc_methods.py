@@ -13,7 +13,6 @@ import numpy as np
 from xlafront.core import dtypes, tracing
 from xlafront.core.basic_primitives import move_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.lax.dynamic_slicing import dynamic_update_slice_in_dim
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import canonical_axes, canonical_axis, reshape_to
 from xlafront.lax.slicing import concatenate_p
@@ -370,15 +369,16 @@ def at(function: Callable, a: ArrayLike, indices: Any, b: ArrayLike | None = Non
             lambda x, y: [function(x, y)], pair).out_avals[0].dtype, False), indices)
     if function in _UPDATES and target.array.dtype != bool:
         return getattr(target, _UPDATES[function])(b)
-    # A loop over the elements, since indices may be repeated.
-    positions = getitem(reshape_to(arange(target.array.size), target.array.shape), indices)
+    # A loop over the elements, since indices may be repeated. A position behind the end marks indices out of bounds.
+    size = target.array.size
+    positions = AtIndex(reshape_to(arange(size), target.array.shape), indices).get(mode="fill", fill_value=size)
     flat = reshape_to(target.array, (target.array.size,))
     pairs = reshape_to(positions, (positions.size,)), reshape_to(broadcast_to(b, positions.shape), (positions.size,))
 
     def step(carry, pair):
         position, value = pair
         new = function(getitem(carry, position), value)
-        return dynamic_update_slice_in_dim(carry, as_type(reshape_to(new, (1,)), carry.dtype, False), position, 0), None
+        return AtIndex(carry, position).set(as_type(new, carry.dtype, False), mode="drop"), None
 
     return reshape_to(_scan(step, flat, pairs)[0], target.array.shape)
 

@@ -102,11 +102,12 @@ def _sample_shape(name: str, shape, *params, error: type[Exception] = ValueError
 
 
 def check_parameters(name: str, dtype, *params) -> None:
-    """Raise if a parameter has a wider floating dtype than the samples, rather than round it."""
+    """Raise if a parameter is complex or has a wider floating dtype than the samples, rather than round it."""
     check_arraylike(name, *params)
     for p in params:
         d, weak = dtypes.operand_type(unwrap(p))
-        if not weak and dtypes.is_float(d) and dtypes.promote_types(dtypes.canonicalize_dtype(d), dtype) != dtype:
+        d = dtypes.canonicalize_dtype(d)
+        if dtypes.is_complex(d) or not weak and dtypes.is_float(d) and dtypes.promote_types(d, dtype) != dtype:
             raise dtypes.TypePromotionError(f"random.{name} cannot safely cast a parameter of dtype {d} to the dtype of the "
                                             f"samples, {dtype}: convert it, or pass another dtype.")
 

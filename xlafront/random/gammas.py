@@ -415,5 +415,7 @@ def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: Sequence[int] |
         (2,)
     """
     key = single_key("f", key)
-    samples = _f(key, dfnum, dfden, _sample_shape("f", shape, dfnum, dfden), _float_dtype("f", dtype))
+    d = _float_dtype("f", dtype)
+    check_parameters("f", d, dfnum, dfden)
+    samples = _f(key, dfnum, dfden, _sample_shape("f", shape, dfnum, dfden), d)
     return with_sharding(samples, out_sharding)

@@ -10,7 +10,7 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
-from xlafront.numpy.promotion import promote_dtypes_inexact, promotes_freely
+from xlafront.numpy.promotion import promote_dtypes_inexact, promotes_freely, unwrap
 from xlafront.random.distributions import (
     _broadcast,
     _float_dtype,
@@ -87,7 +87,7 @@ def _double_sided_maxwell(key, shape, dtype, loc, scale):
 
 _KERNELS = {f.__name__[1:]: f for f in (
     _lognormal, _pareto, _rayleigh, _weibull_min, _triangular, _wald, _double_sided_maxwell)}
-_CHECKED = frozenset(("pareto", "rayleigh", "triangular", "wald"))
+_CHECKED = frozenset(("lognormal", "pareto", "rayleigh", "triangular", "wald"))
 _UNALIGNED = frozenset(("weibull_min", "double_sided_maxwell"))  # Their parameters keep their own shape and dtype.
 
 
@@ -428,6 +428,9 @@ def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: 
     if cov_shape[-2:] != (mean_shape[-1], mean_shape[-1]):
         raise ValueError(f"random.{name} requires a covariance of shape (..., n, n) for a mean of shape (..., n): got "
                          f"{cov_shape} and {mean_shape}.")
+    d, _ = dtypes.lattice_result_type(unwrap(mean), unwrap(cov))
+    if dtypes.is_complex(d):
+        raise ValueError(f"random.{name} needs a floating mean and covariance, got {d}.")
     batch_shape = _sample_shape(name, shape, np.empty(mean_shape[:-1]), np.empty(cov_shape[:-2]))
     return with_sharding(_multivariate_normal(key, mean, cov, batch_shape, _float_dtype(name, dtype), method), out_sharding)
 

@@ -127,6 +127,11 @@ def hankel(c: Array, r: Array | None = None) -> Array:
                [2, 3, 0],
                [3, 0, 0]], dtype=int32)
     """
+    given = {"c": c} if r is None else {"c": c, "r": r}
+    check_arraylike("hankel", *given.values())
+    for name, x in given.items():
+        if np.ndim(x) == 0:
+            raise ValueError(f"hankel takes vectors, got a scalar as {name}. Write [{name}].")
     if r is None:
         [c] = _promote_vectors("hankel", c)
         r = xnp.zeros_like(c)
