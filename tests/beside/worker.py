@@ -71,7 +71,7 @@ def leaf(x) -> dict:
         return {"kind": type(x).__name__, "value": x}
     for kind in (int, float, complex):  # numbers of a class of their own
         if isinstance(x, kind) and not isinstance(x, bool):
-            return {"kind": kind.__name__, "value": str(x) if kind is complex else kind(x)}
+            return {"kind": kind.__name__, "value": str(complex(x)) if kind is complex else kind(x)}
     kind = "KeyTy" if type(x).__name__ == "PRNGKeyDType" else type(x).__name__  # one object each, under our name and theirs
     return {"kind": kind, "value": str(x).replace("xlafront", "jax") if len(str(x)) < 2000 else ""}
 
