@@ -195,29 +195,35 @@ CASES["cross-entropy"] = Case(
 # Products
 
 
-def exact_groups(x, y, sizes):
-    ends = np.cumsum(sizes)
+def exact_groups(x, y, sizes, start=0):
+    """Products of groups of rows, of which the first begins at row `start`."""
+    ends = start + np.cumsum(sizes)
     out = np.zeros((len(x), y.shape[2]))
     for g, end in enumerate(ends):
         out[end - sizes[g]:end] = x[end - sizes[g]:end].astype(float) @ y[g]
     return out
 
 
-def exact_transposed_groups(x, dy, sizes):
-    ends = np.cumsum(sizes)
+def exact_transposed_groups(x, dy, sizes, start=0):
+    ends = start + np.cumsum(sizes)
     return np.stack([x[e - n:e].astype(float).T @ dy[e - n:e] for e, n in zip(ends, sizes)])
 
 
 SIZES = np.array([5, 0, 130, 1, 40], I32)  # of 190 rows, of which 14 are in no group
-CASES["grouped matmul"] = Case(
-    lambda target: functools.partial(grouped_products._products, grouped_products.Options("float32"), target),
-    lambda: (numbers(190, 20), numbers(5, 20, 24, seed=1), SIZES), exact_groups)
-CASES["grouped matmul, transposed"] = Case(
-    lambda target: functools.partial(grouped_products._products, grouped_products.Options("float32", True), target),
-    lambda: (numbers(190, 20), numbers(5, 24, 20, seed=1), SIZES), lambda x, y, sizes: exact_groups(x, y.swapaxes(1, 2), sizes))
-CASES["grouped matmul gradient"] = Case(
-    lambda target: functools.partial(grouped_products._transposed_products, grouped_products.Options("float32"), target),
-    lambda: (numbers(190, 20), numbers(190, 24, seed=1), SIZES), exact_transposed_groups)
+for name, first, groups in (("grouped matmul", 0, 5), ("some groups", 2, 2)):
+    offsets = np.append(0, np.cumsum(SIZES)).astype(I32)[first:first + groups + 1]
+    CASES[name] = Case(
+        lambda target: functools.partial(grouped_products._products, grouped_products.Options("float32"), target),
+        lambda groups=groups, offsets=offsets: (numbers(190, 20), numbers(groups, 20, 24, seed=1), offsets),
+        lambda x, y, offsets: exact_groups(x, y, np.diff(offsets), offsets[0]))
+    CASES[f"{name}, transposed"] = Case(
+        lambda target: functools.partial(grouped_products._products, grouped_products.Options("float32", True), target),
+        lambda groups=groups, offsets=offsets: (numbers(190, 20), numbers(groups, 24, 20, seed=1), offsets),
+        lambda x, y, offsets: exact_groups(x, y.swapaxes(1, 2), np.diff(offsets), offsets[0]))
+    CASES[f"{name} gradient"] = Case(
+        lambda target: functools.partial(grouped_products._transposed_products, grouped_products.Options("float32"), target),
+        lambda offsets=offsets: (numbers(190, 20), numbers(190, 24, seed=1), offsets),
+        lambda x, dy, offsets: exact_transposed_groups(x, dy, np.diff(offsets), offsets[0]))
 
 
 def integers(*shape, seed=0, low=-128, high=128, dtype=np.int8):

@@ -31,8 +31,13 @@ def test_products_and_norms():
     expected = exact_groups(x, y, sizes)
     close(ops.gmm(x, y, sizes), expected)
     close(ops.gmm(x, y.swapaxes(1, 2), sizes, existing_out=before, transpose_rhs=True), np.where(np.arange(12)[:, None] < 7, expected, before))
-    with pytest.raises(NotImplementedError, match="group_offset"):
-        ops.gmm(x, y, sizes, group_offset=np.array([1]))
+    shard, rows = np.array([2, 3, 4, 3]), np.arange(12)[:, None]
+    expected = exact_groups(x, y, shard[1:3], 2)
+    close(ops.gmm(x, y, shard, group_offset=np.int32(1)), expected)
+    close(ops.gmm(x, y, shard, group_offset=np.int32(1), existing_out=before), np.where((rows >= 2) & (rows < 9), expected, before))
+    close(ops.gmm(x, y, shard), exact_groups(x, y, shard[:2]))  # (without it, rhs has the matrices of the first groups)
+    with pytest.raises(ValueError, match="group_offset"):
+        ops.gmm(x, y, shard, group_offset=np.array([1]))
     weight, bias = numbers(6, seed=3), numbers(6, seed=4)
     for function, is_centered in ((ops.layer_norm, True), (ops.rms_norm, False)):
         close(function(x, weight, bias, eps=0.01), exact_norm(x, weight, bias, x, 0.01, is_centered)[0])

@@ -33,6 +33,29 @@ def test_groups_of_any_sizes():
         np.testing.assert_allclose(multiply(x, y, np.array(sizes)), exact_groups(x, y, sizes), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("first, groups", [(1, 2), (0, 1), (3, 3), (7, 2)])
+def test_groups_of_a_shard(first, groups):
+    """Matrices of some groups only: rows of the others are zeros, and have no derivatives. Groups beyond the last are empty."""
+    x, y, dout = numbers(33, 12), numbers(groups, 12, 10, seed=1), numbers(33, 10, seed=2)
+    sizes = np.append(SIZES, [0] * 5)[first:first + groups]
+    start = SIZES[:first].sum()
+    out, pull = xf.vjp(xf.jit(lambda x, y, first: kernels.grouped_matmul(x, y, SIZES, group_offset=first)), x, y, np.int32(first))
+    dx, dy, _ = pull(dout)
+    expected = (exact_groups(x, y, sizes, start), exact_groups(dout, y.swapaxes(1, 2), sizes, start),
+                exact_transposed_groups(x, dout, sizes, start))
+    for found, e in zip((out, dx, dy), expected):
+        np.testing.assert_allclose(found, e, rtol=1e-5, atol=1e-5)
+
+
+def test_group_offset_is_an_integer_scalar():
+    x, y = numbers(33, 12), numbers(2, 12, 10, seed=1)
+    for offset in (np.array([1]), 1.0):
+        with pytest.raises(ValueError, match="integer scalar as group_offset"):
+            kernels.grouped_matmul(x, y, SIZES, group_offset=offset)
+    with pytest.raises(ValueError, match="group_sizes"):
+        kernels.grouped_matmul(x, y, SIZES)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn", "float8_e5m2"])
 def test_quantized(dtype):
     x, y = numbers(20, 64), numbers(64, 18, seed=1)

@@ -61,15 +61,14 @@ def paged_attention(q: Array, k_pages: Array, v_pages: Array, lengths: Array, pa
 def gmm(lhs: Array, rhs: Array, group_sizes: Array, preferred_element_type: DTypeLike = np.float32,
         tiling: tuple[int, int, int] | Callable | None = (128, 128, 128), group_offset: Array | None = None,
         existing_out: Array | None = None, transpose_rhs: bool = False, interpret: bool = False) -> Array:
-    """Compute `kernels.grouped_matmul`; rows of no group keep the values of `existing_out`."""
-    if group_offset is not None:
-        raise NotImplementedError("gmm with group_offset is not implemented. Pass the sizes of the groups that are in rhs, and "
-                                  "their rows.")
+    """Compute `kernels.grouped_matmul`; rows of no group in `rhs` keep the values of `existing_out`."""
+    first_group = 0 if group_offset is None else group_offset
     out = grouped_products.grouped_matmul(lhs, rhs, group_sizes, preferred_element_type=preferred_element_type,
-                                          transpose_rhs=transpose_rhs)
+                                          transpose_rhs=transpose_rhs, group_offset=first_group)
     if existing_out is None:
         return out
-    return xnp.where(xnp.arange(len(lhs))[:, None] < xnp.sum(group_sizes), out, existing_out)
+    offsets, rows = grouped_products.group_offsets(xnp.asarray(group_sizes), first_group, len(rhs)), xnp.arange(len(lhs))
+    return xnp.where(((rows >= offsets[0]) & (rows < offsets[-1]))[:, None], out, existing_out)
 
 
 def mha(q: Array, k: Array, v: Array, segment_ids: Array | None, sm_scale: float = 1.0, causal: bool = False,
