@@ -388,6 +388,17 @@ def rounding_at_random(x_ref, bits_ref, o_ref):
     o_ref[...] = pltpu.stochastic_round(x_ref[...], bits_ref[...], target_dtype="bfloat16").astype(F32)
 
 
+def _rounded_to_eight_bits(x, bits):
+    unit = 2.0 ** (np.floor(np.log2(np.abs(x))) - 2)
+    return np.sign(x) * np.floor(np.abs(x) / unit + (bits & 0x1fffff) / 2**21) * unit
+
+
+@kernel(lambda: (numbers(32, 128), integers(32, 128, low=0, high=2**32 - 1, dtype=np.uint32)), _rounded_to_eight_bits,
+        out_shape=Spec((32, 128), F32))
+def rounding_at_random_to_eight_bits(x_ref, bits_ref, o_ref):
+    o_ref[...] = pltpu.stochastic_round(x_ref[...], bits_ref[...], target_dtype="float8_e5m2").astype(F32)
+
+
 @kernel(lambda: (numbers(32, 128),), lambda x: np.concatenate([x[8:24], x[16:32]]), out_shape=Spec((32, 128), F32), grid=2,
         in_specs=[Block((pl.BoundedSlice(16), 128), lambda i: (pl.ds(8 + 8 * i, 16), 0))], out_specs=Block((16, 128), lambda i: (i, 0)))
 def overlapping_slices(x_ref, o_ref):

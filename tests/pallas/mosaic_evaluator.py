@@ -322,8 +322,10 @@ class MosaicEvaluator(Evaluator):
         return pieces[..., _attribute(op, "index")].astype(dtype_of(op.results[0].type))
 
     def run_tpu_stochastic_convert(self, op, x, bits):
-        rounded = (x.view(np.uint32) + (bits.view(np.uint32) & 0xffff)) & np.uint32(0xffff0000)
-        return rounded.view(np.float32).astype(dtype_of(op.results[0].type))
+        """Of numbers that are normal in the narrow dtype."""
+        dtype = dtype_of(op.results[0].type)
+        below = np.uint32(2 ** (23 - ml_dtypes.finfo(dtype).nmant) - 1)
+        return ((x.view(np.uint32) + (bits.view(np.uint32) & below)) & ~below).view(np.float32).astype(dtype)
 
     def run_tpu_reciprocal(self, op, x):
         with np.errstate(all="ignore"):

@@ -2,6 +2,7 @@
 
 import functools
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -571,12 +572,32 @@ def test_rounding_at_random_is_right_in_the_mean():
     found = np.asarray(pltpu.stochastic_round(many, np.broadcast_to(bits, many.shape), target_dtype="bfloat16")).astype(np.float64)
     np.testing.assert_allclose(found[:3].mean(1), x[:3], rtol=1e-4)
     assert all(len(np.unique(row)) == 2 for row in found[:3]) and np.isinf(found[3]).all() and np.isnan(found[4]).all()
-    with pytest.raises(NotImplementedError, match="rounds to bfloat16, got target_dtype=float16"):
+    with pytest.raises(ValueError, match="rounds to bfloat16, .*got target_dtype=float16"):
         pltpu.stochastic_round(x, x.view(np.uint32), target_dtype="float16")
     with pytest.raises(ValueError, match="random bits for each element"):
         pltpu.stochastic_round(x, bits, target_dtype="bfloat16")
     tangent = xf.jvp(lambda x: pltpu.stochastic_round(x, np.zeros(2, np.uint32), target_dtype="bfloat16"), (X[:2],), (X[:2],))[1]
     np.testing.assert_array_equal(np.asarray(tangent).astype(np.float32), X[:2])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e4m3b11fnuz"])
+def test_rounding_at_random_adds_to_the_bits_that_are_dropped(dtype):
+    """Numbers of all sizes, subnormal ones of the dtype and of float32: down to a multiple of the unit, after a part of it is added."""
+    info, generator = ml_dtypes.finfo(dtype), np.random.default_rng(0)
+    x = np.float32(generator.choice([-1, 1], 4000) * 2.0 ** generator.uniform(-149, np.log2(float(info.max)) - 0.1, 4000))
+    x[:2000] = np.float32(generator.uniform(-1, 1, 2000) * 4 * 2.0 ** info.minexp)
+    bits = generator.integers(0, 2**32, x.shape, np.uint32)
+    exponent = np.maximum(np.frexp(np.abs(x).astype(float))[1] - 1, -126)
+    unit = 2.0 ** (np.maximum(exponent, info.minexp) - info.nmant)
+    dropped = np.minimum(23 + np.maximum(exponent, info.minexp) - info.nmant - exponent, 31)
+    part = (bits % 2.0 ** dropped) / 2.0 ** dropped
+    expected = np.sign(x) * np.floor(np.abs(x) / unit + part) * unit
+    assert (expected == 0).any() and (np.abs(expected) > np.abs(x)).any() and (np.abs(expected) < np.abs(x)).any()
+    for f in (pltpu.stochastic_round, xf.jit(pltpu.stochastic_round, static_argnames="target_dtype")):
+        np.testing.assert_array_equal(np.asarray(f(x, bits, target_dtype=dtype)).astype(float), expected)
+    special = np.float32([np.inf, -np.inf, np.nan, 0])
+    np.testing.assert_array_equal(np.asarray(pltpu.stochastic_round(special, bits[:4], target_dtype=dtype)).astype(float),
+                                  special.astype(dtype).astype(float))
 
 
 def test_samples_do_not_depend_on_blocks():

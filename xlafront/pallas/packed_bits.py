@@ -120,10 +120,27 @@ def unpack_fp6(two_bits: Any, four_bits: Any) -> Any:
 # Rounding
 
 
-def _stochastic_round(x: Any, random_bits: Any, *, target_dtype: Any) -> Any:
+_ROUNDED = [np.dtype(getattr(ml_dtypes, n)) for n in (
+    "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e4m3b11fnuz")]
+
+
+def _stochastic_round(x, random_bits, *, target_dtype):
+    """Add random bits below the last bit that the target has, and truncate. Overflow is that of `astype`."""
+    info = ml_dtypes.finfo(target_dtype)
     bits = bitcast_convert_type(x, np.uint32)
-    rounded = (bits + (random_bits & np.uint32(0xFFFF))) & np.uint32(0xFFFF0000)
-    return xnp.where(xnp.isfinite(x), bitcast_convert_type(rounded, np.float32), x).astype(target_dtype)
+    sign, magnitude = bits & np.uint32(1 << 31), bits & np.uint32((1 << 31) - 1)
+    exponent, smallest_normal = xnp.maximum(magnitude >> 23, 1), np.uint32(127 + info.minexp)
+    dropped = (23 - info.nmant) + (xnp.maximum(exponent, smallest_normal) - exponent)
+
+    below = (np.uint32(1) << xnp.minimum(dropped, 23)) - 1
+    rounded = (magnitude + (random_bits & below)) & ~below
+    # Smaller numbers than the smallest of the target become that or zero, with 31 random bits.
+    significand = magnitude - ((exponent - 1) << 23)
+    shift = xnp.minimum(dropped, 31)
+    is_up = ((significand >> xnp.minimum(dropped - shift, 31)) + (random_bits & ((np.uint32(1) << shift) - 1))) >> shift
+    smallest = np.float32(info.smallest_subnormal).view(np.uint32)
+    rounded = xnp.where(dropped > 23, is_up * smallest, rounded)
+    return xnp.where(xnp.isfinite(x), bitcast_convert_type(sign | rounded, np.float32), x).astype(target_dtype)
 
 
 def _stochastic_round_jvp(primals, tangents, *, target_dtype):
@@ -139,15 +156,15 @@ stochastic_round_p = kernel_operation(
 
 @boundary
 def stochastic_round(x: Any, random_bits: Any, *, target_dtype: Any) -> Any:
-    """Round to bfloat16, up or down at random, so that the mean is that of the numbers.
+    """Round to a narrow dtype, up or down at random, so that the mean is that of the numbers.
 
     Args:
         x: Array of float32.
-        random_bits: Random bits for each element, of uint32.
-        target_dtype: `bfloat16`.
+        random_bits: Random bits for each element, of uint32. The lowest are added below the last bit that is kept.
+        target_dtype: `bfloat16`, `float8_e5m2`, `float8_e4m3fn` or `float8_e4m3b11fnuz`.
 
     Returns:
-        The rounded array.
+        The rounded array. Infinities, NaN, and numbers beyond the largest of the dtype are converted as by `astype`.
 
     Example:
         >>> pl.tpu.stochastic_round(xnp.ones(2), xnp.zeros(2, "uint32"), target_dtype="bfloat16")
@@ -156,8 +173,8 @@ def stochastic_round(x: Any, random_bits: Any, *, target_dtype: Any) -> Any:
     x = _checked_array("stochastic_round", x, (np.dtype(np.float32),))
     random_bits = _checked_array("stochastic_round", random_bits, (np.dtype(np.uint32),))
     dtype = dtypes.canonicalize_dtype(target_dtype)
-    if dtype != ml_dtypes.bfloat16:
-        raise NotImplementedError(f"stochastic_round rounds to bfloat16, got target_dtype={dtype}.")
+    if dtype not in _ROUNDED:
+        raise ValueError(f"stochastic_round rounds to {', '.join(map(str, _ROUNDED))}, got target_dtype={dtype}.")
     if x.shape != random_bits.shape:
         raise ValueError(f"stochastic_round takes random bits for each element, got shapes {x.shape} and {random_bits.shape}.")
     return stochastic_round_p.bind(x, random_bits, target_dtype=dtype)
