@@ -160,7 +160,7 @@ def stochastic_round(x: Any, random_bits: Any, *, target_dtype: Any) -> Any:
 
     Args:
         x: Array of float32.
-        random_bits: Random bits for each element, of uint32. The lowest are added below the last bit that is kept.
+        random_bits: Random bits for each element, of uint32. The lowest are added below the last bit of the dtype.
         target_dtype: `bfloat16`, `float8_e5m2`, `float8_e4m3fn` or `float8_e4m3b11fnuz`.
 
     Returns:
