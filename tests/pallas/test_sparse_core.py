@@ -37,9 +37,39 @@ def test_copies_of_rows(kind):
     assert "memref<64xi32, #tpu.memory_space<vmem>>" in text and ("offset_filter" in text) is kind.startswith("filtered")
 
 
-def test_filtered_copies_are_not_simulated():
-    with pytest.raises(NotImplementedError, match=r"the copy at .*sparse_core_kernels.py:\d+.* skips rows by Indices.*interpret=True"):
-        xf.jit(kernels.row_copies("filtered", pltpu.InterpretParams()))(kernels.LARGE, kernels.FILTERED_INDICES)
+@pytest.mark.parametrize("mode", ["eager", "on_wait"])
+@pytest.mark.parametrize("kind", kernels.ROW_COPIES)
+def test_simulated_copies_of_rows(kind, mode):
+    args = kernels.LARGE, kernels.indices_of(kind)
+    params = pltpu.InterpretParams(detect_races=True, dma_execution_mode=mode)
+    np.testing.assert_array_equal(xf.jit(kernels.row_copies(kind, params))(*args), kernels.ROW_COPIES[kind](*args))
+
+
+def filtered(indices, rows_read):
+    """Copy rows to rows 1 to 8 of a reference, and read other rows of it before the copy has arrived."""
+    def kernel(x_ref, i_ref, o_ref, indices, rows, copied):
+        pltpu.sync_copy(i_ref, indices)
+        copy = pltpu.async_copy(x_ref.at[plsc.Indices(indices, ignored_value=-1)], rows.at[pl.ds(0, 8)], copied)
+        pltpu.sync_copy(rows.at[pl.ds(rows_read, 8)], o_ref)
+        copy.wait()
+
+    mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore", num_cores=1, num_subcores=1)
+    return pl.kernel(
+        kernel, xf.ShapeDtypeStruct((8, 128), np.float32), mesh=mesh, interpret=pltpu.InterpretParams(detect_races=True),
+        scratch_types=[pltpu.VMEM((8,), np.int32), pltpu.VMEM((16, 128), np.float32), pltpu.SemaphoreType.DMA])(
+            kernels.LARGE, np.int32(indices))
+
+
+def test_mistakes_in_filtered_copies():
+    """An ignored index is not out of bounds; other indices are, and the rows that are written race with reads of them."""
+    indices = [3, -1, 5, -1, -1, 1000, 1023, 0]
+    filtered(indices, 8)
+    filtered([-1] * 8, 8)
+    for bad in (1024, -2):
+        with pytest.raises(IndexError, match="the read of .* is out of bounds"):
+            filtered([*indices[:7], bad], 8)
+    with pytest.raises(RuntimeError, match="a race: the read of .* and the copy"):
+        filtered(indices, 4)
 
 
 def test_memory_of_other_subcores():

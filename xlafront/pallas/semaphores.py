@@ -116,21 +116,27 @@ def _with_indices(view, indices):
 
 def _start_dma(*operands, views, priority, add, axes):
     [source, target, semaphore, *source_semaphores], device = views_of(operands, views)
-    value = ref_operations.get(source)
     for x in source_semaphores:
         ref_operations.addupdate(x, ..., np.int32(1))
     if axes is None:
-        if is_filtered(source) or is_filtered(target):
-            _copy_rows(source, target, value, add)
-        else:
-            (ref_operations.addupdate if add else ref_operations.set)(target, ..., value)
+        copy_views(source, target, add)
         ref_operations.addupdate(semaphore, ..., np.int32(1))
         return
     count = len(target.operands)
+    value = ref_operations.get(source)
     for receiver, sent, *indices in gather_from_devices([*device, value, *target.operands, *semaphore.operands], axes):
         arrives, here = receiver == own_id(axes), _with_indices(target, indices[:count])
         ref_operations.set(here, ..., xnp.where(arrives, sent, ref_operations.get(here)))
         ref_operations.addupdate(_with_indices(semaphore, indices[count:]), ..., to_dtype(arrives, np.dtype(np.int32)))
+
+
+def copy_views(source: Any, target: Any, add: bool) -> None:
+    """Copy from one view to another, or add to it. Rows whose index is ignored are skipped."""
+    value = ref_operations.get(source)
+    if is_filtered(source) or is_filtered(target):
+        _copy_rows(source, target, value, add)
+    else:
+        (ref_operations.addupdate if add else ref_operations.set)(target, ..., value)
 
 
 def is_filtered(view: Any) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from xlafront.core.basic_primitives import to_dtype
 from xlafront.core.refs import AbstractRef
 from xlafront.lax.ref_indexing import Indexer, Operand, Window
+from xlafront.numpy.searching import where
 
 
 class Memory:
@@ -65,7 +66,7 @@ def part_of(shape: Sequence[int], indexers: Sequence[Indexer], operands: Sequenc
                 start = to_dtype(operands[index.number], np.dtype(np.int32))
                 last = start
                 if np.shape(start):
-                    last, start = start.max(), start.min()
+                    last, start = _extremes(start, index.ignored)
                     stops[d] = starts[d] + (last + 1) * steps[d]
                 checks.append((d, start, (start < 0) | (last + max(size - 1, 0) * step >= ends_at[d])))
             else:
@@ -77,6 +78,14 @@ def part_of(shape: Sequence[int], indexers: Sequence[Indexer], operands: Sequenc
         dims = [d for d, e in zip(dims, indexer) if type(e) is Window]
     ends = [stops.get(d, starts[d] + max(sizes[d] - 1, 0) * steps[d] + (sizes[d] > 0)) for d in range(len(shape))]
     return Part(tuple(starts), tuple(ends), tuple(steps), tuple(checks))
+
+
+def _extremes(indices: Any, ignored: int | None) -> tuple[Any, Any]:
+    """Return the largest and the smallest of indices, without an ignored value: none at all make an empty part."""
+    if ignored is None:
+        return indices.max(), indices.min()
+    is_used = indices != ignored
+    return where(is_used, indices, np.int32(-1)).max(), where(is_used, indices, np.int32(2**31 - 1)).min()
 
 
 def bounds(part: Part, rank: int) -> list[Any]:

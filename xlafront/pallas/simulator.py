@@ -40,6 +40,7 @@ from xlafront.pallas.interpret_params import InterpretParams
 from xlafront.pallas.kernel_operation import View, kernel_effect, split_views
 from xlafront.pallas.masked import masked_load_p, masked_swap_p
 from xlafront.pallas.primitives import num_programs_p, program_id_p
+from xlafront.pallas.semaphores import copy_views
 from xlafront.pallas.simulated_devices import DeviceClocks, remote_axes, when
 from xlafront.pallas.simulated_grid import Order
 from xlafront.pallas.simulated_memory import Memory, bounds, overlaps, part_of
@@ -545,7 +546,7 @@ class Simulator:
         given = iter(arguments)
         source_view, target_view = [ref_operations.RefView(m.ref, v.indexers, tuple([next(given) for _ in range(v.count)]))
                                     for m, v in zip(copy.memories, copy.views[:2])]
-        (ref_operations.addupdate if copy.add else ref_operations.set)(target_view, ..., ref_operations.get(source_view))
+        copy_views(source_view, target_view, copy.add)
 
     def arrive(self, memory: Memory, number: Any, needed: Any) -> None:
         """Make the copies in the queue that signal a semaphore, in their order, until its count is what is needed."""
@@ -686,9 +687,6 @@ def _masked(writes: bool) -> Callable:
 
 def _dma_start(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
     views, _ = split_views(values, eqn.params["views"])
-    if any([type(e) is Operand and e.ignored is not None for view in views for indexer in view[1] for e in indexer]):
-        raise NotImplementedError(f"the copy {line_of(eqn)} skips rows by Indices(..., ignored_value=...), which is not "
-                                  f"simulated. Use interpret=True, or mask the rows.")
     if len(views) > 3 or _is_remote(eqn):  # with a semaphore of the source, or to another device: made at once
         results = s.as_interpreted(eqn, values)
         if _is_remote(eqn):
