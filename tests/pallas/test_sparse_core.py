@@ -8,6 +8,7 @@ from test_mosaic import module_text
 
 import xlafront as xf
 import xlafront.numpy as xnp
+from xlafront import lax
 from xlafront.experimental import pallas as pl
 from xlafront.experimental.pallas import tpu as pltpu, tpu_sc as plsc
 
@@ -73,12 +74,80 @@ def test_mistakes_in_filtered_copies():
 
 
 def test_memory_of_other_subcores():
-    np.testing.assert_array_equal(xf.jit(kernels.counted(True, 1))(kernels.X), kernels.X[None] + 12)
-    with pytest.raises(NotImplementedError, match="cannot be interpreted for several subcores"):
-        xf.jit(kernels.counted(True, 2))(kernels.X)
+    for count in (1, 4):  # each subcore adds 3; the sum of the two numbers that it gets is 2 * 5 + 2 for the first
+        expected = kernels.X[None] + 12 + 6 * np.arange(count)[:, None]
+        for f in (kernels.counted(True, count), xf.jit(kernels.counted(True, count))):
+            np.testing.assert_array_equal(f(kernels.X), expected)
     np.testing.assert_array_equal(xf.jit(kernels.shared(True))(kernels.SHARED), 2 * kernels.SHARED)
     text = str(mosaic_evaluator.modules(module_text(kernels.counted(False, 16), kernels.X))[0][0])
     assert "tpu.fetch_and_add_sync %arg4[%c1_i32" in text
+
+
+def exchanged(body, interpret=True, num_cores=2, num_subcores=3):
+    """Return a kernel whose subcores copy through memory that they share: `body` gets references and the subcore's index."""
+    def kernel(x_ref, o_ref, shared, mine, numbers, copied):
+        core, subcore = lax.axis_index("core"), lax.axis_index("subcore")
+        pltpu.sync_copy(x_ref.at[core, subcore], mine)
+        body(shared, mine, numbers, copied, subcore)
+        pltpu.sync_copy(mine, o_ref.at[core, subcore])
+
+    mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore", num_cores=num_cores, num_subcores=num_subcores)
+    return pl.kernel(kernel, xf.ShapeDtypeStruct((num_cores, num_subcores, 8), np.int32), mesh=mesh, interpret=interpret, scratch_types=[
+        pltpu.VMEM_SHARED((num_subcores, 8), np.int32), pltpu.VMEM((8,), np.int32), pltpu.SMEM((2,), np.int32),
+        pltpu.SemaphoreType.DMA])
+
+
+EXCHANGED = np.random.default_rng(3).integers(-99, 99, (2, 3, 8)).astype(np.int32)
+
+
+def test_barriers():
+    """Values, memory and copies of each subcore continue after the barrier; vmap and a second barrier."""
+    def body(shared, mine, numbers, copied, subcore):
+        twice = mine[...] * 2
+        numbers[0] = subcore + 5
+        copy = pltpu.async_copy(mine, shared.at[subcore], copied)
+        plsc.subcore_barrier()
+        copy.wait()
+        plsc.subcore_barrier()
+        pltpu.sync_copy(shared.at[(subcore + 1) % 3], mine)
+        mine[...] = mine[...] + twice + numbers[0]
+
+    expected = np.roll(EXCHANGED, -1, axis=1) + 2 * EXCHANGED + 5 + np.arange(3)[:, None]
+    for f in (exchanged(body), xf.jit(exchanged(body))):
+        np.testing.assert_array_equal(f(EXCHANGED), expected)
+    np.testing.assert_array_equal(xf.vmap(exchanged(body))(np.stack([EXCHANGED, EXCHANGED[::-1]])), [expected, expected[::-1]])
+
+
+def test_counts_in_loops_and_branches():
+    """Subcores take numbers from a count of the last one, each as many as its index, in a loop."""
+    def body(shared, mine, numbers, copied, subcore):
+        numbers[1] = np.int32(100)
+        plsc.subcore_barrier()
+
+        def take(i, total):
+            return total + plsc.fetch_and_add(numbers.at[1], 1, subcore_id=2)
+
+        total = lax.fori_loop(0, subcore, take, np.int32(0))
+        plsc.subcore_barrier()
+        mine[...] = mine[...] + total + lax.cond(subcore == 0, lambda: plsc.fetch_and_add(numbers.at[1], 7, subcore_id=2), lambda: 0)
+
+    taken = np.array([103, 100, 101 + 102])  # the first takes none, and reads the count at the end
+    np.testing.assert_array_equal(exchanged(body)(EXCHANGED), EXCHANGED + taken[:, None])
+
+
+def test_communication_that_is_not_interpreted():
+    def in_a_loop(shared, mine, numbers, copied, subcore):
+        lax.fori_loop(0, 2, lambda i, _: plsc.subcore_barrier(), None)
+
+    def in_scoped_memory(shared, mine, numbers, copied, subcore):
+        pl.run_scoped(lambda memory: plsc.fetch_and_add(memory.at[0], 1, subcore_id=0), pltpu.SMEM((1,), np.int32))
+
+    for body, params, message in (
+            (in_a_loop, True, "subcore_barrier in a loop, branch or function cannot be interpreted for several subcores"),
+            (in_scoped_memory, True, "run_scoped .* is not interpreted with a fetch_and_add of several subcores"),
+            (lambda *_: plsc.subcore_barrier(), pltpu.InterpretParams(), "is not simulated for several subcores")):
+        with pytest.raises(NotImplementedError, match=message):
+            exchanged(body, params)(EXCHANGED)
 
 
 def test_copies_of_rows_by_values():
@@ -139,8 +208,6 @@ def on_subcores(body, count):
 
 
 def test_bad_calls():
-    with pytest.raises(NotImplementedError, match="subcore_barrier cannot be interpreted for several subcores"):
-        on_subcores(lambda o, v: plsc.subcore_barrier(), 2)
     on_subcores(lambda o, v: plsc.subcore_barrier(), 1)
     with pytest.raises(ValueError, match="only for kernels of pl.kernel"):
         plsc.subcore_barrier()

@@ -41,6 +41,7 @@ from xlafront.pallas.kernel_operation import on_core
 from xlafront.pallas.primitives import KernelScope, index_aval, kernel_scope
 from xlafront.pallas.simulator import simulated
 from xlafront.pallas.specs import GridSpec, MemorySpace, grid_of, no_block_spec
+from xlafront.pallas.subcores import in_phases
 from xlafront.pallas.triton_primitives import barrier_effect
 from xlafront.staging import signatures
 from xlafront.transforms.ad.jvp import jvp_flat
@@ -109,7 +110,7 @@ def _evaluated(*args, **params):
 
 def _cached_kernel(jaxpr: Jaxpr, mapping: GridMapping) -> tuple[Jaxpr, GridMapping]:
     def find_equal():
-        program, grid_queries, written = values_program(jaxpr)
+        program, grid_queries, written = values_program(in_phases(jaxpr, mapping)[0])
         maps = [b.index_map_jaxpr.structure for b in mapping.block_mappings]
         computed = [program_key(p) for p in (program.structure, *maps)]
         if program.consts or None in computed:

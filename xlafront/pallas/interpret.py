@@ -24,6 +24,7 @@ from xlafront.lax.slicing import pad_p, slice_p
 from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
 from xlafront.pallas.primitives import index_aval, num_programs_p, program_id_p
 from xlafront.pallas.specs import Blocked, Element, Squeezed
+from xlafront.pallas.subcores import in_phases
 
 
 def uninitialized_scalar(dtype) -> Any:
@@ -63,7 +64,7 @@ def values_program(jaxpr: Jaxpr) -> tuple[Jaxpr, list[tuple[Any, int]], list[int
 def interpret(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, input_output_aliases: Sequence[tuple[int, int]],
               interpret: Any = True, **_: Any) -> list[Any]:
     """Run a kernel and return its outputs. See `pallas_call_p` for the operands and parameters."""
-    mapping = grid_mapping
+    jaxpr, mapping = in_phases(jaxpr, grid_mapping)
     bounds = iter(operands[:mapping.num_dynamic_grid_bounds])
     operands = operands[mapping.num_dynamic_grid_bounds:]
     grid = [next(bounds) if n is None else n for n in mapping.grid]

@@ -18,14 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.control.cond import cond, switch
-from xlafront.control.scan import scan
 from xlafront.control.while_loop import while_loop
-from xlafront.core import dtypes, source, tracing
+from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import broadcast_in_dim_p, to_dtype
 from xlafront.core.ir import Jaxpr, JaxprEqn, internal_refs
 from xlafront.core.jaxpr import subprograms
-from xlafront.core.program_call import ProgramCall
 from xlafront.core.refs import AbstractRef
 from xlafront.lax import refs as ref_operations
 from xlafront.lax.creation import broadcasted_iota
@@ -33,14 +31,15 @@ from xlafront.lax.ref_indexing import Operand, Window
 from xlafront.lax.shapes import reshape_to
 from xlafront.lax.slicing import concatenate_p
 from xlafront.numpy.searching import where
+from xlafront.pallas.copies import copy_views
 from xlafront.pallas.findings import CAPACITY, FIELDS, Kind, Report, line_of
 from xlafront.pallas.grid_mapping import GridMapping
 from xlafront.pallas.interpret import uninitialized, uninitialized_scalar
 from xlafront.pallas.interpret_params import InterpretParams
+from xlafront.pallas.kernel_evaluation import KernelEvaluator
 from xlafront.pallas.kernel_operation import View, kernel_effect, split_views
 from xlafront.pallas.masked import masked_load_p, masked_swap_p
 from xlafront.pallas.primitives import num_programs_p, program_id_p
-from xlafront.pallas.semaphores import copy_views
 from xlafront.pallas.simulated_devices import DeviceClocks, remote_axes, when
 from xlafront.pallas.simulated_grid import Order
 from xlafront.pallas.simulated_memory import Memory, bounds, overlaps, part_of
@@ -107,7 +106,7 @@ def _is_semaphore(aval: AbstractRef) -> bool:
     return isinstance(aval.memory_space, MemoryKind) and getattr(aval.memory_space, "zeroed", False)
 
 
-class Simulator:
+class Simulator(KernelEvaluator):
     """The rewriting of one kernel. It runs twice: first to find the places that start copies, then with all of them.
 
     Args:
@@ -332,22 +331,8 @@ class Simulator:
 
     # Equations
 
-    def evaluate(self, jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
-        """Run a jaxpr with its checks. References are given as `Memory`."""
-        env: dict[Any, Any] = dict(zip(jaxpr.constvars, jaxpr.consts))
-        env.update(zip(jaxpr.invars, args))
-        thread = source.thread
-        saved = thread.site
-        try:
-            for eqn in jaxpr.eqns:
-                values = [v.val if v.is_literal else env[v] for v in eqn.invars]
-                thread.site = eqn.site
-                env.update(zip(eqn.outvars, self._results(eqn, values)))
-        finally:
-            thread.site = saved
-        return [v.val if v.is_literal else env[v] for v in jaxpr.outvars]
-
-    def _results(self, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+    def results(self, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+        """Return the results of an equation, with its checks. References are given as `Memory`."""
         name = eqn.primitive.name
         if name == "program_id":
             return [self.ids[eqn.params["axis"]]]
@@ -358,10 +343,8 @@ class Simulator:
         rule = _RULES.get(name)
         if rule is not None:
             return rule(self, eqn, values)
-        called = _called(eqn)
-        if called is not None:
-            return self.evaluate(called, values)
-        return self.as_interpreted(eqn, values)
+        nested = self.nested_results(eqn, values)
+        return self.as_interpreted(eqn, values) if nested is None else nested
 
     def as_interpreted(self, eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
         """Do what interpreted kernels do, such as operations on other devices. They count in the semaphores' own memory."""
@@ -743,46 +726,19 @@ def _semaphore_read(s: Simulator, eqn: JaxprEqn, view: tuple) -> Sequence[Any]:
     return [s.counts[s.semaphore(*view)]]
 
 
-def _scan(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
-    params = eqn.params
-    num_consts, num_carry = params["num_consts"], params["num_carry"]
-    consts, carry, rows = values[:num_consts], values[num_consts:num_consts + num_carry], values[num_consts + num_carry:]
-
-    def body(state: list[Any], row: list[Any] | None) -> tuple[list[Any], list[Any]]:
-        results = s.evaluate(params["jaxpr"], [*consts, *state, *(row or [])])
-        return list(results[:num_carry]), list(results[num_carry:])
-
-    carry, stacked = scan(body, carry, rows or None, params["length"], params["reverse"], params["unroll"])
-    return [*carry, *stacked]
-
-
-def _while(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
-    params = eqn.params
-    first, last = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
-    return while_loop(lambda state: s.evaluate(params["cond_jaxpr"], [*values[:first], *state])[0],
-                      lambda state: s.evaluate(params["body_jaxpr"], [*values[first:last], *state]), values[last:])
-
-
-def _cond(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
-    index, *operands = values
-    return switch(to_dtype(index, _int32), [lambda b=b: s.evaluate(b, operands) for b in eqn.params["branches"]])
+def _on_subcores(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+    if eqn.params["num_subcores"] > 1:
+        raise NotImplementedError(f"{eqn.primitive.shown_as} {line_of(eqn)} is not simulated for several subcores. Use "
+                                  f"interpret=True, or a mesh of num_subcores=1.")
+    return s.as_interpreted(eqn, values)
 
 
 _RULES: dict[str, Callable[[Simulator, JaxprEqn, list[Any]], Sequence[Any]]] = {
     "get": _get, "swap": _swap, "addupdate": _swap, "masked_load": _masked(False), "masked_swap": _masked(True),
-    "dma_start": _dma_start, "dma_wait": _dma_wait, "scan": _scan, "while": _while, "cond": _cond,
+    "dma_start": _dma_start, "dma_wait": _dma_wait, "subcore_barrier": _on_subcores, "fetch_and_add": _on_subcores,
     "semaphore_signal": _on_semaphore(_semaphore_signal), "semaphore_wait": _on_semaphore(_semaphore_wait),
     "semaphore_read": _on_semaphore(_semaphore_read), "run_scoped": lambda s, eqn, values: s.run_scoped(eqn, values),
     "empty_ref": lambda s, eqn, values: s.allocate(eqn) if _is_allocation(eqn) else s.as_interpreted(eqn, values)}
-
-
-def _called(eqn: JaxprEqn) -> Jaxpr | None:
-    """Return the jaxpr that an equation calls."""
-    params = eqn.params
-    if isinstance(eqn.primitive, ProgramCall):
-        return params[eqn.primitive.parameter]
-    called = params.get("jaxpr", params.get("call_jaxpr"))
-    return called if isinstance(called, Jaxpr) and len(called.invars) == len(eqn.invars) else None
 
 
 def _scoped_avals(eqn: JaxprEqn) -> list[AbstractRef]:

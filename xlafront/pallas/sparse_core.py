@@ -89,8 +89,9 @@ def _bitcast_aval(x, *, dtype):
 
 def _barrier(*, num_subcores):
     if num_subcores > 1:
-        raise NotImplementedError("subcore_barrier cannot be interpreted for several subcores, which run one after the other. "
-                                  "Interpret the kernel with a mesh of num_subcores=1, or compile it for a TPU.")
+        raise NotImplementedError("subcore_barrier in a loop, branch or function cannot be interpreted for several subcores, "
+                                  "which run one after the other. Wait at the top level of the kernel, or compile it for a "
+                                  "TPU.")
 
 
 load_gather_p = kernel_operation("load_gather", _load_gather, abstract=_gather_aval, effects=view_effects("r"))
@@ -444,7 +445,10 @@ def parallel_loop(lower: Any, upper: Any, step: Any = 1, *, unroll: int = 1, car
 
 @boundary
 def subcore_barrier() -> None:
-    """Wait until all subcores of the core have come here. For use in kernels on vector subcores; it cannot be interpreted.
+    """Wait until all subcores of the core have come here. For use in kernels on vector subcores.
+
+    Note:
+        It is interpreted at the top level of a kernel.
 
     Example:
         >>> def kernel(x_ref, o_ref):

@@ -53,9 +53,6 @@ def _unpack(x, *, format, dtype):
 
 
 def _fetch_and_add(*operands, views, num_subcores):
-    if num_subcores > 1:
-        raise NotImplementedError("fetch_and_add cannot be interpreted for several subcores, which run one after the other. "
-                                  "Interpret the kernel with a mesh of num_subcores=1, or compile it for a TPU.")
     [view], (value, _) = views_of(operands, views)
     before = ref_operations.get(view)
     ref_operations.set(view, ..., before + value)
@@ -177,9 +174,6 @@ def fetch_and_add(x_ref: Any, value: Any, *, subcore_id: Any) -> Any:
 
     Returns:
         The number before.
-
-    Note:
-        It can be interpreted on one subcore only.
 
     Example:
         >>> def kernel(x_ref, count_ref):
