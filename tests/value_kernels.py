@@ -121,6 +121,36 @@ def scatters(x, i, u):
 # Parts
 
 
+MANY = np.random.default_rng(5).integers(-3, 12, 256).astype(np.int32)
+
+
+def _scattered_many(x, i, u):
+    added, largest = x.astype(np.float64), x[0].copy()
+    for k, row in zip(i, u):
+        if -8 <= k < 8:
+            added[k] += row
+    np.maximum.at(largest, i[:128], u[:128, 0])
+    return added.astype(np.float32), largest
+
+
+@values(X, MANY, numbers(256, 128), expected=_scattered_many)
+def many_updates(x, i, u):
+    return x.at[i].add(u), x[0].at[i[:128]].max(u[:128, 0])
+
+
+def _scattered_words(x, i, u):
+    out = x.copy()
+    for k, row in zip(i[:200], u[:200]):
+        if -8 <= k < 8:
+            out[k] = row
+    return out
+
+
+@values(X, MANY, numbers(256, 128), expected=_scattered_words, targets="tpu")
+def updates_in_unequal_chunks(x, i, u):
+    return x.at[i[:200]].set(u[:200])
+
+
 @values(X, integers(8, 128, dtype=np.int16), expected=lambda x, k: (x[::2], x[1::2, ::4], k[:, 1::2], x[:, 3:67:32]))
 def slices_with_steps(x, k):
     return x[::2], x[1::2, ::4], k[:, 1::2], x[:, 3:67:32]

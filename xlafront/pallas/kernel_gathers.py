@@ -103,9 +103,30 @@ def gather(x: Any, indices: Any, *, dimension_numbers: GatherDimensionNumbers, s
 
 # Scatters
 
-_MAX_UPDATES = 128
+_UNROLLED_UPDATES = 128  # more are a loop over chunks of as many
 _COMBINE = {"scatter": lambda x, new: new, "scatter-add": lax.add, "scatter-sub": lax.sub, "scatter-mul": lax.mul,
             "scatter-min": lax.min, "scatter-max": lax.max}
+
+
+def _chunks(x: Any, repeated: int | None) -> list[Any]:
+    """Return chunks of rows. The last one may begin with rows of the one before, which a number replaces, if one is given."""
+    found, size = [], _UNROLLED_UPDATES
+    for start in range(0, len(x), size):
+        first = min(start, len(x) - size)
+        part = lax.slice_in_dim(x, first, first + size)
+        if first < start and repeated is not None:
+            is_new = lax.broadcasted_iota(np.int32, part.shape, 0) >= start - first
+            part = xnp.where(is_new, part, xnp.full_like(part, repeated))
+        found.append(part)
+    return found
+
+
+def _selected(parts: list[Any], number: Any) -> Any:
+    """Return the part with a number that is known at run time."""
+    found = parts[0]
+    for k, part in enumerate(parts[1:], 1):
+        found = xnp.where(number == k, part, found)
+    return found
 
 
 def _scatter(name: str) -> Any:
@@ -123,9 +144,6 @@ def _scatter(name: str) -> Any:
                                       f"compiled kernels. Index some dimensions with arrays, and take all of the others.")
         batch = [d for d in range(updates.ndim) if d not in dn.update_window_dims]
         count = math.prod([updates.shape[d] for d in batch])
-        if count > _MAX_UPDATES:
-            raise NotImplementedError(f"{name} of {count} updates is not possible in compiled kernels, which have up to "
-                                      f"{_MAX_UPDATES}. Write to references in a loop, or multiply with a one-hot matrix.")
         columns, inside = _split_indices(indices, [x.shape[d] - 1 for d in indexed])
         targets = [(part if mode is GatherScatterMode.CLIP else xnp.where(inside, part, -1)).reshape(
             count, *[1] * x.ndim) for part in columns]
@@ -134,14 +152,22 @@ def _scatter(name: str) -> Any:
                  *[w for w, d in zip(dn.update_window_dims, window) if d in free]]
         rows = _transposed(updates, order).reshape(count, *[x.shape[d] if d in free else 1 for d in range(x.ndim)])
         positions = [lax.broadcasted_iota(np.int32, x.shape, d) for d in indexed]
-        for k in range(count):
-            is_here = None
-            for one, position in zip(targets, positions):
-                matches = position == lax.index_in_dim(one, k, 0, keepdims=False)
-                is_here = matches if is_here is None else is_here & matches
-            row = xnp.broadcast_to(lax.index_in_dim(rows, k, 0, keepdims=False), x.shape)
-            x = xnp.where(is_here, combine(x, row), x)
-        return x
+
+        def update(x: Any, targets: list[Any], rows: Any) -> Any:
+            for k in range(len(rows)):
+                is_here = None
+                for one, position in zip(targets, positions):
+                    matches = position == lax.index_in_dim(one, k, 0, keepdims=False)
+                    is_here = matches if is_here is None else is_here & matches
+                row = xnp.broadcast_to(lax.index_in_dim(rows, k, 0, keepdims=False), x.shape)
+                x = xnp.where(is_here, combine(x, row), x)
+            return x
+
+        if count <= _UNROLLED_UPDATES:
+            return update(x, targets, rows)
+        chunks = [*[_chunks(one, -1) for one in targets], _chunks(rows, None)]
+        return lax.fori_loop(0, len(chunks[0]), lambda c, x: update(
+            x, [_selected(parts, c) for parts in chunks[:-1]], _selected(chunks[-1], c)), x)
 
     return compute
 
