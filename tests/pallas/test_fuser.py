@@ -146,6 +146,49 @@ def test_blocks_of_values():
     np.testing.assert_array_equal(rows, np.broadcast_to(16 + np.arange(8)[:, None], (8, 128)))
 
 
+def in_blocks(f, shapes, block, result):
+    """Compute a function block by block, from the blocks of its arguments."""
+    spec = pl.BlockSpec(block, lambda *index: index)
+    kernel, specs, _ = fuser.pull_block_spec(f, spec, grid_len=len(block))(*[xf.ShapeDtypeStruct(s, "float32") for s in shapes])
+    arrays = [np.random.default_rng(k).normal(size=s).astype(np.float32) for k, s in enumerate(shapes)]
+    part = lambda index, sizes: tuple(slice(i * n, (i + 1) * n) for i, n in zip(index, sizes, strict=True))
+    found = np.full(result, np.nan, np.float32)
+    for index in np.ndindex(*[n // m for n, m in zip(result, block)]):
+        found[part(index, block)] = kernel(index, (), *[x[part(s.index_map(*index), s.block_shape)] for x, s in zip(arrays, specs)])
+    np.testing.assert_allclose(found, f(*arrays), rtol=1e-5, atol=1e-5)
+    return [s.block_shape for s in specs]
+
+
+@pytest.mark.parametrize("shape, result, block, expected", [
+    ((8, 4, 128), (8, 512), (8, 128), (8, 1, 128)), ((8, 4, 128), (8, 512), (4, 256), (4, 2, 128)),
+    ((8, 4, 128), (8, 512), (8, 512), (8, 4, 128)), ((8, 4, 128), (8, 512), (8, 64), (8, 1, 64)),
+    ((4, 8, 128), (32, 128), (4, 128), (1, 4, 128)), ((4, 8, 128), (32, 128), (16, 64), (2, 8, 64)),
+    ((8, 512), (8, 4, 128), (8, 2, 128), (8, 256)), ((8, 512), (8, 4, 128), (2, 1, 64), (2, 64)),
+    ((32, 128), (4, 8, 128), (1, 4, 128), (4, 128)), ((32, 128), (2, 1, 2, 8, 128), (1, 1, 2, 8, 128), (16, 128)),
+    ((2, 8, 8, 128), (16, 8, 128), (4, 8, 128), (1, 4, 8, 128)), ((6, 4, 16), (4, 6, 16), (2, 6, 16), (3, 4, 16)),
+    ((2, 3, 4), (24,), (2,), (1, 1, 2)), ((24,), (2, 3, 4), (1, 1, 4), (4,)), ((1, 6, 1), (6,), (2,), (1, 2, 1))])
+def test_blocks_of_reshaped_arrays(shape, result, block, expected):
+    assert in_blocks(lambda x: x.reshape(result), [shape], block, result) == [expected]
+
+
+@pytest.mark.parametrize("f, shapes, result, block, expected", [
+    (lambda *x: xnp.concatenate(x), [(8, 256), (16, 256)], (24, 256), (24, 128), [(8, 128), (16, 128)]),
+    (lambda *x: xnp.concatenate(x), [(8, 256), (16, 256), (8, 256)], (32, 256), (4, 128), [(4, 128)] * 3),
+    (lambda *x: xnp.concatenate(x, 1), [(16, 128), (16, 256)], (16, 384), (8, 128), [(8, 128)] * 2),
+    (lambda x, y: xnp.concatenate([x + 1, xnp.zeros((8, 256)), y]), [(8, 256)] * 2, (24, 256), (8, 128), [(8, 128)] * 2),
+    (lambda x, y: xnp.stack([x, y], 1), [(16, 128)] * 2, (16, 2, 128), (8, 2, 64), [(8, 64)] * 2),
+    (lambda x: xnp.split(x, [128], 1)[1], [(16, 384)], (16, 256), (8, 256), [(8, 384)]),
+    (lambda x: sum(xnp.split(x, 2)), [(16, 256)], (8, 256), (8, 128), [(16, 128)]),
+    (lambda x: xnp.tile(x, (3, 2)), [(8, 128)], (24, 256), (24, 128), [(8, 128)]),
+    (lambda x: xnp.tile(x, (3, 2)), [(8, 128)], (24, 256), (4, 256), [(4, 128)]),
+    (lambda x: xnp.repeat(x, 2, 0), [(8, 128)], (16, 128), (8, 128), [(4, 128)]),
+    (lambda x, y: x @ y, [(16, 32), (32, 128)], (16, 128), (8, 64), [(8, 32), (32, 64)]),
+    (lambda x, y: xnp.einsum("bij,bkj->bik", x, y), [(4, 16, 32), (4, 64, 32)], (4, 16, 64), (2, 8, 64), [(2, 8, 32), (2, 64, 32)])])
+def test_blocks_of_joined_arrays(f, shapes, result, block, expected):
+    """Concatenated, stacked, split and repeated arrays, and products."""
+    assert in_blocks(f, shapes, block, result) == expected
+
+
 def test_fusions():
     kinds = []
 
@@ -195,11 +238,18 @@ def test_refused():
     shape = xf.ShapeDtypeStruct((64, 1024), "float32")
     pull = lambda f, *args: fuser.pull_block_spec(f, ROWS, grid_len=2)(*args or (shape,))
     for f, message in (
-            (lambda x: xnp.concatenate([x, x])[:64], "concatenate cannot be fused"), (lambda x: xnp.sort(x), "sort cannot be fused"),
-            (lambda x: x.reshape(1024, 64), "reshape .* may only add and remove dimensions of size 1"),
-            (lambda x: x[4:], "slice .* from 4 in blocks of 8: starts must be multiples"), (lambda x: x[::2], "with strides"),
+            (lambda x: xnp.concatenate([x[:4], x[:60]]), r"concatenate .* of sizes \(4, 60\) in blocks of 8"),
+            (lambda x: xnp.sort(x), "sort cannot be fused"), (lambda x: x[::2], "with strides"),
+            (lambda x: x.reshape(1024, 64).reshape(32, 2048), "reshape .* must have blocks of consecutive elements"),
+            (lambda x: xnp.stack([x[0], x[1]]), "of 2 arrays in blocks of 8 along the new axis: blocks must have all"),
+            (lambda x: xnp.split(x, 2, axis=1)[1], r"split .* along axis 1 in blocks of \(8, 128\): blocks must have that axis whole"),
+            (lambda x: xnp.tile(x[:12], (2, 1)), r"tile .* of shape \(12, 1024\) in blocks of \(8, 128\): their sizes must divide"),
             (lambda x: lax.fori_loop(0, 3, lambda i, x: x * 2, x), "cannot be fused")):
         with pytest.raises(NotImplementedError, match=message):
+            pull(f)
+    for f, message in ((lambda x: x[4:], "slice from 4 cannot be fused into a kernel with blocks of 8. Start at a multiple"),
+                       (lambda x: xnp.concatenate([x, x + 1]), "at different positions, by")):
+        with pytest.raises(ValueError, match=message):
             pull(f)
     square = xf.ShapeDtypeStruct((1024, 1024), "float32")
     with pytest.raises(ValueError, match=r"used in blocks of \(\d+, \d+\) and of \(\d+, \d+\) at different positions"):

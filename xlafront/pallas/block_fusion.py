@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import xlafront.numpy as xnp
 from xlafront.core import errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import Jaxpr, JaxprEqn
@@ -21,6 +22,7 @@ from xlafront.lax.creation import broadcasted_iota
 from xlafront.lax.shapes import reshape_to
 from xlafront.pallas.custom_fusion import BlockIndexTransform, CustomEvalContext, custom_fusion_p
 from xlafront.pallas.grid_mapping import inline_scalar_constants
+from xlafront.pallas.reshaped_blocks import reshaped_block
 from xlafront.pallas.specs import Blocked, BlockSpec, NoBlockSpec, Squeezed, no_block_spec
 from xlafront.pallas.tpu import SMEM
 
@@ -199,20 +201,12 @@ def _pull_transpose(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | Non
     return [block.replace([block.sizes[d] for d in inverse], lambda index: [index[d] for d in inverse])]
 
 
-def _matched(eqn: JaxprEqn, source: tuple, target: tuple) -> list[int | None]:
-    """Return for each dimension of `target` that of `source` if a reshape only adds and removes dimensions of size 1."""
-    large = [d for d, n in enumerate(source) if n != 1]
-    if [source[d] for d in large] != [n for n in target if n != 1]:
-        raise _unsupported(eqn, f" from shape {eqn.invars[0].aval.shape} to {eqn.outvars[0].aval.shape}: it may only add and "
-                                f"remove dimensions of size 1")
-    it = iter(large)
-    return [next(it) if n != 1 else None for n in target]
-
-
 def _reshaped(eqn: JaxprEqn, block: Block, source: tuple, target: tuple) -> Block:
-    dims = _matched(eqn, source, target)
-    return block.replace([1 if d is None else block.sizes[d] for d in dims],
-                         lambda index: [0 if d is None else index[d] for d in dims])
+    found = reshaped_block(block.sizes, source, target)
+    if found is None:
+        raise _unsupported(eqn, f" from shape {eqn.invars[0].aval.shape} to {eqn.outvars[0].aval.shape} in blocks of "
+                                f"{block.sizes}: dimensions that are merged or split must have blocks of consecutive elements")
+    return block.replace(*found)
 
 
 def _pull_reshape(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
@@ -229,9 +223,11 @@ def _pull_slice(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
 def _shifted(eqn: JaxprEqn, block: Block, starts: Sequence[Any]) -> Block:
     """Return a block from a start on, which must be a multiple of the size of the block."""
     for start, n in zip(starts, block.sizes):
-        if isinstance(start, int) and start % n or callable(start) and n != 1:
-            raise _unsupported(eqn, f" from {'a dynamic index' if callable(start) else start} in blocks of {n}: starts must be "
-                                    f"multiples of the block's size")
+        if callable(start) and n != 1:
+            raise _unsupported(eqn, f" from a dynamic index in blocks of {n}: only blocks of size 1 have any start")
+        if isinstance(start, int) and start % n:
+            raise ValueError(f"{eqn.primitive.shown_as} from {start} cannot be fused into a kernel with blocks of {n}. Start "
+                             f"at a multiple of the block's size.")
 
     def index(*args: Any) -> tuple:
         values = [s(*args) if callable(s) else s // n for s, n in zip(starts, block.sizes)]
@@ -260,12 +256,90 @@ def _pull_reduction(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | Non
                           lambda index: [0 if d in axes else index[left[d]] for d in range(len(shape))])]
 
 
+def _pull_concatenate(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
+    """Return blocks of the operands: the whole of each, or the block that is nearest to that of the result."""
+    axis, shapes, size = eqn.params["dimension"], [v.aval.shape for v in eqn.invars], block.sizes[eqn.params["dimension"]]
+    sizes = [shape[axis] for shape in shapes]
+    if size == sum(sizes):
+        return [block.replace(_with(block.sizes, axis, n), lambda index: index) for n in sizes]
+    if any([n % size for n in sizes]):
+        raise _unsupported(eqn, f" of sizes {tuple(sizes)} in blocks of {size}: they must be multiples of the block's size")
+
+    def shifted(number: int) -> Block:
+        first, last = sum(sizes[:number]) // size, sizes[number] // size - 1
+        return block.replace(block.sizes, lambda index: _with(index, axis, _clamped(index[axis] - first, last)))
+
+    return [shifted(k) for k in range(len(sizes))]
+
+
+def _with(items: Sequence[Any], position: int, item: Any) -> tuple[Any, ...]:
+    return (*items[:position], item, *items[position + 1:])
+
+
+def _clamped(i: Any, last: int) -> Any:
+    return min(max(i, 0), last) if isinstance(i, int) else xnp.clip(i, 0, last)
+
+
+def _pull_stack(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
+    axis, count = eqn.params["axis"], len(eqn.invars)
+    if block.sizes[axis] != count:
+        raise _unsupported(eqn, f" of {count} arrays in blocks of {block.sizes[axis]} along the new axis: blocks must have "
+                                f"all")
+    left = [d for d in range(len(block.sizes)) if d != axis]
+    return [block.replace([block.sizes[d] for d in left], lambda index: [index[d] for d in left])] * count
+
+
+def _pull_split(state: Any, eqn: JaxprEqn, blocks: Sequence[Block | None]) -> list[Block | None]:
+    """Return the block of the operand, which has the axis whole."""
+    axis, shape = eqn.params["axis"], eqn.invars[0].aval.shape
+    used = [(b, n) for b, n in zip(blocks, eqn.params["sizes"]) if b is not None]
+    if any([b.sizes[axis] != n or _with(b.sizes, axis, 0) != _with(used[0][0].sizes, axis, 0) for b, n in used]):
+        raise _unsupported(eqn, f" along axis {axis} in blocks of {', '.join([str(b.sizes) for b, _ in used])}: blocks must "
+                                f"have that axis whole, and the others in equal blocks")
+    return [used[0][0].replace(_with(used[0][0].sizes, axis, shape[axis]), lambda index: _with(index, axis, 0))]
+
+
+def _repeats(eqn: JaxprEqn, block: Block) -> list[int]:
+    """Return how often a tiled array is repeated within a block, in each dimension."""
+    shape, found = eqn.invars[0].aval.shape, []
+    for n, m in zip(shape, block.sizes):
+        if n % m and m % n:
+            raise _unsupported(eqn, f" of shape {shape} in blocks of {block.sizes}: their sizes must divide the shape, or be "
+                                    f"multiples of it")
+        found.append(max(m // n, 1))
+    return found
+
+
+def _pull_tile(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
+    shape, repeats = eqn.invars[0].aval.shape, _repeats(eqn, block)
+    sizes = [min(n, m) for n, m in zip(shape, block.sizes)]
+    return [block.replace(sizes, lambda index: [
+        0 if n == m else i if r == 1 and o == n else i % (n // m)
+        for i, n, m, r, o in zip(index, shape, sizes, repeats, eqn.outvars[0].aval.shape)])]
+
+
+def _pull_dot_general(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
+    """Return blocks of the operands, which have the axes of the sum whole."""
+    contracted, batch = eqn.params["dimension_numbers"]
+    found: list[Block | None] = []
+    start = len(batch[0])
+    for v, summed, shared in zip(eqn.invars, contracted, batch):
+        shape, left = v.aval.shape, [d for d in range(v.aval.ndim) if d not in summed and d not in shared]
+        dims = {d: i for i, d in enumerate(shared)} | {d: start + i for i, d in enumerate(left)}
+        start += len(left)
+        found.append(block.replace(
+            [block.sizes[dims[d]] if d in dims else n for d, n in enumerate(shape)],
+            lambda index, dims=dims, rank=len(shape): [index[dims[d]] if d in dims else 0 for d in range(rank)]))
+    return found
+
+
 _REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin")
 _ELEMENTWISE = ("convert_element_type", "select_n", "clamp", "integer_pow", "copy", "stop_gradient", "reduce_precision")
 
 PULL: dict[str, Callable] = {
     "broadcast_in_dim": _pull_broadcast, "transpose": _pull_transpose, "reshape": _pull_reshape, "squeeze": _pull_reshape,
     "expand_dims": _pull_reshape, "slice": _pull_slice, "dynamic_slice": _pull_dynamic_slice,
+    "concatenate": _pull_concatenate, "stack": _pull_stack, "tile": _pull_tile, "dot_general": _pull_dot_general,
     "iota": lambda state, eqn, block: [], **dict.fromkeys(_REDUCTIONS, _pull_reduction)}
 
 
@@ -330,8 +404,20 @@ def _evaluate_broadcast(eqn: JaxprEqn, block: Block, position: tuple, values: Se
     return eqn.primitive.bind(*values, **(eqn.params | {"shape": block.sizes}))
 
 
+def _evaluate_concatenate(eqn: JaxprEqn, block: Block, position: tuple, values: Sequence[Any]) -> Any:
+    axis, sizes = eqn.params["dimension"], [v.aval.shape[eqn.params["dimension"]] for v in eqn.invars]
+    size = block.sizes[axis]
+    if size == sum(sizes):
+        return eqn.primitive.bind(*values, **eqn.params)
+    number, found = block.index(*position)[axis], values[0]
+    for k, value in enumerate(values[1:], 1):
+        found = xnp.where(number >= sum(sizes[:k]) // size, value, found)
+    return found
+
+
 EVALUATE: dict[str, Callable] = {
-    "iota": _evaluate_iota, "broadcast_in_dim": _evaluate_broadcast,
+    "iota": _evaluate_iota, "broadcast_in_dim": _evaluate_broadcast, "concatenate": _evaluate_concatenate,
+    "tile": lambda eqn, block, position, values: eqn.primitive.bind(*values, reps=tuple(_repeats(eqn, block))),
     **dict.fromkeys(("reshape", "squeeze", "expand_dims"), lambda eqn, block, position, values: reshape_to(
         values[0], block.sizes)),
     **dict.fromkeys(("slice", "dynamic_slice"), lambda eqn, block, position, values: values[0])}
@@ -358,8 +444,8 @@ class Pulled:
         for eqn in reversed(traced.jaxpr.eqns):
             found = [self.blocks.get(v) for v in eqn.outvars]
             if any([b is not None for b in found]):
-                pulled = _pull_custom(self, eqn, found) if eqn.primitive is custom_fusion_p else pull_rule(eqn)(
-                    self, eqn, found[0])
+                rule = _PULL_ALL.get(eqn.primitive.name)
+                pulled = pull_rule(eqn)(self, eqn, found[0]) if rule is None else rule(self, eqn, found)
                 for v, b in zip(eqn.invars, pulled):
                     if b is not None and not v.is_literal:
                         self._assign(v, b, eqn)
@@ -377,7 +463,8 @@ class Pulled:
             return True
         if self.grid_len is None or self.traced.consts:
             return False
-        points = np.random.default_rng(0).integers(0, 1000, (8, self.grid_len)).tolist()
+        random = np.random.default_rng(0)  # small grids, too, since blocks of concatenated arrays differ near their ends
+        points = random.integers(0, 2 ** random.integers(1, 11, (32, 1)), (32, self.grid_len)).tolist()
         return all([x.index(*p) == y.index(*p) for p in points])
 
     def scalar(self, v: Any) -> Callable[..., Any]:
@@ -407,9 +494,10 @@ class Pulled:
         for eqn in jaxpr.eqns:
             block = self.blocks.get(eqn.outvars[0])
             values = [v.val if v.is_literal else env.get(v) for v in eqn.invars]
-            if eqn.primitive is custom_fusion_p:
+            if eqn.primitive.multiple_results:
                 if any([v in self.blocks for v in eqn.outvars]):
-                    env.update(zip(eqn.outvars, self._evaluate_custom(eqn, values, program_ids, scalars)))
+                    env.update(zip(eqn.outvars, self._evaluate_custom(eqn, values, program_ids, scalars) if (
+                        eqn.primitive is custom_fusion_p) else eqn.primitive.bind(*values, **eqn.params)))
             elif block is not None:
                 rule = EVALUATE.get(eqn.primitive.name)
                 env[eqn.outvars[0]] = eqn.primitive.bind(*values, **eqn.params) if rule is None else (
@@ -462,6 +550,10 @@ def _pull_custom(state: Pulled, eqn: JaxprEqn, blocks: Sequence[Block | None]) -
 
     found = _one_for_each("def_pull_block_spec", "operands", eqn, eqn.params["rules"].pull_block_spec_rule(given), eqn.invars)
     return [block(t, v) for t, v in zip(found, eqn.invars)]
+
+
+# Rules for primitives of several results: they get the block of each, None for those that are not used.
+_PULL_ALL: dict[str, Callable] = {custom_fusion_p.name: _pull_custom, "split": _pull_split}
 
 
 def _push_custom(eqn: JaxprEqn, blocks: Sequence[Block | None]) -> list[Block | None]:

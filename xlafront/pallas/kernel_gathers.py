@@ -121,10 +121,10 @@ def _chunks(x: Any, repeated: int | None) -> list[Any]:
     return found
 
 
-def _selected(parts: list[Any], number: Any) -> Any:
+def _selected(chunks: list[Any], number: Any) -> Any:
     """Return the part with a number that is known at run time."""
-    found = parts[0]
-    for k, part in enumerate(parts[1:], 1):
+    found = chunks[0]
+    for k, part in enumerate(chunks[1:], 1):
         found = xnp.where(number == k, part, found)
     return found
 
@@ -167,7 +167,7 @@ def _scatter(name: str) -> Any:
             return update(x, targets, rows)
         chunks = [*[_chunks(one, -1) for one in targets], _chunks(rows, None)]
         return lax.fori_loop(0, len(chunks[0]), lambda c, x: update(
-            x, [_selected(parts, c) for parts in chunks[:-1]], _selected(chunks[-1], c)), x)
+            x, [_selected(one, c) for one in chunks[:-1]], _selected(chunks[-1], c)), x)
 
     return compute
 
