@@ -121,6 +121,24 @@ def scatters(x, i, u):
 # Parts
 
 
+SIZES = np.float32([3e5, 65519, 65520, 7e4, 57344, 61440, 247.9, 248, 6.2e-5, 6e-5, 1.6e-2, 1.5e-2, 1e-6, 1e-40, np.inf, np.nan])
+REDUCED = np.concatenate([SIZES, -SIZES, numbers(96), np.exp(8 * numbers(896))]).reshape(8, 128).astype(np.float32)
+
+
+def _reduced(x, exponent_bits, mantissa_bits):
+    """Round the mantissa to even; then large numbers are infinite, and small ones zero."""
+    fraction, exponent = np.frexp(x.astype(np.float64))
+    rounded = np.ldexp(np.rint(fraction * 2.0 ** (mantissa_bits + 1)), exponent - (mantissa_bits + 1))
+    largest = 2 ** (exponent_bits - 1) - 1
+    rounded = np.where(np.abs(rounded) >= 2.0 ** (largest + 1), np.copysign(np.inf, x), rounded)
+    return np.where(np.abs(rounded) < 2.0 ** (1 - largest), np.copysign(0.0, x), rounded).astype(np.float32)
+
+
+@values(REDUCED, expected=lambda x: (_reduced(x, 5, 10), _reduced(x, 5, 2), _reduced(x, 4, 3), x), targets="tpu")
+def reduced_precision(x):
+    return lax.reduce_precision(x, 5, 10), lax.reduce_precision(x, 5, 2), lax.reduce_precision(x, 4, 3), lax.reduce_precision(x, 8, 23)
+
+
 MANY = np.random.default_rng(5).integers(-3, 12, 256).astype(np.int32)
 
 

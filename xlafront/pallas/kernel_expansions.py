@@ -469,17 +469,21 @@ def _reduce_window(*operands: Any, jaxpr: Any, consts: tuple, window_dimensions:
 
 
 def _reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int, **_: Any) -> Any:
-    """Round the mantissa of 32-bit floats to even."""
-    if exponent_bits != 8 or x.dtype != np.float32:
-        raise NotImplementedError(f"reduce_precision of {x.dtype} to {exponent_bits} bits of the exponent is not possible in "
-                                  f"compiled kernels. Keep the 8 bits of float32, or convert to another dtype and back.")
-    dropped = 23 - mantissa_bits
-    if dropped <= 0:
-        return x
-    bits = lax.bitcast_convert_type(x, np.int32)
-    is_odd = lax.shift_right_logical(bits, np.int32(dropped)) & 1
-    rounded = (bits + (is_odd + ((1 << (dropped - 1)) - 1))) & np.int32(-(1 << dropped))
-    return xnp.where(abs(x) < np.inf, lax.bitcast_convert_type(rounded, np.float32), x)
+    """Round the mantissa to even; with fewer bits of the exponent, large numbers are infinite and small ones are zero."""
+    if x.dtype not in (np.float32, dtypes.bfloat16):
+        raise NotImplementedError(f"reduce_precision of {x.dtype} is not possible in compiled kernels. Convert it to float32 "
+                                  f"and back.")
+    bits = lax.bitcast_convert_type(x.astype(np.float32), np.int32)
+    magnitude, dropped = bits & np.int32(2**31 - 1), 23 - mantissa_bits
+    if dropped > 0:
+        is_odd = lax.shift_right_logical(magnitude, np.int32(dropped)) & 1
+        magnitude = (magnitude + (is_odd + ((1 << (dropped - 1)) - 1))) & np.int32(-(1 << dropped))
+    if exponent_bits < 8:
+        largest = (1 << (exponent_bits - 1)) - 1
+        magnitude = xnp.where(magnitude >= np.int32((128 + largest) << 23), np.float32(np.inf).view(np.int32), magnitude)
+        magnitude = xnp.where(magnitude < np.int32((128 - largest) << 23), np.int32(0), magnitude)
+    rounded = lax.bitcast_convert_type(magnitude | (bits & np.int32(-2**31)), np.float32).astype(x.dtype)
+    return xnp.where(abs(x) < np.inf, rounded, x)
 
 
 def scan_in_steps(*operands: Any, jaxpr: Any, num_consts: int, num_carry: int, length: int, reverse: bool, **_: Any
