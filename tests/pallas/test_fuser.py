@@ -214,13 +214,37 @@ def test_groups_of_results():
     @fuser.fusible(output_fusion_prefix=(True, True))
     def kernel(x_fusion, fusions):
         values = x_fusion() + 1, x_fusion() * 2
-        return [v if f is None else f(v) for f, v in zip(fusions, values)]
+        return tuple(v if f is None else f(v) for f, v in zip(fusions, values))
 
     x = np.ones((2, 3), np.float32)
     a, b, c = fuser.fuse(lambda x: (lambda a, b: (b.T, a * 2, b - 1))(*kernel(x)))(x)
     assert a.shape == (3, 2) and (a == 2).all() and (b == 4).all() and (c == 1).all()
     with pytest.raises(ValueError, match="several groups of results"):
         fuser.fuse(lambda x: sum(kernel(x)))(x)
+
+
+def test_groups_of_nested_results():
+    """An entry of the prefix stands for a pytree, which its fusion takes as it is."""
+    def kernel(prefix):
+        @fuser.fusible(output_fusion_prefix=prefix)
+        def nested(x_fusion, fusions):
+            values = x_fusion(), {"more": (x_fusion() + 1, x_fusion() + 2)}
+            if type(fusions) is not tuple:
+                return values if fusions is None else fusions(values)
+            assert all(f is None or xf.tree.structure(f.in_type[0]) == xf.tree.structure(v) for f, v in zip(fusions, values))
+            return tuple(v if f is None else f(v) for f, v in zip(fusions, values))
+        return nested
+
+    x = np.ones((2, 3), np.float32)
+
+    def f(call):
+        a, b = call(x)
+        return b["more"][0] * 10 + b["more"][1], a - 1, b["more"][0]
+
+    for prefix in (True, (True, True)):
+        compare(fuser.fuse(lambda x: f(kernel(prefix)))(x), (23 + 0 * x, 0 * x, 2 + 0 * x))
+    with pytest.raises(ValueError, match="output_fusion_prefix=.* is no prefix of the results"):
+        fuser.fuse(fuser.fusible(lambda x_fusion, fusions: (x_fusion(), x_fusion()), output_fusion_prefix=(True,)))(x)
 
 
 def test_values_of_fusions():

@@ -24,7 +24,7 @@ class Fusion:
 
     Args:
         func: The computation. It closes over the arrays that it reads.
-        in_type: Types of its arguments, `(args, kwargs)`.
+        in_type: Types of its arguments, `(args, kwargs)`; for results of a kernel their pytree in place of `args`.
         out_type: Type of its result, or types in their structure.
         strict_mode: True if values of an output that are used twice must have one block.
 
@@ -35,7 +35,7 @@ class Fusion:
     """
 
     func: Callable
-    in_type: tuple[tuple, dict]
+    in_type: tuple[Any, dict]
     out_type: Any
     strict_mode: bool = True
 
@@ -54,12 +54,13 @@ class Fusion:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Call:
-    """A call of a fusible function: the parameter of its equation."""
+    """A call of a fusible function: the parameter of its equation. The structure of its results is None until it is traced."""
 
     function: Callable
     in_tree: Any
     kwargs: dict
     prefix: Any
+    out_tree: Any = None
 
     def run(self, inputs: Sequence[Fusion], outputs: Any) -> Any:
         return self.function(*self.in_tree.unflatten(inputs), outputs, **self.kwargs)
@@ -83,7 +84,8 @@ def fusible(f: Any = None, *, output_fusion_prefix: Any = True) -> Callable:
         f: Function of a `Fusion` for each array, in the structure of the arguments, and of the output fusion, which is None
             where nothing follows. An output fusion takes the results of the kernel, and returns a tuple, which `f` returns.
             Keyword arguments are static.
-        output_fusion_prefix: Structure of the output fusions, if there are several: one for each group of results.
+        output_fusion_prefix: Structure of the output fusions, if there are several: a prefix of the pytree of results, with an
+            entry for each group of them. A fusion takes its group.
 
     Returns:
         A function of arrays; without `f` a decorator.
@@ -108,7 +110,8 @@ def fusible(f: Any = None, *, output_fusion_prefix: Any = True) -> Callable:
             return found.plain(*leaves)
         traced = trace(found.plain, tuple(leaves), {})
         avals = tuple([v.aval for v in traced.jaxpr.outvars])
-        return traced.out_tree.unflatten(fusible_p.bind(*leaves, call=found, out_avals=avals))
+        traced_call = dataclasses.replace(found, out_tree=traced.out_tree)
+        return traced.out_tree.unflatten(fusible_p.bind(*leaves, call=traced_call, out_avals=avals))
 
     call.__name__ = getattr(f, "__name__", "fusible")
     return call
@@ -199,14 +202,9 @@ class _Fused:
     def run(self) -> list[Any]:
         call, results = self.eqn.params["call"], self.jaxpr.outvars
         inputs = [Fusion(lambda v=v: self._compute([v])[0], ((), {}), v.aval, self.strict) for v in self.eqn.invars]
-        prefixes, prefix_tree = tree.flatten(call.prefix)
-        if len(prefixes) == 1:
-            groups = [list(self.eqn.outvars)]
-        elif len(prefixes) == len(self.eqn.outvars):
-            groups = [[v] for v in self.eqn.outvars]
-        else:
-            raise NotImplementedError(f"fusible: output_fusion_prefix {call.prefix} has {len(prefixes)} groups for "
-                                      f"{len(self.eqn.outvars)} results. Give one group, or one for each result.")
+        prefix_tree = tree.structure(call.prefix)
+        subtrees = self._grouped(prefix_tree)
+        groups = [tree.leaves(x) for x in subtrees]
         dependent = [self._dependent(g) for g in groups]
         owners = [[i for i, d in enumerate(dependent) if not v.is_literal and v in d] for v in results]
         if any([len(o) > 1 for o in owners]):
@@ -214,11 +212,11 @@ class _Fused:
                              "output_fusion_prefix defines them. Use one group.")
         outputs: list[Any] = []
         order: list[list[int]] = []
-        for i, group in enumerate(groups):
+        for i, (group, subtree) in enumerate(zip(groups, subtrees)):
             own = [k for k, o in enumerate(owners) if o == [i]]
             is_plain = [results[k] for k in own] == group
             order.append(own)
-            outputs.append(None if is_plain else self._output(group, [results[k] for k in own]))
+            outputs.append(None if is_plain else self._output(subtree, [results[k] for k in own]))
         found = tree.leaves(call.run(inputs, prefix_tree.unflatten(outputs)))
         positions = [k for own in order for k in own]
         if len(found) != len(positions):
@@ -228,9 +226,20 @@ class _Fused:
         values = dict(zip(positions, found)) | dict(zip(rest, self._compute([results[k] for k in rest])))
         return [values[k] for k in range(len(results))]
 
-    def _output(self, group: Sequence[Any], outvars: Sequence[Any]) -> Fusion:
-        return Fusion(lambda *values: tuple(self._compute(outvars, group, values)), (tuple([v.aval for v in group]), {}),
-                      tuple([v.aval for v in outvars]), self.strict)
+    def _grouped(self, prefix_tree: Any) -> list[Any]:
+        """Return the results of the call that each entry of the prefix stands for, as pytrees."""
+        call = self.eqn.params["call"]
+        try:
+            return prefix_tree.flatten_up_to(call.out_tree.unflatten(self.eqn.outvars))
+        except ValueError as error:
+            raise ValueError(f"fusible: output_fusion_prefix={call.prefix} is no prefix of the results, a pytree "
+                             f"{call.out_tree}. Give one entry for each group of them, in their structure.") from error
+
+    def _output(self, group: Any, outvars: Sequence[Any]) -> Fusion:
+        """Return the function of a group of results, which takes them as a pytree or one by one."""
+        variables, structure = tree.flatten(group)
+        return Fusion(lambda *values: tuple(self._compute(outvars, variables, tree.leaves(values))),
+                      (structure.unflatten([v.aval for v in variables]), {}), tuple([v.aval for v in outvars]), self.strict)
 
 
 # Functions for fusible functions
