@@ -373,14 +373,15 @@ def test_values_and_transformations_of_operations():
 # Pipelines
 
 
-def test_pipelines_with_scratch_and_unblocked_references():
+@pytest.mark.parametrize("dropped", [None, pl.Squeezed()])
+def test_pipelines_with_scratch_and_unblocked_references(dropped):
     def body(step, table_ref, x_ref, o_ref, sum_ref):
         sum_ref[...] += x_ref[...]
         o_ref[...] = sum_ref[...] * table_ref[step.index[0]] + (step.local_index - pl.program_id(0))
 
     def kernel(table_ref, x_ref, o_ref, sum_ref):
         sum_ref[...] = xnp.zeros((6,))
-        rows = pl.BlockSpec((None, 6), lambda i: (i, 0))
+        rows = pl.BlockSpec((dropped, 6), lambda i: (i, 0))
         pltpu.emit_pipeline(body, grid=4, in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), rows], out_specs=[rows],
                             _explicit_indices=True)(table_ref, x_ref, o_ref, scratches=[sum_ref])
 
