@@ -100,7 +100,7 @@ def lowered(monkeypatch):
     names, module = [], compiling.LoweredModule
     monkeypatch.setattr(layouts.use, "others", False)
     monkeypatch.setattr(compiling, "is_watched", lambda: False)
-    monkeypatch.setattr(compiling, "LoweredModule", lambda job: names.append(job.name) or module(job))
+    monkeypatch.setattr(compiling, "LoweredModule", lambda job, **options: names.append(job.name) or module(job, **options))
     return names
 
 
