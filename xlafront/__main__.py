@@ -90,6 +90,13 @@ def _run(arguments: list[str]) -> None:
     main(arguments)
 
 
+class _LimitOrTimeline(argparse.Action):
+    """`--memory 14GiB` sets a limit, `--memory` alone draws the use of memory."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        setattr(namespace, *(("timeline", True) if values is None else ("memory", values)))
+
+
 def _add_plan(commands: Any) -> None:
     plan = commands.add_parser(
         "plan", help="memory, work and collectives of a training step on machines that are not attached",
@@ -103,8 +110,8 @@ def _add_plan(commands: Any) -> None:
                       "the attached devices); several with commas between them are compared, a line for each")
     plan.add_argument("--mesh", help="axes and sizes, such as data=-1,model=8; -1: the remaining devices (default: data=-1)")
     plan.add_argument("--args", metavar="NAME", help="function of the script that returns the arguments")
-    plan.add_argument("--memory", help="limit of the memory of each device, such as 14GiB (default: that of the chip); "
-                      "--timeline draws its use")
+    plan.add_argument("--memory", nargs="?", action=_LimitOrTimeline, help="limit of the memory of each device, such as 14GiB "
+                      "(default: that of the chip); without a value, as --timeline")
     plan.add_argument("--search", action="store_true", help="find the mesh and the shardings with which the step is fastest, "
                       "and print them as a table and as Python; Ctrl-C prints the best so far")
     plan.add_argument("--axes", help="axes that meshes may have, in a search, such as data,fsdp,model (default: those that the "
