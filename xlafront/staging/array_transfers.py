@@ -268,7 +268,8 @@ def _compile_operations(name: str, devices: tuple, arg_types, result_types, buil
         shardings.declare_meshes(context)
         shardings.adjust(options)
     key = cache_key(lowering.module_text.stripped_bytecode(context.module), options.SerializeAsString(), client, devices)
-    executable, _ = compile_module(CompileRequest(context.module, client, devices, options, [], key), backends.disk_cache())
+    request = CompileRequest(context.module, client, devices, options, [], key)
+    executable = compile_module(request, backends.disk_cache()).loaded
 
     def run(arrays: Sequence[ArrayImpl], avals: Sequence[Any], shardings: Sequence[Any]) -> list[ArrayImpl]:
         results = executable.execute_sharded(list(arrays))
