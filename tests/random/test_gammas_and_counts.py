@@ -201,3 +201,9 @@ def test_geometric_samples_in_narrow_dtypes(dtype):
     """Uniform samples are 0 often there: these count as a success at the first trial. The others are at least 2**-10."""
     samples = random.geometric(k, xnp.asarray(0.1, dtype), (4096,))
     assert samples.min() == 1 and samples.max() <= 1 + np.log(2.0**-10) / np.log1p(-0.1) + 1
+
+
+@pytest.mark.parametrize("sigma", [1.0, np.float32(2), np.array([1, 2], np.float32), 1 + 1j])
+def test_complex_lognormal_samples(sigma):
+    normal = np.asarray(random.normal(k, (2,), complex))
+    np.testing.assert_allclose(random.lognormal(k, sigma, (2,), complex), np.exp(normal * sigma), rtol=1e-5)

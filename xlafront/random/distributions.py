@@ -102,12 +102,13 @@ def _sample_shape(name: str, shape, *params, error: type[Exception] = ValueError
 
 
 def check_parameters(name: str, dtype, *params) -> None:
-    """Raise if a parameter is complex or has a wider floating dtype than the samples, rather than round it."""
+    """Raise if a parameter is complex and the samples are not, or has a wider floating dtype than they have."""
     check_arraylike(name, *params)
     for p in params:
         d, weak = dtypes.operand_type(unwrap(p))
         d = dtypes.canonicalize_dtype(d)
-        if dtypes.is_complex(d) or not weak and dtypes.is_float(d) and dtypes.promote_types(d, dtype) != dtype:
+        drops_imaginary_part = dtypes.is_complex(d) and not dtypes.is_complex(dtype)
+        if drops_imaginary_part or not weak and dtypes.is_float(d) and dtypes.promote_types(d, dtype) != dtype:
             raise dtypes.TypePromotionError(f"random.{name} cannot safely cast a parameter of dtype {d} to the dtype of the "
                                             f"samples, {dtype}: convert it, or pass another dtype.")
 

@@ -88,6 +88,7 @@ def _double_sided_maxwell(key, shape, dtype, loc, scale):
 _KERNELS = {f.__name__[1:]: f for f in (
     _lognormal, _pareto, _rayleigh, _weibull_min, _triangular, _wald, _double_sided_maxwell)}
 _CHECKED = frozenset(("lognormal", "pareto", "rayleigh", "triangular", "wald"))
+_COMPLEX_TOO = frozenset(("lognormal",))
 _UNALIGNED = frozenset(("weibull_min", "double_sided_maxwell"))  # Their parameters keep their own shape and dtype.
 
 
@@ -101,7 +102,7 @@ def _sample(name: str, key, shape, dtype, params, out_sharding=None):
     key = single_key(name, key)
     for p in params:
         tracing.aval_of(p, f"random.{name}")
-    d = _float_dtype(name, dtype)
+    d = _float_dtype(name, dtype, name in _COMPLEX_TOO)
     if name in _CHECKED:
         check_parameters(name, d, *params)
     if name not in _UNALIGNED:
@@ -124,7 +125,7 @@ def lognormal(key: ArrayLike, sigma: ArrayLike = np.float32(1.0), shape: Sequenc
         key: PRNG key.
         sigma: Standard deviation of the logarithm.
         shape: Shape of the result, to which `sigma` must broadcast. Default: the shape of `sigma`.
-        dtype: Floating dtype of the result. Default: the default float dtype.
+        dtype: Floating or complex dtype of the result. Default: the default float dtype.
         out_sharding: Sharding of the result over explicit mesh axes.
 
     Returns:
