@@ -24,7 +24,8 @@ def test_values(dtype):
 def test_edges_and_dtypes():
     y = np.array([0.0, -0.0, 2.0, -1.0, 2.5, np.nan, np.inf, 1.0], np.float32)
     np.testing.assert_array_equal(special.erfcinv(y), [np.inf, np.inf, -np.inf, np.nan, np.nan, np.nan, np.nan, 0])
-    for dtype, result in (("int32", "float32"), ("bool", "float32"), ("float16", "float16"), ("bfloat16", "bfloat16")):
+    for dtype, result in (("int32", "float32"), ("bool", "float32"), ("float16", "float16"), ("bfloat16", "bfloat16"),
+                          ("float8_e4m3fn", "float8_e4m3fn")):
         assert special.erfcinv(xnp.ones(2, dtype)).dtype == result
     np.testing.assert_allclose(special.erfcinv(xnp.array([0.25], "float16")), theirs.erfcinv(0.25), rtol=1e-3)
     with pytest.raises(ValueError, match="complex"):

@@ -34,7 +34,7 @@ _STEPS = 4  # of the recurrence: the polynomials are accurate for larger paramet
 
 def gamma_approximate(key: Array, a: ArrayLike, shape: tuple[int, ...], dtype: np.dtype, log_space: bool = False) -> Array:
     """Sample from the gamma distribution of `a + 4`, and multiply by powers of uniform samples to reach `a`."""
-    wide = dtypes.promote_types(dtype, np.float32)
+    wide = max(dtype, np.dtype(np.float32), key=lambda d: d.itemsize)
     a = _broadcast(a, shape, wide)
     normal_key, boost_key = split(key, 2)
     larger = a + wide.type(_STEPS)

@@ -92,7 +92,7 @@ def erfcinv(y: ArrayLike) -> Array:
     y = xnp.asarray(y)
     if dtypes.is_complex(y.dtype):
         raise ValueError(f"erfcinv takes real numbers and does not support complex-valued inputs, got dtype {y.dtype}.")
-    wide = dtypes.promote_types(y.dtype, np.float32)
+    wide = max(y.dtype, np.dtype(np.float32), key=lambda d: d.itemsize)
     return inverse_error_functions.erfcinv(y.astype(wide)).astype(y.dtype)
 
 
