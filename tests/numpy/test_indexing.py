@@ -467,3 +467,23 @@ def test_new_dimensions_are_one_broadcast():
         [equation] = xf.make_jaxpr(lambda x, index=index: x[index])(x).eqns
         assert equation.primitive.name == "broadcast_in_dim"
         np.testing.assert_array_equal(xnp.asarray(x)[index], x[index])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+def test_positions_of_small_and_unsigned_dtypes(dtype):
+    """The size of the array, and its negative, need not fit the dtype of the positions."""
+    x, positions = np.arange(1000.0, dtype=np.float32), np.array([120, 3])
+    given = xnp.asarray(positions.astype(dtype))
+    put, updated = x.copy(), x.copy()
+    put[positions], updated[120:122] = -1, -1
+    for mode in (None, "clip", "wrap"):
+        np.testing.assert_array_equal(xnp.put(x, given, -1.0, mode, inplace=False), put)
+        if mode is not None:
+            np.testing.assert_array_equal(xnp.take(x, given, mode=mode), x[positions])
+    np.testing.assert_array_equal(xnp.insert(x, given, -1.0), np.insert(x, positions, -1))
+    np.testing.assert_array_equal(xnp.delete(x, given), np.delete(x, positions))
+    for transform in (lambda f: f, xf.jit):
+        start = transform(lambda i: xf.lax.dynamic_update_slice(xnp.asarray(x), -xnp.ones(2), (i,)))
+        np.testing.assert_array_equal(start(given[0]), updated)
+    rows = xf.vmap(lambda i: xf.lax.dynamic_update_slice(xnp.asarray(x), -xnp.ones(2), (i,)))(given)
+    np.testing.assert_array_equal(rows[0], updated)

@@ -111,10 +111,11 @@ def _dynamic_slice_lower(ctx: RuleContext, x: ir.Value, *starts: ir.Value, slice
 
 
 def _same_index_type(ctx: RuleContext, starts: Sequence[ir.Value], first: int) -> list[ir.Value]:
+    """Convert start indices to one type that has room for the sizes of the array, which XLA clamps them to."""
     avals = ctx.avals_in[first:first + len(starts)]
     kinds = {a.dtype for a in avals}
     tail = physical_tail(ctx)
-    if len(kinds) <= 1 and not (tail and kinds != {dtypes.int32}):
+    if len(kinds) <= 1 and all([k.itemsize >= 4 for k in kinds]) and not (tail and kinds != {dtypes.int32}):
         return list(starts)
     wide = dtypes.int64 if any(k.itemsize == 8 for k in kinds) and not tail else dtypes.int32
     return [s if a.dtype == wide else ctx.convert(s, (), wide) for s, a in zip(starts, avals)]

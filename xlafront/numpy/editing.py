@@ -88,10 +88,9 @@ def insert(arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: int 
     check_arraylike("insert", arr, values, *[x for x in (obj,) if not isinstance(x, slice)])
     arr, axis = _flat_or_axis("insert", arr, axis)
     positions = arange(*obj.indices(arr.shape[axis])) if isinstance(obj, slice) else asarray(obj)
-    if not positions.size:  # an empty array may have any dtype
-        positions = positions.astype(np.int32)
-    if not dtypes.is_integer(positions.dtype):
+    if positions.size and not dtypes.is_integer(positions.dtype):  # an empty array may have any dtype
         raise ValueError(f"numpy.insert: the index array must be integer typed, got {positions.dtype}.")
+    positions = positions.astype(dtypes.default_dtype(int))  # small integers may have no room for the size of the result
     if positions.ndim > 1:
         raise ValueError(f"numpy.insert takes a position or a vector of them, got shape {positions.shape}.")
     values, is_scalar_index = asarray(values), not positions.ndim
@@ -229,6 +228,7 @@ def _put_kernel(a, ind, v, mode):
     if not ind.size or not v.size:
         return a
     flat = ravel(a)
+    ind = as_type(ind, dtypes.default_dtype(int), False)  # with room for the size and its negative
     if mode == "wrap":
         ind = PUBLIC["remainder"](ind, flat.size)
     else:
