@@ -91,7 +91,7 @@ def _run(arguments: list[str]) -> None:
 
 
 class _LimitOrTimeline(argparse.Action):
-    """`--memory 14GiB` sets a limit, `--memory` alone draws the use of memory."""
+    """`--memory 14GiB` sets a limit, `--memory` alone is `--timeline`."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         setattr(namespace, *(("timeline", True) if values is None else ("memory", values)))

@@ -90,9 +90,9 @@ def test_the_command_prints_it(tmp_path, capsys):
     script = tmp_path / "step.py"
     script.write_text("import xlafront as xf\nimport xlafront.numpy as xnp\n\n"
                       "def f(x):\n    return xnp.tanh(x @ x)\n\nf_args = (xf.ShapeDtypeStruct((64, 64), 'float32'),)\n")
-    for options, is_drawn in ((["--timeline"], True), (["--memory"], True), ([], False), (["--memory", "1GiB"], False)):
+    for options, has_timeline in ((["--timeline"], True), (["--memory"], True), ([], False), (["--memory", "1GiB"], False)):
         assert main(["plan", f"{script}:f", *options]) == 0
-        assert ("Memory of each device over the schedule" in capsys.readouterr().out) == is_drawn
+        assert ("Memory of each device over the schedule" in capsys.readouterr().out) == has_timeline
 
 
 def test_values_have_names_of_arguments_and_lines():

@@ -147,10 +147,10 @@ class _Method(NamedTuple):
 
 
 def _bfgs_update(memory, s, y, good):
-    scale = xnp.where(good, 1 / xnp.where(good, _dot(y, s), 1), 0)
+    scale = 1 / xnp.where(good, _dot(y, s), 1)
     left = xnp.eye(len(s), dtype=s.dtype) - scale * xnp.outer(s, y.conj())
     multiply = functools.partial(xnp.matmul, precision="highest")
-    return multiply(multiply(left, memory), left.conj().T) + scale * xnp.outer(s, s.conj())
+    return xnp.where(good, multiply(multiply(left, memory), left.conj().T) + scale * xnp.outer(s, s.conj()), memory)
 
 
 class _History(NamedTuple):
@@ -286,8 +286,9 @@ def _minimize(fun: Callable, x0: Array, method: str, tol, options) -> OptimizeRe
         first = rules.first_step(state.value, state.before, start.slope)
         search = _line_search(evaluate, state.x, direction, start, first, settings[rules.limit])
         has_positive_curvature = _dot(search.low.gradient - state.gradient, direction) > 0
-        # Without a bracket and without positive curvature, the function decreases without bound.
-        is_unbounded = ~search.found & ~search.bracketed & ~has_positive_curvature
+        # Without a bracket and without positive curvature, the function decreases without bound. From infinity or NaN, it does
+        # not decrease at all.
+        is_unbounded = ~search.found & (~search.bracketed & ~has_positive_curvature | ~xnp.isfinite(state.value))
         point = _select_point(is_unbounded, start, search.low)
         s, y = point.step * direction, point.gradient - state.gradient
         curvature = _dot(y, s)  # its inverse overflows after tiny steps, early in float16
