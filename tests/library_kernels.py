@@ -196,7 +196,7 @@ CASES["cross-entropy"] = Case(
 
 
 def exact_groups(x, y, sizes, start=0):
-    """Products of groups of rows, of which the first begins at row `start`."""
+    """Products of groups of rows; the first group begins at row `start`."""
     ends = start + np.cumsum(sizes)
     out = np.zeros((len(x), y.shape[2]))
     for g, end in enumerate(ends):

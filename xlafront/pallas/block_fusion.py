@@ -552,7 +552,7 @@ def _pull_custom(state: Pulled, eqn: JaxprEqn, blocks: Sequence[Block | None]) -
     return [block(t, v) for t, v in zip(found, eqn.invars)]
 
 
-# Rules for primitives of several results: they get the block of each, None for those that are not used.
+# Rules for primitives of several results: they get the block of each, None for unused results.
 _PULL_ALL: dict[str, Callable] = {custom_fusion_p.name: _pull_custom, "split": _pull_split}
 
 

@@ -1,4 +1,4 @@
-"""Copies between parts of references, also of rows at indices, of which some are skipped."""
+"""Copies between parts of references, also of rows at indices; some rows may be skipped."""
 
 from __future__ import annotations
 

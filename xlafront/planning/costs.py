@@ -115,14 +115,16 @@ def work(module: Module) -> Work:
             flops = collections.Counter[str]()
             _count_flops(module, computation, instruction, flops, uncounted)
             traffic = _traffic(module, computation, instruction)
+            kernel = KernelWork(times, tuple(flops.items()), traffic)
             if instruction.opcode in _COLLECTIVES:
                 collective_bytes += times * traffic
             elif flops or traffic:
-                kernels.append(KernelWork(times, tuple(flops.items()), traffic))
+                kernels.append(kernel)
             estimate = re.search(r'"estimated_cycles":"(\d+)"', instruction.attributes)
-            cycles += times * int(estimate.group(1)) if estimate else 0
-            if is_mosaic_kernel(instruction) and not estimate:
-                unscheduled.append(KernelWork(times, tuple(flops.items()), traffic))
+            if estimate:
+                cycles += times * int(estimate.group(1))
+            elif is_mosaic_kernel(instruction):
+                unscheduled.append(kernel)
     return Work(tuple(kernels), collective_bytes, cycles, tuple(unscheduled), unknown, tuple(sorted(uncounted)))
 
 

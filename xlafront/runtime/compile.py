@@ -37,7 +37,7 @@ class CompiledModule(NamedTuple):
 
 def load_module(request: CompileRequest, cache: Any) -> CompiledModule | None:
     """Return the executable of a module from the disk cache; None if it is not there."""
-    if cache is None or request.key is None or is_compile_only(request.client) or _is_autotuned_jointly(request):
+    if not _is_cached(request, cache):
         return None
     executable = _load(request, device_list(request.devices), cache)
     return None if executable is None else CompiledModule(executable, from_disk=True)
@@ -57,9 +57,16 @@ def compile_module(request: CompileRequest, cache=None) -> CompiledModule:
     started = time.perf_counter()
     executable = _compile(request, devices)
     compile_seconds = time.perf_counter() - started
-    if cache is not None and request.key is not None and not _is_autotuned_jointly(request):
+    if _is_cached(request, cache):
         _store(request.key, executable, compile_seconds, cache)
     return CompiledModule(executable)
+
+
+def _is_cached(request: CompileRequest, cache: Any) -> bool:
+    """Return True if the disk cache may have the executable, or may store it."""
+    if cache is None or request.key is None or is_compile_only(request.client):
+        return False
+    return not _is_autotuned_jointly(request)
 
 
 def _store(key: str, executable: Any, compile_seconds: float, cache: Any) -> None:

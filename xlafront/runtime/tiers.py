@@ -96,7 +96,7 @@ class _Compiler:
             del upgrade
 
     def end(self) -> None:
-        """Wait for the compilation in progress, since the runtime must not end before it; drop those that wait."""
+        """Wait for the compilation in progress, since the runtime must not end before it; drop the waiting ones."""
         try:
             while True:
                 self.waiting.get_nowait()
