@@ -92,6 +92,51 @@ def row_copies(kind, interpret):
         pltpu.VMEM((NUM_ROWS,), np.int32), pltpu.VMEM((NUM_ROWS, 128), np.float32), pltpu.SemaphoreType.DMA])
 
 
+# Views of rows at indices: the view of a reference of shape (64, 256), and the same part of an array.
+VIEWS = {
+    "columns": (lambda ref, i: ref.at[i, pl.ds(128, 128)], np.s_[:, 128:]),
+    "columns of rows": (lambda ref, i: ref.at[pl.ds(8, 32), pl.ds(0, 128)].at[i], np.s_[8:40, :128]),
+    "columns at run time": (lambda ref, i: ref.at[i, pl.ds(pl.multiple_of(lax.axis_index("core") * 128, 128), 128)], np.s_[:, :128]),
+    "rows of rows": (lambda ref, i: ref.at[pl.ds(8, 32)].at[i], np.s_[8:40]),
+}
+SOME_INDICES = np.int32([3, -1, 5, 0, -1, 7, 31, 2])
+HALVES = RNG.normal(size=(64, 256)).astype(np.float32)
+
+
+def slices_of_rows(name, direction, interpret=False, add=False, ignored=-1, is_tiled=True):
+    """Return a kernel that copies parts of rows at indices without the ignored ones, which have the values from before."""
+    view, part = VIEWS[name]
+    width = HALVES[part].shape[1]
+
+    def kernel(x_ref, i_ref, o_ref, indices, rows, copied):
+        pltpu.sync_copy(i_ref, indices)
+        pltpu.sync_copy(x_ref.at[pl.ds(0, 8), pl.ds(0, width)], rows)
+        part = view(x_ref if direction == "from" else o_ref, plsc.Indices(indices, ignored_value=ignored))
+        if direction == "from":
+            pltpu.async_copy(part, rows, copied, add=add).wait()
+            pltpu.sync_copy(rows, o_ref.at[pl.ds(0, 8), pl.ds(0, width)])
+        else:
+            pltpu.async_copy(rows, part, copied, add=add).wait()
+
+    mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore", num_cores=1, num_subcores=1)
+    return pl.kernel(kernel, xf.ShapeDtypeStruct(HALVES.shape, np.float32), mesh=mesh, interpret=interpret, scratch_types=[
+        pltpu.VMEM((8,), np.int32), pltpu.VMEM((8, width), np.float32), pltpu.SemaphoreType.DMA],
+        compiler_params=pltpu.CompilerParams(use_tc_tiling_on_sc=is_tiled))
+
+
+def slices_copied(name, direction, add=False):
+    """Return what `slices_of_rows` computes. Memory that was not written is NaN."""
+    part = VIEWS[name][1]
+    result, width, used = np.full_like(HALVES, np.nan), HALVES[part].shape[1], SOME_INDICES >= 0
+    rows = HALVES[:8, :width].copy()
+    if direction == "from":
+        rows[used] = HALVES[part][SOME_INDICES[used]] + (rows[used] if add else 0)
+        result[:8, :width] = rows
+    else:
+        result[part][SOME_INDICES[used]] = rows[used]
+    return result
+
+
 def summed(interpret):
     """Return a kernel on scalar subcores: the sum of each row."""
     def kernel(x_ref, o_ref, row):

@@ -566,6 +566,20 @@ def pipeline_of_overlapping_blocks(x_ref, o_ref):
     pltpu.emit_pipeline(body, grid=3, in_specs=[windows], out_specs=[ROWS])(x_ref, o_ref)
 
 
+@kernel(lambda: (numbers(32, 256), numbers(4, 8, 128, seed=1)), lambda x, y: 2 * x[::-1, 128:].reshape(4, 8, 128)[:, ::-1] + y,
+        out_shape=Spec((4, 8, 128), F32), in_specs=[MAIN, MAIN], out_specs=MAIN, scratch_shapes=[pltpu.VMEM((8, 128), F32)])
+def pipeline_of_blocks_in_main_memory(x_ref, y_ref, o_ref, buffer_ref):
+    """Blocks in HBM are parts of the arrays, which the body copies."""
+    def body(x_ref, y_ref, o_ref):
+        pltpu.sync_copy(x_ref, buffer_ref)
+        buffer_ref[...] = 2 * buffer_ref[...] + y_ref[...]
+        pltpu.sync_copy(buffer_ref, o_ref)
+
+    pltpu.emit_pipeline(body, grid=4, in_specs=[
+        Block((8, 128), lambda i: (3 - i, 1), memory_space=pltpu.HBM), Block((None, 8, 128), lambda i: (i, 0, 0))],
+        out_specs=[Block((pl.Squeezed(), 8, 128), lambda i: (i, 0, 0), memory_space=pltpu.HBM)])(x_ref, y_ref, o_ref)
+
+
 KERNELS["pipeline of 1, 3 and 2 buffers"] = pipelines_with_buffers((1, 3, 2))
 KERNELS["pipeline of 4, 2 and 1 buffers"] = pipelines_with_buffers((4, 2, 1))
 KERNELS["pipeline that is none"] = pipelines_with_buffers((2, 2, 2), no_pipelining=True)
@@ -588,6 +602,67 @@ def pipelines_that_share_buffers(x_ref, y_ref, o_ref, out_buffers):
             pipeline(x_ref, o_ref, scratches=[factor_ref], allocations=(x_buffers, out_buffers))
 
     pl.run_scoped(run, pltpu.BufferedRef.input(ROWS, F32), pltpu.SMEM((1,), F32))
+
+
+@kernel(lambda: (numbers(16, 256),), lambda x: np.pad(x[2:, :250], ((0, 4), (3, 0)), constant_values=7), out_shape=Spec((18, 253), F32))
+def padded_and_cropped(x_ref, o_ref):
+    o_ref[...] = lax.pad(x_ref[...], F32.type(7), ((-2, 4, 0), (3, -6, 0)))
+
+
+@kernel(lambda: (numbers(8, 128),), lambda x: (x, np.int32([[3]])), out_shape=(Spec((8, 128), F32), Spec((1, 1), "int32")),
+        out_specs=(Block((8, 128)), Block(memory_space=pltpu.SMEM)), scratch_shapes=[pltpu.SemaphoreType.REGULAR])
+def waits_that_leave_the_count(x_ref, o_ref, count_ref, semaphore):
+    pl.semaphore_signal(semaphore, 3)
+    pl.semaphore_wait(semaphore, 2, decrement=False)
+    count_ref[0, 0] = pl.semaphore_read(semaphore)
+    pl.semaphore_wait(semaphore, 3)
+    o_ref[...] = x_ref[...]
+
+
+@kernel(lambda: (numbers(4, 8, 128),), lambda x: np.cumsum(x, 0)[::-1], out_shape=Spec((4, 8, 128), F32), grid=4,
+        in_specs=[Block((None, 8, 128), lambda i: (i, 0, 0))], out_specs=Block((None, 8, 128), lambda i: (3 - i, 0, 0)),
+        scratch_shapes=[pltpu.VMEM((8, 128), F32), pltpu.HBM((4, 8, 128), F32)])
+def scratch_in_main_memory(x_ref, o_ref, sum_ref, sums_ref):
+    """Sums of the preceding steps. Each step reads that of the one before from main memory."""
+    step = pl.program_id(0)
+    sum_ref[...] = x_ref[...]
+
+    @pl.when(step > 0)
+    def _():
+        pltpu.sync_copy(sums_ref.at[step - 1], o_ref)
+        sum_ref[...] += o_ref[...]
+
+    pltpu.sync_copy(sum_ref, sums_ref.at[step])
+    o_ref[...] = sum_ref[...]
+
+
+@kernel(lambda: (numbers(4, 16, 128),), lambda x: (16 * x, np.repeat(np.cumsum(x > 0, 1)[:, -1:] > 8, 8, 1)),
+        out_shape=(Spec((4, 16, 128), F32), Spec((4, 8, 128), "bool")), grid=(2, 2),
+        in_specs=[Block((None, 16, 128), lambda i, j: (2 * i + j, 0, 0))],
+        out_specs=(Block((None, 16, 128), lambda i, j: (2 * i + j, 0, 0)), Block((None, 8, 128), lambda i, j: (2 * i + j, 0, 0))),
+        scratch_shapes=[pl.ANY((8, 128), "bool"), pltpu.VMEM((8, 128), "bool")],
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")))
+def scratch_in_main_memory_by_parallel_steps(x_ref, o_ref, p_ref, flags_ref, buffer_ref):
+    """Memory of a scope inside of a loop and a branch, and booleans."""
+    count = xnp.sum((x_ref[...] > 0).astype(F32), axis=0, keepdims=True)
+    buffer_ref[...] = xnp.broadcast_to(count, (8, 128)) > 8
+    pltpu.sync_copy(buffer_ref, flags_ref)
+    buffer_ref[...] = xnp.zeros((8, 128), "bool")
+    pltpu.sync_copy(flags_ref, buffer_ref)
+    p_ref[...] = buffer_ref[...]
+    o_ref[...] = x_ref[...]
+
+    @pl.loop(0, 4)
+    def _(step):
+        @pl.when(step >= 0)
+        def _():
+            def double(memory_ref):
+                pltpu.sync_copy(o_ref, memory_ref)
+                o_ref[...] = xnp.zeros((16, 128))
+                pltpu.sync_copy(memory_ref, o_ref)
+                o_ref[...] *= 2
+
+            pl.run_scoped(double, pl.ANY((16, 128), F32))
 
 
 def on_cores(cores, blocks, **options):

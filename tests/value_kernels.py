@@ -126,17 +126,39 @@ REDUCED = np.concatenate([SIZES, -SIZES, numbers(96), np.exp(8 * numbers(896))])
 
 
 def _reduced(x, exponent_bits, mantissa_bits):
-    """Round the mantissa to even; then large numbers are infinite, and small ones zero."""
-    fraction, exponent = np.frexp(x.astype(np.float64))
-    rounded = np.ldexp(np.rint(fraction * 2.0 ** (mantissa_bits + 1)), exponent - (mantissa_bits + 1))
-    largest = 2 ** (exponent_bits - 1) - 1
-    rounded = np.where(np.abs(rounded) >= 2.0 ** (largest + 1), np.copysign(np.inf, x), rounded)
-    return np.where(np.abs(rounded) < 2.0 ** (1 - largest), np.copysign(0.0, x), rounded).astype(np.float32)
+    """Round the mantissa to even, that of subnormal numbers by its unit; then large numbers are infinite, and small ones zero."""
+    own, smallest = ml_dtypes.finfo(x.dtype), float(ml_dtypes.finfo(x.dtype).smallest_normal)
+    with np.errstate(invalid="ignore", over="ignore"):  # of NaN and of numbers beyond the largest
+        _, exponent = np.frexp(np.maximum(np.abs(x.astype(np.float64)), smallest))
+        unit = 2.0 ** (exponent - 1 - min(mantissa_bits, own.nmant))
+        count = np.abs(x.astype(np.float64)) / unit
+        is_down = (count == 1.5) & (mantissa_bits == 0) & (exponent % 2 == 0)  # the bit that is even is one of the exponent
+        rounded = np.where(np.isfinite(x), np.copysign(np.where(is_down, 1, np.rint(count)) * unit, x.astype(np.float64)), x)
+        if exponent_bits < own.nexp:
+            largest = 2 ** (exponent_bits - 1) - 1
+            rounded = np.where(np.abs(rounded) >= 2.0 ** (largest + 1), np.copysign(np.inf, x.astype(np.float64)), rounded)
+            rounded = np.where(np.abs(rounded) < 2.0 ** (1 - largest), np.copysign(0.0, x.astype(np.float64)), rounded)
+        return rounded.astype(x.dtype)
 
 
-@values(REDUCED, expected=lambda x: (_reduced(x, 5, 10), _reduced(x, 5, 2), _reduced(x, 4, 3), x), targets="tpu")
+@values(REDUCED, expected=lambda x: (_reduced(x, 5, 10), _reduced(x, 5, 2), _reduced(x, 4, 3), x))
 def reduced_precision(x):
     return lax.reduce_precision(x, 5, 10), lax.reduce_precision(x, 5, 2), lax.reduce_precision(x, 4, 3), lax.reduce_precision(x, 8, 23)
+
+
+BITS = ((8, 7), (5, 10), (5, 2), (8, 3), (4, 3), (5, 0), (2, 1), (9, 12))
+PATTERNS = np.random.default_rng(9).integers(0, 1 << 16, (32, 128)).astype(np.uint16)  # also subnormal numbers, NaN and infinities
+
+
+def _add_reductions(dtype, targets):
+    infinity, nan = np.array([np.inf, np.nan], dtype).view(np.uint16)
+    x = np.where(PATTERNS & 0x7fff > infinity, nan, PATTERNS).view(dtype)  # quiet NaN only
+    KERNELS[f"reduced precision of {x.dtype}"] = Values(
+        lambda x: [lax.reduce_precision(x, *b) for b in BITS], (x,), lambda x: [_reduced(x, *b) for b in BITS], targets, 0)
+
+
+_add_reductions(BF16, "tpu cuda")
+_add_reductions(np.float16, "cuda")  # TPUs have no vectors of float16
 
 
 MANY = np.random.default_rng(5).integers(-3, 12, 256).astype(np.int32)

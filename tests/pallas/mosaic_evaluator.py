@@ -16,6 +16,7 @@ import threading
 import ml_dtypes
 import mlir_evaluator
 import numpy as np
+from convolution_kernels import convolve
 from jaxlib.mlir import ir
 from jaxlib.mlir.passmanager import PassManager
 from mlir_evaluator import Evaluator, UndefinedBehavior, dtype_of, shape_of, unsigned
@@ -357,6 +358,16 @@ class MosaicEvaluator(Evaluator):
         wide = np.float64 if start.dtype.kind == "f" else np.int64
         return (start + np.einsum(f"{terms[0]},{terms[1]}->{result}", x.astype(wide), y.astype(wide))).astype(start.dtype)
 
+    def run_tpu_conv(self, op, x, y, start):
+        batch, channel, space, into, out, window, *result = json.loads(f"[{re.search('<(.*)>', str(op.attributes['dimension_numbers']))[1]}]")
+        lists = [_attribute(op, name) for name in ("window_strides", "lhs_dilation", "rhs_dilation")]
+        groups = [_attribute(op, name) if name in op.attributes else 1 for name in ("feature_group_count", "batch_group_count")]
+        padding = np.reshape(_attribute(op, "padding"), (-1, 2))
+        assert not any(_attribute(op, "window_reversal"))
+        found = convolve(x.transpose(batch, *space, channel).astype(np.float64), y.transpose(*window, into, out).astype(np.float64),
+                         padding, *lists, *groups)
+        return (start + found.transpose(np.argsort([result[0], *result[2], result[1]]))).astype(start.dtype)
+
     # Matrix units
 
     def _product(self, op, lhs):
@@ -403,7 +414,7 @@ OPERATIONS = """vector.load vector.shape_cast vector.broadcast vector.extract ve
     tpu.assume_multiple tpu.delay tpu.prng_set_seed_32 tpu.prng_random_bits tpu.log tpu.transpose tpu.concatenate tpu.iota
     tpu.dynamic_rotate tpu.dynamic_gather tpu.bitcast tpu.pack_elementwise tpu.unpack_elementwise tpu.reciprocal tpu.stochastic_convert
     tpu.reduce_index
-    tpu.matmul tpu.matmul_push_rhs tpu.matmul_acc_lhs tpu.matmul_pop tpu.matmul_lhs_fifo tpu.matmul_pop_fifo""".split()
+    tpu.conv tpu.matmul tpu.matmul_push_rhs tpu.matmul_acc_lhs tpu.matmul_pop tpu.matmul_lhs_fifo tpu.matmul_pop_fifo""".split()
 
 
 # Kernels
@@ -461,7 +472,8 @@ def _run(evaluator, operands, results, aliases):
     scratch = [memory_of(t) for t in kinds[len(kinds) - ir.IntegerAttr(attributes["scratch_operands"]).value:]]
     for i, o in aliases:
         results[o][...] = operands[i - len(dynamic)]
-    arrays = [*[x.copy() for x in inputs], *results]
+    first = len(bounds) + count + len(inputs) + len(results)  # results behind those of the caller are scratch memory
+    arrays = [*[x.copy() for x in inputs], *results, *map(memory_of, kinds[first:len(kinds) - len(scratch)])]
     evaluator.memories += [*arrays, *scratch]
     parameters = attributes["window_params"] if "window_params" in attributes else [{}] * len(arrays)
     windows = [Window(x, p) for x, p in zip(arrays, parameters)]

@@ -44,6 +44,101 @@ def test_values_of_the_module(name, operands):
     compare(found, FUSED[name][1])
 
 
+# Blocks of results, at step 3 of the grid: the spec, its index, and the same part of an array of shape (64, 256).
+Z, ROW = np.arange(64 * 256, dtype=np.float32).reshape(64, 256), np.arange(256, dtype=np.float32)
+DIMS = {
+    "elements": (pl.BlockSpec((pl.Element(8), pl.Element(128)), lambda i: (4 * i, 64)), (12, 64), np.s_[12:20, 64:192]),
+    "rows of elements": (pl.BlockSpec((pl.Element(8), 128), lambda i: (4 * i, 1)), (12, 1), np.s_[12:20, 128:]),
+    "padded": (pl.BlockSpec((pl.Element(8, (2, 2)), 128), lambda i: (4 * i, 1)), (12, 1), np.s_[10:18, 128:]),
+    "slices": (pl.BlockSpec((pl.BoundedSlice(8), 128), lambda i: (pl.ds(4 * i, 8), 1)), (pl.ds(12, 8), 1), np.s_[12:20, 128:]),
+    "squeezed": (pl.BlockSpec((None, pl.Element(128)), lambda i: (i, 64)), (3, 64), np.s_[3, 64:192]),
+    "blocked": (pl.BlockSpec((pl.Blocked(8), pl.BoundedSlice(128)), lambda i: (i, pl.ds(64, 128))), (3, pl.ds(64, 128)),
+                np.s_[24:32, 64:192])}
+
+
+def _moved(index, by):
+    return pl.ds(index.start + by, index.size) if isinstance(index, pl.Slice) else index + by
+
+
+# Fusions with what they compute, and the block shape and the index of the first operand, from those of the result.
+PULLED = {
+    "a product": (lambda: 2 * Z, 2 * Z, lambda b, i: (b, i)),
+    "a broadcast row": (lambda: lax.broadcast_in_dim(ROW, (64, 256), (1,)), np.broadcast_to(ROW, (64, 256)),
+                        lambda b, i: (b[1:], i[1:])),
+    "a broadcast column": (lambda: lax.broadcast_in_dim(Z[:, :1], (64, 256), (0, 1)), np.broadcast_to(Z[:, :1], (64, 256)),
+                           lambda b, i: ((b[0], 1), (i[0], 0))),
+    "a transposition": (lambda: lax.transpose(Z.T, (1, 0)), Z, lambda b, i: (b[::-1], i[::-1])),
+    "a slice": (lambda: lax.slice(np.concatenate([Z, Z]), (64, 0), (128, 256)), Z,
+                lambda b, i: (b, (_moved(i[0], 8 if isinstance(b[0], pl.Blocked) else 64), i[1]))),
+    "a sum": (lambda: lax.reduce_sum(np.stack([Z, Z]), (0,)), 2 * Z, lambda b, i: ((pl.Blocked(2), *b), (0, *i))),
+    "a squeezed axis": (lambda: lax.squeeze(Z[:, None], (1,)), Z, lambda b, i: ((b[0], None, b[1]), (i[0], 0, i[1]))),
+    "a matrix product": (lambda: lax.dot(Z[:, :16], Z[:16]), Z[:, :16] @ Z[:16], lambda b, i: ((b[0], 16), (i[0], 0))),
+    "an iota": (lambda: Z + lax.broadcasted_iota(np.float32, (64, 256), 0), Z + np.arange(64)[:, None], lambda b, i: (b, i)),
+    "a new axis": (lambda: lax.reshape(Z[:, None], (64, 256)), Z, lambda b, i: (
+        (1 if b[0] is None else b[0], 1, b[1]), (i[0], 0, i[1]))),
+}
+
+
+def block_part(x, spec, index):
+    """The part of an array that is a block; a block here ends within the array."""
+    key = [i if b is None else slice(i.start, i.start + i.size) if isinstance(i, pl.Slice) else
+           slice(i - b.padding[0], i - b.padding[0] + b.block_size) if isinstance(b, pl.Element) else
+           slice(i * getattr(b, "block_size", b), (i + 1) * getattr(b, "block_size", b)) for b, i in zip(spec.block_shape, index)]
+    return np.asarray(x)[tuple(key)]
+
+
+@pytest.mark.parametrize("dims", DIMS)
+@pytest.mark.parametrize("name", PULLED)
+def test_blocks_of_elements_and_slices(name, dims):
+    """Dimensions keep their kind in blocks of operands, as in JAX 0.12."""
+    (fusion, full, expected), (spec, index, part) = PULLED[name], DIMS[dims]
+    function, values, _ = fuser.get_fusion_values(fusion)
+    kernel_function, (specs,), _ = fuser.pull_block_spec(function, spec, grid_len=1)(values)
+    assert (specs[0].block_shape, specs[0].index_map(3)) == expected(spec.block_shape, index)
+    blocks = [block_part(x, s, s.index_map(3)) for x, s in zip(values, specs)]
+    found = kernel_function((3,), (), blocks)
+    np.testing.assert_allclose(found, np.asarray(full)[part], rtol=1e-5)
+
+
+@pytest.mark.parametrize("dims", DIMS)
+def test_pushed_blocks_of_elements_and_slices(dims):
+    spec, index, _ = DIMS[dims]
+    b, i = spec.block_shape, index
+    for f, shape, position in (
+            (lambda x: (2 * x + 1).astype(np.float16), b, i), (lambda x: x.T, b[::-1], i[::-1]),
+            (lambda x: lax.broadcast_in_dim(x, (3, 64, 256), (1, 2)), (3, *b), (0, *i)),
+            (lambda x: lax.expand_dims(x, (1,)), (b[0], 1, b[1]), (i[0], 0, i[1]))):
+        found = fuser.push_block_spec(f, spec)(Z)
+        assert (found.block_shape, found.index_map(3)) == (shape, position)
+
+
+def test_fused_kernels_on_elements():
+    """Rows of a fusion overlap: each step adds two, and the fusion begins at row 4 of the array."""
+    bias = np.float32(3) * ROW
+    function, values, _ = fuser.get_fusion_values(lambda: lax.slice(Z, (4, 0), (60, 256)) * 2 + bias)
+    windows = pl.BlockSpec((pl.Element(16), pl.Blocked(128)), lambda i, j: (8 * i, j))
+    kernel_function, (specs,), _ = fuser.pull_block_spec(function, windows, grid_len=2)(values)
+
+    def kernel(*refs):
+        *operands, o_ref = refs
+        x = kernel_function((pl.program_id(0), pl.program_id(1)), (), [ref[...] for ref in operands])
+        o_ref[...] = x[:8] + x[8:]
+
+    found = pl.pallas_call(kernel, out_shape=xf.ShapeDtypeStruct((48, 256), "float32"), grid=(6, 2), in_specs=list(specs),
+                           out_specs=pl.BlockSpec((8, 128), lambda i, j: (i, j)), interpret=True)(*values)
+    fused_rows = Z[4:60] * 2 + bias
+    compare(found, fused_rows[:48] + fused_rows[8:])
+
+
+def test_blocks_that_are_not_consecutive():
+    rows = pl.BlockSpec((pl.Element(8), 128), lambda i: (i, 0))
+    for f, x, message in ((lambda x: lax.concatenate([x, x], 0), Z[:32], "along axis 0 in blocks of Element.*parts of several operands"),
+                          (lambda x: xnp.tile(x, (8, 1)), Z[:8], "in blocks of Element.*parts of several copies"),
+                          (lambda x: lax.reshape(x, (64, 256)), Z.reshape(-1), "dimensions that are merged or split")):
+        with pytest.raises(NotImplementedError, match=message):
+            fuser.pull_block_spec(f, rows, grid_len=1)(x)
+
+
 def test_fusions_with_references():
     first, second = xf.new_ref(xnp.asarray(BIAS)), xf.new_ref(2 * xnp.asarray(BIAS))
     function, values, scalars = fuser.get_stateful_input_fusion_values(lambda x: first[:8] * x + Y[0, :8], X[0, :8])
@@ -127,7 +222,7 @@ def test_blocks():
     assert pull(lambda x, b: x + b, (64, 1024), (1024,)) == [((8, 128), (3, 5)), ((128,), (5,))]
     assert pull(lambda x, b: x + b, (64, 1024), (64, 1)) == [((8, 128), (3, 5)), ((8, 1), (3, 0))]
     assert pull(lambda x: x[8:72, 128:], (80, 1152)) == [((8, 128), (4, 6))]
-    assert pull(lambda x: x.sum(1), (64, 4, 1024)) == [((8, 4, 128), (3, 0, 5))]
+    assert pull(lambda x: x.sum(1), (64, 4, 1024)) == [((8, pl.Blocked(4), 128), (3, 0, 5))]
     assert pull(lambda x: x[0, :, None, 0, :].squeeze(1), (1, 64, 1, 1024)) == [((1, 8, 1, 128), (0, 3, 0, 5))]
     push = lambda f, spec, shape: index(fuser.push_block_spec(f, spec)(xf.ShapeDtypeStruct(shape, "float32")))
     assert push(lambda x: x.T[None] + 1, ROWS, (64, 1024)) == ((1, 128, 8), (0, 5, 3))
@@ -140,7 +235,7 @@ def test_blocks_of_values():
     f = lambda x, b: (x[:64] * b, lax.broadcasted_iota(np.int32, (64, 1024), 0))
     kernel, specs, named = fuser.pull_block_spec(f, (pl.BlockSpec((8, None), lambda i, j: (i, j)), ROWS), grid_len=2)(
         xf.ShapeDtypeStruct((72, 1024), "float32"), xf.ShapeDtypeStruct((1024,), "float32"))
-    assert [s.block_shape for s in specs] == [(8, 1), (1,)] and named == {}
+    assert [s.block_shape for s in specs] == [(8, None), (None,)] and named == {}
     column, rows = kernel((2, 7), (), np.arange(8.0, dtype="float32")[:, None], np.full(1, 3, "float32"))
     np.testing.assert_array_equal(column, 3 * np.arange(8))
     np.testing.assert_array_equal(rows, np.broadcast_to(16 + np.arange(8)[:, None], (8, 128)))
@@ -282,8 +377,8 @@ def test_refused():
         pull(lambda x: x + X[:64, :1].sum() * Y[:1, :1] * xnp.ones((64, 1024)), shape)
     with pytest.raises(NotImplementedError, match="each block must have these axes whole"):
         fuser.push_block_spec(lambda x: x.sum(1), ROWS)(shape)
-    with pytest.raises(NotImplementedError, match="block dimension Element"):
-        fuser.pull_block_spec(lambda x: x, pl.BlockSpec((pl.Element(8), 128), lambda i, j: (i, j)))(shape)
+    with pytest.raises(NotImplementedError, match="block dimension Indirect"):
+        fuser.pull_block_spec(lambda x: x, pl.BlockSpec((pl.Indirect(8), 128), lambda i, j: (i, j)))(shape)
     with pytest.raises(ValueError, match="has 0 such calls"):
         fuser.fuse(lambda x: x + 1)(X)
     with pytest.raises(ValueError, match="has 2 such calls"):

@@ -407,3 +407,22 @@ def test_calls_of_one_kernel_share_its_trace():
     xf.clear_caches()
     run(4)
     assert len(traced) == 5
+
+
+def test_references_are_no_conditions():
+    def kernel(convert):
+        return pl.pallas_call(lambda x, o: convert(x), out_shape=xf.ShapeDtypeStruct((4,), "float32"), interpret=True)
+
+    for convert in (bool, np.asarray):
+        with pytest.raises(TypeError, match=r"got a reference of type Ref<default>\{float32\[4\]\} .* Read its value first, with ref\[...\]"):
+            kernel(convert)(np.ones(4, np.float32))
+
+
+def test_bad_block_specs():
+    with pytest.raises(TypeError, match="BlockSpec takes a block_shape and then an index_map, a function, got <function"):
+        pl.BlockSpec(lambda i: i, (2,))
+    call = pl.pallas_call(lambda x, o: None, out_shape=xf.ShapeDtypeStruct((4,), "float32"), in_specs=[pl.BlockSpec((-2,))], interpret=True)
+    with pytest.raises(ValueError, match=r"the block shape of args\[0\] takes sizes that are not negative, got -2"):
+        call(np.ones(4, np.float32))
+    with pytest.raises(ValueError, match="ds takes a size of 0 at least, got -3"):
+        pl.ds(0, -3)

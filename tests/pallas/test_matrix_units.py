@@ -132,8 +132,8 @@ def test_keys_in_modules():
     assert "memref<1x2xi32, #tpu.memory_space<smem>>" in text and "prng_set_seed_32" in text and text.count("memref.load") == 2
     with pytest.raises(ValueError, match=r"args\[0\], of type key<pl>.*, is a random key in vmem.*SMEM"):
         module_text(lambda seed: sampled()(pltpu.to_pallas_key(xf.random.key(seed))), np.int32(0))
-    with pytest.raises(NotImplementedError, match=r"random numbers of a key of type key<fry>\[\].*to_pallas_key"):
-        module_text(lambda seed: sampled(**IN_SMEM)(xf.random.key(seed)), np.int32(0))
+    with pytest.raises(NotImplementedError, match=r"random numbers of a key of type key<rbg>\[\].*to_pallas_key"):
+        module_text(lambda seed: sampled(**IN_SMEM)(xf.random.key(seed, impl="rbg")), np.int32(0))
 
 
 # Pipelines whose first blocks are copied ahead

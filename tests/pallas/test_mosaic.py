@@ -3,15 +3,19 @@
 No compiler and no TPU is needed; `tests/planning/test_compile_for_tpu.py` compiles these kernels.
 """
 
+import convolution_kernels
+import ml_dtypes
 import mosaic_evaluator
 import numpy as np
 import pytest
+import random_key_kernels
 import tpu_kernels
+from diverging_kernels import DIVERGING_KERNELS
 from mosaic_evaluator import UndefinedBehavior
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront import lax
+from xlafront import lax, random
 from xlafront.experimental import pallas as pl
 from xlafront.experimental.pallas import tpu as pltpu
 
@@ -48,9 +52,12 @@ def test_values(name):
         np.testing.assert_allclose(np.asarray(f, np.float64), np.asarray(e, np.float64), **compare)
 
 
-@pytest.mark.parametrize("name", tpu_kernels.DEVICE_KERNELS)
+DEVICE_KERNELS = tpu_kernels.DEVICE_KERNELS | DIVERGING_KERNELS
+
+
+@pytest.mark.parametrize("name", DEVICE_KERNELS)
 def test_values_on_devices(name):
-    case = tpu_kernels.DEVICE_KERNELS[name]
+    case = DEVICE_KERNELS[name]
     args, devices = case.arguments(), xf.devices()[:4]
     expected = case.expected(*args)
     compare = dict(rtol=case.tolerance, atol=case.tolerance)
@@ -167,7 +174,7 @@ def body_of(function):
      NotImplementedError, r"test_mosaic.py:\d+.*gather of windows of shape \(2, 64\) out of \(8, 128\)"),
     (body_of(lambda x: lax.scatter_add(x[...], xnp.zeros((8, 1), int), xnp.zeros((8, 2, 128)), lax.ScatterDimensionNumbers(
         (1, 2), (), (0,)))), {}, NotImplementedError, r"scatter-add of windows of shape \(2, 128\) into \(8, 128\)"),
-    (lambda x, o: o.__setitem__(..., xnp.sum(x[...])), {"shape": ()}, NotImplementedError, r"reads outputs.* a scalar in VMEM.*\(1, 1\)"),
+    (lambda x, o: o.__setitem__(..., xnp.sum(x[...])), {"shape": ()}, NotImplementedError, r"writes outputs.* a scalar in VMEM.*\(1, 1\)"),
     (lambda x, o: o.__setitem__((), x[0, 0]), {"shape": (), "grid": 1}, ValueError, r"is a scalar in VMEM.*shape \(1, 1\)"),
     (copy, {"in_specs": [pl.BlockSpec(memory_space=pl.ANY)]}, NotImplementedError, r"args\[0\], a reference in any.*sync_copy"),
     (copy, {"in_specs": [pl.BlockSpec(memory_space=pltpu.SMEM)]}, NotImplementedError, "in scalar memory.*with an integer"),
@@ -180,8 +187,9 @@ def body_of(function):
      r"args\[0\].*blocks in hbm"),
     (lambda *refs: None, {"out_specs": pl.BlockSpec(memory_space=pl.HOST)}, ValueError, "outputs, .* is in host, where"),
     (lambda *refs: None, {"in_specs": [pl.BlockSpec(memory_space=pltpu.SEMAPHORE)]}, ValueError, "is in semaphore_mem, where"),
-    (lambda *refs: None, {"scratch_shapes": [pl.ANY((8, 128), "float32")]}, ValueError, r"scratch_shapes\[0\].*is in any; "),
-    (lambda *refs: pl.run_scoped(lambda ref: None, pltpu.HBM((8, 128), "float32")), {}, NotImplementedError,
+    (lambda *refs: None, {"scratch_shapes": [pltpu.VMEM_SHARED((8, 128), "float32")]}, ValueError,
+     r"scratch_shapes\[0\].*is in vmem_shared; scratch memory of TPU kernels is in VMEM, SMEM, HBM or ANY"),
+    (lambda *refs: pl.run_scoped(lambda ref: None, pltpu.CMEM((8, 128), "float32")), {}, NotImplementedError,
      "scratch memory of type .* Use pltpu.VMEM"),
     (copy, {"in_specs": [pl.BlockSpec((pl.BoundedSlice(8), 128), lambda: (0, 0))]}, TypeError, r"must return pl.ds\(start, size\)"),
     (copy, {"in_specs": [pl.BlockSpec((pl.BoundedSlice(8), 128), lambda: (pl.ds(0, 4), 0))]}, NotImplementedError,
@@ -197,9 +205,9 @@ def body_of(function):
     (body_of(lambda x: x[xnp.arange(8)]), {}, NotImplementedError, r"an index array of shape \(8,\) into args\[0\]"),
     (body_of(lambda x: lax.scan(lambda c, r: (c, r), 0, x[...].T)[1].T), {}, NotImplementedError, "scan over more than 64 slices"),
     (body_of(lambda x, s: [pl.semaphore_signal(s), pl.semaphore_wait(s), x[...]][2]), {"scratch_shapes": [pltpu.SemaphoreType.DMA]},
-     NotImplementedError, "of another kind.*SemaphoreType.REGULAR"),
+     ValueError, "of the kind REGULAR or BARRIER, got one of the kind DMA.*SemaphoreType.REGULAR"),
     (body_of(lambda x, s: [pltpu.async_copy(x, x, s).wait(), x[...]][1]), {"scratch_shapes": [pltpu.SemaphoreType.REGULAR]},
-     NotImplementedError, "of another kind.*SemaphoreType.DMA"),
+     ValueError, "of the kind DMA, got one of the kind REGULAR.*SemaphoreType.DMA"),
     (lambda x, o, s: [pltpu.make_async_copy(x, o, s).start()][1:] or None, {"scratch_shapes": [pltpu.SemaphoreType.DMA]}, ValueError,
      r"the semaphore scratch_shapes\[0\] is signaled at .*test_mosaic.py:\d+ and never waited for"),
     (lambda x, o, s: pl.when(pl.program_id(0) == 0)(lambda: pl.semaphore_signal(s)), {
@@ -210,17 +218,103 @@ def body_of(function):
      r"between references of one type, got float32\[4, 128\]"),
     (copy, {"compiler_params": pltpu.CompilerParams(vmem_limit_bytes=-1)}, ValueError, "vmem_limit_bytes .* positive"),
     (copy, {"grid": 2, "in_specs": [pl.BlockSpec((8, 128), lambda i, j: (i, j))]}, TypeError,
-     r"index map .* of args\[0\] must take 1 indices of the grid: .* missing a required argument: 'j'"),
+     r"index map .* of args\[0\] must take 1 indices of the grid: missing a required argument: 'j'"),
     (copy, {"grid": 2, "in_specs": [pl.BlockSpec((8, 128), lambda i: i)]}, ValueError, r"args\[0\] must return 2 values"),
     (copy, {"grid": 2, "in_specs": [pl.BlockSpec((8, 128), lambda i: (0.5 * i, 0))]}, ValueError, "must return integer scalars"),
     (body_of(lambda x: x[...] + xnp.asarray(X)), {}, ValueError, "captures constants"),
     (lambda x, o: o.__setitem__(9, x[0]), {}, ValueError, "index 9 is out of bounds for dimension 0"),
     (copy, {"interpret": "yes"}, TypeError, "interpret as True, False or pltpu.InterpretParams, got 'yes'"),
-    (body_of(lambda x: lax.dot(x[...], x[...].T, precision="high") @ x[...]), {}, NotImplementedError, "Precision.HIGHEST"),
+    (body_of(lambda x: lax.dot(x[...], x[...].T, precision=lax.DotAlgorithmPreset.BF16_BF16_F32) @ x[...]), {}, NotImplementedError,
+     "Precision.DEFAULT, HIGH or HIGHEST"),
 ])
 def test_refused_before_the_compiler(body, options, error, message):
     with pytest.raises(error, match=message):
         call(body, X, **options)
+
+
+def test_scratch_in_main_memory():
+    """It is a result of the call, once for each step of a parallel axis; steps of vmap share it."""
+    hbm = [pltpu.HBM((16, 128), "float32")]
+
+    def lowered(semantics, scratch, x=X, of=lambda f: f):
+        def kernel(x_ref, o_ref, *refs):
+            if not refs:
+                pl.run_scoped(lambda ref: pltpu.sync_copy(x_ref, ref), pltpu.HBM((8, 128), x.dtype))
+            o_ref[...] = x_ref[...]
+
+        f = pl.pallas_call(kernel, out_shape=xf.ShapeDtypeStruct((8, 128), x.dtype), grid=(2, 3), scratch_shapes=scratch,
+                           compiler_params=pltpu.CompilerParams(dimension_semantics=semantics))
+        text = module_text(of(f), x)
+        return text, str(mosaic_evaluator.modules(text)[0][0])
+
+    for semantics, shape in ((None, "16x128"), (("arbitrary", "parallel"), "3x16x128"), (("parallel", "parallel"), "2x3x16x128")):
+        text, module = lowered(semantics, hbm)
+        assert f"-> (tensor<8x128xf32>, tensor<{shape}xf32>)" in text and "scratch_operands = 0" in module
+        assert f"memref<{shape}xf32, #tpu.memory_space<hbm>>" in module
+    text, module = lowered(None, hbm, np.stack([X] * 4), xf.vmap)
+    assert "tensor<16x128xf32>" in text and "#tpu.dimension_semantics<parallel>" not in module
+    assert "tensor<8x128xi8>)" in lowered(None, (), X.astype(np.int8))[0]
+    with pytest.raises(ValueError, match='scratch memory .* a parallel axis of .* Make the axis "arbitrary"'):
+        module_text(lambda n, x: pl.pallas_call(
+            lambda *refs: None, out_shape=xf.ShapeDtypeStruct((8, 128), "float32"), grid=n, scratch_shapes=hbm,
+            compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)))(x), np.int32(3), X)
+
+
+@pytest.mark.parametrize("name", convolution_kernels.CASES)
+def test_convolutions(name):
+    x, w, *_ = convolution_kernels.CASES[name]
+    expected = convolution_kernels.expected(name)
+    np.testing.assert_allclose(convolution_kernels.kernel(name, True)(x, w), expected, rtol=1e-5)
+    if not convolution_kernels.has_convolutions():
+        with pytest.raises(NotImplementedError, match="conv_general_dilated with this version of jaxlib.* Install jaxlib 0.12"):
+            evaluated(convolution_kernels.kernel(name), x, w)
+        return
+    [found], _ = evaluated(convolution_kernels.kernel(name), x, w)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_convolutions_with_reversed_windows():
+    x, w, *_ = convolution_kernels.CASES["windows"]
+    expected = x + convolution_kernels.convolve(x, w[::-1], ((1, 1), (1, 1)), (1, 1), (1, 1), (1, 1))
+    np.testing.assert_allclose(convolution_kernels.reversed_windows(True)(x, w), expected, rtol=1e-5)
+    if convolution_kernels.has_convolutions():
+        [found], _ = evaluated(convolution_kernels.reversed_windows(), x, w)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", random_key_kernels.CASES)
+def test_bits_of_keys(name):
+    expected = random_key_kernels.CASES[name][1]
+    np.testing.assert_array_equal(random_key_kernels.kernel(name, True)(random_key_kernels.WORDS), expected)
+    [found], _ = evaluated(random_key_kernels.kernel(name), random_key_kernels.WORDS)
+    np.testing.assert_array_equal(found.view(expected.dtype), expected)
+
+
+def test_bits_of_keys_that_are_arguments():
+    key = random.wrap_key_data(random_key_kernels.WORDS)
+    expected = [random_key_kernels.bits(random_key_kernels.folded(random_key_kernels.WORDS, i), (8, 128)) for i in range(2)]
+    np.testing.assert_array_equal(random_key_kernels.of_key(key, True), np.concatenate(expected))
+    for k, name in ((key, "arith.xori"), (pltpu.to_pallas_key(key), "tpu.prng_random_bits")):
+        assert name in str(mosaic_evaluator.modules(module_text(random_key_kernels.of_key, k))[0][0])
+    for f, message in ((lambda k: random.bits(random.split(k)[0], (8, 128)), "wrap_key_data of uint32"),
+                       (lambda k: random.bits(random.key(1, impl="rbg"), (8, 128)), "random.key of rbg")):
+        with pytest.raises(NotImplementedError, match=message):
+            module_text(lambda k, f=f: pl.pallas_call(
+                lambda k_ref, o_ref: o_ref.__setitem__(..., f(k_ref[...])), xf.ShapeDtypeStruct((8, 128), np.uint32),
+                in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM)])(k), key)
+
+
+def test_products_of_high_precision():
+    """The sum of three products of bfloat16 halves; the evaluator multiplies exactly."""
+    x, y = (np.random.default_rng(i).normal(size=(128, 128)).astype(np.float32) for i in (0, 1))
+    large, exact = [a.astype(ml_dtypes.bfloat16).astype(np.float64) for a in (x, y)], x.astype(np.float64) @ y
+    small = [a - b for a, b in zip((x, y), large)]
+    for precision, error, count in (("high", np.abs(small[0]) @ np.abs(small[1]), 3), ("highest", 0 * exact, 1)):
+        f = pl.pallas_call(lambda x_ref, y_ref, o_ref, p=precision: o_ref.__setitem__(..., lax.dot(x_ref[...], y_ref[...], precision=p)),
+                           out_shape=xf.ShapeDtypeStruct((128, 128), "float32"))
+        [found], _ = evaluated(f, x, y)
+        assert (np.abs(found - exact) <= 1.1 * error + 1e-4).all()
+        assert str(mosaic_evaluator.modules(module_text(f, x, y))[0][0]).count("tpu.matmul") == count
 
 
 def test_dtypes_of_64_bits_are_refused():

@@ -14,7 +14,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.experimental import pallas as pl
-from xlafront.experimental.pallas import tpu as pltpu
+from xlafront.experimental.pallas import tpu as pltpu, triton
 
 Params, Spec = pltpu.InterpretParams, xf.ShapeDtypeStruct
 F32 = Spec((8, 128), "float32")
@@ -43,7 +43,7 @@ MODES = {"on wait": Params(detect_races=True), "eagerly": Params(detect_races=Tr
          "without races": Params(out_of_bounds_reads="uninitialized", random_seed=1)}
 
 
-COPYING = ("copies", "copies_between_main_memory", "pipeline", "pipeline_of_dynamic_size")  # without copies modes are the same
+COPYING = ("copies", "copies_between_main_memory", "scratch_in_main_memory", "pipeline", "pipeline_of_dynamic_size")  # without copies modes are the same
 
 
 @pytest.mark.parametrize("name, mode", [*[(name, "on wait") for name in tpu_kernels.KERNELS], *[
@@ -293,8 +293,10 @@ def stores_beyond(x_ref, o_ref, buffer_ref, semaphore):
 @pytest.mark.parametrize("mode", ["on_wait", "eager"])
 def test_mistakes(kernel, error, message, mode):
     here = at(kernel, "# here") if "{here}" in message else ""
+    scratch = [BUFFER, REGULAR if kernel in (waits_without_signal, left_over) else DMA]
     with pytest.raises(error, match=message.format(here=here)):
-        run(kernel, X, params=Params(dma_execution_mode=mode, detect_races=mode == "eager"), grid=(1,), **COPIES)
+        run(kernel, X, params=Params(dma_execution_mode=mode, detect_races=mode == "eager"), grid=(1,), in_specs=[MAIN],
+            scratch_shapes=scratch)
 
 
 def test_reads_out_of_bounds_can_be_uninitialized():
@@ -484,6 +486,41 @@ def test_races_are_found_quickly():
         xf.block_until_ready(f(x, x))
         times.append(time.perf_counter() - started)
     assert min(times) < 1
+
+
+def test_masks_of_index_arrays():
+    """Positions beyond the end are masked; one that is not is reported."""
+    def kernel(end):
+        def body(x_ref, o_ref):
+            positions = 8 * pl.program_id(0) + xnp.arange(8)
+            o_ref[...] = triton.load(x_ref.at[positions], mask=(positions < end)[:, None], other=0.0)
+
+        return pl.pallas_call(body, out_shape=xf.ShapeDtypeStruct((16, 4), "float32"), grid=2, interpret=Params(),
+                              out_specs=pl.BlockSpec((8, 4), lambda i: (i, 0)))
+
+    x = np.arange(52, dtype=np.float32).reshape(13, 4)
+    np.testing.assert_array_equal(kernel(13)(x), np.pad(x, ((0, 3), (0, 0))))
+    with pytest.raises(IndexError, match=r"the read of args\[0\] .* is out of bounds \(at index \(1,\)"):
+        kernel(14)(x)
+
+
+def test_errors_of_jitted_kernels_have_no_internal_frames():
+    def kernel(x_ref, o_ref, signaled):
+        pl.semaphore_wait(signaled)
+
+    call = pl.pallas_call(kernel, out_shape=F32, scratch_shapes=[REGULAR], interpret=Params())
+    with pytest.raises(RuntimeError, match="the wait for .* never ends") as caught:
+        xf.jit(call)(np.ones((8, 128), np.float32)).block_until_ready()
+    assert "xlafront/" not in str(caught.value).replace(__file__, "")
+
+
+def test_no_reverse_mode():
+    def kernel(x_ref, o_ref, copied):
+        pltpu.async_copy(x_ref, o_ref, copied).wait()
+
+    call = pl.pallas_call(kernel, out_shape=F32, in_specs=[MAIN], out_specs=MAIN, scratch_shapes=[DMA], interpret=Params())
+    with pytest.raises(NotImplementedError, match=r"is simulated \(InterpretParams\). Use interpret=True, or give it a derivative"):
+        xf.grad(lambda x: call(x).sum())(xnp.ones((8, 128)))
 
 
 # Several devices

@@ -1,5 +1,7 @@
 """Kernels on SparseCores: interpreted values against NumPy, the configuration of the call, and what is refused."""
 
+import re
+
 import mosaic_evaluator
 import numpy as np
 import pytest
@@ -44,6 +46,36 @@ def test_simulated_copies_of_rows(kind, mode):
     args = kernels.LARGE, kernels.indices_of(kind)
     params = pltpu.InterpretParams(detect_races=True, dma_execution_mode=mode)
     np.testing.assert_array_equal(xf.jit(kernels.row_copies(kind, params))(*args), kernels.ROW_COPIES[kind](*args))
+
+
+@pytest.mark.parametrize("direction", ["from", "to"])
+@pytest.mark.parametrize("name", kernels.VIEWS)
+def test_copies_of_slices_of_rows(name, direction):
+    """Ignored rows of a view keep their values, and so do the other columns and rows of the reference."""
+    args = kernels.HALVES, kernels.SOME_INDICES
+    for interpret in (True, pltpu.InterpretParams(detect_races=True), pltpu.InterpretParams(dma_execution_mode="on_wait")):
+        for add in [False, True][:1 + (direction == "from")]:
+            found = xf.jit(kernels.slices_of_rows(name, direction, interpret, add))(*args)
+            np.testing.assert_array_equal(found, kernels.slices_copied(name, direction, add))
+    [(module, _)] = mosaic_evaluator.modules(module_text(kernels.slices_of_rows(name, direction, False), *args))
+    [copy] = [line for line in str(module).splitlines() if "tpu.enqueue_indirect_dma" in line]
+    side, (rows, width) = "source" if direction == "from" else "target", kernels.HALVES[kernels.VIEWS[name][1]].shape
+    assert re.search(rf"{side}\(%\w+ : memref<{rows}x{width}xf32, #tpu.memory_space<hbm>>\)", copy) and "offset_filter" in copy
+
+
+def test_filtered_copies_that_are_refused():
+    def copy(view_of):
+        def kernel(x_ref, i_ref, o_ref, indices):
+            pltpu.sync_copy(i_ref, indices)
+            pltpu.sync_copy(view_of(x_ref, plsc.Indices(indices, ignored_value=-1)), o_ref)
+
+        mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore", num_cores=1, num_subcores=1)
+        return pl.kernel(kernel, xf.ShapeDtypeStruct((8, 8), np.float32), mesh=mesh, interpret=True,
+                         scratch_types=[pltpu.VMEM((8,), np.int32)])(kernels.HALVES[:16, :16], kernels.SOME_INDICES)
+
+    for view_of in (lambda ref, i: ref.at[pl.ds(0, 8), i], lambda ref, i: ref.at[i].at[:, pl.ds(0, 8)]):
+        with pytest.raises(NotImplementedError, match=r"takes them as the first index .* ref.at\[Indices\(...\), 0:128\]"):
+            copy(view_of)
 
 
 def filtered(indices, rows_read):
@@ -135,19 +167,76 @@ def test_counts_in_loops_and_branches():
     np.testing.assert_array_equal(exchanged(body)(EXCHANGED), EXCHANGED + taken[:, None])
 
 
-def test_communication_that_is_not_interpreted():
-    def in_a_loop(shared, mine, numbers, copied, subcore):
-        lax.fori_loop(0, 2, lambda i, _: plsc.subcore_barrier(), None)
+def _in_a_loop(run, shared, mine, subcore):
+    """Pass the values to the left neighbour twice; the loop gives the sum of the subcore's index and of the steps' numbers."""
+    def step(i, total):
+        pltpu.sync_copy(mine, shared.at[subcore])
+        plsc.subcore_barrier()
+        pltpu.sync_copy(shared.at[(subcore + 1) % 3], mine)
+        plsc.subcore_barrier()
+        return total + i
 
-    def in_scoped_memory(shared, mine, numbers, copied, subcore):
-        pl.run_scoped(lambda memory: plsc.fetch_and_add(memory.at[0], 1, subcore_id=0), pltpu.SMEM((1,), np.int32))
+    total = run(step, subcore)
+    mine[...] += total
 
-    for body, params, message in (
-            (in_a_loop, True, "subcore_barrier in a loop, branch or function cannot be interpreted for several subcores"),
-            (in_scoped_memory, True, "run_scoped .* is not interpreted with a fetch_and_add of several subcores"),
-            (lambda *_: plsc.subcore_barrier(), pltpu.InterpretParams(), "is not simulated for several subcores")):
-        with pytest.raises(NotImplementedError, match=message):
-            exchanged(body, params)(EXCHANGED)
+
+def _with_derivative(f):
+    function = xf.custom_jvp(f)
+    function.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
+    return function
+
+
+WAYS_TO_LOOP = {
+    "fori_loop": lambda step, start: lax.fori_loop(0, 2, step, start),
+    "while_loop": lambda step, start: lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, step(*c)), (np.int32(0), start))[1],
+    "scan": lambda step, start: (lambda c, rows: c + rows[0] - rows[1])(*lax.scan(
+        lambda c, i: (step(i, c), c), start, xnp.arange(2, dtype=np.int32), reverse=True)) - 1,
+    "jit": lambda step, start: xf.jit(lambda c: step(1, step(0, c)))(start),
+    "cond": lambda step, start: lax.cond(start >= 0, lambda c: step(1, step(0, c)), lambda c: c, start),
+    "custom_jvp": lambda step, start: _with_derivative(lambda c: step(1, step(0, c)))(start),
+    "nested": lambda step, start: lax.fori_loop(0, 2, lambda i, c: xf.jit(lambda c: lax.fori_loop(i, i + 1, step, c))(c), start)}
+
+
+@pytest.mark.parametrize("way, interpret", [*[(way, True) for way in WAYS_TO_LOOP], ("nested", pltpu.InterpretParams())])
+def test_barriers_in_loops_and_functions(way, interpret):
+    def body(shared, mine, numbers, copied, subcore):
+        _in_a_loop(WAYS_TO_LOOP[way], shared, mine, subcore)
+
+    expected = np.roll(EXCHANGED, -2, axis=1) + 1 + np.arange(3)[:, None]
+    np.testing.assert_array_equal(exchanged(body, interpret)(EXCHANGED), expected)
+
+
+@pytest.mark.parametrize("interpret", [True, pltpu.InterpretParams()], ids=["interpreted", "simulated"])
+def test_counts_in_memory_of_a_scope(interpret):
+    """Each subcore adds its index + 1 to the count of the first, in two rounds; copies are open while it waits."""
+    def body(shared, mine, numbers, copied, subcore):
+        @pl.with_scoped(pltpu.SMEM((2,), np.int32))
+        def count(memory):
+            memory[1] = np.int32(10)
+            copy = pltpu.async_copy(mine, shared.at[subcore], copied)
+            plsc.subcore_barrier()
+
+            @pl.loop(0, 2)
+            def _(i):
+                plsc.fetch_and_add(memory.at[1], subcore + 1, subcore_id=0)
+                plsc.subcore_barrier()
+                pl.when(subcore == 0)(lambda: numbers.__setitem__(i, memory[1]))
+                plsc.subcore_barrier()
+
+            copy.wait()
+            plsc.subcore_barrier()
+            pltpu.sync_copy(shared.at[2 - subcore], mine)
+            mine[...] += xnp.where(subcore == 0, 100 * numbers[0] + numbers[1], memory[1])
+
+        count()
+
+    expected = EXCHANGED[:, ::-1] + np.array([1622, 10, 10])[:, None]
+    np.testing.assert_array_equal(exchanged(body, interpret)(EXCHANGED), expected)
+
+
+def test_races_of_several_subcores_are_not_detected():
+    with pytest.raises(NotImplementedError, match="does not detect races of the kernel .*: its subcores wait for each other"):
+        exchanged(lambda *_: plsc.subcore_barrier(), pltpu.InterpretParams(detect_races=True))(EXCHANGED)
 
 
 def test_copies_of_rows_by_values():

@@ -538,6 +538,13 @@ def test_sizes_that_are_no_powers_of_two():
     refused("more than 1048576 elements", double, [like(2**21)], like(2**21), ValueError)
 
 
+@pytest.mark.parametrize("dtype, message", [("complex64", "Pass the real and the imaginary parts as two arrays"), (
+    "float4_e2m1fn", "kernels on GPUs cannot have. Convert it, or pass its bits"), ("int2", "kernels on GPUs cannot have")])
+def test_elements_that_gpus_do_not_have(dtype, message):
+    refused(rf"test_to_triton.py.*args\[0\] has dtype {dtype}, which .*{message}", lambda x, o: o.__setitem__(..., x[...]),
+            [like(8, dtype=dtype)], like(8, dtype=dtype))
+
+
 def test_operations_without_a_rule():
     refused(r"factorized at .*test_to_triton.py:\d+ \(factorized\): .* is not possible in kernels that are compiled for cuda", factorized, [like(8, 8)], like(8, 8))
     refused("scan over more than 64 slices", lambda x, o: o.__setitem__(..., lax.scan(lambda c, v: (c, v), 0.0, x[...])[1]), [like(128)], like(128))

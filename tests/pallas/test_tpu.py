@@ -131,7 +131,7 @@ def test_semaphores_count():
         pl.semaphore_wait(others_ref.at[1], decrement=False)
         o_ref[2], o_ref[3] = pl.semaphore_read(sem_ref), pl.semaphore_read(others_ref.at[1])
 
-    semaphores = [pltpu.SemaphoreType.REGULAR, pltpu.SemaphoreType.DMA((2,))]
+    semaphores = [pltpu.SemaphoreType.REGULAR, pltpu.SemaphoreType.REGULAR((2,))]
     found = interpreted(kernel, out_shape=xf.ShapeDtypeStruct((4,), "int32"), scratch_shapes=semaphores)()
     np.testing.assert_array_equal(found, [0, 3, 1, 1])
 
@@ -158,7 +158,7 @@ def test_invalid_semaphores_raise():
         interpreted(lambda x, o, *refs: body(x, o, *refs), out_shape=LIKE, scratch_shapes=scratch)(X)
 
     with pytest.raises(ValueError, match=r"one semaphore, got 2 of them.*sem.at\[i\]"):
-        run(lambda x, o, sem: pl.semaphore_signal(sem), pltpu.SemaphoreType.DMA((2,)))
+        run(lambda x, o, sem: pl.semaphore_signal(sem), pltpu.SemaphoreType.REGULAR((2,)))
     with pytest.raises(TypeError, match="takes a semaphore"):
         run(lambda x, o: pl.semaphore_wait(3))
     with pytest.raises(TypeError, match="a copy takes references, as kernels get them; src_ref is"):
@@ -167,8 +167,21 @@ def test_invalid_semaphores_raise():
         run(lambda x, o: pltpu.make_async_copy(x, o))
     with pytest.raises(ValueError, match="wait_send is for copies with a semaphore of the source"):
         run(lambda x, o, sem: pltpu.make_async_copy(x, o, sem).wait_send(), pltpu.SemaphoreType.DMA)
-    with pytest.raises(ValueError, match="between references of one type"):
+    with pytest.raises(ValueError, match=r"between references of one type.* Copy equal parts of them, ref.at\[...\]"):
         run(lambda x, o, sem: pltpu.async_copy(x.at[:4], o, sem), pltpu.SemaphoreType.DMA)
+    for use in (pl.semaphore_signal, pl.semaphore_wait):
+        with pytest.raises(ValueError, match="REGULAR or BARRIER, got one of the kind DMA. Copies signal it"):
+            run(lambda x, o, sem: use(sem), pltpu.SemaphoreType.DMA)
+    with pytest.raises(ValueError, match="a copy takes a semaphore of the kind DMA, got one of the kind REGULAR"):
+        run(lambda x, o, sem: pltpu.async_copy(x, o, sem).wait(), pltpu.SemaphoreType.REGULAR)
+    with pytest.raises(TypeError, match="takes a semaphore, as scratch_shapes=.*REGULAR.* got JitTracer"):
+        run(lambda x, o: pl.semaphore_signal(o))
+
+
+@pytest.mark.parametrize("body", [lambda x, o, sem: o.__setitem__(..., x[...] + sem[...]), lambda x, o, sem: sem.__setitem__(..., 1)])
+def test_semaphores_are_no_arrays(body):
+    with pytest.raises(TypeError, match=r"reads or writes a semaphore as an array at .*test_tpu.py:\d+. Use pl.semaphore_read\(sem\)"):
+        interpreted(body, out_shape=LIKE, scratch_shapes=[pltpu.SemaphoreType.REGULAR])(X)
 
 
 # Several devices
@@ -241,7 +254,8 @@ def test_invalid_remote_copies():
 
 
 @pytest.mark.cpu_only
-def test_branches_of_some_devices_do_not_communicate():
+def test_branches_of_some_devices_communicate():
+    """Devices exchange X along x: all at once, in the step of their coordinate y, or as often as it says."""
     def kernel(kind):
         def body(x_ref, o_ref, sem, other):
             def step(i, _):
@@ -259,10 +273,10 @@ def test_branches_of_some_devices_do_not_communicate():
         semaphores = [pltpu.SemaphoreType.DMA, pltpu.SemaphoreType.DMA]
         return on_devices(body, xf.ShapeDtypeStruct((4,), "float32"), scratch_shapes=semaphores)
 
-    np.testing.assert_array_equal(kernel("same")(X), np.concatenate([X[4:], X[4:], X[:4], X[:4]]))
-    for kind in ("other", "carried", "loop"):
-        with pytest.raises(NotImplementedError, match=r"a branch or loop at .*test_tpu.py:\d+ .* depends on axis_index"):
-            kernel(kind)(X)
+    expected = np.stack([X[4:], X[4:], X[:4], X[:4]])
+    for kind in ("same", "other", "loop"):
+        np.testing.assert_array_equal(kernel(kind)(X).reshape(4, 4), expected)
+    np.testing.assert_array_equal(kernel("carried")(X).reshape(4, 4)[1::2], expected[1::2])
 
 
 # Changes of the element type
@@ -513,12 +527,39 @@ def test_descriptions_of_buffers():
     assert pltpu.BufferedRef.input_output(rows, "int8", 1, grid_rank=1).is_input_output and len(xf.tree.leaves(first)) == 2
     main = pltpu.BufferedRef.input(pl.BlockSpec(memory_space=pltpu.SMEM), "int32")
     assert not main.is_buffered and not main.unbind_refs().is_buffered and first.with_spec(rows).block_shape == (None, 6)
+    assert first.unbind_refs().window_ref is first.window_ref and first.with_window_ref(None).buffer_count == 2
+    assert pltpu.BufferedRef.input(rows, np.float32).window_ref.dtype == np.float32
+    with pytest.raises(ValueError, match="there are no buffers for BlockSpec"):
+        main.buffer_count  # noqa: B018
     for arguments, error, message in (((3, "float32"), TypeError, "takes a pl.BlockSpec and a pltpu.BufferType, got 3"),
-                                      ((rows, "float32", 0), ValueError, "buffers of 1 at least, got 0")):
+                                      ((rows, "float32", 0), ValueError, "buffers of 1 at least, got 0"),
+                                      ((rows, "float32", (2, 1)), ValueError, r"buffers of 1 at least, got \(2, 1\)")):
         with pytest.raises(error, match=message):
             pltpu.BufferedRef.input(*arguments)
     with pytest.raises(TypeError, match="takes 1 references, one for each BlockSpec, got 2"):
         pltpu.make_pipeline_allocations(x, x, in_specs=[rows])
+    with pytest.raises(ValueError, match="needs grid_rank"):
+        pltpu.BufferedRef.input(rows, "float32", use_lookahead=True)
+    with pytest.raises(ValueError, match="BufferType.MANUAL is not known"):
+        pltpu.BufferedRef.create(rows, "float32", pltpu.BufferType.MANUAL)
+
+
+@pytest.mark.parametrize("dim", [8, None, pl.Squeezed(), pl.Blocked(8), pl.Element(8, (1, 1)), pl.BoundedSlice(8), pl.Indirect(8)])
+def test_properties_of_buffers(dim):
+    """The block shape is that of the spec; its pipeline_mode is not read; the numbers of buffers are those of JAX 0.12."""
+    spec = pl.BlockSpec((dim, 128), lambda i: (i, 0), pipeline_mode=pl.Buffered(3))
+    buffers = pltpu.BufferedRef.input(spec, "float32", use_lookahead=True, grid_rank=1)
+    assert buffers.block_shape == (dim, 128) and buffers.spec is spec and buffers.compute_index is spec.index_map
+    assert buffers.window_ref.shape == ((2, 128) if dim in (None, pl.Squeezed()) else (2, 8, 128))
+    assert buffers.has_indirect is isinstance(dim, pl.Indirect) and buffers.use_lookahead and buffers.has_allocated_buffer
+    assert (buffers.buffer_count, buffers.in_buffer_count, buffers.out_buffer_count) == (2, 2, 0)
+    for counts, expected in {(): (2, 2, 1), (3,): (3, 3, 1), ((1, 2),): (2, 1, 2), ((3, 2),): (4, 3, 2)}.items():
+        both = pltpu.BufferedRef.input_output(spec, "float32", *counts)
+        assert (both.buffer_count, both.in_buffer_count, both.out_buffer_count) == expected
+        assert both.sem_recvs.shape == both.sem_sends.shape == (expected[0],) == both.window_ref.shape[:1]
+    for space, source, count in ((pltpu.HBM, pl.ANY, 0), (None, pltpu.VMEM, 0), (pltpu.SMEM, pltpu.VMEM, 2), (None, pltpu.SMEM, 2)):
+        found = pltpu.BufferedRef.input(spec.replace(memory_space=space), "float32", source_memory_space=source)
+        assert found.in_buffer_count == count and found.is_buffered is (count > 0) and (found.window_ref is None) is (count == 0)
 
 
 def test_pipelines_with_allocations():
@@ -541,6 +582,9 @@ def test_pipelines_with_allocations():
         run((3, 4))
     with pytest.raises(ValueError, match=r"allocations\[0\] of the pipeline has buffers of blocks of shape \(1, 6\)"):
         run((pltpu.BufferedRef.input(rows, "float32"),) * 2)
+    with pytest.raises(ValueError, match=r"must be static and divide the shape of the reference, \(3, 6\)"):
+        interpreted(lambda x_ref, o_ref: pltpu.emit_pipeline(lambda x: None, grid=2, in_specs=[
+            pl.BlockSpec((2, 6), lambda i: (i, 0), memory_space=pltpu.HBM)])(x_ref), **options)(M[:3])
     with pytest.raises(NotImplementedError, match="without blocks that are prefetched"):
         run(None, pipeline_mode=pl.Buffered(2, prefetched_count=1))
     with pytest.raises(ValueError, match="dimension_semantics has 2 entries for a grid of 1 axes"):

@@ -3,16 +3,20 @@
 import json
 import os
 import random
+import time
 
+import convolution_kernels
 import fused_kernels
 import library_kernels
 import matrix_unit_kernels
 import numpy as np
 import programs_to_compile as programs
 import pytest
+import random_key_kernels
 import sparse_core_kernels
 import tpu_kernels
 import value_kernels
+from diverging_kernels import DIVERGING_KERNELS
 
 import xlafront as xf
 import xlafront.numpy as xnp
@@ -23,12 +27,23 @@ from xlafront.__main__ import main
 from xlafront.experimental import pallas as pl, topologies
 from xlafront.kernels.targets import Target
 from xlafront.planning import schedules
+from xlafront.runtime import clients
+from xlafront.runtime.clients import PlatformError
 
 pytestmark = pytest.mark.cpu_only
 
 
 def over(mesh, shape, spec, dtype=np.float32):
     return xf.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec))
+
+
+def test_a_missing_tpu_is_reported_at_once():
+    """Libtpu queries the cloud's metadata server for minutes unless its settings are there."""
+    started = time.monotonic()
+    with pytest.raises(PlatformError, match="'tpu' could not be started") as raised:
+        clients.Clients().get("tpu", {})
+    assert time.monotonic() - started < 60 and raised.value.__cause__ is None
+    assert "TPU_SKIP_MDS_QUERY" not in os.environ
 
 
 PODS = {"v2:2x2": 8, "v3:2x2": 8, "v4:2x2x1": 8, "v4:8x8x16": 2048, "v5e:2x4": 8, "v5e:16x16": 256, "v5litepod:4x4": 16,
@@ -315,6 +330,53 @@ def test_operations_of_sparse_cores(name):
     compile_for("v6e:1x1", sparse_core_kernels.kernel_of(name, False), sparse_core_kernels.X)
 
 
+@pytest.mark.parametrize("chip", ["v5e:1x1", "v6e:1x1", "tpu7x:1x1x1"])
+def test_convolutions(chip):
+    if convolution_kernels.has_convolutions():
+        for name in convolution_kernels.CASES:
+            compile_for(chip, convolution_kernels.kernel(name), *convolution_kernels.CASES[name][:2])
+
+
+def test_scratch_in_main_memory_is_counted():
+    def kernel(x_ref, o_ref, memory_ref):
+        pl.tpu.sync_copy(x_ref, memory_ref)
+        pl.tpu.sync_copy(memory_ref, o_ref)
+
+    main = pl.BlockSpec(memory_space=pl.ANY)
+    call = pl.pallas_call(kernel, out_shape=xf.ShapeDtypeStruct((1024, 1024), "float32"), in_specs=[main], out_specs=main,
+                          scratch_shapes=[pl.tpu.HBM((1024, 1024), "float32")])
+    memory = compile_for("v5e:1x1", call, np.zeros((1024, 1024), np.float32)).memory_analysis()
+    assert memory.temp_size_in_bytes >= 2**22 and memory.output_size_in_bytes == 2**22
+
+
+@pytest.mark.parametrize("chip", ["v5e:1x1", "v6e:1x1", "tpu7x:1x1x1"])
+def test_random_keys(chip):
+    for name in random_key_kernels.CASES:
+        compile_for(chip, random_key_kernels.kernel(name), random_key_kernels.WORDS)
+    on_chip = xf.sharding.SingleDeviceSharding(topologies.get_topology_desc(chip).devices[0])
+    for key in (xf.random.key(0), pl.tpu.to_pallas_key(xf.random.key(0))):
+        xf.jit(random_key_kernels.of_key).lower(xf.ShapeDtypeStruct((), key.dtype, sharding=on_chip)).compile()
+
+
+@pytest.mark.parametrize("chip", ["v5e:1x1", "v6e:1x1", "tpu7x:1x1x1"])
+def test_products_of_high_precision(chip):
+    x = np.zeros((128, 128), np.float32)
+    compile_for(chip, pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., xf.lax.dot(x_ref[...], x_ref[...], precision="high")),
+                                     out_shape=xf.ShapeDtypeStruct((128, 128), "float32")), x)
+
+
+@pytest.mark.parametrize("chip", ["v6e:1x1", "tpu7x:1x1x1"])
+def test_copies_of_slices_of_rows(chip):
+    """Chips skip ignored rows only where they copy complete ones."""
+    args = sparse_core_kernels.HALVES, sparse_core_kernels.SOME_INDICES
+    compile_for(chip, sparse_core_kernels.slices_of_rows("columns", "from", ignored=None), *args)
+    compile_for(chip, sparse_core_kernels.slices_of_rows("columns at run time", "to", ignored=None), *args)
+    compile_for(chip, sparse_core_kernels.slices_of_rows("rows of rows", "to", is_tiled=False), *args)
+    for name, is_tiled in (("columns", True), ("columns", False), ("rows of rows", True)):
+        with pytest.raises(xf.errors.JaxRuntimeError, match=r"TPUs only skip complete rows.*use_tc_tiling_on_sc=False"):
+            compile_for(chip, sparse_core_kernels.slices_of_rows(name, "from", is_tiled=is_tiled), *args)
+
+
 @pytest.mark.parametrize("kind", sparse_core_kernels.ROW_COPIES)
 def test_copies_of_rows_by_sparse_cores(kind):
     compile_for("tpu7x:1x1x1", sparse_core_kernels.row_copies(kind, False), sparse_core_kernels.LARGE,
@@ -350,9 +412,12 @@ def test_matrix_units(kernel, chip):
     assert "tpu_custom_call" in compile_for(chip, f, matrix_unit_kernels.X, matrix_unit_kernels.Y).as_text()
 
 
-@pytest.mark.parametrize("name", tpu_kernels.DEVICE_KERNELS)
+DEVICE_KERNELS = tpu_kernels.DEVICE_KERNELS | DIVERGING_KERNELS
+
+
+@pytest.mark.parametrize("name", DEVICE_KERNELS)
 def test_kernels_of_several_devices(name):
-    case = tpu_kernels.DEVICE_KERNELS[name]
+    case = DEVICE_KERNELS[name]
     f, sharding = case.sharded(False, topologies.get_topology_desc("v5e:2x2").devices)
     types = [xf.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding) for x in case.arguments()]
     assert "tpu_custom_call" in xf.jit(f).lower(*types).compile().as_text()

@@ -19,11 +19,12 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import Jaxpr, JaxprEqn
 from xlafront.core.program_call import ProgramCall
 from xlafront.lax.creation import broadcasted_iota
+from xlafront.lax.ref_indexing import Slice
 from xlafront.lax.shapes import reshape_to
 from xlafront.pallas.custom_fusion import BlockIndexTransform, CustomEvalContext, custom_fusion_p
 from xlafront.pallas.grid_mapping import inline_scalar_constants
 from xlafront.pallas.reshaped_blocks import reshaped_block
-from xlafront.pallas.specs import Blocked, BlockSpec, NoBlockSpec, Squeezed, no_block_spec
+from xlafront.pallas.specs import Blocked, BlockSpec, BoundedSlice, Element, NoBlockSpec, is_squeezed, no_block_spec
 from xlafront.pallas.tpu import SMEM
 
 _LOOPS = ("scan", "while", "cond")
@@ -31,21 +32,31 @@ _LOOPS = ("scan", "while", "cond")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Block:
-    """A block of an array: its sizes, and its index in each dimension as a function of those of the grid and of scalars."""
+    """A block of an array: its dimensions as in a spec, and its index in each as a function of those of the grid, and scalars.
 
-    sizes: tuple[int, ...]
+    The index of `pl.Element` is that of the first element, which counts the padding; of `pl.BoundedSlice` it is a `Slice`.
+    """
+
+    dims: tuple[Any, ...]
     index: Callable[..., tuple]
     spec: BlockSpec
 
+    sizes = property(lambda self: tuple([1 if is_squeezed(b) else int(getattr(b, "block_size", b)) for b in self.dims]))
+
     def as_spec(self) -> BlockSpec:
         """Return the block as a spec. A scalar is in scalar memory."""
-        if not self.sizes:
+        if not self.dims:
             return BlockSpec((), lambda *_: (), memory_space=SMEM)
-        return BlockSpec(self.sizes, self.index, memory_space=self.spec.memory_space, pipeline_mode=self.spec.pipeline_mode)
+        return BlockSpec(self.dims, self.index, memory_space=self.spec.memory_space, pipeline_mode=self.spec.pipeline_mode)
 
-    def replace(self, sizes: Sequence[int], index: Callable[[tuple], Sequence[Any]]) -> Block:
+    def replace(self, dims: Sequence[Any], index: Callable[[tuple], Sequence[Any]]) -> Block:
         """Return a block whose index is a function of that of this one."""
-        return Block(tuple(sizes), lambda *args: tuple(index(self.index(*args))), self.spec)
+        return Block(tuple(dims), lambda *args: tuple(index(self.index(*args))), self.spec)
+
+
+def _by_elements(dim: Any) -> bool:
+    """True if the index of a dimension is that of an element, not of a block."""
+    return isinstance(dim, (Element, BoundedSlice))
 
 
 def block_of(spec: Any, aval: Any) -> Block | None:
@@ -56,26 +67,22 @@ def block_of(spec: Any, aval: Any) -> Block | None:
         raise TypeError(f"a fusion takes BlockSpecs, got {errors.short(spec)}.")
     if spec.block_shape is None:
         return Block(aval.shape, lambda *_: (0,) * aval.ndim, spec)
-    sizes = []
     for b in spec.block_shape:
-        if not (b is None or isinstance(b, (int, np.integer, Squeezed, Blocked))):
-            raise NotImplementedError(f"a fusion with the block dimension {b}. Use sizes, or None for a dimension to drop.")
-        sizes.append(1 if b is None or isinstance(b, Squeezed) else int(getattr(b, "block_size", b)))
-    index_map = spec.index_map
+        if not (is_squeezed(b) or isinstance(b, (int, np.integer, Blocked, Element, BoundedSlice))):
+            raise NotImplementedError(f"a fusion with the block dimension {b}. Use sizes, None, pl.Element or pl.BoundedSlice.")
+    dims, index_map = tuple(spec.block_shape), spec.index_map
 
     def index(*args: Any) -> tuple:
-        found = (0,) * len(sizes) if index_map is None else index_map(*args)
-        return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        found = (0,) * len(dims) if index_map is None else index_map(*args)
+        return tuple([Slice(i.start or 0, i.stop - (i.start or 0)) if isinstance(i, slice) else i
+                      for i in (found if isinstance(found, (tuple, list)) else (found,))])
 
-    return Block(tuple(sizes), index, spec)
+    return Block(dims, index, spec)
 
 
 def seen_shape(block: Block) -> tuple[int, ...]:
     """Return the shape of a block without the dimensions that its spec drops."""
-    dims = block.spec.block_shape
-    if dims is None or len(dims) != len(block.sizes):
-        return block.sizes
-    return tuple([n for n, b in zip(block.sizes, dims) if not (b is None or isinstance(b, Squeezed))])
+    return tuple([n for n, b in zip(block.sizes, block.dims) if not is_squeezed(b)])
 
 
 # Functions as jaxprs
@@ -184,32 +191,34 @@ def _broadcast_operand(block: Block, shape: tuple, out: tuple) -> Block:
     if shape == out:
         return block
     is_one = [n == 1 and m != 1 for n, m in zip(shape, out)]
-    return block.replace([1 if one else n for one, n in zip(is_one, block.sizes)],
+    return block.replace([1 if one and not is_squeezed(b) else b for one, b in zip(is_one, block.dims)],
                          lambda index: [0 if one else i for one, i in zip(is_one, index)])
 
 
 def _pull_broadcast(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
     dims, shape, out = eqn.params["broadcast_dimensions"], eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
     is_one = [n == 1 and out[d] != 1 for n, d in zip(shape, dims)]
-    return [block.replace([1 if one else block.sizes[d] for one, d in zip(is_one, dims)],
+    return [block.replace([1 if one and not is_squeezed(block.dims[d]) else block.dims[d] for one, d in zip(is_one, dims)],
                           lambda index: [0 if one else index[d] for one, d in zip(is_one, dims)])]
 
 
 def _pull_transpose(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
     order = eqn.params["permutation"]
     inverse = [order.index(d) for d in range(len(order))]
-    return [block.replace([block.sizes[d] for d in inverse], lambda index: [index[d] for d in inverse])]
+    return [block.replace([block.dims[d] for d in inverse], lambda index: [index[d] for d in inverse])]
 
 
 def _reshaped(eqn: JaxprEqn, block: Block, source: tuple, target: tuple) -> Block:
-    found = reshaped_block(block.sizes, source, target)
+    found = reshaped_block(block.dims, source, target, 1 if eqn.primitive.name == "reshape" else None)
     if found is None:
         raise _unsupported(eqn, f" from shape {eqn.invars[0].aval.shape} to {eqn.outvars[0].aval.shape} in blocks of "
-                                f"{block.sizes}: dimensions that are merged or split must have blocks of consecutive elements")
+                                f"{block.dims}: dimensions that are merged or split must have blocks of consecutive elements")
     return block.replace(*found)
 
 
 def _pull_reshape(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
+    if eqn.primitive.name == "reshape":  # which has no squeezed dimensions
+        block = dataclasses.replace(block, dims=tuple([1 if is_squeezed(b) else b for b in block.dims]))
     return [_reshaped(eqn, block, eqn.outvars[0].aval.shape, eqn.invars[0].aval.shape)]
 
 
@@ -221,19 +230,22 @@ def _pull_slice(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
 
 
 def _shifted(eqn: JaxprEqn, block: Block, starts: Sequence[Any]) -> Block:
-    """Return a block from a start on, which must be a multiple of the size of the block."""
-    for start, n in zip(starts, block.sizes):
+    """Return a block from a start on, which must be a multiple of the size of the block, unless that starts at an element."""
+    units = [1 if _by_elements(b) else n for b, n in zip(block.dims, block.sizes)]
+    for start, n in zip(starts, units):
         if callable(start) and n != 1:
-            raise _unsupported(eqn, f" from a dynamic index in blocks of {n}: only blocks of size 1 have any start")
+            raise _unsupported(eqn, f" from a dynamic index in blocks of {n}: only blocks of size 1 and pl.Element have any "
+                                    f"start")
         if isinstance(start, int) and start % n:
             raise ValueError(f"{eqn.primitive.shown_as} from {start} cannot be fused into a kernel with blocks of {n}. Start "
-                             f"at a multiple of the block's size.")
+                             f"at a multiple of the block's size, or use pl.Element({n}).")
 
     def index(*args: Any) -> tuple:
-        values = [s(*args) if callable(s) else s // n for s, n in zip(starts, block.sizes)]
-        return tuple([i if isinstance(v, int) and not v else i + v for i, v in zip(block.index(*args), values)])
+        values = [s(*args) if callable(s) else s // n for s, n in zip(starts, units)]
+        return tuple([i if isinstance(v, int) and not v else Slice(i.start + v, i.size) if isinstance(i, Slice) else i + v
+                      for i, v in zip(block.index(*args), values)])
 
-    return Block(block.sizes, index, block.spec)
+    return Block(block.dims, index, block.spec)
 
 
 def _pull_dynamic_slice(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
@@ -252,7 +264,7 @@ def _pull_dynamic_slice(state: Any, eqn: JaxprEqn, block: Block) -> list[Block |
 def _pull_reduction(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
     shape, axes = eqn.invars[0].aval.shape, eqn.params["axes"]
     left = {d: i for i, d in enumerate([d for d in range(len(shape)) if d not in axes])}
-    return [block.replace([shape[d] if d in axes else block.sizes[left[d]] for d in range(len(shape))],
+    return [block.replace([Blocked(shape[d]) if d in axes else block.dims[left[d]] for d in range(len(shape))],
                           lambda index: [0 if d in axes else index[left[d]] for d in range(len(shape))])]
 
 
@@ -260,14 +272,16 @@ def _pull_concatenate(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | N
     """Return blocks of the operands: the whole of each, or the block that is nearest to that of the result."""
     axis, shapes, size = eqn.params["dimension"], [v.aval.shape for v in eqn.invars], block.sizes[eqn.params["dimension"]]
     sizes = [shape[axis] for shape in shapes]
+    if _by_elements(block.dims[axis]):
+        raise _unsupported(eqn, f" along axis {axis} in blocks of {block.dims[axis]}, which are parts of several operands")
     if size == sum(sizes):
-        return [block.replace(_with(block.sizes, axis, n), lambda index: index) for n in sizes]
+        return [block.replace(_with(block.dims, axis, n), lambda index: index) for n in sizes]
     if any([n % size for n in sizes]):
         raise _unsupported(eqn, f" of sizes {tuple(sizes)} in blocks of {size}: they must be multiples of the block's size")
 
     def shifted(number: int) -> Block:
         first, last = sum(sizes[:number]) // size, sizes[number] // size - 1
-        return block.replace(block.sizes, lambda index: _with(index, axis, _clamped(index[axis] - first, last)))
+        return block.replace(block.dims, lambda index: _with(index, axis, _clamped(index[axis] - first, last)))
 
     return [shifted(k) for k in range(len(sizes))]
 
@@ -282,27 +296,33 @@ def _clamped(i: Any, last: int) -> Any:
 
 def _pull_stack(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
     axis, count = eqn.params["axis"], len(eqn.invars)
-    if block.sizes[axis] != count:
+    if block.sizes[axis] != count or _by_elements(block.dims[axis]):
         raise _unsupported(eqn, f" of {count} arrays in blocks of {block.sizes[axis]} along the new axis: blocks must have "
                                 f"all")
     left = [d for d in range(len(block.sizes)) if d != axis]
-    return [block.replace([block.sizes[d] for d in left], lambda index: [index[d] for d in left])] * count
+    return [block.replace([block.dims[d] for d in left], lambda index: [index[d] for d in left])] * count
 
 
 def _pull_split(state: Any, eqn: JaxprEqn, blocks: Sequence[Block | None]) -> list[Block | None]:
     """Return the block of the operand, which has the axis whole."""
     axis, shape = eqn.params["axis"], eqn.invars[0].aval.shape
     used = [(b, n) for b, n in zip(blocks, eqn.params["sizes"]) if b is not None]
-    if any([b.sizes[axis] != n or _with(b.sizes, axis, 0) != _with(used[0][0].sizes, axis, 0) for b, n in used]):
+    if any([b.sizes[axis] != n or _by_elements(b.dims[axis]) or _with(b.dims, axis, 0) != _with(used[0][0].dims, axis, 0)
+            for b, n in used]):
         raise _unsupported(eqn, f" along axis {axis} in blocks of {', '.join([str(b.sizes) for b, _ in used])}: blocks must "
                                 f"have that axis whole, and the others in equal blocks")
-    return [used[0][0].replace(_with(used[0][0].sizes, axis, shape[axis]), lambda index: _with(index, axis, 0))]
+    return [used[0][0].replace(_with(used[0][0].dims, axis, shape[axis]), lambda index: _with(index, axis, 0))]
 
 
 def _repeats(eqn: JaxprEqn, block: Block) -> list[int]:
     """Return how often a tiled array is repeated within a block, in each dimension."""
     shape, found = eqn.invars[0].aval.shape, []
-    for n, m in zip(shape, block.sizes):
+    for n, m, b, full in zip(shape, block.sizes, block.dims, eqn.outvars[0].aval.shape):
+        if _by_elements(b) and n == full:
+            found.append(1)
+            continue
+        if _by_elements(b):
+            raise _unsupported(eqn, f" of shape {shape} in blocks of {b}, which are parts of several copies")
         if n % m and m % n:
             raise _unsupported(eqn, f" of shape {shape} in blocks of {block.sizes}: their sizes must divide the shape, or be "
                                     f"multiples of it")
@@ -313,9 +333,10 @@ def _repeats(eqn: JaxprEqn, block: Block) -> list[int]:
 def _pull_tile(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
     shape, repeats = eqn.invars[0].aval.shape, _repeats(eqn, block)
     sizes = [min(n, m) for n, m in zip(shape, block.sizes)]
-    return [block.replace(sizes, lambda index: [
-        0 if n == m else i if r == 1 and o == n else i % (n // m)
-        for i, n, m, r, o in zip(index, shape, sizes, repeats, eqn.outvars[0].aval.shape)])]
+    dims = [b if _by_elements(b) or is_squeezed(b) else n for b, n in zip(block.dims, sizes)]
+    return [block.replace(dims, lambda index: [
+        i if _by_elements(b) else 0 if n == m else i if r == 1 and o == n else i % (n // m)
+        for i, b, n, m, r, o in zip(index, dims, shape, sizes, repeats, eqn.outvars[0].aval.shape)])]
 
 
 def _pull_dot_general(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | None]:
@@ -328,7 +349,7 @@ def _pull_dot_general(state: Any, eqn: JaxprEqn, block: Block) -> list[Block | N
         dims = {d: i for i, d in enumerate(shared)} | {d: start + i for i, d in enumerate(left)}
         start += len(left)
         found.append(block.replace(
-            [block.sizes[dims[d]] if d in dims else n for d, n in enumerate(shape)],
+            [block.dims[dims[d]] if d in dims else n for d, n in enumerate(shape)],
             lambda index, dims=dims, rank=len(shape): [index[dims[d]] if d in dims else 0 for d in range(rank)]))
     return found
 
@@ -363,13 +384,13 @@ def _push_elementwise(eqn: JaxprEqn, blocks: Sequence[Block | None]) -> Block | 
 def _push_broadcast(eqn: JaxprEqn, blocks: Sequence[Block]) -> Block:
     [block], out = blocks, eqn.outvars[0].aval.shape
     dims = {d: i for i, d in enumerate(eqn.params["broadcast_dimensions"]) if eqn.invars[0].aval.shape[i] == out[d]}
-    return block.replace([block.sizes[dims[d]] if d in dims else n for d, n in enumerate(out)],
+    return block.replace([block.dims[dims[d]] if d in dims else n for d, n in enumerate(out)],
                          lambda index: [index[dims[d]] if d in dims else 0 for d in range(len(out))])
 
 
 def _push_transpose(eqn: JaxprEqn, blocks: Sequence[Block]) -> Block:
     [block], order = blocks, eqn.params["permutation"]
-    return block.replace([block.sizes[d] for d in order], lambda index: [index[d] for d in order])
+    return block.replace([block.dims[d] for d in order], lambda index: [index[d] for d in order])
 
 
 def _push_reshape(eqn: JaxprEqn, blocks: Sequence[Block]) -> Block:
@@ -382,7 +403,7 @@ def _push_reduction(eqn: JaxprEqn, blocks: Sequence[Block]) -> Block:
         raise _unsupported(eqn, f" over the axes {tuple(axes)} of shape {shape} in blocks of {block.sizes}: each block must "
                                 f"have these axes whole")
     left = [d for d in range(len(shape)) if d not in axes]
-    return block.replace([block.sizes[d] for d in left], lambda index: [index[d] for d in left])
+    return block.replace([block.dims[d] for d in left], lambda index: [index[d] for d in left])
 
 
 PUSH: dict[str, Callable] = {
@@ -395,8 +416,13 @@ PUSH: dict[str, Callable] = {
 
 def _evaluate_iota(eqn: JaxprEqn, block: Block, position: tuple, values: Sequence[Any]) -> Any:
     d, dtype = eqn.params["dimension"], eqn.outvars[0].aval.dtype
-    start = block.index(*position)[d]
-    first = start * block.sizes[d] if isinstance(start, int) else start * np.int32(block.sizes[d])
+    start, dim = block.index(*position)[d], block.dims[d]
+    if isinstance(dim, BoundedSlice):
+        first = start.start
+    elif isinstance(dim, Element):
+        first = start - dim.padding[0]
+    else:
+        first = start * block.sizes[d] if isinstance(start, int) else start * np.int32(block.sizes[d])
     return (broadcasted_iota(np.int32, block.sizes, d) + first).astype(dtype)
 
 
@@ -452,8 +478,9 @@ class Pulled:
 
     def _assign(self, v: Any, block: Block, eqn: JaxprEqn | None) -> None:
         old = self.blocks.setdefault(v, block)
-        if old is not block and (old.sizes != block.sizes or self.strict and not self._equal(old, block)):
-            raise ValueError(f"a value of type {v.aval} is used in blocks of {old.sizes} and of {block.sizes} at different "
+        differs = old.sizes != block.sizes or any([x != y for x, y in zip(old.dims, block.dims) if _by_elements(x or y)])
+        if old is not block and (differs or self.strict and not self._equal(old, block)):
+            raise ValueError(f"a value of type {v.aval} is used in blocks of {old.dims} and of {block.dims} at different "
                              f"positions{f', by {eqn.primitive.shown_as}' if eqn else ''}: a fusion needs one block of each "
                              f"value. Pass it to the function twice, or compute it outside.")
 
@@ -513,7 +540,10 @@ class Pulled:
         indices = tuple([None if b is None else tuple(b.index(*program_ids, *scalars)) for b in blocks])
         specs = tuple([None if b is None else b.as_spec() for b in blocks])
         context = CustomEvalContext(specs, indices, tuple(scalars), self.handler)
-        return _one_for_each("def_eval_rule", "results", eqn, rules.eval_rule(context, *values), eqn.outvars)
+        operands = [self.blocks.get(v) for v in eqn.invars]
+        seen = [x if b is None else reshape_to(x, seen_shape(b)) for x, b in zip(values, operands)]
+        found = _one_for_each("def_eval_rule", "results", eqn, rules.eval_rule(context, *seen), eqn.outvars)
+        return [x if b is None else reshape_to(x, b.sizes) for x, b in zip(found, blocks)]
 
 
 # Custom fusions
@@ -531,7 +561,7 @@ def _pull_custom(state: Pulled, eqn: JaxprEqn, blocks: Sequence[Block | None]) -
     """Apply the user's rule. Transforms of results, which it composes, have the indices of the current step."""
     current: list[tuple] = [()]
     given = tuple([None if b is None else BlockIndexTransform(
-        b.sizes, lambda *_, b=b: tuple(b.index(*current[0])), memory_space=b.spec.memory_space,
+        b.dims, lambda *_, b=b: tuple(b.index(*current[0])), memory_space=b.spec.memory_space,
         pipeline_mode=b.spec.pipeline_mode) for b in blocks])
 
     def block(transform: Any, v: Any) -> Block | None:

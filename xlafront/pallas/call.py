@@ -6,6 +6,7 @@ parameter `jaxpr` is the kernel: a jaxpr of references without results. `GridMap
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +22,9 @@ from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.basic_primitives import move_dim, to_dtype
 from xlafront.core.bounded_cache import BoundedCache
-from xlafront.core.ir import DebugInfo, Jaxpr, RefEffect
-from xlafront.core.primitive import Primitive, Structured, Traits
+from xlafront.core.dataflow import any_equation
+from xlafront.core.ir import DebugInfo, Jaxpr, JaxprEqn, RefEffect
+from xlafront.core.primitive import MeshRules, Primitive, Structured, Traits
 from xlafront.core.program_key import program_key
 from xlafront.core.refs import AbstractRef, RefTangent
 from xlafront.core.tangents import instantiate
@@ -33,12 +35,14 @@ from xlafront.host.callbacks import io_callback
 from xlafront.lax import refs as ref_operations
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
-from xlafront.pallas.divergence import check_branches, depends_on_device
+from xlafront.pallas.device_threads import in_rounds
+from xlafront.pallas.divergence import depends_on_device
 from xlafront.pallas.grid_mapping import GridMapping, grid_mapping, inline_scalar_constants, source_name
-from xlafront.pallas.interpret import interpret as run_interpreted, values_program
+from xlafront.pallas.interpret import interpret as run_in_loop, values_program
 from xlafront.pallas.interpret_params import InterpretParams, forced_params
 from xlafront.pallas.kernel_operation import on_core
 from xlafront.pallas.primitives import KernelScope, index_aval, kernel_scope
+from xlafront.pallas.semaphores import check_semaphores
 from xlafront.pallas.simulator import simulated
 from xlafront.pallas.specs import GridSpec, MemorySpace, grid_of, no_block_spec
 from xlafront.pallas.subcores import in_phases
@@ -76,7 +80,18 @@ def _effects(*_, jaxpr: Jaxpr, **params):
     return frozenset([e for e in jaxpr.effects if not isinstance(e, RefEffect) and e not in within])
 
 
-_interpreted = lower_fun(run_interpreted, multiple_results=True)
+def _sequential(jaxpr: Jaxpr, mapping: GridMapping) -> tuple[Jaxpr, GridMapping]:
+    """Return the kernel without operations that wait for other threads, which are interpreted one after the other."""
+    with _unchecked_axes():
+        return in_rounds(*in_phases(jaxpr, mapping))
+
+
+def _run_interpreted(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, **params: Any) -> list[Any]:
+    jaxpr, grid_mapping = _sequential(jaxpr, grid_mapping)
+    return run_in_loop(*operands, jaxpr=jaxpr, grid_mapping=grid_mapping, **params)
+
+
+_interpreted = lower_fun(_run_interpreted, multiple_results=True)
 
 
 def _lower(ctx, *operands, **params):
@@ -110,7 +125,7 @@ def _evaluated(*args, **params):
 
 def _cached_kernel(jaxpr: Jaxpr, mapping: GridMapping) -> tuple[Jaxpr, GridMapping]:
     def find_equal():
-        program, grid_queries, written = values_program(in_phases(jaxpr, mapping)[0])
+        program, grid_queries, written = values_program(_sequential(jaxpr, mapping)[0])
         maps = [b.index_map_jaxpr.structure for b in mapping.block_mappings]
         computed = [program_key(p) for p in (program.structure, *maps)]
         if program.consts or None in computed:
@@ -233,7 +248,7 @@ def _as_loop(avals: tuple, params: Mapping[str, Any]) -> Jaxpr:
     """Return the jaxpr that `interpret=True` runs."""
     def make():
         def run(*operands):
-            return run_interpreted(*operands, **params)
+            return _run_interpreted(*operands, **params)
 
         return tracing.trace_to_closed_jaxpr(run, avals, params["jaxpr"].debug_info.with_unknown_names())
 
@@ -242,6 +257,11 @@ def _as_loop(avals: tuple, params: Mapping[str, Any]) -> Jaxpr:
 
 def _linearize(primals, tangents, /, **params):
     """Linearize the kernel as the interpreted loop, since reverse mode needs what each step has read."""
+    jaxpr = params["jaxpr"]
+    if _sequential(jaxpr, params["grid_mapping"])[0] is not jaxpr:
+        raise _not_reversible(jaxpr, "waits for other devices or subcores. Give")
+    if isinstance(params["interpret"], InterpretParams) and any_equation(jaxpr, "while", _is_while):
+        raise _not_reversible(jaxpr, "is simulated (InterpretParams). Use interpret=True, or give")
     program = _as_loop(tuple(map(tracing.aval_of, primals)), params)
     split = linearize_program(program, tuple([type(t) is not Zero for t in tangents]))
     count = len(program.out_avals)
@@ -251,6 +271,15 @@ def _linearize(primals, tangents, /, **params):
     moved = iter(split.linear(*residuals, *[t for t in tangents if type(t) is not Zero]))
     return found[:count], [next(moved) if used else Zero(a.to_tangent_aval())
                            for used, a in zip(split.outputs, program.out_avals)]
+
+
+def _not_reversible(jaxpr: Jaxpr, reason: str) -> NotImplementedError:
+    return NotImplementedError(f"the kernel {jaxpr.debug_info.label} cannot be differentiated in reverse mode, since it "
+                               f"{reason} it a derivative with custom_vjp.")
+
+
+def _is_while(eqn: JaxprEqn) -> bool:
+    return eqn.primitive.name == "while"
 
 
 def _batch(axis_size, operands, dims, *, jaxpr, grid_mapping, out_avals, **params):
@@ -278,7 +307,8 @@ def _batch(axis_size, operands, dims, *, jaxpr, grid_mapping, out_avals, **param
 
 pallas_call_p = Primitive(
     "pallas_call", multiple_results=True, abstract=_types, effects=_effects, lower=_lower, jvp=_jvp, batch=_batch,
-    impl=_evaluated, structured=Structured(linearize=_linearize, expand=_as_loop), traits=Traits(memoise=False))
+    impl=_evaluated, structured=Structured(linearize=_linearize, expand=_as_loop), traits=Traits(memoise=False),
+    mesh=MeshRules(binds_devices=lambda **_: False))
 
 
 # The public function
@@ -355,8 +385,6 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
         leaves = [to_dtype(x, a.dtype) if isinstance(x, (bool, int, float, complex, np.generic, np.ndarray)) else x
                   for x, a in zip(leaves, avals)]
         jaxpr, mapping, aliases, arrays = kernel_call.traced(in_tree, tuple([ShapedArray(a.shape, a.dtype) for a in avals]))
-        if interpret is True:
-            check_branches(jaxpr)
         bounds = [to_dtype(n, index_aval.dtype) for n, size in zip(grid_spec.grid, mapping.grid) if size is None]
         params = {"jaxpr": jaxpr, "grid_mapping": mapping, "out_avals": kernel_call.out_avals,
                   "input_output_aliases": aliases, **options, "interpret": interpret or forced_params() or False}
@@ -373,8 +401,15 @@ def _simulate(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_avals
     semantics = getattr(options["compiler_params"], "dimension_semantics", None)
 
     def make():
+        kernel, mapping = _sequential(jaxpr, grid_mapping)
+        params = interpret
+        if mapping.grid != grid_mapping.grid:  # several subcores, whose memory the simulation has as one
+            if params.detect_races:
+                raise NotImplementedError(f"InterpretParams does not detect races of the kernel {jaxpr.debug_info.label}: "
+                                          f"its subcores wait for each other or share counts. Leave detect_races out.")
+            params = dataclasses.replace(params, dma_execution_mode="eager")
         with _unchecked_axes():
-            kernel, consts, mapping, report = simulated(jaxpr, grid_mapping, interpret, semantics, input_output_aliases)
+            kernel, consts, mapping, report = simulated(kernel, mapping, params, semantics, input_output_aliases)
         kernel, arrays = inline_scalar_constants(kernel, consts)
         return *_pass_constants(kernel, mapping), arrays, report
 
@@ -470,6 +505,7 @@ class _KernelCall:
         origin = DebugInfo("pallas_call kernel", self.name, getattr(self.kernel, "__code__", None))
         with _unchecked_axes():
             jaxpr, consts = inline_scalar_constants(*tracing.trace_to_jaxpr(flat, avals, origin))
+        check_semaphores(source, jaxpr)
         arrays = [c for c in consts if isinstance(c, np.ndarray)]
         if len(arrays) < len(consts):
             raise ValueError(f"the kernel {source} of pallas_call captures constants, arrays from outside of it: "

@@ -21,6 +21,7 @@ from xlafront.pallas.specs import DeviceIdType
 
 Axes = tuple[tuple[Hashable, int], ...]  # names and sizes of the axes of a mesh
 _int32 = np.dtype(np.int32)
+NO_DEVICE = np.int32(-2**31)  # in place of a logical id: nothing is sent
 
 
 def mesh_axes(caller: str) -> Axes:

@@ -29,6 +29,7 @@ class Kind(enum.IntEnum):
     NEVER_WAITED = 9
     BLOCK_LEAVES = 10
     DEVICES = 11
+    NO_DEVICE = 12
 
 
 # {here} and {there} are the sites, {where} the index in the grid, {a} and {b} the details.
@@ -46,6 +47,8 @@ _TEXTS = {
     Kind.ENDLESS_WAIT: "{here} never ends{where}: the semaphore is at {a}, and the wait is for {b}. (Copies count bytes.)",
     Kind.COUNT_LEFT: "{here} is not zero at its end, but {a}{where}. Wait for as many signals as there are.",
     Kind.NEVER_WAITED: "{here} is never waited for{where}. Call its wait().",
+    Kind.NO_DEVICE: "{here} is to device {a}{where}, and the mesh has {b} devices, from 0 on. Take the remainder by the number "
+                    "of devices, or send only where there is a neighbour, with pl.when.",
     Kind.BLOCK_LEAVES: "{here} is not waited for in the step of the grid{where} at whose end the blocks are replaced. Wait "
                        "for it in the same step.",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -55,9 +56,15 @@ class BlockMapping:
     origin: str
     pipeline_mode: Any = None
 
-    sizes = property(lambda self: tuple([1 if type(b) is Squeezed else b.block_size for b in self.block_shape]))
-    covers_array = property(lambda self: self.sizes == self.array_aval.shape and all(
-        [type(b) is Blocked for b in self.block_shape]))
+    @functools.cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The size of a block along each dimension of the array."""
+        return tuple([1 if type(b) is Squeezed else b.block_size for b in self.block_shape])
+
+    @functools.cached_property
+    def covers_array(self) -> bool:
+        """True if there is a single block, the array."""
+        return self.sizes == self.array_aval.shape and all([type(b) is Blocked for b in self.block_shape])
 
     def __repr__(self):
         return f"BlockMapping(block_shape={self.block_shape})"
@@ -225,6 +232,8 @@ def _block_dim(dim: Any, name: str, shape: tuple) -> Any:
     if isinstance(dim, bool) or not hasattr(type(dim), "__index__"):
         raise TypeError(f"the block shape of {name} takes integers, None, or block dimensions such as pl.Element, got "
                         f"{errors.short(dim)} in {shape}.")
+    if dim.__index__() < 0:
+        raise ValueError(f"the block shape of {name} takes sizes that are not negative, got {dim} in {shape}.")
     return Blocked(dim.__index__())
 
 
@@ -269,7 +278,7 @@ def _check_parameters(index_map: Callable, args: Sequence[Any], expected: str, d
     try:
         inspect.signature(index_map).bind(*args)
     except TypeError as e:
-        raise TypeError(f"{description} must take {expected}: it was called with {len(args)} arguments, and has {e}.") from None
+        raise TypeError(f"{description} must take {expected}: {e}.") from None
     except ValueError:  # built-in functions may have no signature
         pass
 

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from xlafront.control.while_loop import fori_loop
-from xlafront.core import dtypes, tracing
-from xlafront.core.basic_primitives import broadcast_in_dim_p, to_dtype
+from xlafront.core import tracing
+from xlafront.core.basic_primitives import to_dtype
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import Jaxpr
-from xlafront.core.tangents import zeros_of
 from xlafront.lax.dynamic_slicing import dynamic_slice_p, dynamic_update_slice_p, start_index
 from xlafront.lax.elementwise import div, mul, rem_
 from xlafront.lax.shapes import reshape_to
@@ -24,25 +23,7 @@ from xlafront.lax.slicing import pad_p, slice_p
 from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
 from xlafront.pallas.primitives import index_aval, num_programs_p, program_id_p
 from xlafront.pallas.specs import Blocked, Element, Squeezed
-from xlafront.pallas.subcores import in_phases
-
-
-def uninitialized_scalar(dtype) -> Any:
-    """Return the value of uninitialized memory: NaN, the smallest integer, or zero."""
-    if dtypes.is_float(dtype) or dtypes.is_complex(dtype):
-        with np.errstate(all="ignore"):
-            return np.full((), np.nan).astype(dtype)[()]
-    if dtypes.is_integer(dtype) and not dtypes.is_unsigned(dtype) and dtype != np.int16:  # for int16 JAX uses zero
-        return np.asarray(dtypes.iinfo(dtype).min).astype(dtype)[()]
-    return np.zeros((), dtype)[()]
-
-
-def uninitialized(aval, memory_space: Any = None, params: Any = None) -> Any:
-    """Return an uninitialized array. Semaphores are zero, and all that `InterpretParams` make so."""
-    is_zero = getattr(memory_space, "zeroed", False) or getattr(params, "uninitialized_memory", "nan") == "zero"
-    if not isinstance(aval.dtype, np.dtype) or is_zero:
-        return zeros_of(aval)
-    return broadcast_in_dim_p.bind(uninitialized_scalar(aval.dtype), shape=aval.shape, broadcast_dimensions=(), sharding=None)
+from xlafront.pallas.uninitialized import uninitialized, uninitialized_scalar
 
 
 def values_program(jaxpr: Jaxpr) -> tuple[Jaxpr, list[tuple[Any, int]], list[int]]:
@@ -64,7 +45,7 @@ def values_program(jaxpr: Jaxpr) -> tuple[Jaxpr, list[tuple[Any, int]], list[int
 def interpret(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, input_output_aliases: Sequence[tuple[int, int]],
               interpret: Any = True, **_: Any) -> list[Any]:
     """Run a kernel and return its outputs. See `pallas_call_p` for the operands and parameters."""
-    jaxpr, mapping = in_phases(jaxpr, grid_mapping)
+    mapping = grid_mapping
     bounds = iter(operands[:mapping.num_dynamic_grid_bounds])
     operands = operands[mapping.num_dynamic_grid_bounds:]
     grid = [next(bounds) if n is None else n for n in mapping.grid]

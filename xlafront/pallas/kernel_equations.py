@@ -45,14 +45,14 @@ def lower_equations(w: Writer, jaxpr: Jaxpr, args: Sequence[Value]) -> list[Valu
         return env[atom] if shape is None or aval.shape == shape else w.broadcast(env[atom], aval.shape, shape)
 
     outer = w.location, w.site
-    read = last_reads(jaxpr)
+    read = last_reads(jaxpr) if jaxpr.effects else {}
     for eqn in jaxpr.eqns:
         w.enter(eqn)
+        outvars = eqn.outvars
         check_dtypes(w, eqn)
-        w.is_read = any([v in read for v in eqn.outvars])
-        shape = eqn.outvars[0].aval.shape if eqn.primitive.traits.broadcasts_scalars else None
-        results = _lower_equation(w, eqn, [value(v, shape) for v in eqn.invars], shape)
-        env.update(zip(eqn.outvars, results))
+        w.is_read = not eqn.effects or any([v in read for v in outvars])
+        shape = outvars[0].aval.shape if eqn.primitive.traits.broadcasts_scalars else None
+        env.update(zip(outvars, _lower_equation(w, eqn, [value(v, shape) for v in eqn.invars], shape)))
         w.location, w.site = outer
     return [value(v) for v in jaxpr.outvars]
 
@@ -60,7 +60,7 @@ def lower_equations(w: Writer, jaxpr: Jaxpr, args: Sequence[Value]) -> list[Valu
 def check_dtypes(w: Writer, eqn: JaxprEqn) -> None:
     """Raise an error if an equation has complex results, which no compiler of kernels has."""
     for v in eqn.outvars:
-        if isinstance(v.aval.dtype, np.dtype) and v.aval.dtype.kind == "c":
+        if v.aval.dtype.kind == "c":
             raise unsupported(w, f"{eqn.primitive.shown_as} with a result of dtype {v.aval.dtype}",
                               "Use an array for the real parts and one for the imaginary parts.")
 

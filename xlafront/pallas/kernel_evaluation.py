@@ -28,14 +28,9 @@ class KernelEvaluator:
 
     def evaluate_equations(self, eqns: Sequence[JaxprEqn], env: dict[Any, Any]) -> None:
         """Add the results of equations to the values of variables."""
-        thread = source.thread
-        saved = thread.site
-        try:
-            for eqn in eqns:
-                thread.site = eqn.site
+        for eqn in eqns:
+            with source.using_site(eqn.site):
                 env.update(zip(eqn.outvars, self.results(eqn, values_in(env, eqn.invars))))
-        finally:
-            thread.site = saved
 
     def results(self, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
         """Return the results of an equation."""
@@ -47,7 +42,7 @@ class KernelEvaluator:
         rule = {"scan": self._scan, "while": self._while, "cond": self._cond}.get(eqn.primitive.name)
         if rule is not None:
             return rule(eqn, values)
-        called = _called(eqn)
+        called = called_jaxpr(eqn)
         return None if called is None else self.evaluate(called, values)
 
     def _scan(self, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
@@ -79,7 +74,7 @@ def values_in(env: dict[Any, Any], atoms: Sequence[Any]) -> list[Any]:
     return [v.val if v.is_literal else env[v] for v in atoms]
 
 
-def _called(eqn: JaxprEqn) -> Jaxpr | None:
+def called_jaxpr(eqn: JaxprEqn) -> Jaxpr | None:
     """Return the jaxpr that an equation calls."""
     params = eqn.params
     if isinstance(eqn.primitive, ProgramCall):

@@ -20,6 +20,7 @@ from xlafront.core import dtypes
 from xlafront.lax.shapes import place_axis
 from xlafront.pallas import custom_fusion, kernel_gathers
 from xlafront.pallas.vector_operations import roll_p
+from xlafront.random.threefry import cipher
 from xlafront.special.log_gamma import bernoulli_numbers
 from xlafront.special.traced_primitives import widen_small_floats
 from xlafront.transforms.batching.vmap import batch_flat
@@ -468,21 +469,29 @@ def _reduce_window(*operands: Any, jaxpr: Any, consts: tuple, window_dimensions:
 # Others
 
 
+# Bits of the exponent and of the mantissa, the integer of the same width, and the one to compute with
+_FLOATS: dict[str, tuple[int, int, Any, Any]] = {"float16": (5, 10, np.int16, np.int32), "bfloat16": (8, 7, np.int16, np.int32),
+    "float32": (8, 23, np.int32, np.int32), "float64": (11, 52, np.int64, np.int64)}
+
+
 def _reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int, **_: Any) -> Any:
     """Round the mantissa to even; with fewer bits of the exponent, large numbers are infinite and small ones are zero."""
-    if x.dtype not in (np.float32, dtypes.bfloat16):
+    if x.dtype.name not in _FLOATS:
         raise NotImplementedError(f"reduce_precision of {x.dtype} is not possible in compiled kernels. Convert it to float32 "
                                   f"and back.")
-    bits = lax.bitcast_convert_type(x.astype(np.float32), np.int32)
-    magnitude, dropped = bits & np.int32(2**31 - 1), 23 - mantissa_bits
+    own_exponent, own_mantissa, stored, integer = _FLOATS[x.dtype.name]
+    sign, dropped = integer(-(1 << (own_exponent + own_mantissa))), own_mantissa - mantissa_bits
+    bits = lax.bitcast_convert_type(x, stored).astype(integer)
+    magnitude = bits & ~sign
     if dropped > 0:
-        is_odd = lax.shift_right_logical(magnitude, np.int32(dropped)) & 1
-        magnitude = (magnitude + (is_odd + ((1 << (dropped - 1)) - 1))) & np.int32(-(1 << dropped))
-    if exponent_bits < 8:
-        largest = (1 << (exponent_bits - 1)) - 1
-        magnitude = xnp.where(magnitude >= np.int32((128 + largest) << 23), np.float32(np.inf).view(np.int32), magnitude)
-        magnitude = xnp.where(magnitude < np.int32((128 - largest) << 23), np.int32(0), magnitude)
-    rounded = lax.bitcast_convert_type(magnitude | (bits & np.int32(-2**31)), np.float32).astype(x.dtype)
+        is_odd = lax.shift_right_logical(magnitude, integer(dropped)) & integer(1)
+        magnitude = (magnitude + (is_odd + integer((1 << (dropped - 1)) - 1))) & integer(-(1 << dropped))
+    if exponent_bits < own_exponent:
+        largest, bias = (1 << (exponent_bits - 1)) - 1, 1 << (own_exponent - 1)
+        infinity = integer(((1 << own_exponent) - 1) << own_mantissa)
+        magnitude = xnp.where(magnitude >= integer((bias + largest) << own_mantissa), infinity, magnitude)
+        magnitude = xnp.where(magnitude < integer((bias - largest) << own_mantissa), integer(0), magnitude)
+    rounded = lax.bitcast_convert_type((magnitude | (bits & sign)).astype(stored), x.dtype)
     return xnp.where(abs(x) < np.inf, rounded, x)
 
 
@@ -506,6 +515,7 @@ EXPANSIONS: dict[str, Callable] = {
     "cumlogsumexp": _cumulative(xnp.logaddexp, _smallest),
     "rev": _reverse, "reduce_prod": _product, "sort": _sort, "top_k": _top_k,
     "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "reduce_precision": _reduce_precision,
+    "threefry2x32": cipher,
     "reduce_window_sum": _window_reduction(lax.add, _constant(0)), "reduce_window_max": _window_reduction(lax.max, _smallest),
     "reduce_window_min": _window_reduction(lax.min, _largest), "reduce_window": _reduce_window, "reduce": _reduce,
     "custom_fusion": custom_fusion.in_kernels,

@@ -22,9 +22,9 @@ from xlafront.core.tracing import is_tracing
 from xlafront.host import checks, debug as host_debug
 from xlafront.lax import refs as ref_operations
 from xlafront.numpy import creation, manipulation
-from xlafront.pallas.interpret import uninitialized
 from xlafront.pallas.kernel_operation import kernel_operation
 from xlafront.pallas.specs import ref_type
+from xlafront.pallas.uninitialized import uninitialized
 from xlafront.staging import signatures
 from xlafront.staging.jit import jit
 

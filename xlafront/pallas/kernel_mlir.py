@@ -18,6 +18,7 @@ import numpy as np
 
 from xlafront.core import dtypes, source
 from xlafront.core.ir import JaxprEqn
+from xlafront.lowering import mlir
 from xlafront.lowering.mlir import bindings, create, ir
 
 Value = Any  # an `ir.Value`; for references, what the compiler's writer uses in place of one
@@ -48,6 +49,7 @@ def symbol_of(name: str) -> str:
 # Types
 
 
+@functools.cache
 def kind_of(dtype: Any) -> str:
     """Return the kind of a dtype in the tables of rules: "float", "signed", "unsigned" or "bool"."""
     if dtype == np.bool_:
@@ -57,6 +59,13 @@ def kind_of(dtype: Any) -> str:
     if dtypes.is_integer(dtype):
         return "unsigned" if dtypes.is_unsigned(dtype) else "signed"
     raise NotImplementedError(f"compiled kernels cannot compute with dtype {dtype}.")
+
+
+def check_elements(where: str, name: str, dtype: Any) -> None:
+    """Raise an error if the elements of an array of a kernel are not numbers that compilers have."""
+    if dtypes.is_complex(dtype):
+        raise NotImplementedError(f"{where}{name} has dtype {dtype}, which compiled kernels cannot have. Pass the "
+                                  f"real and the imaginary parts as two arrays.")
 
 
 @functools.cache
@@ -92,7 +101,7 @@ class Writer:
         location: Location of the operations that are emitted: the user's line.
         site: The user's line.
         keeps_site: True while equations are emitted that a rule has made.
-        is_read: False if no result of the equation is used. Rules read it before they emit other equations.
+        is_read: False if an equation with effects has no result that is used. Rules read it before they emit other equations.
     """
 
     platform: str
@@ -105,7 +114,6 @@ class Writer:
         self.site: source.Site | None = None
         self.keeps_site = False
         self.is_read = True
-        self._locations: dict[tuple, ir.Location] = {}
 
     # What compilers differ in
 
@@ -159,7 +167,11 @@ class Writer:
                                       f"part of a kernel that is compiled for {self.platform}. Compute it from iota, or pass "
                                       f"it as an argument of the kernel.")
         kind = self.type_of(tuple(shape) or value.shape, dtype)
-        return self.op("arith.constant", [], kind, {"value": _constant_attribute(scalar, kind, self.context)})
+        return self.constant_of(kind, _constant_attribute(scalar, kind, self.context))
+
+    def constant_of(self, kind: ir.Type, attribute: ir.Attribute) -> ir.Value:
+        """Return a constant of a type."""
+        return self.op("arith.constant", [], kind, {"value": attribute})
 
     # Operations
 
@@ -189,17 +201,19 @@ class Writer:
         if site is None or site[0] is None or self.keeps_site:
             return  # (an equation of a rule: the line is that of the enclosing operation)
         self.site = site
-        key = (site[0], site[1], eqn.primitive.name)
-        if key not in self._locations:
-            found = source.describe(site)
-            position = ir.Location.file(source.canonical_file(found.file), found.line, 0, self.context)
-            self._locations[key] = ir.Location.name(eqn.primitive.name, position, self.context)
-        self.location = self._locations[key]
+        code, lasti, _ = site
+        self.location = _location(eqn.primitive.name, source.canonical_file(code.co_filename), mlir.line_of(code, lasti),
+                                  self.context)
 
     def where(self) -> str:
         """Return the beginning of a message: the kernel and the user's line."""
         line = f"at {source.describe(self.site)}: " if self.site is not None else ""
         return f"the kernel {self.label}, {line}" if line else f"the kernel {self.label}: "
+
+
+@functools.lru_cache(4096)
+def _location(name: str, file: str, line: int, context: ir.Context) -> ir.Location:
+    return ir.Location.name(name, ir.Location.file(file, line, 0, context), context)
 
 
 @functools.lru_cache(4096)

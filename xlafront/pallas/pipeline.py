@@ -24,7 +24,7 @@ from xlafront.lax.ref_indexing import Slice
 from xlafront.pallas.bounded_copies import BoundedCopy
 from xlafront.pallas.buffered_ref import (
     BufferedRef,
-    block_shape_of,
+    block_sizes,
     flat_specs,
     make_pipeline_allocations,
 )
@@ -68,7 +68,8 @@ def emit_pipeline(body: Callable[..., None], *, grid: Any, in_specs: Any = (), o
         grid: Size of the grid along each axis; `pl.program_id` in the body returns the index.
         in_specs, out_specs: A `pl.BlockSpec` for each reference. Of blocks that end beyond the reference, the part within is
             copied. For a dimension `pl.BoundedSlice(n)` the index map returns `pl.ds(start, size)`, a slice of `n` positions at
-            most. The `pipeline_mode`, a `pl.Buffered`, is the number of buffers; the default is 2.
+            most. The `pipeline_mode`, a `pl.Buffered`, is the number of buffers; the default is 2. Blocks whose
+            `memory_space` is `pltpu.HBM` are not copied: the body gets references to parts of the array.
         tiling: Tiling in memory. Ignored.
         core_axis: Axis of the kernel's grid whose programs share the steps, each a part of one parallel axis.
         core_axis_name: Axis of the mesh of cores, or of a `shard_map`, that shares the steps, in place of `core_axis`.
@@ -161,7 +162,7 @@ def emit_pipeline_with_allocations(body: Callable[..., None], *, grid: Any, in_s
 
 
 def _check_blocks(number: int, spec: BlockSpec, ref: Any) -> None:
-    shape = block_shape_of(spec)
+    shape = block_sizes(spec)
     name = f"emit_pipeline: the block shape of reference {number}, {shape},"
     if shape is not None and (len(shape) != len(ref.shape) or any([(n or 1) > m for n, m in zip(shape, ref.shape)])):
         raise ValueError(f"{name} has more dimensions or larger ones than the reference, {ref.shape}. Choose smaller blocks.")
@@ -195,9 +196,9 @@ def _checked_allocations(buffers: list[Any], specs: Sequence[BlockSpec]) -> list
         raise TypeError(f"allocations of the pipeline takes {len(specs)} BufferedRefs, one for each BlockSpec, got "
                         f"{errors.short(buffers)}. pltpu.make_pipeline_allocations describes them.")
     for i, (b, spec) in enumerate(zip(buffers, specs)):
-        if b.block_shape != block_shape_of(spec) or b.is_buffered and not is_ref_or_view(b.window_ref):
-            raise ValueError(f"allocations[{i}] of the pipeline has buffers of blocks of shape {b.block_shape} in "
-                             f"{errors.short(b.window_ref)}, reference {i} has blocks of shape {block_shape_of(spec)}. Pass "
+        if block_sizes(b.spec) != block_sizes(spec) or b.is_buffered and not is_ref_or_view(b.window_ref):
+            raise ValueError(f"allocations[{i}] of the pipeline has buffers of blocks of shape {block_sizes(b.spec)} in "
+                             f"{errors.short(b.window_ref)}, reference {i} has blocks of shape {block_sizes(spec)}. Pass "
                              f"the BufferedRef that pl.run_scoped has allocated for it.")
     return buffers
 
@@ -252,14 +253,17 @@ class _Window:
 
     def __init__(self, buffers: BufferedRef, spec: BlockSpec, ref: Any) -> None:
         self.buffers, self.spec, self.ref = buffers, spec, ref
-        self.shape = block_shape_of(spec)
-        self.count = buffers.buffer_count
+        self.shape = block_sizes(spec)
+        self.count = buffers.buffer_count if buffers.is_buffered else 0
         self.is_input = buffers.is_input and buffers.is_buffered
         self.is_output = buffers.is_output and buffers.is_buffered
         dims = [d for d, n in enumerate(self.shape or ()) if n is not None]
         self.bounded = [i for i, d in enumerate(dims) if isinstance(self.dim(d), BoundedSlice) or (
             not isinstance(self.dim(d), Element) and ref.shape[d] % self.dim(d))]
         self.dims = dims
+        if self.bounded and not buffers.is_buffered:
+            raise ValueError(f"emit_pipeline: blocks of {spec} are in main memory, where their sizes must be static and divide "
+                             f"the shape of the reference, {ref.shape}. Leave memory_space out, so that they are copied.")
 
     def dim(self, d: int) -> Any:
         """Return the kind of a dimension of blocks: a size, `Element` or `BoundedSlice`."""
@@ -315,11 +319,20 @@ class _Window:
         bits = max(bit_width(np.dtype(self.ref.dtype)), 8)
         return {1: 128, 2: 8 * 32 // bits}.get(from_last, 1) if len(self.ref.shape) > 1 else 128 * 32 // bits
 
+    def block(self, starts: Sequence[Any]) -> Any:
+        """Return the part of the reference that is a block."""
+        sizes: Any = self.shape
+        return self.ref.at[tuple([i if n is None else Slice(int(i) if isinstance(i, np.integer) else i, n)
+                                  for i, n in zip(starts, sizes)])]
+
+    def current(self, indices: Sequence[Any], number: Any) -> Any:
+        """Return the reference for the body of a step: to a buffer, or to the block where it is."""
+        if self.buffers.is_buffered:
+            return self.buffers.window_ref.at[self.slot(number)]
+        return self.ref if self.shape is None else self.block(self.starts(self.index(indices)))
+
     def _copy(self, starts: Sequence[Any], number: Any, sizes: Sequence[Any], is_out: bool) -> Any:
-        slot = self.slot(number)
-        blocks: Any = self.shape or ()
-        block = self.ref.at[tuple([i if n is None else Slice(int(i) if isinstance(i, np.integer) else i, n)
-                                   for i, n in zip(starts, blocks)])]
+        slot, block = self.slot(number), self.block(starts)
         semaphore = (self.buffers.sem_sends if is_out else self.buffers.sem_recvs).at[slot]
         if not self.bounded:
             buffer = self.buffers.window_ref.at[slot]
@@ -367,7 +380,7 @@ class _Pipeline:
                  scratches: Sequence[Any], explicit: bool) -> None:
         self.body, self.windows, self.scratches, self.explicit = body, windows, scratches, explicit
         self.grid, self.sizes, self.starts = grid, sizes, starts
-        self.buffered = [w for w in windows if w.shape is not None]
+        self.buffered = [w for w in windows if w.buffers.is_buffered]
         is_static = all([isinstance(n, int) for n in self.sizes])
         self.steps: Any = math.prod(self.sizes) if is_static else self._product()
 
@@ -459,8 +472,8 @@ class _Pipeline:
         return new_numbers, new_copied
 
     def call_body(self, step: PipelineStep, numbers: list[Any]) -> None:
-        buffers = iter([w.buffers.window_ref.at[w.slot(number)] for w, number in zip(self.buffered, numbers)])
-        refs = [w.ref if w.shape is None else next(buffers) for w in self.windows]
+        number_of = iter(numbers)
+        refs = [w.current(step.index, next(number_of) if w.buffers.is_buffered else None) for w in self.windows]
         scope = kernel_scope.get()
         if scope is None:
             raise ValueError("emit_pipeline is only for kernels; there is none here.")

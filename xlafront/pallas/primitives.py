@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlafront.core import errors, tracing
+from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.core.basic_primitives import convert_element_type_p
+from xlafront.core.basic_primitives import convert_element_type_p, to_dtype
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, current_trace
@@ -104,6 +104,8 @@ def num_programs(axis: int) -> Any:
 
 
 def _reciprocal(x, *, approx, full_range):
+    if approx and tracing.aval_of(x).dtype == np.float32:  # of the accuracy that interpreted kernels have in JAX
+        x = to_dtype(to_dtype(x, dtypes.bfloat16), np.dtype(np.float32))
     one = convert_element_type_p.bind(1, new_dtype=tracing.aval_of(x).dtype, weak_type=False, sharding=None)
     return div(one, x)
 

@@ -7,42 +7,57 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 
-def reshaped_block(sizes: Sequence[int], shape: Sequence[int], new_shape: Sequence[int]
-                   ) -> tuple[list[int], Callable[[Sequence[Any]], list[Any]]] | None:
+from xlafront.pallas.specs import Blocked, is_squeezed
+
+
+def reshaped_block(block: Sequence[Any], shape: Sequence[int], new_shape: Sequence[int], fill: Any = 1
+                   ) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]] | None:
     """Return the block of a reshaped array with the elements of a block of an array, in their order.
 
     Dimensions that the reshape merges or splits must have blocks of elements that follow each other: the last ones whole, one
-    in parts, the first ones in blocks of size 1.
+    in parts, the first ones in blocks of size 1. Other dimensions remain as they are.
 
     Args:
-        sizes: Sizes of the block.
+        block: Dimensions of the block, as in a spec.
         shape: Shape of the array.
         new_shape: Shape of the reshaped array.
+        fill: The dimension of blocks where the shape has new dimensions of size 1.
 
     Returns:
-        The sizes of the block, and its index as a function of the index before; None if there is no such block.
+        The dimensions of the block, and its index as a function of the index before; None if there is no such block.
     """
     if 0 in shape:
         return None
-    new_sizes = [1] * len(new_shape)
+    new_block: list[Any] = [fill] * len(new_shape)
     new_index: dict[int, Callable[[Sequence[Any]], Any]] = {}
     for dims, new_dims in _groups(shape, new_shape):
         if len(dims) == len(new_dims) == 1:
-            new_sizes[new_dims[0]], new_index[new_dims[0]] = sizes[dims[0]], lambda index, d=dims[0]: index[d]
+            new_block[new_dims[0]], new_index[new_dims[0]] = block[dims[0]], lambda index, d=dims[0]: index[d]
             continue
-        flat = _flat_block([sizes[d] for d in dims], [shape[d] for d in dims])
+        sizes = [_size(block[d]) for d in dims]
+        flat = None if 0 in sizes else _flat_block(sizes, [shape[d] for d in dims])
         found = None if flat is None else _sizes_of(flat[0], [new_shape[d] for d in new_dims])
         if flat is None or found is None:
             return None
         size, units = flat
         for k, d in enumerate(new_dims):
-            new_sizes[d], count = found[k], new_shape[d] // found[k]
+            new_block[d], count = found[k], new_shape[d] // found[k]
             unit = found[k] * math.prod([new_shape[e] for e in new_dims[k + 1:]]) // size
             if count > 1:
                 steps = [(e, n) for e, n in zip(dims, units) if n]
                 new_index[d] = functools.partial(_position, steps, unit, count if k else None)
-    return new_sizes, lambda index: [new_index[d](index) if d in new_index else 0 for d in range(len(new_shape))]
+    return new_block, lambda index: [new_index[d](index) if d in new_index else 0 for d in range(len(new_shape))]
+
+
+def _size(dim: Any) -> int:
+    """Return the size of a dimension of blocks; 0 if they begin at any element."""
+    if is_squeezed(dim):
+        return 1
+    if isinstance(dim, Blocked):
+        return dim.block_size
+    return int(dim) if isinstance(dim, (int, np.integer)) else 0
 
 
 def _position(steps: Sequence[tuple[int, int]], unit: int, count: int | None, index: Sequence[Any]) -> Any:

@@ -1,26 +1,30 @@
 """Semaphores, and asynchronous copies between memories, and between devices, that signal them.
 
 In interpreted kernels everything is sequential: a copy is made when it is started, and waiting returns at once. All devices run
-the same operation at the same time, so that a signal or copy to another device is an exchange between all of them.
+the same operation at the same time, so that a signal or copy to another device is an exchange between all of them. Kernels
+whose devices take different branches are rewritten before (`pallas.device_threads`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 import xlafront.numpy as xnp
-from xlafront.core import errors
+from xlafront.core import errors, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.core.basic_primitives import to_dtype
+from xlafront.core.dataflow import any_equation
+from xlafront.core.ir import Jaxpr, JaxprEqn
 from xlafront.core.refs import AbstractRef
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax import refs as ref_operations
 from xlafront.lax.named_axes import resolve_axes
 from xlafront.pallas.copies import copy_views
-from xlafront.pallas.device_ids import gather_from_devices, logical_id, mesh_axes, own_id
+from xlafront.pallas.device_ids import NO_DEVICE, gather_from_devices, logical_id, mesh_axes, own_id
+from xlafront.pallas.findings import line_of
 from xlafront.pallas.kernel_functions import run_scoped
 from xlafront.pallas.kernel_operation import flatten_views, is_ref_or_view, kernel_operation, view_effects, views_of
 from xlafront.pallas.primitives import index_aval
@@ -86,8 +90,8 @@ class dma_semaphore(np.generic):  # noqa: N801
     kind = SemaphoreType.DMA
 
 
-# The primitives. Their operands are those of views (`flatten_views`), the value or increment, and the logical id of a device.
-# `axes` are those of the mesh of devices; None without a device.
+# The primitives. Their operands are those of views (`flatten_views`), the value or increment, and the logical id of a device,
+# or `NO_DEVICE`. `axes` are those of the mesh of devices; None without a device. Copies count elements, as interpreted in JAX.
 
 
 def _signal(*operands, views, axes, has_core):  # the cores of a device run one after the other: their counts are one
@@ -116,23 +120,33 @@ def _with_indices(view, indices):
 
 def _start_dma(*operands, views, priority, add, axes):
     [source, target, semaphore, *source_semaphores], device = views_of(operands, views)
+    size = _size(target)
     for x in source_semaphores:
-        ref_operations.addupdate(x, ..., np.int32(1))
+        ref_operations.addupdate(x, ..., size if axes is None else size * (device[0] != NO_DEVICE))
     if axes is None:
         copy_views(source, target, add)
-        ref_operations.addupdate(semaphore, ..., np.int32(1))
+        ref_operations.addupdate(semaphore, ..., size)
         return
     count = len(target.operands)
     value = ref_operations.get(source)
     for receiver, sent, *indices in gather_from_devices([*device, value, *target.operands, *semaphore.operands], axes):
         arrives, here = receiver == own_id(axes), _with_indices(target, indices[:count])
         ref_operations.set(here, ..., xnp.where(arrives, sent, ref_operations.get(here)))
-        ref_operations.addupdate(_with_indices(semaphore, indices[count:]), ..., to_dtype(arrives, np.dtype(np.int32)))
+        ref_operations.addupdate(_with_indices(semaphore, indices[count:]), ..., size * arrives)
 
 
 def _wait_dma(*operands, views, **_):
-    [_, _, semaphore], _ = views_of(operands, views)
-    ref_operations.addupdate(semaphore, ..., np.int32(-1))
+    [_, target, semaphore], _ = views_of(operands, views)
+    ref_operations.addupdate(semaphore, ..., -_size(target))
+
+
+def _size(view):
+    return np.int32(math.prod(view.shape))
+
+
+def _is_ready(*operands, views):
+    *others, semaphore = found = views_of(operands, views)[0]
+    return ref_operations.get(semaphore) >= (_size(found[1]) if others else operands[1 + views[0].count])
 
 
 semaphore_signal_p = kernel_operation("semaphore_signal", _signal, effects=view_effects("w"))
@@ -140,15 +154,40 @@ semaphore_wait_p = kernel_operation("semaphore_wait", _wait, effects=view_effect
 semaphore_read_p = kernel_operation("semaphore_read", _read, abstract=lambda *_, views: index_aval, effects=view_effects("r"))
 dma_start_p = kernel_operation("dma_start", _start_dma, effects=view_effects("rwww"))
 dma_wait_p = kernel_operation("dma_wait", _wait_dma, effects=view_effects("rrw"))
+# True if the wait with these operands would end. Only interpreted kernels have it.
+semaphore_is_ready_p = kernel_operation("semaphore_is_ready", _is_ready, effects=view_effects("rrr"),
+                                        abstract=lambda *_, views: index_aval.update(dtype=np.dtype(bool)))
 
 
-def _semaphore(caller: str, x: Any) -> Any:
-    if is_ref_or_view(x):
-        if x.shape:
-            raise ValueError(f"{caller} takes one semaphore, got {x.shape[0]} of them: name one with sem.at[i].")
-        return x
-    raise TypeError(f"{caller} takes a semaphore, as scratch_shapes=[pltpu.SemaphoreType.REGULAR] gives one to the kernel, got "
-                    f"{errors.short(x)}.")
+def _semaphore(caller: str, x: Any, kinds: Sequence[SemaphoreType] = tuple(SemaphoreType)) -> Any:
+    """Return a semaphore, after checking that it is one of these kinds."""
+    space = tracing.aval_of(x.ref if isinstance(x, ref_operations.RefView) else x).memory_space if is_ref_or_view(x) else None
+    if not isinstance(space, SemaphoreType):
+        raise TypeError(f"{caller} takes a semaphore, as scratch_shapes=[pltpu.SemaphoreType.{kinds[0].name}] gives one to the "
+                        f"kernel, got {errors.short(x)}.")
+    if x.shape:
+        raise ValueError(f"{caller} takes one semaphore, got {x.shape[0]} of them: name one with sem.at[i].")
+    if space not in kinds:
+        raise ValueError(f"{caller} takes a semaphore of the kind {' or '.join([k.name for k in kinds])}, got one of the kind "
+                         f"{space.name}. {_OF_COPIES if space is SemaphoreType.DMA else _OF_SIGNALS}")
+    return x
+
+
+_COUNTERS, _COPIES = (SemaphoreType.REGULAR, SemaphoreType.BARRIER), (SemaphoreType.DMA,)
+_OF_COPIES = "Copies signal it, and are waited for by copy.wait(). Use pltpu.SemaphoreType.REGULAR."
+_OF_SIGNALS = "It is for pl.semaphore_signal and pl.semaphore_wait. Use pltpu.SemaphoreType.DMA for copies."
+
+
+def check_semaphores(label: str, jaxpr: Jaxpr) -> None:
+    """Raise an error if a kernel reads or writes a semaphore as an array."""
+    def is_access(eqn: JaxprEqn) -> bool:
+        if eqn.primitive.name in ("get", "swap", "addupdate", "masked_load", "masked_swap") and isinstance(
+                eqn.invars[0].aval.memory_space, SemaphoreType):
+            raise TypeError(f"the kernel {label} reads or writes a semaphore as an array {line_of(eqn)}. Use "
+                            f"pl.semaphore_read(sem), pl.semaphore_signal(sem) or pl.semaphore_wait(sem).")
+        return False
+
+    any_equation(jaxpr, "accesses semaphores", is_access)
 
 
 def _device(caller: str, device_id: Any, device_id_type: DeviceIdType | None) -> tuple[list[Any], Any]:
@@ -181,7 +220,7 @@ def semaphore_signal(sem_or_view: Any, inc: Any = 1, *, device_id: Any = None,
         ...     pl.semaphore_signal(sem_ref)
     """
     device, axes = _device("semaphore_signal", device_id, device_id_type)
-    operands, views = flatten_views([_semaphore("semaphore_signal", sem_or_view)])
+    operands, views = flatten_views([_semaphore("semaphore_signal", sem_or_view, _COUNTERS)])
     core = None if core_index is None else _count(core_index)
     semaphore_signal_p.bind(*operands, _count(inc), *device, *[core] * (core is not None), views=views, axes=axes,
                             has_core=core is not None)
@@ -201,7 +240,7 @@ def semaphore_wait(sem_or_view: Any, value: Any = 1, *, decrement: bool = True) 
         ...     pl.semaphore_signal(sem_ref)
         ...     pl.semaphore_wait(sem_ref)
     """
-    operands, views = flatten_views([_semaphore("semaphore_wait", sem_or_view)])
+    operands, views = flatten_views([_semaphore("semaphore_wait", sem_or_view, _COUNTERS)])
     semaphore_wait_p.bind(*operands, _count(value), views=views, decrement=bool(decrement))
 
 
@@ -247,9 +286,9 @@ class AsyncCopyDescriptor:
                 raise TypeError(f"a copy takes references, as kernels get them; {argument} is {errors.short(x)}.")
         if (src_ref.shape, src_ref.dtype) != (dst_ref.shape, dst_ref.dtype):
             raise ValueError(f"a copy is between references of one type, got {src_ref.dtype}{list(src_ref.shape)} and "
-                             f"{dst_ref.dtype}{list(dst_ref.shape)}.")
-        self.src_ref, self.dst_ref, self.dst_sem = src_ref, dst_ref, _semaphore("a copy", dst_sem)
-        self.src_sem = None if src_sem is None else _semaphore("a copy", src_sem)
+                             f"{dst_ref.dtype}{list(dst_ref.shape)}. Copy equal parts of them, ref.at[...].")
+        self.src_ref, self.dst_ref, self.dst_sem = src_ref, dst_ref, _semaphore("a copy", dst_sem, _COPIES)
+        self.src_sem = None if src_sem is None else _semaphore("a copy", src_sem, _COPIES)
         self._device, self._axes = list(device), axes
 
     is_remote = property(lambda self: self._axes is not None, doc="True if the destination is on another device.")
@@ -342,8 +381,7 @@ def make_async_remote_copy(src_ref: Any, dst_ref: Any, send_sem: Any, recv_sem: 
     """Make a copy from a reference to one of another device, without starting it. For kernels inside of `shard_map`.
 
     Each device sends one copy and receives one: `wait_send()` waits until the source has been read, `wait_recv()` until the
-    copy to this device has arrived, `wait()` for both. In interpreted kernels all devices must start the copy
-    together: not in a branch that only some of them take.
+    copy to this device has arrived, `wait()` for both. Devices that only send or only receive call one of them.
 
     Args:
         src_ref: Source on this device.

@@ -32,9 +32,9 @@ from xlafront.lax.shapes import reshape_to
 from xlafront.lax.slicing import concatenate_p
 from xlafront.numpy.searching import where
 from xlafront.pallas.copies import copy_views
+from xlafront.pallas.device_ids import NO_DEVICE
 from xlafront.pallas.findings import CAPACITY, FIELDS, Kind, Report, line_of
 from xlafront.pallas.grid_mapping import GridMapping
-from xlafront.pallas.interpret import uninitialized, uninitialized_scalar
 from xlafront.pallas.interpret_params import InterpretParams
 from xlafront.pallas.kernel_evaluation import KernelEvaluator
 from xlafront.pallas.kernel_operation import View, kernel_effect, split_views
@@ -44,6 +44,7 @@ from xlafront.pallas.simulated_devices import DeviceClocks, remote_axes, when
 from xlafront.pallas.simulated_grid import Order
 from xlafront.pallas.simulated_memory import Memory, bounds, overlaps, part_of
 from xlafront.pallas.specs import Blocked, Element, Memory as MemoryKind, MemorySpace, Squeezed
+from xlafront.pallas.uninitialized import uninitialized, uninitialized_scalar
 
 _int32 = np.dtype(np.int32)
 IN_FLIGHT = 64  # copies; one more is made at once
@@ -129,6 +130,7 @@ class Simulator(KernelEvaluator):
         self.copies: list[Copy] = []
         self.all_memories: list[Memory] = []  # of both runs
         self.is_collecting = False
+        self.barriers: list[Memory] = []  # references to the semaphore that kernels share, whose count is the last
         self.rank = max([a.ndim for a in self._all_avals()], default=0)
         axes = remote_axes(jaxpr) if params.detect_races else None
         self.clocks = None if axes is None else DeviceClocks(axes, self.num_semaphores, self.rank)
@@ -155,7 +157,7 @@ class Simulator(KernelEvaluator):
 
     def state_avals(self) -> list[AbstractRef]:
         """Return the types of the memory for the state: counts, waited bytes, queue, and visits of each output."""
-        shapes = [(max(self.num_semaphores, 1),), (max(self.num_semaphores, 1),),
+        shapes = [(self.num_semaphores + 1,), (self.num_semaphores + 1,),
                   (IN_FLIGHT if self.has_queue else 1, self.num_columns if self.has_queue else 1), (1,)]
         shapes += [(n + 1,) for n in self.visit_counts() if n]
         avals = [AbstractRef(ShapedArray(s, _int32), MemorySpace.ANY) for s in shapes]
@@ -172,7 +174,7 @@ class Simulator(KernelEvaluator):
             self.clocks.enter(state[-4:])
             state = state[:-4]
         self.counts, self.awaited, self.queue, self.started, *self.visits = state
-        self.next_semaphore, self.next_memory = 0, 0
+        self.next_semaphore, self.next_memory, self.barriers = 0, 0, []
         self._enter_grid()
         self.memories = self._memories(own)
         it = iter([self._memory(r, a, f"memory of run_scoped {line_of(eqn)}")
@@ -305,7 +307,7 @@ class Simulator(KernelEvaluator):
         if self.has_queue:
             self._check_unsettled(blocks, Kind.BLOCK_LEAVES, ~self.is_last)
             self._check_unsettled(None, Kind.NEVER_WAITED, self.is_last)
-        for m in self.memories:
+        for m in (*self.memories, *self.barriers[:1]):
             if m.first is not None:
                 self._check_zero(m, self.is_last)
 
@@ -353,9 +355,9 @@ class Simulator(KernelEvaluator):
             ref_operations.set(m.ref, ..., _full(m.aval.inner_aval, 0))
         results = self._bind(eqn, [x.ref if type(x) is Memory else x for x in values])
         is_copy = eqn.primitive.name == "dma_start"
-        unit = np.int32(self._copy_size(split_views(values, eqn.params["views"])[0]) if is_copy else 1)
+        bits = dtypes.itemsize_bits(split_views(values, eqn.params["views"])[0][1][0].aval.dtype) if is_copy else 8
         for m in semaphores:
-            counts = reshape_to(ref_operations.get(m.ref), (m.aval.size,)) * unit
+            counts = reshape_to(ref_operations.get(m.ref), (m.aval.size,)) * np.int32(bits) // np.int32(8)
             for ref in (self.counts, self.awaited):
                 ref[m.first:m.first + m.aval.size] += counts
         return [Memory(0, x, v.aval, "a reference") if type(v.aval) is AbstractRef else x for x, v in zip(results, eqn.outvars)]
@@ -497,6 +499,12 @@ class Simulator(KernelEvaluator):
         else:
             cond(self._is_free(), lambda: put(_PENDING | _UNSETTLED), make)
 
+    def check_device(self, eqn: JaxprEqn, name: str, device: Any) -> None:
+        """Check that the mesh has the device to which something is sent."""
+        count = math.prod([n for _, n in eqn.params["axes"]])
+        is_missing = ((device < 0) | (device >= count)) & (device != NO_DEVICE)
+        self.record(Kind.NO_DEVICE, is_missing, self.report.site(f"{name} {line_of(eqn)}"), 0, device, count)
+
     def send(self, eqn: JaxprEqn, views: Sequence[tuple], device: Any) -> None:
         """Record a finished copy to another device, and the copies from other devices that arrive at the same time."""
         clocks = self.clocks
@@ -507,11 +515,16 @@ class Simulator(KernelEvaluator):
         clocks.targets.add(target.number)
         if self.is_collecting:
             return
-        self.access(eqn, origin, origin_part[0], origin_part[1], False)
+        is_sender = device != NO_DEVICE
+
+        def read_origin() -> None:
+            self.access(eqn, origin, origin_part[0], origin_part[1], False)
+
+        when(is_sender, read_origin)
         read = bounds(part_of(origin.aval.shape, *origin_part), self.rank)
         written, none = bounds(part_of(target.aval.shape, *target_part), self.rank), [0] * (3 * self.rank)
         for copy, semaphore in zip(sent, semaphores[1:]):
-            when(self._is_free(), lambda copy=copy, semaphore=semaphore: self._put(
+            when(is_sender & self._is_free(), lambda copy=copy, semaphore=semaphore: self._put(
                 copy, self.semaphore(*semaphore), _UNSETTLED, [origin.number, 0], [*read, *none], ()))
         number, site = self.semaphore(*semaphores[0]), self.copies.index(received)
         for d, (is_here, clock, [number_there, region]) in enumerate(clocks.exchange(device, [number, vector(written)])):
@@ -602,8 +615,8 @@ class Simulator(KernelEvaluator):
         memories = self.scoped[id(eqn)]
         for m in memories:
             if getattr(m.aval.memory_space, "value", None) == "hbm" and not self.params.allow_hbm_allocation_in_run_scoped:
-                raise ValueError(f"run_scoped {line_of(eqn)} has memory in HBM, {m.aval}, which kernels cannot allocate. Use "
-                                 f"pltpu.VMEM, or set allow_hbm_allocation_in_run_scoped of pltpu.InterpretParams.")
+                raise ValueError(f"run_scoped {line_of(eqn)} has memory in HBM, {m.aval}, which JAX cannot allocate. "
+                                 f"Use pltpu.VMEM, or set allow_hbm_allocation_in_run_scoped of pltpu.InterpretParams.")
             if m.first is not None:
                 for ref in (self.counts, self.awaited):
                     _fill_part(ref, m.first, m.aval.size)
@@ -615,8 +628,18 @@ class Simulator(KernelEvaluator):
 # Rules of equations with references
 
 
+def _new_ref(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+    [made] = s.as_interpreted(eqn, values)
+    if not _is_semaphore(made.aval):
+        return [made]
+    s.barriers.append(Memory(0, made.ref, made.aval, "get_barrier_semaphore()", first=s.num_semaphores))
+    return s.barriers[-1:]
+
+
 def _get(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
     memory, *operands = values
+    if memory.first is not None:  # the counts of all
+        return [reshape_to(s.counts[memory.first:memory.first + memory.aval.size], memory.aval.shape)]
     outside = s.access(eqn, memory, eqn.params["tree"], operands, False)
     if not outside or s.params.out_of_bounds_reads == "raise" and s._limits(memory) == memory.aval.shape:
         return [ref_operations.get_p.bind(memory.ref, *operands, **eqn.params)]
@@ -629,7 +652,9 @@ def _get(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
 
 def _inside(shape: Sequence[int], indexers: Sequence[Any], operands: Sequence[Any], result: tuple[int, ...]) -> Any:
     """Return a mask of the elements of a read that are within the bounds."""
-    if len(indexers) != 1 or any([type(e) is Operand and np.shape(operands[e.number]) for e in indexers[0]]):
+    arrays = [e for indexer in indexers for e in indexer if type(e) is Operand and np.shape(operands[e.number])]
+    others = [e for indexer in indexers for e in indexer if type(e) is not Window]
+    if len(indexers) != 1 or arrays and len(others) > 1:
         part = part_of(shape, indexers, operands)
         is_outside: Any = np.False_
         for _, _, outside in part.checks:
@@ -639,7 +664,11 @@ def _inside(shape: Sequence[int], indexers: Sequence[Any], operands: Sequence[An
     dim = 0
     for e, n in zip(indexers[0], shape):
         if type(e) is Operand:
-            inside = inside & (operands[e.number] >= 0) & (operands[e.number] < n)
+            index = operands[e.number]
+            dims = tuple(range(dim, dim + np.ndim(index)))
+            inside = inside & broadcast_in_dim_p.bind(
+                (index >= 0) & (index < n), shape=result, broadcast_dimensions=dims, sharding=None)
+            dim += len(dims)
         elif type(e) is Window:
             if type(e.start) is Operand:
                 positions = operands[e.start.number] + np.int32(e.stride) * broadcasted_iota(_int32, result, dim)
@@ -650,6 +679,9 @@ def _inside(shape: Sequence[int], indexers: Sequence[Any], operands: Sequence[An
 
 def _swap(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
     memory, new, *operands = values
+    if memory.first is not None:
+        s.counts[memory.first:memory.first + memory.aval.size] = reshape_to(new, (memory.aval.size,))
+        return [new]
     outside = s.access(eqn, memory, eqn.params["tree"], operands, True)
     if outside and eqn.primitive.name == "swap" and s._limits(memory) != memory.aval.shape:
         mask = _inside(memory.aval.shape, eqn.params["tree"], operands, np.shape(new))
@@ -673,6 +705,7 @@ def _dma_start(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
     if len(views) > 3 or _is_remote(eqn):  # with a semaphore of the source, or to another device: made at once
         results = s.as_interpreted(eqn, values)
         if _is_remote(eqn):
+            s.check_device(eqn, f"the copy from {views[0][0].name} to {views[1][0].name}", values[-1])
             s.send(eqn, views, values[-1])
         return results
     s.start(eqn, views, eqn.params["add"])
@@ -698,16 +731,13 @@ def _on_semaphore(rule: Callable) -> Callable:
     """Return the rule of an operation on a semaphore of this device. Others are done as in interpreted kernels."""
     def apply(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
         [view], rest = split_views(values, eqn.params["views"])
-        if _is_remote(eqn) or view[0].first is None:
-            results = s.as_interpreted(eqn, values)
-            if s.clocks and not s.is_collecting:
-                number = s.clocks.barrier if view[0].first is None else s.semaphore(*view)
-                if _is_remote(eqn):
-                    s.clocks.signal(rest[1], number)
-                elif eqn.primitive.name == "semaphore_wait":
-                    s.clocks.wait(number)
-            return results
-        return rule(s, eqn, view, *rest)
+        if not _is_remote(eqn):
+            return rule(s, eqn, view, *rest)
+        results = s.as_interpreted(eqn, values)
+        s.check_device(eqn, f"the signal of {view[0].name}", rest[1])
+        if s.clocks and not s.is_collecting:
+            s.clocks.signal(rest[1], s.semaphore(*view))
+        return results
 
     return apply
 
@@ -722,22 +752,25 @@ def _semaphore_wait(s: Simulator, eqn: JaxprEqn, view: tuple, needed: Any) -> Se
     return []
 
 
+def _is_ready(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+    views, rest = split_views(values, eqn.params["views"])
+    needed = np.int32(s._copy_size(views)) if len(views) > 1 else to_dtype(rest[0], _int32)
+    number = s.semaphore(*views[-1])
+    if not s.is_collecting:
+        s.arrive(views[-1][0], number, needed)
+    return [s.counts[number] >= needed]
+
+
 def _semaphore_read(s: Simulator, eqn: JaxprEqn, view: tuple) -> Sequence[Any]:
     return [s.counts[s.semaphore(*view)]]
 
 
-def _on_subcores(s: Simulator, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
-    if eqn.params["num_subcores"] > 1:
-        raise NotImplementedError(f"{eqn.primitive.shown_as} {line_of(eqn)} is not simulated for several subcores. Use "
-                                  f"interpret=True, or a mesh of num_subcores=1.")
-    return s.as_interpreted(eqn, values)
-
-
 _RULES: dict[str, Callable[[Simulator, JaxprEqn, list[Any]], Sequence[Any]]] = {
-    "get": _get, "swap": _swap, "addupdate": _swap, "masked_load": _masked(False), "masked_swap": _masked(True),
-    "dma_start": _dma_start, "dma_wait": _dma_wait, "subcore_barrier": _on_subcores, "fetch_and_add": _on_subcores,
+    "new_ref": _new_ref, "get": _get, "swap": _swap, "addupdate": _swap,
+    "masked_load": _masked(False), "masked_swap": _masked(True), "dma_start": _dma_start, "dma_wait": _dma_wait,
     "semaphore_signal": _on_semaphore(_semaphore_signal), "semaphore_wait": _on_semaphore(_semaphore_wait),
-    "semaphore_read": _on_semaphore(_semaphore_read), "run_scoped": lambda s, eqn, values: s.run_scoped(eqn, values),
+    "semaphore_read": _on_semaphore(_semaphore_read), "semaphore_is_ready": _is_ready,
+    "run_scoped": lambda s, eqn, values: s.run_scoped(eqn, values),
     "empty_ref": lambda s, eqn, values: s.allocate(eqn) if _is_allocation(eqn) else s.as_interpreted(eqn, values)}
 
 

@@ -87,13 +87,6 @@ def _bitcast_aval(x, *, dtype):
     return x.update(shape=(*x.shape[:-1], x.shape[-1] * bit_width(x.dtype) // bit_width(dtype)), dtype=dtype, weak_type=False)
 
 
-def _barrier(*, num_subcores):
-    if num_subcores > 1:
-        raise NotImplementedError("subcore_barrier in a loop, branch or function cannot be interpreted for several subcores, "
-                                  "which run one after the other. Wait at the top level of the kernel, or compile it for a "
-                                  "TPU.")
-
-
 load_gather_p = kernel_operation("load_gather", _load_gather, abstract=_gather_aval, effects=view_effects("r"))
 store_scatter_p = kernel_operation("store_scatter", _store_scatter, effects=view_effects("w"))
 masked_scan_p = kernel_operation("masked_scan", _scan, abstract=lambda x, mask, *, kind: x)
@@ -106,7 +99,7 @@ sort_key_val_p = kernel_operation(
     "sort_key_val", _sort, multiple_results=True, abstract=lambda keys, values, mask, *, descending: [keys, values, mask])
 lane_bitcast_p = kernel_operation(
     "lane_bitcast", lambda x, *, dtype: bitcast_along(x, dtype, dim=-1), abstract=_bitcast_aval)
-subcore_barrier_p = kernel_operation("subcore_barrier", _barrier, effects=lambda **_: on_core)
+subcore_barrier_p = kernel_operation("subcore_barrier", lambda *, num_subcores: None, effects=lambda **_: on_core)
 
 
 # The public functions

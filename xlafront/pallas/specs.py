@@ -180,6 +180,11 @@ squeezed = Squeezed()
 BlockDim = Element | Squeezed | Blocked | BoundedSlice | Indirect
 
 
+def is_squeezed(dim: Any) -> bool:
+    """True if the kernel does not see a dimension of a block."""
+    return dim is None or isinstance(dim, Squeezed)
+
+
 class RevisitMode(enum.Enum):
     """The condition for fetching a block again when the grid comes back to it.
 
@@ -238,6 +243,11 @@ class BlockSpec:
     pipeline_mode: Buffered | None = dataclasses.field(default=None)
     _: dataclasses.KW_ONLY
     memory_space: Any = None
+
+    def __post_init__(self) -> None:
+        if callable(self.block_shape) or self.index_map is not None and not callable(self.index_map):
+            raise TypeError(f"BlockSpec takes a block_shape and then an index_map, a function, got "
+                            f"{errors.short(self.block_shape)} and {errors.short(self.index_map)}.")
 
     def __repr__(self):
         return (f"BlockSpec(block_shape={self.block_shape}, index_map={self.index_map}, memory_space={self.memory_space}, "

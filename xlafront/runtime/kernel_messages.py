@@ -40,7 +40,26 @@ def _shares(module: Any) -> str:
 
     with contextlib.suppress(AttributeError):  # a module given as bytes
         module.operation.walk(visit)
-    return "".join([f"\nThe kernel {name} takes\n{table}" for name, table in kernels.items()])
+    return "".join([f"\nThe kernel {name} takes\n{_table(shares)}" for name, shares in kernels.items()])
+
+
+def _table(shares: str) -> str:
+    """Return a table of the arrays that take vector memory, from the fields that `to_mosaic/vector_memory.py` writes."""
+    rows, total = [], 0
+    for line in shares.splitlines():
+        name, kind, buffers, size = line.split("\t")
+        rows.append((name, kind, f"{buffers} buffer{'s' * (buffers != '1')}", _size(int(size))))
+        total += int(size)
+    rows.append(("in all", "", "", _size(total)))
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return "\n".join(["  " + "  ".join([text.ljust(w) for text, w in zip(row, widths)]).rstrip() for row in rows])
+
+
+def _size(n: int) -> str:
+    for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
+        if n >= unit:
+            return f"{n / unit:.4g} {name}"
+    return f"{n} bytes"
 
 
 def _scoped_vmem(found: re.Match) -> str:
@@ -79,6 +98,12 @@ def _shared_memory(found: re.Match) -> str:
             f"{limit:.0f} KiB. Use smaller blocks, or fewer stages (num_stages of triton.CompilerParams).")
 
 
+def _filtered_rows(found: re.Match) -> str:
+    return ("INTERNAL: a kernel of a SparseCore copies parts of rows, and skips those whose index is the ignored_value of its "
+            "Indices. TPUs only skip complete rows. Copy all columns, of arrays that do not have 128 of them with "
+            "pltpu.CompilerParams(use_tc_tiling_on_sc=False), or leave ignored_value out.")
+
+
 _SMALLER = "Use smaller blocks, and a larger grid. (Each block has two buffers, unless its spec says pl.Buffered(1).)"
 _MESSAGES: tuple[tuple[re.Pattern, Callable[[re.Match], str]], ...] = (
     (re.compile(r"Mosaic failed to compile TPU kernel with MLIR module name `([^`]*)`[^:]*: (?:E\d+: )?(?:\w+: )?([^\n]*)(.*)",
@@ -87,5 +112,6 @@ _MESSAGES: tuple[tuple[re.Pattern, Callable[[re.Match], str]], ...] = (
     (re.compile(r"Used ([\d.]+)M of ([\d.]+)M vmem"), _vmem_in_all),
     (re.compile(r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\).*?space=vmem.*?tag = '([^'.]*)", re.DOTALL),
      _vmem_of_one_buffer),
+    (re.compile(r"Offset filter is not supported for tiled indirect transfers"), _filtered_rows),
     (re.compile(r"Shared memory size limit exceeded: requested (\d+), available: (\d+)"), _shared_memory),
 )

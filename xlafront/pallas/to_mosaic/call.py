@@ -16,8 +16,9 @@ from xlafront.lowering.mlir import bindings, ir
 from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
 from xlafront.pallas.kernel_mlir import symbol_of
 from xlafront.pallas.to_mosaic.checks import check_kernel
+from xlafront.pallas.to_mosaic.main_memory import NO_MEMORY, main_memory
 from xlafront.pallas.to_mosaic.memrefs import hidden_sizes, key_words
-from xlafront.pallas.to_mosaic.vector_memory import table
+from xlafront.pallas.to_mosaic.vector_memory import described
 from xlafront.pallas.to_mosaic.windows import effective_grid, kernel_module
 from xlafront.pallas.tpu import CompilerParams, CoreType, GridDimensionSemantics, SideEffectType
 from xlafront.runtime.clients import libtpu_version
@@ -25,8 +26,8 @@ from xlafront.runtime.clients import libtpu_version
 # Versions of Mosaic's serialization format that releases of libtpu read; jaxlib writes any of them.
 _OLDEST_FORMAT, _FORMATS = 8, (((0, 0, 52), 11),)
 
-
-_SPARSE_CORE = {"sparse_core_config": {"tiling": "TILING_COMPACT"}, "device_type": "DEVICE_TYPE_SPARSECORE"}
+# The tilings of arrays in memory, by `use_tc_tiling_on_sc`: that of vector units, or rows as they are
+_TILINGS = {None: "TILING_COMPACT", True: "TILING_COMPACT", False: "TILING_SPARSE_CORE"}
 
 
 class _Kernel:
@@ -47,13 +48,17 @@ def lower(ctx: Any, *operands: ir.Value, jaxpr: Jaxpr, grid_mapping: GridMapping
     params = _checked_params(label, compiler_params)
     check_kernel(label, jaxpr, grid_mapping, mesh is not None)
     semantics = _semantics(label, params, grid_mapping)
+    memory = NO_MEMORY if mesh is not None else main_memory(label, jaxpr, grid_mapping, semantics)
     key = (symbol_of(name or jaxpr.debug_info.function_name), semantics, params.fuse_transposed_lhs_in_matmul,
            _device_axes(label, ctx.module_context.manual_mesh), getattr(mesh, "core_type", CoreType.TC))
     kernel = jaxpr.memoised_with((), ("mosaic", grid_mapping, *key), lambda: _Kernel(
-        kernel_module(jaxpr, grid_mapping, *key), mesh is not None))
+        kernel_module(jaxpr, grid_mapping, memory, *key), mesh is not None))
     if mesh is not None and kernel.lacks_layouts:  # the passes that choose layouts lack these operations
         params = params.replace(needs_layout_passes=False)
-    config = _config(label, params, cost_estimate, kernel, grid_mapping) | (_SPARSE_CORE if mesh is not None else {})
+    config = _config(label, params, cost_estimate, kernel, grid_mapping)
+    if mesh is not None:
+        config |= {"sparse_core_config": {"tiling": _TILINGS[params.use_tc_tiling_on_sc]},
+                   "device_type": "DEVICE_TYPE_SPARSECORE"}
     grid, blocks, avals_out = effective_grid(grid_mapping), grid_mapping.block_mappings, ctx.avals_out
     first = len(ctx.avals_in) - grid_mapping.num_inputs
     avals_in = [*ctx.avals_in[:first], *[_stored(a, b, grid) for a, b in zip(ctx.avals_in[first:], blocks)]]
@@ -62,16 +67,16 @@ def lower(ctx: Any, *operands: ir.Value, jaxpr: Jaxpr, grid_mapping: GridMapping
                  for x, a in zip(operands, ctx.avals_in)]
     as_stored = [ctx.reshape(x, s.shape, s.dtype) if s.shape != a.shape else x
                  for x, s, a in zip(as_stored, avals_in, ctx.avals_in)]
-    frontend = {"kernel_metadata": json.dumps(dict(metadata or {}), sort_keys=True)}
+    frontend = {"kernel_metadata": json.dumps(dict(metadata), sort_keys=True) if metadata else "{}"}
     if params.has_side_effects is SideEffectType.DATAFLOW_SIDE_EFFECTING:
         frontend["xla_allow_dce_side_effecting_op"] = "true"
     call = custom_calls.custom_call(
-        "tpu_custom_call", result_types=[mlir.type_of(a) for a in stored], operands=as_stored,
+        "tpu_custom_call", result_types=[mlir.type_of(a) for a in [*stored, *memory.types()]], operands=as_stored,
         backend_config=json.dumps(config), api_version=1, operand_output_aliases=dict(input_output_aliases),
         has_side_effect=params.has_side_effects not in (False, SideEffectType.PURE),
         operand_layouts=[custom_calls.default_minor_to_major(a) for a in avals_in],
-        result_layouts=[custom_calls.default_minor_to_major(a) for a in stored],
-        extra_attributes={"kernel_name": mlir.string(key[0]), "vector_memory": mlir.string(table(grid_mapping)),
+        result_layouts=[custom_calls.default_minor_to_major(a) for a in [*stored, *memory.types()]],
+        extra_attributes={"kernel_name": mlir.string(key[0]), "vector_memory": mlir.string(described(grid_mapping)),
                           "mhlo.frontend_attributes": ir.DictAttr.get({k: mlir.string(v) for k, v in frontend.items()})})
     results = [ctx.reshape(x, a.shape, s.dtype) if s.shape != a.shape else x
                for x, s, a in zip(call.results, stored, avals_out)]
@@ -96,12 +101,16 @@ def _stored(aval: Any, block: BlockMapping, grid: tuple) -> Any:
     return aval.update(shape=shape, dtype=np.dtype(np.int32) if aval.dtype == np.bool_ else aval.dtype)
 
 
+_DEFAULTS = CompilerParams()
+
+
 def _checked_params(label: str, params: Any) -> CompilerParams:
     if params is None:
-        return CompilerParams()
+        return _DEFAULTS
     if not isinstance(params, CompilerParams):
-        raise TypeError(f"the kernel {label} is compiled for TPUs, but its compiler_params are {type(params).__module__}."
-                        f"{type(params).__name__}. Give pltpu.CompilerParams, or leave compiler_params out.")
+        kind = "a dict" if isinstance(params, dict) else f"{type(params).__module__}.{type(params).__name__}"
+        raise TypeError(f"the kernel {label} is compiled for TPUs, but its compiler_params are {kind}. Give "
+                        f"pltpu.CompilerParams, or leave compiler_params out.")
     limit = params.vmem_limit_bytes
     if limit is not None and (not isinstance(limit, int) or limit <= 0):
         raise ValueError(f"the kernel {label}: vmem_limit_bytes of pltpu.CompilerParams takes a positive number of bytes, got "

@@ -8,11 +8,11 @@ from xlafront.core.ir import Jaxpr, JaxprEqn, Var
 from xlafront.core.jaxpr import subprograms
 from xlafront.pallas.findings import line_of
 from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
-from xlafront.pallas.kernel_mlir import bit_width, kind_of
+from xlafront.pallas.kernel_mlir import bit_width, check_elements, kind_of
 from xlafront.pallas.kernel_operation import split_views
 from xlafront.pallas.specs import Squeezed
 from xlafront.pallas.to_mosaic.gathers import LANES, SUBLANES
-from xlafront.pallas.to_mosaic.memrefs import SCRATCH_SPACES, SHARED_SPACE, key_words, space_of
+from xlafront.pallas.to_mosaic.memrefs import MAIN_SPACES, SCRATCH_SPACES, SHARED_SPACE, key_words, space_of
 
 _SPACES = ("vmem", "smem", "hbm", "any")  # of arguments and results
 
@@ -41,9 +41,11 @@ def check_kernel(label: str, jaxpr: Jaxpr, mapping: GridMapping, is_sparse_core:
             _check_tiling(label, block)
     for i, aval in enumerate(mapping.scratch_avals):
         space = space_of(aval.memory_space)
-        if space not in SCRATCH_SPACES and not (is_sparse_core and space == SHARED_SPACE):
-            raise ValueError(f"the kernel {label}: scratch_shapes[{i}], {aval}, is in {space}; scratch memory of TPU kernels "
-                             f"is in VMEM, SMEM or of semaphores. Use pltpu.VMEM, and pl.run_scoped for pltpu.ACC.")
+        if space not in (*SCRATCH_SPACES, *([SHARED_SPACE] if is_sparse_core else MAIN_SPACES)):
+            spaces = "VMEM, SMEM or VMEM_SHARED" if is_sparse_core else "VMEM, SMEM, HBM or ANY"
+            raise ValueError(f"the kernel {label}: scratch_shapes[{i}], {aval}, is in {space}; scratch memory of "
+                             f"{'SparseCores' if is_sparse_core else 'TPU kernels'} is in {spaces}, or of semaphores. Use "
+                             f"pltpu.VMEM, and pl.run_scoped for pltpu.ACC.")
         if space != "semaphore_mem":
             _check_dtype(label, f"scratch_shapes[{i}]", aval.dtype)
     for i, aval in enumerate(mapping.index_avals):
@@ -118,7 +120,7 @@ def _check_dtype(label: str, name: str, dtype: Any) -> None:
     if bit_width(dtype) == 64:
         raise ValueError(f"the kernel {label}: {name} has dtype {dtype}; TPU kernels have no elements of 64 bits. Convert it "
                          f"to 32 bits.")
-    kind_of(dtype)
+    check_elements(f"the kernel {label}: ", name, dtype)
 
 
 def _check_key(label: str, block: BlockMapping, space: str) -> None:

@@ -59,10 +59,12 @@ def _parsed_type(text: str, context: ir.Context) -> ir.Type:
     return ir.Type.parse(text, context)
 
 
+@functools.cache
 def _stored(dtype: Any) -> np.dtype:
     return _int32 if dtype == np.bool_ or key_words(dtype) else np.dtype(dtype)
 
 
+@functools.cache
 def key_words(dtype: Any) -> tuple[int, ...]:
     """Return the shape of the words of a random key; () for other dtypes."""
     return dtype.physical_element_shape if isinstance(dtype, PRNGKeyDType) else ()
@@ -82,6 +84,7 @@ class MemRef(NamedTuple):
         hidden: True for these dimensions.
         dtype: The dtype of the elements.
         memory_space: The memory.
+        space: Mosaic's name of the memory.
         name: Name of the argument, for messages.
     """
 
@@ -90,19 +93,15 @@ class MemRef(NamedTuple):
     hidden: tuple[bool, ...]
     dtype: Any
     memory_space: Any
+    space: str
     name: str
-
-    @property
-    def space(self) -> str:
-        """Mosaic's name of the memory."""
-        return space_of(self.memory_space)
 
 
 def memref_of(value: Any, aval: AbstractRef, name: str, hidden: Sequence[bool] | None = None,
               shape: Sequence[int] | None = None) -> MemRef:
     """Return the reference for a memref of a type."""
-    sizes = aval.shape if shape is None else tuple(shape)
-    return MemRef(value, tuple(sizes), tuple(hidden or [False] * len(sizes)), aval.dtype, aval.memory_space, name)
+    sizes, memory = aval.shape if shape is None else tuple(shape), aval.memory_space
+    return MemRef(value, sizes, tuple(hidden or [False] * len(sizes)), aval.dtype, memory, space_of(memory), name)
 
 
 # Ranges of references
@@ -161,10 +160,15 @@ def _plus(w: MosaicWriter, x: Any, y: Any) -> Any:
 
 def _index(w: MosaicWriter, start: Any) -> ir.Value:
     """Return a start as a value of the type `index`."""
-    kind = ir.IndexType.get(w.context)
+    kind = _index_type(w.context)
     if isinstance(start, int):
-        return w.op("arith.constant", [], kind, {"value": ir.IntegerAttr.get(kind, start)})
+        return w.constant_of(kind, w.attribute(f"{start} : index"))
     return w.op("arith.index_cast", [start], kind)
+
+
+@functools.cache
+def _index_type(context: ir.Context) -> ir.Type:
+    return ir.IndexType.get(context)
 
 
 def slice_memref(w: MosaicWriter, ref: MemRef, ranges: Sequence[Range], dynamic: Mapping[int, ir.Value] | None = None
@@ -335,9 +339,9 @@ def _get(w: MosaicWriter, avals_in, avals_out, params, ref, *indices):
 
 def _swap(w: MosaicWriter, avals_in, avals_out, params, ref, new, *indices):
     ranges = ranges_of(w, ref, params["tree"], indices, avals_in[2:])
-    old = load(w, ref, ranges)
+    old = load(w, ref, ranges) if w.is_read else None
     store(w, ref, ranges, new)
-    return old
+    return [old]
 
 
 def _addupdate(w: MosaicWriter, avals_in, avals_out, params, ref, new, *indices):
@@ -367,6 +371,7 @@ def _masked_swap(w: MosaicWriter, avals_in, avals_out, params, ref, new, mask, *
 
 
 SCRATCH_SPACES = ("vmem", "smem", "semaphore_mem")
+MAIN_SPACES = ("hbm", "any")  # allocated by XLA
 SHARED_SPACE = "vmem_shared"  # of the subcores of a SparseCore
 
 
@@ -376,7 +381,8 @@ def _allocate(w: MosaicWriter, aval: AbstractRef) -> MemRef:
     if isinstance(aval.memory_space, ACC):
         return memref_of(w.allocate_accumulators(aval.memory_space.mxu_id, aval.shape), aval, f"accumulators of type {aval}")
     if space_of(aval.memory_space) not in SCRATCH_SPACES:
-        raise unsupported(w, f"scratch memory of type {aval}", "Use pltpu.VMEM(shape, dtype), pltpu.SMEM or semaphores.")
+        raise unsupported(w, f"scratch memory of type {aval}",
+                          "Use pltpu.VMEM(shape, dtype), pltpu.SMEM, pltpu.HBM or semaphores.")
     kind = memref_type(w.context, aval.shape, aval.dtype, aval.memory_space)
     if space_of(aval.memory_space) == "semaphore_mem":
         value = w.op("tpu.sem_alloc", [], kind)
@@ -391,7 +397,7 @@ def _run_scoped(w: MosaicWriter, avals_in, avals_out, params, *operands):
     block, location = region.regions[0].blocks.append(), w.location
     used = dict(w.accumulators)
     with ir.InsertionPoint(block):
-        refs = [_allocate(w, v.aval) for v in jaxpr.invars[len(operands):]]
+        refs = [w.main_memory[v] if v in w.main_memory else _allocate(w, v.aval) for v in jaxpr.invars[len(operands):]]
         results = w.lower(jaxpr, [*operands, *refs])
         create("tpu.yield", operands=results, loc=location)
     w.accumulators = used

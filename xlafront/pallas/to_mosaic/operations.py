@@ -15,7 +15,7 @@ from xlafront.pallas.kernel_mlir import Rule, bit_width, element_type, kind_of
 from xlafront.pallas.kernel_operation import split_views
 from xlafront.pallas.to_mosaic import sparse_core, vectors
 from xlafront.pallas.to_mosaic.gathers import LANES, SUBLANES
-from xlafront.pallas.to_mosaic.memrefs import MemRef, ranges_of, slice_memref
+from xlafront.pallas.to_mosaic.memrefs import ranges_of, slice_memref
 from xlafront.pallas.tpu import CoreType
 
 if TYPE_CHECKING:
@@ -53,30 +53,19 @@ def _axis_index(w: MosaicWriter, avals_in, avals_out, params):
 # Copies and semaphores
 
 
-def _memrefs(w: MosaicWriter, avals, views, operands) -> tuple[list[ir.Value], list[Any], list[MemRef]]:
-    """Return the memrefs of views, the remaining operands, and the references of the views."""
+def _memrefs(w: MosaicWriter, avals, views, operands) -> tuple[list[ir.Value], list[Any]]:
+    """Return the memrefs of views, and the remaining operands."""
     found, rest = split_views(operands, views)
     types, _ = split_views(avals, views)
     values = [slice_memref(w, ref, ranges_of(w, ref, indexers, indices, index_avals))
               for (ref, indexers, indices), (_, _, index_avals) in zip(found, types)]
-    return values, rest, [ref for ref, _, _ in found]
-
-
-def _check_kind(w: MosaicWriter, ref: MemRef, is_copy: bool) -> None:
-    kind = getattr(ref.memory_space, "value", None)
-    if ref.space != "semaphore_mem" or (kind == "dma") is not is_copy:
-        needed = "pltpu.SemaphoreType.DMA" if is_copy else "pltpu.SemaphoreType.REGULAR"
-        action = "a copy that signals" if is_copy else "a signal or wait of"
-        raise unsupported(w, f"{action} {ref.name}, which is of another kind,",
-                          f"Make the semaphore with {needed}.")
+    return values, rest
 
 
 def _dma_start(w: MosaicWriter, avals_in, avals_out, params, *operands):
     if w.core_type is not CoreType.TC and sparse_core.indirect_view(avals_in, params, operands) is not None:
         return sparse_core.indirect_copy(w, avals_in, params, operands, True)
-    [source, target, semaphore, *sources], device, refs = _memrefs(w, avals_in, params["views"], operands)
-    for ref in refs[2:]:
-        _check_kind(w, ref, True)
+    [source, target, semaphore, *sources], device = _memrefs(w, avals_in, params["views"], operands)
     if params["add"]:
         raise unsupported(w, "a copy that adds to its destination", "Copy to VMEM scratch memory, and add there.")
     attributes = {"operandSegmentSizes": w.attribute(f"array<i32: 1, {len(sources)}, 1, 1, {len(device)}, 0, 0>")}
@@ -89,8 +78,7 @@ def _dma_start(w: MosaicWriter, avals_in, avals_out, params, *operands):
 def _dma_wait(w: MosaicWriter, avals_in, avals_out, params, *operands):
     if w.core_type is not CoreType.TC and sparse_core.indirect_view(avals_in, params, operands) is not None:
         return sparse_core.indirect_copy(w, avals_in, params, operands, False)
-    [source, target, semaphore], device, refs = _memrefs(w, avals_in, params["views"], operands)
-    _check_kind(w, refs[2], True)
+    [source, target, semaphore], device = _memrefs(w, avals_in, params["views"], operands)
     is_sent = bool(device) and params["is_send"]  # Mosaic expects the ids of a device and a core, which are not used
     ids = [w.constant(np.int32(0))] * 2 if is_sent else device
     w.effect("tpu.wait_dma2", [semaphore, source, target, *ids], {
@@ -106,7 +94,6 @@ def _bounded(w: MosaicWriter, avals_in, params, operands) -> tuple[list[ir.Value
     sizes = dict(zip(dims, [convert(w, x, (), a.dtype, _int32) for x, a in zip(rest, avals_in[len(avals_in) - len(rest):])]))
     memrefs = [slice_memref(w, ref, ranges_of(w, ref, indexers, indices, index_avals), sizes if i < 2 else None)
              for i, ((ref, indexers, indices), (_, _, index_avals)) in enumerate(zip(found, types))]
-    _check_kind(w, found[2][0], True)
     return memrefs[:2], memrefs[2]
 
 
@@ -123,8 +110,7 @@ def _bounded_dma_wait(w: MosaicWriter, avals_in, avals_out, params, *operands):
 
 
 def _semaphore_signal(w: MosaicWriter, avals_in, avals_out, params, *operands):
-    [semaphore], [count, *others], [ref] = _memrefs(w, avals_in, params["views"], operands)
-    _check_kind(w, ref, False)
+    [semaphore], [count, *others] = _memrefs(w, avals_in, params["views"], operands)
     devices, cores = int(params["axes"] is not None), int(params["has_core"])
     count = convert(w, count, (), avals_in[len(avals_in) - len(others) - 1].dtype, _int32)
     w.effect("tpu.sem_signal", [semaphore, count, *others], {
@@ -133,16 +119,16 @@ def _semaphore_signal(w: MosaicWriter, avals_in, avals_out, params, *operands):
 
 
 def _semaphore_wait(w: MosaicWriter, avals_in, avals_out, params, *operands):
-    [semaphore], [count], [ref] = _memrefs(w, avals_in, params["views"], operands)
-    _check_kind(w, ref, False)
-    if not params["decrement"]:
-        raise unsupported(w, "semaphore_wait with decrement=False", "Wait, and signal the semaphore again.")
-    w.effect("tpu.sem_wait", [semaphore, convert(w, count, (), avals_in[-1].dtype, _int32)])
+    [semaphore], [count] = _memrefs(w, avals_in, params["views"], operands)
+    count = convert(w, count, (), avals_in[-1].dtype, _int32)
+    w.effect("tpu.sem_wait", [semaphore, count])
+    if not params["decrement"]:  # only this core waits for its semaphores: the count may be missing meanwhile
+        w.effect("tpu.sem_signal", [semaphore, count], {"operandSegmentSizes": w.attribute("array<i32: 1, 1, 0, 0, 0>")})
     return []
 
 
 def _semaphore_read(w: MosaicWriter, avals_in, avals_out, params, *operands):
-    [semaphore], _, _ = _memrefs(w, avals_in, params["views"], operands)
+    [semaphore], _ = _memrefs(w, avals_in, params["views"], operands)
     return w.op("tpu.sem_read", [semaphore], w.type_of((), _int32))
 
 
@@ -220,15 +206,6 @@ def _prng_random_bits(w: MosaicWriter, avals_in, avals_out, params):
     return w.op("tpu.prng_random_bits", [], w.types_of(avals_out)[0])
 
 
-def _random_bits(w: MosaicWriter, avals_in, avals_out, params, key):
-    """Emit the bits of a key, which seeds the core's generator."""
-    if avals_in[0].dtype.impl.name != "pallas_tpu" or avals_out[0].dtype != np.uint32:
-        raise unsupported(w, f"random numbers of a key of type {avals_in[0]}, in words of {params['bit_width']} bits,",
-                          "Pass the key through pltpu.to_pallas_key before the kernel, and use dtypes of 32 bits.")
-    w.effect("tpu.prng_set_seed_32", list(key.words))
-    return w.op("tpu.prng_random_bits", [], w.types_of(avals_out)[0])
-
-
 # Time and texts
 
 
@@ -260,7 +237,7 @@ RULES: dict[str, Rule] = {
     "semaphore_signal": _semaphore_signal, "semaphore_wait": _semaphore_wait,
     "semaphore_read": _semaphore_read, "roll": _roll, "bitcast": _bitcast, "pack_elementwise": _pack_elementwise,
     "unpack_elementwise": _unpack_elementwise, "stochastic_round": _stochastic_round, "multiple_of": _multiple_of,
-    "prng_seed": _prng_seed, "prng_random_bits": _prng_random_bits, "random_bits": _random_bits, "delay": _delay,
+    "prng_seed": _prng_seed, "prng_random_bits": _prng_random_bits, "delay": _delay,
     "debug_print": _debug_print,
     "with_memory_space_constraint": lambda w, avals_in, avals_out, params, x: x,
 }

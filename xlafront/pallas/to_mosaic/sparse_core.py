@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlafront.core import dtypes
-from xlafront.lax.ref_indexing import Operand, Window
 from xlafront.lowering.mlir import create, ir
+from xlafront.pallas.copies import row_indices, with_all_rows
 from xlafront.pallas.kernel_elementwise import convert
 from xlafront.pallas.kernel_equations import unsupported
 from xlafront.pallas.kernel_mlir import Rule, bit_width
@@ -50,15 +50,9 @@ def _store_scatter(w: MosaicWriter, avals_in, avals_out, params, *operands):
 
 def indirect_view(avals, params, operands) -> int | None:
     """Return the number of the view of a copy, 0 or 1, that selects rows by a vector of indices; None if there is none."""
-    found, _ = split_views(operands, params["views"])
     types, _ = split_views(avals, params["views"])
-    for k, ((ref, indexers, _), (_, _, index_avals)) in enumerate(zip(found[:2], types)):
-        entry = indexers[0][0] if len(indexers) == 1 and indexers[0] else None
-        if type(entry) is Operand and len(index_avals[entry.number].shape) == 1:
-            rest = [type(e) is Window and (e.start, e.size, e.stride) == (0, n, 1)
-                    for e, n in zip(indexers[0][1:], ref.shape[1:])]
-            return k if all(rest) else None
-    return None
+    return next((k for k, (_, indexers, index_avals) in enumerate(types[:2])
+                 if row_indices(indexers, [a.shape for a in index_avals]) is not None), None)
 
 
 def indirect_copy(w: MosaicWriter, avals, params, operands, is_start: bool) -> list:
@@ -66,15 +60,18 @@ def indirect_copy(w: MosaicWriter, avals, params, operands, is_start: bool) -> l
     number = indirect_view(avals, params, operands)
     found, rest = split_views(operands, params["views"])
     types, _ = split_views(avals, params["views"])
-    if rest or len(found) > 3 or params.get("priority"):
-        raise unsupported(w, "a copy of rows by indices to another device, with a priority or a semaphore of the source",
+    if rest or len(found) > 3:
+        raise unsupported(w, "a copy of rows by indices to another device, or with a semaphore of the source",
                           "Copy the rows with one semaphore, then copy them on.")
-    memrefs = [found[k][0].value if k == number else slice_memref(w, found[k][0], ranges_of(
-        w, found[k][0], found[k][1], found[k][2], types[k][2])) for k in range(3)]
+    memrefs = []
+    for k, ((ref, indexers, indices), (aval, _, index_avals)) in enumerate(zip(found, types)):
+        if k == number:
+            indexers = with_all_rows(aval.shape, indexers, [a.shape for a in index_avals])
+        memrefs.append(slice_memref(w, ref, ranges_of(w, ref, indexers, indices, index_avals)))
     if not is_start:
         w.effect("tpu.wait_indirect_dma", [memrefs[2], *memrefs[:2]])
         return []
-    entry = found[number][1][0][0]
+    entry = found[number][1][-1][0]
     indices = found[number][2][entry.number]
     attributes = {"add": w.attribute("true")} if params["add"] else {}
     ignored = [] if entry.ignored is None else [w.constant(np.int32(entry.ignored))]

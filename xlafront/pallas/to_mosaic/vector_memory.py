@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from xlafront.core.avals import dtype_name
 from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
 from xlafront.pallas.kernel_mlir import bit_width
 from xlafront.pallas.to_mosaic.memrefs import space_of
@@ -38,12 +39,13 @@ def shares(mapping: GridMapping) -> list[Share]:
     found = []
     for block in mapping.block_mappings:
         if space_of(block.block_aval.memory_space) == "vmem":
-            size, buffers = _bytes(block.sizes, block.array_aval.dtype), num_buffers(block, mapping)
-            found.append(Share(block.origin, f"{block.array_aval.dtype}{list(block.sizes)}", buffers, buffers * size))
+            dtype, buffers = block.array_aval.dtype, num_buffers(block, mapping)
+            size = buffers * _bytes(block.sizes, dtype)
+            found.append(Share(block.origin, f"{dtype_name(dtype)}{list(block.sizes)}", buffers, size))
     for i, aval in enumerate(mapping.scratch_avals):
         if space_of(aval.memory_space) == "vmem":
             size = _bytes(aval.shape, aval.dtype)
-            found.append(Share(f"scratch_shapes[{i}]", f"{aval.dtype}{list(aval.shape)}", 1, size))
+            found.append(Share(f"scratch_shapes[{i}]", f"{dtype_name(aval.dtype)}{list(aval.shape)}", 1, size))
     return sorted(found, key=lambda s: -s.bytes)
 
 
@@ -63,17 +65,6 @@ def _bytes(shape: Sequence[int], dtype: Any) -> int:
     return math.prod(padded) * bits // 8
 
 
-def table(mapping: GridMapping) -> str:
-    """Return a line for each array that takes vector memory."""
-    found = shares(mapping)
-    rows = [(s.name, s.type, f"{s.buffers} buffer{'s' * (s.buffers > 1)}", _size(s.bytes)) for s in found]
-    rows.append(("in all", "", "", _size(sum([s.bytes for s in found]))))
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return "\n".join(["  " + "  ".join([text.ljust(w) for text, w in zip(row, widths)]).rstrip() for row in rows])
-
-
-def _size(n: int) -> str:
-    for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
-        if n >= unit:
-            return f"{n / unit:.4g} {name}"
-    return f"{n} bytes"
+def described(mapping: GridMapping) -> str:
+    """Return the shares as text: a line for each, its fields separated by tabs."""
+    return "\n".join(["\t".join(map(str, share)) for share in shares(mapping)])

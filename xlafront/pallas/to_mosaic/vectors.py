@@ -126,8 +126,13 @@ def _split(w: MosaicWriter, avals_in, avals_out, params, x):
 def _pad(w: MosaicWriter, avals_in, avals_out, params, x, fill):
     aval, shape = avals_in[0], list(avals_in[0].shape)
     for d, (low, high, interior) in enumerate(params["padding_config"]):
-        if interior or low < 0 or high < 0:
-            raise unsupported(w, "padding between elements, or by a negative number,", "Use numpy.where, or a slice.")
+        if interior:
+            raise unsupported(w, "padding between elements", "Use numpy.repeat and numpy.where.")
+        if low < 0 or high < 0:
+            current = aval.update(shape=tuple(shape))
+            x = part(w, x, current, d, max(-low, 0), shape[d] - max(-high, 0))
+            shape[d] -= max(-low, 0) + max(-high, 0)
+            low, high = max(low, 0), max(high, 0)
         pieces = []
         for n in (low, None, high):
             if n is None:
@@ -253,11 +258,31 @@ def _dot_general(w: MosaicWriter, avals_in, avals_out, params, x, y):
     lists = ", ".join(map(str, map(list, (*contracting, *free, order, *batch))))
     attributes = {"dimension_numbers": w.attribute(f"#tpu.dot_dimension_numbers<{lists}>"),
                   "transpose_lhs_hint": w.attribute("true" if w.transposed_lhs_hint else "false")}
-    precision = _precision(w, params["precision"], a, b)
-    if precision:
-        attributes["precision"] = w.attribute(f"#tpu.contract_precision<{precision}>")
-    start = w.constant(np.zeros((), dtype), out.shape)
-    return convert(w, w.op("tpu.matmul", [x, y, start], start.type, attributes), out.shape, dtype, out.dtype)
+    pairs, precision = precise_operands(w, avals_in, params["precision"], x, y)
+    total = w.constant(np.zeros((), dtype), out.shape)
+    for left, right in pairs:
+        total = w.op("tpu.matmul", [left, right, total], total.type, attributes | precision)
+    return convert(w, total, out.shape, dtype, out.dtype)
+
+
+def precise_operands(w: MosaicWriter, avals_in, precision: Any, x: ir.Value, y: ir.Value
+                     ) -> tuple[list[tuple[ir.Value, ir.Value]], dict[str, ir.Attribute]]:
+    """Return the operands of products, whose sum has a precision, and the attributes of these products."""
+    a, b = avals_in
+    name = _precision(w, precision) if _float32 in (a.dtype, b.dtype) else "DEFAULT"
+    if name == "HIGHEST":
+        return [(x, y)], {"precision": w.attribute("#tpu.contract_precision<fp32>")}
+    if name == "DEFAULT":
+        return [(x, y)], {}
+    (low_x, high_x), (low_y, high_y) = _halves(w, x, a.shape), _halves(w, y, b.shape)
+    return [(low_x, high_y), (high_x, low_y), (high_x, high_y)], {}
+
+
+def _halves(w: MosaicWriter, x: ir.Value, shape: tuple[int, ...]) -> tuple[ir.Value, ir.Value]:
+    """Return two bfloat16 arrays whose sum is close to a float32 one: the small and the large half."""
+    large = convert(w, x, shape, _float32, dtypes.bfloat16)
+    rest = w.op("arith.subf", [x, convert(w, large, shape, dtypes.bfloat16, _float32)])
+    return convert(w, rest, shape, _float32, dtypes.bfloat16), large
 
 
 def _product_of_bytes(w: MosaicWriter, avals_in, out: Any, params: Any, x: ir.Value, y: ir.Value) -> ir.Value:
@@ -291,14 +316,12 @@ def _digits(w: MosaicWriter, x: ir.Value, aval: Any) -> list[ir.Value]:
     return found
 
 
-def _precision(w: MosaicWriter, precision: Any, a: Any, b: Any) -> str | None:
-    """Return Mosaic's name of a precision; None for the default."""
-    given = {getattr(p, "name", p) for p in (precision if isinstance(precision, tuple) else (precision,))}
-    if given <= {None, "DEFAULT"}:
-        return None
-    if given <= {"HIGHEST"}:
-        return "fp32" if a.dtype == b.dtype == _float32 else None
-    raise unsupported(w, f"dot_general with precision {precision}", "Use Precision.DEFAULT or Precision.HIGHEST.")
+def _precision(w: MosaicWriter, precision: Any) -> str:
+    """Return the name of the larger precision of two operands."""
+    given = {getattr(p, "name", p) or "DEFAULT" for p in (precision if isinstance(precision, tuple) else (precision,))}
+    if not given <= {"DEFAULT", "HIGH", "HIGHEST"}:
+        raise unsupported(w, f"dot_general with precision {precision}", "Use Precision.DEFAULT, HIGH or HIGHEST.")
+    return max(given, key=len)
 
 
 def _product_with_vector(w: MosaicWriter, a: Any, b: Any, contracting, dtype, x: ir.Value, y: ir.Value) -> ir.Value:

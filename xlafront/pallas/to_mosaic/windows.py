@@ -14,14 +14,24 @@ from xlafront.lowering.mlir import create, ir
 from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
 from xlafront.pallas.kernel_mlir import Value
 from xlafront.pallas.specs import Blocked, Element, Squeezed
-from xlafront.pallas.to_mosaic.memrefs import MemRef, hidden_sizes, key_words, memref_of, memref_type, space_of
+from xlafront.pallas.to_mosaic.main_memory import MainMemory
+from xlafront.pallas.to_mosaic.memrefs import (
+    MemRef,
+    Range,
+    hidden_sizes,
+    key_words,
+    memref_of,
+    memref_type,
+    slice_memref,
+    space_of,
+)
 from xlafront.pallas.to_mosaic.writer import MosaicWriter, int32
 from xlafront.pallas.tpu import CoreType
 
 _DYNAMIC = -(1 << 63)  # a grid size that is an operand
 
 
-def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequence[str] | None,
+def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, memory: MainMemory, name: str, semantics: Sequence[str] | None,
                   transposed_lhs_hint: bool = False, device_axes: Sequence[tuple[Any, int]] = (),
                   core_type: CoreType = CoreType.TC) -> ir.Module:
     """Lower a kernel to a module.
@@ -29,6 +39,7 @@ def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequ
     Args:
         jaxpr: The kernel.
         mapping: Its grid and blocks.
+        memory: Its scratch memory in main memory.
         name: Its name, a symbol.
         semantics: For each axis of the grid that the kernel sees, "parallel", "arbitrary", ...
         transposed_lhs_hint: True if products may fuse a transposed left operand.
@@ -41,7 +52,7 @@ def kernel_module(jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequ
         module = ir.Module.create()
         module.operation.attributes["sym_name"] = ir.StringAttr.get(name)
         with ir.InsertionPoint(module.body):
-            _Functions(w, jaxpr, mapping, name, semantics, core_type).emit()
+            _Functions(w, jaxpr, mapping, memory, name, semantics, core_type).emit()
         module.operation.verify()
     return module
 
@@ -53,9 +64,11 @@ def effective_grid(mapping: GridMapping) -> tuple[int | None, ...]:
 
 
 class _Functions:
-    def __init__(self, w: MosaicWriter, jaxpr: Jaxpr, mapping: GridMapping, name: str, semantics: Sequence[str] | None,
-                 core_type: CoreType):
-        self.core_type = core_type
+    def __init__(self, w: MosaicWriter, jaxpr: Jaxpr, mapping: GridMapping, memory: MainMemory, name: str,
+                 semantics: Sequence[str] | None, core_type: CoreType):
+        self.core_type, self.memory = core_type, memory
+        self.scratch = jaxpr.invars[len(jaxpr.invars) - mapping.num_scratch_operands:]
+        self.allocated = {v: f"scratch memory {i}, {v.aval}," for i, v in enumerate(self.scratch) if v not in memory.variables}
         self.w, self.jaxpr, self.mapping, self.name, self.semantics = w, jaxpr, mapping, name, semantics
         self.grid = effective_grid(mapping)
         self.has_windows = bool(self.grid)
@@ -63,22 +76,24 @@ class _Functions:
 
     def emit(self) -> None:
         blocks = self.mapping.block_mappings
-        windows = [self._window(i, b) for i, b in enumerate(blocks)]
+        windows = [*[self._window(i, b) for i, b in enumerate(blocks)], *["{}"] * len(self.memory.variables)]
         attributes = {
             "dimension_semantics": self._dimension_semantics(),
             "scalar_prefetch": f"{self.mapping.num_index_operands} : i64",
-            "scratch_operands": f"{self.mapping.num_scratch_operands} : i64",
+            "scratch_operands": f"{len(self.allocated)} : i64",
             "tpu.core_type": f"#tpu.core_type<{self.core_type.name.lower()}>"}
         if self.has_windows:
             bounds = ", ".join([str(_DYNAMIC if n is None else n) for n in self.grid])
             attributes |= {"iteration_bounds": f"array<i64: {bounds}>", "window_params": f"[{', '.join(windows)}]"}
-        types = [*[self.i32] * len(self.grid), *[self._scalar_type(a) for a in self.mapping.index_avals],
+        types = [*[self.i32] * len(self.grid), *[self._type_of(a) for a in self.mapping.index_avals],
                  *[self._block_type(b) for b in blocks],
-                 *[memref_type(self.w.context, a.shape, a.dtype, a.memory_space) for a in self.mapping.scratch_avals]]
+                 *[memref_type(self.w.context, self.memory.shape(v), v.aval.dtype, v.aval.memory_space)
+                   for v in self.memory.variables],
+                 *[self._type_of(v.aval) for v in self.allocated]]
         self._function(self.name, types, [], self._body, {k: self.w.attribute(v) for k, v in attributes.items()})
         for i, b in enumerate(blocks):
             if self._is_windowed(b):
-                indices = [self.i32] * len(self.grid), [self._scalar_type(a) for a in self.mapping.index_avals]
+                indices = [self.i32] * len(self.grid), [self._type_of(a) for a in self.mapping.index_avals]
                 count = len(b.block_shape) + len(hidden_sizes(b, self.grid))
                 self._function(f"transform_{i}", [*indices[0], *indices[1]], [self.i32] * count,
                                lambda args, b=b: self._transform(b, args), {})
@@ -90,10 +105,11 @@ class _Functions:
         function = create("func.func", regions=1, loc=location, attributes={
             "sym_name": ir.StringAttr.get(name), "function_type": kind, **attributes})
         block = function.regions[0].blocks.append(*types, arg_locs=[location] * len(types))
+        w.begin_function(block)
         with ir.InsertionPoint(block):
             create("func.return", operands=list(emit(list(block.arguments))), loc=w.location)
 
-    def _scalar_type(self, aval: Any) -> ir.Type:
+    def _type_of(self, aval: Any) -> ir.Type:
         return memref_type(self.w.context, aval.shape, aval.dtype, aval.memory_space)
 
     def _block_type(self, block: BlockMapping) -> ir.Type:
@@ -111,7 +127,8 @@ class _Functions:
 
     def _dimension_semantics(self) -> str:
         visible = iter(self.semantics or ["arbitrary"] * len(self.grid))
-        names = ["parallel" if d in self.mapping.vmapped_dims else next(visible, "arbitrary") for d in range(len(self.grid))]
+        vmapped = "arbitrary" if self.memory.variables else "parallel"  # its steps share the memory
+        names = [vmapped if d in self.mapping.vmapped_dims else next(visible, "arbitrary") for d in range(len(self.grid))]
         return f"[{', '.join([f'#tpu.dimension_semantics<{name}>' for name in names])}]"
 
     def _window(self, i: int, block: BlockMapping) -> str:
@@ -161,13 +178,24 @@ class _Functions:
         w, mapping, count = self.w, self.mapping, len(self.grid)
         w.axes = mapping.kernel_axes
         w.grid = [args[d] for d in w.axes]
-        args = args[count:]
+        self.grid_indices, args = args[:count], args[count:]
         first, last = mapping.num_index_operands, mapping.num_index_operands + len(mapping.block_mappings)
         scalars = self._references(args[:first], mapping.index_avals, ["a scalar argument"] * first)
         blocks = [memref_of(x, b.block_aval, b.origin, [
                       type(d) is Squeezed for d in b.block_shape] or [True for _ in self._sizes(b)], self._sizes(b))
                   for x, b in zip(args[first:last], mapping.block_mappings)]
-        scratch = self._references(args[last:], mapping.scratch_avals,
-                                   [f"scratch memory {i}, {a}," for i, a in enumerate(mapping.scratch_avals)])
+        w.main_memory = {v: self._main_memory(v, x) for v, x in zip(self.memory.variables, args[last:])}
+        rest = args[last + len(w.main_memory):]
+        found = {v: memref_of(x, v.aval, name) for (v, name), x in zip(self.allocated.items(), rest)}
+        scratch = [found[v] if v in found else w.main_memory[v] for v in self.scratch]
         w.lower(self.jaxpr, [*scalars, *blocks, *scratch])
         return []
+
+    def _main_memory(self, v: Any, value: ir.Value) -> MemRef:
+        """Return scratch memory in main memory: the part of this step along parallel axes."""
+        full = memref_of(value, v.aval, f"scratch memory of type {v.aval}", shape=self.memory.shape(v))
+        if not self.memory.axes:
+            return full
+        steps = [Range(self.grid_indices[d], 1, 1, True) for d in self.memory.axes]
+        part = slice_memref(self.w, full, [*steps, *[Range(0, n, 1, False) for n in v.aval.shape]])
+        return memref_of(part, v.aval, full.name)

@@ -8,10 +8,19 @@ from typing import Any
 import numpy as np
 
 from xlafront.core.ir import Jaxpr
-from xlafront.lowering.mlir import ir
+from xlafront.lowering.mlir import create, ir
 from xlafront.pallas import kernel_elementwise, kernel_equations
 from xlafront.pallas.kernel_mlir import Value, Writer, make_context
-from xlafront.pallas.to_mosaic import gathers, matrix_units, memrefs, operations, sparse_core, vectors
+from xlafront.pallas.to_mosaic import (
+    convolutions,
+    gathers,
+    matrix_units,
+    memrefs,
+    operations,
+    random_keys,
+    sparse_core,
+    vectors,
+)
 from xlafront.pallas.tpu import CoreType
 
 _EQUAL, _UNEQUAL, _UNORDERED = 1, 13, 14  # predicates of `arith.cmpf`
@@ -30,11 +39,12 @@ class MosaicWriter(Writer):
         device_axes: Names and sizes of the axes of the mesh of devices.
         core_type: The kind of core that runs the kernel.
         accumulators: Number of accumulators in use, by matrix unit.
+        main_memory: Scratch memory in main memory, by the variable of the reference.
     """
 
     platform = "tpu"
     rules = {**_COMMON, **kernel_equations.RULES, **vectors.RULES, **memrefs.RULES, **operations.RULES,
-             **matrix_units.RULES, **sparse_core.RULES, **gathers.RULES}
+             **random_keys.RULES, **convolutions.RULES, **matrix_units.RULES, **sparse_core.RULES, **gathers.RULES}
 
     def __init__(self, label: str, transposed_lhs_hint: bool = False, device_axes: Sequence[tuple[Any, int]] = (),
                  core_type: CoreType = CoreType.TC) -> None:
@@ -42,6 +52,9 @@ class MosaicWriter(Writer):
         self.grid: list[ir.Value] = []
         self.axes: list[int] = []
         self.accumulators: dict[int, int] = {}
+        self._entry: ir.Block | None = None
+        self._scalars: dict[ir.Attribute, ir.Value] = {}
+        self.main_memory: dict[Any, memrefs.MemRef] = {}
         self.core_type = core_type
         self.transposed_lhs_hint, self.device_axes = transposed_lhs_hint, tuple(device_axes)
 
@@ -51,6 +64,21 @@ class MosaicWriter(Writer):
         rows, columns = shape
         self.accumulators[unit] = first + -(-rows // gathers.SUBLANES) * -(-columns // gathers.LANES)
         return first
+
+    def begin_function(self, entry: ir.Block) -> None:
+        """Emit operations in another function from here on, whose entry block is given."""
+        self._entry, self._scalars = entry, {}
+
+    def constant_of(self, kind: ir.Type, attribute: ir.Attribute) -> ir.Value:
+        """Return a constant of a type. Equal scalars are one operation, at the beginning of the function."""
+        if isinstance(kind, ir.ShapedType):
+            return super().constant_of(kind, attribute)
+        found = self._scalars.get(attribute)
+        if found is None:
+            found = self._scalars[attribute] = create(
+                "arith.constant", results=[kind], attributes={"value": attribute}, loc=self.location,
+                ip=ir.InsertionPoint.at_block_begin(self._entry)).result
+        return found
 
     def shaped_type(self, shape: tuple[int, ...], element: ir.Type) -> ir.Type:
         return ir.VectorType.get(shape, element, loc=self.location)

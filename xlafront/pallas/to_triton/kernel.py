@@ -18,7 +18,7 @@ from xlafront.core.ir import Jaxpr
 from xlafront.lowering.mlir import create, ir
 from xlafront.pallas import kernel_elementwise, kernel_equations
 from xlafront.pallas.grid_mapping import BlockMapping, GridMapping
-from xlafront.pallas.kernel_mlir import Value, constant_value, symbol_of
+from xlafront.pallas.kernel_mlir import Value, check_elements, constant_value, symbol_of
 from xlafront.pallas.specs import Blocked, Element, Squeezed
 from xlafront.pallas.to_triton import memory, operations
 from xlafront.pallas.to_triton.memory import Block, BlockDim
@@ -217,6 +217,17 @@ def _check_mapping(w: TritonWriter, mapping: GridMapping) -> None:
     if mapping.num_scratch_operands:
         raise NotImplementedError(f"{w.where()}scratch_shapes are for TPUs: programs on GPUs keep values in registers. Carry "
                                   f"the value through lax.fori_loop instead of the grid.")
+    for block in mapping.block_mappings:
+        dtype = block.array_aval.dtype
+        check_elements(w.where(), block.origin, dtype)
+        if isinstance(dtype, np.dtype) and dtype.kind == "V" and dtype.name not in _SMALL_DTYPES:
+            raise NotImplementedError(f"{w.where()}{block.origin} has dtype {dtype}, which kernels on GPUs cannot have. "
+                                      f"Convert it, or pass its bits: lax.bitcast_convert_type(x, 'uint8').")
+
+
+# Types that Triton has and NumPy lacks.
+_SMALL_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int1", "int4", "uint1",
+                 "uint4")
 
 
 def _warn_of_shared_blocks(jaxpr: Jaxpr, mapping: GridMapping) -> None:

@@ -322,15 +322,6 @@ def _gather_elements(w: TritonWriter, avals_in, avals_out, params, x, indices):
     return w.op("tt.gather", [x, indices], w.types_of(avals_out)[0], {"axis": w.attribute(f"{params['axis']} : i32")})
 
 
-def _reduce_precision(w: TritonWriter, avals_in, avals_out, params, x):
-    aval, bits = avals_in[0], (params["exponent_bits"], params["mantissa_bits"])
-    narrow = {(8, 7): dtypes.bfloat16, (5, 10): np.dtype(np.float16), (8, 23): _float32}.get(bits)
-    if narrow is None or aval.dtype.itemsize > 4:
-        raise unsupported(w, f"reduce_precision to {bits} bits", "Convert to bfloat16 or float16 and back.")
-    return x if bit_width(narrow) >= bit_width(aval.dtype) else convert(
-        w, convert(w, x, aval.shape, aval.dtype, narrow), aval.shape, narrow, aval.dtype)
-
-
 # Reductions and scans
 
 
@@ -587,7 +578,6 @@ RULES: dict[str, Rule] = {
     "broadcast_to": _broadcast_in_dim, "reshape": _reshape, "squeeze": _reshape, "transpose": _transpose, "iota": _iota,
     "stack": _stack, "concatenate": _concatenate, "split": _split, "unstack": _unstack, "slice": _slice, "rev": _reverse,
     "pad": _pad, "dynamic_slice": _dynamic_slice, "roll": _roll, "tile": _tile, "gather_elements": _gather_elements,
-    "reduce_precision": _reduce_precision,
     **{f"reduce_{name}": _reduction(operation) for name, operation in {
         "sum": "add", "max": "max", "min": "min", "prod": "mul", "and": "and", "or": "or", "xor": "xor"}.items()},
     "argmax": _arg_reduction("gt"), "argmin": _arg_reduction("lt"),
