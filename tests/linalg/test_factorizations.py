@@ -37,6 +37,9 @@ def test_cholesky(rng, dtype, batch):
     assert np.isnan(np.asarray(mixed[1])[0, 0])  # no such factor: NaN for this matrix alone
     assert linalg.cholesky(np.zeros((*batch, 0, 0), dtype)).shape == (*batch, 0, 0)
     assert linalg.cholesky(np.eye(2, dtype=int)).dtype == np.float64
+    for factorize in (linalg.cholesky, linalg.eigh):
+        with pytest.raises(TypeError, match=f"{factorize.__name__} with symmetrize_input=False .* got dtype int"):
+            factorize(np.eye(2, dtype=int), symmetrize_input=False)
 
 
 TOGETHER = {  # operations on several arrays, and shapes that fit

@@ -64,16 +64,40 @@ def test_cuda(case):
     assert [target for target, *_ in found] == targets and found[0][1] == attributes
 
 
+@pytest.mark.parametrize("case", range(len(CUDA)))
+def test_rocm(case):
+    """The kernels are the same, with other names."""
+    f, shape, targets, attributes = CUDA[case]
+    if "cusolver_geev_ffi" in targets:
+        with pytest.raises(NotImplementedError, match="NVIDIA"):
+            lowered(f, "rocm", shape)
+        return
+    found = kernels(lowered(f, "rocm", shape))
+    assert [target for target, *_ in found] == ["hip" + target[2:] for target in targets] and found[0][1] == attributes
+
+
+@pytest.mark.parametrize("f, targets", [
+    (linalg.cholesky, ["hipsolver_potrf_ffi"]), (linalg.lu, ["hipsolver_getrf_ffi", "hip_lu_pivots_to_permutation"]),
+    (lambda x: linalg.tridiagonal_solve(x[..., 0], x[..., 1], x[..., 2], x), ["hipsparse_gtsv2_ffi"]),
+    (lambda x: linalg.cholesky_update(x[0], x[0, 0]), []), (lambda x: linalg.symmetric_product(x, x), []),
+    (lambda x: linalg.svd(x, algorithm=Svd.DIVIDE_AND_CONQUER), ["hipsolver_gesdd_ffi"]),
+])
+def test_more_kernels_for_rocm(f, targets):
+    assert [target for target, *_ in kernels(lowered(f, "rocm", SQUARE))] == targets
+
+
 def test_shapes_of_singular_vectors():
     """Kernels that return V for a wide matrix; one that does not support wide matrices, and one without vectors."""
-    def results(f, shape):
-        [(*_, types)] = kernels(lowered(f, "cuda", shape))
+    def results(f, shape, platform="cuda"):
+        [(*_, types)] = kernels(lowered(f, platform, shape))
         return re.findall(r"tensor<([0-9x]*?)x?[fi]32>", types)
 
     assert results(lambda x: linalg.svd(x, full_matrices=False, algorithm=Svd.POLAR), (2, 3, 5)) == \
         ["2x3x5", "2x3", "2x3x3", "2x5x3", "2"]
     assert results(lambda x: linalg.svd(x, full_matrices=False, algorithm=Svd.QR), (2, 3, 5)) == \
         ["2x5x3", "2x3", "2x5x3", "2x3x3", "2"]
+    assert results(lambda x: linalg.svd(x, algorithm=Svd.DIVIDE_AND_CONQUER), (2, 3, 5), "rocm") == \
+        ["2x3x5", "2x3", "2x3x3", "2x5x5", "2"]
     assert results(lambda x: linalg.svd(x, compute_uv=False, algorithm=Svd.QR), (2, 5, 3)) == ["2x5x3", "2x3", "", "", "2"]
 
 

@@ -134,7 +134,8 @@ def test_masks():
     (ValueError, "positive", lambda: masks.ChunkedCausalMask((2, 2), 0)),
     (ValueError, "shard_count", lambda: masks.CausalMask((4, 4), shard_count=3)),
     (NotImplementedError, "no truth value", lambda: bool(masks.FullMask((2, 2)))),
-    (NotImplementedError, "two slices", lambda: masks.FullMask((2, 2))[1]),
+    (TypeError, "two slices", lambda: masks.FullMask((2, 2))[1]),
+    (NotImplementedError, "two slices", lambda: masks.FullMask((2, 2))[1, 0]),
     (ValueError, "MultiHeadMask", lambda: kernels.make_splash_mha(masks.FullMask((2, 2)), **SETTINGS)),
     (ValueError, "head_shards=3", lambda: kernels.make_splash_mha(np.ones((2, 2, 2), bool), head_shards=3, q_seq_shards=1)),
     (ValueError, "segment_ids.q", lambda: kernels.make_splash_mha(np.ones((HEADS, QUERIES, KEYS), bool), **SETTINGS)(

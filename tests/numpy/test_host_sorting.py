@@ -171,3 +171,25 @@ def test_results_do_not_share_memory():
     before = np.array(first)
     xnp.sort(-x), xf.random.permutation(xf.random.key(0), x)
     np.testing.assert_array_equal(first, before)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+@pytest.mark.parametrize("minlength", [0, 300])
+def test_counts_are_those_of_the_compiled_function(dtype, minlength, sorted_on_host):
+    x = np.random.default_rng(5).integers(-3 if dtype[0] == "i" else 0, 100, 500).astype(dtype)
+    got = xnp.bincount(xnp.asarray(x), minlength=minlength)
+    assert len(sorted_on_host) == 1
+    want = xf.jit(xnp.bincount, static_argnames="length")(xnp.asarray(x), length=max(int(x.max()) + 1, minlength))
+    assert_same(got, want)
+    np.testing.assert_array_equal(got, np.bincount(np.maximum(x, 0), minlength=minlength))
+
+
+@pytest.mark.parametrize("q", [0.3, 0.0, 1.0, 1.5, float("nan"), [0.1, 0.5, 0.999], list(np.linspace(0, 1, 40))])
+@pytest.mark.parametrize("method", ["lower", "higher", "nearest"])
+def test_quantiles_are_elements_of_the_sorted_vector(q, method):
+    """NumPy sorts as far as the quantiles read."""
+    x = np.random.default_rng(6).integers(-50, 50, 1001).astype(np.float32)
+    got = xnp.quantile(xnp.asarray(x), q if isinstance(q, float) else xnp.asarray(q, np.float32), method=method)
+    position = np.nan_to_num(np.float32(q) * np.float32(1000)).clip(0, 1000)
+    row = {"lower": np.floor, "higher": np.ceil, "nearest": np.round}[method](position).astype(int)
+    assert_same(got, xnp.asarray(np.sort(x)[row]))

@@ -55,6 +55,25 @@ def test_ddof_may_be_an_array_or_traced(name):
         function(X, axis=0, ddof=np.ones(2))
 
 
+@pytest.mark.parametrize("name, ddof", [("var", 0), ("var", 1), ("var", xnp.array(2)), ("nanvar", 0)])
+def test_variance_of_too_few_elements_is_constant(name, ddof):
+    """It is NaN whatever the elements, and its tangent 0, as in JAX."""
+    for size in (0, 1):
+        x = xnp.ones((size, 2))
+        if size and not np.any(ddof):
+            x = x * np.nan if name == "nanvar" else x[:0]
+        variance, tangent = xf.jvp(lambda a: getattr(xnp, name)(a, axis=0, ddof=ddof), (x,), (xnp.ones_like(x),))
+        np.testing.assert_array_equal([variance, tangent], [[np.nan] * 2, [0, 0]])
+
+
+@pytest.mark.parametrize("name", ["nanmean", "nanvar", "nanstd", "nanmedian"])
+def test_statistics_of_nothing_are_constant(name):
+    function = lambda a: getattr(xnp, name)(a, axis=0)  # noqa: E731
+    for call in (function, xf.jit(function)):
+        found, tangent = xf.jvp(call, (xnp.ones((0, 2)),), (xnp.ones((0, 2)),))
+        np.testing.assert_array_equal([found, tangent], [[np.nan] * 2, [0, 0]])
+
+
 def test_variance_is_differentiable_in_ddof():
     sum_of_squares = np.sum((X - X.mean()) ** 2)
     np.testing.assert_allclose(xf.grad(lambda d: xnp.var(X, ddof=d))(1.0), sum_of_squares / 25, rtol=1e-6)

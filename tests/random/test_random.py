@@ -302,6 +302,8 @@ BAD = [
     (lambda: random.bits(K, (2,), "int32"), ValueError, "unsigned"),
     (lambda: random.permutation(K, xnp.array(3.0)), TypeError, "integer"),
     (lambda: random.uniform(K, (2,), minval=xnp.zeros(3)), TypeError, "shape"),
+    (lambda: random.geometric(K, 0.5 + 0j), ValueError, "geometric needs a floating dtype, got complex64"),
+    (lambda: random.choice(K, 2, p=np.full(2, 0.5 + 0j)), ValueError, "choice needs a floating dtype, got complex64"),
 ]
 
 

@@ -354,8 +354,9 @@ def test_weak_types_of_special_matrices():
     """Matrices of elements of a vector keep its weak type; others, as in JAX, do not."""
     weak = xnp.asarray(1.0) * 2 + xnp.zeros(3, bool)
     assert weak.weak_type
-    assert [f(weak).weak_type for f in (ours.circulant, ours.fiedler, ours.fiedler_companion)] == [True] * 3
-    assert [f(weak).weak_type for f in (ours.toeplitz, ours.hankel, ours.companion)] == [False] * 3
+    assert [f(weak).weak_type for f in (ours.circulant, ours.fiedler)] == [True] * 2
+    assert [f(weak).weak_type for f in (ours.toeplitz, ours.hankel, ours.companion, ours.fiedler_companion)] == [False] * 4
+    assert [ours.leslie(weak, s).weak_type for s in (weak[1:], weak[1:].astype("float32"))] == [True, False]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -32,6 +32,8 @@ def test_cosine_transforms(norm, rng):
 def test_dtypes_of_cosine_transforms():
     for given, expected in (("int32", "float32"), ("bfloat16", "float32"), ("float32", "float32"), ("complex64", "complex64")):
         assert jsp.fft.dct(xf.numpy.ones(4, given)).dtype == expected
+        for transform in (jsp.fft.dctn, jsp.fft.idctn):  # along no axis: the array itself
+            assert transform(xf.numpy.ones((), given)).dtype == transform(xf.numpy.ones(4, given), axes=()).dtype == given
     check_derivatives(jsp.fft.idct, [np.arange(5.0)], np.random.default_rng(0))
     check_batching(jsp.fft.dct, [np.arange(5.0, dtype=np.float32)])
 

@@ -446,6 +446,15 @@ def test_truncated_normal_of_nan(method):
     np.testing.assert_equal(np.asarray(function(np.float32([0.5, np.nan]), np.float32([np.nan, -1]), 1.0)), [np.nan] * 2)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn"])
+def test_truncated_normal_needs_32_bits(dtype):
+    for method in ("pdf", "cdf", "sf"):
+        function = getattr(our_stats.truncnorm, method)
+        for arguments in ((xnp.ones(2, dtype), -1, 2), (0.5, xnp.zeros(2, dtype), 2), (0.5, -1.0, 2.0, xnp.zeros(2, dtype))):
+            with pytest.raises(TypeError, match=f"truncated normal .* of 32 or 64 bits, got dtype {dtype}"):
+                function(*arguments)
+
+
 def test_bernoulli_of_nan_probability():
     assert np.isnan(our_stats.bernoulli.pmf(0.5, np.nan)) and np.isnan(our_stats.bernoulli.logpmf(0.5, np.nan))
 

@@ -9,7 +9,9 @@ from sparse.layouts import array_with_zeros, bcoo
 
 import xlafront as xf
 import xlafront.numpy as xnp
+from xlafront import NamedSharding, P
 from xlafront.experimental import sparse
+from xlafront.sharding import AxisType
 
 M2 = array_with_zeros((4, 5), seed=1)
 M3 = array_with_zeros((2, 3, 4))
@@ -278,3 +280,19 @@ def test_products_with_broadcast_operands_preserve_indices(dense):
         np.testing.assert_array_equal(found.todense(), M2 * dense)
         np.testing.assert_array_equal(found.indices, mat.indices)
         assert (found.indices_sorted, found.unique_indices) == (mat.indices_sorted, mat.unique_indices)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, xf.jit])
+def test_dense_products_have_the_requested_sharding(wrap):
+    mesh = xf.make_mesh((4,), ("x",), axis_types=(AxisType.Explicit,))
+    m, y, rows = np.eye(8, 4, dtype="float32") * 3, np.arange(4, dtype="float32"), NamedSharding(mesh, P("x"))
+    numbers, coordinates = (((1,), (0,)), ((), ())), bcoo(m)
+    for multiply, mat in ((sparse.bcoo_dot_general, coordinates), (sparse.bcsr_dot_general, sparse.BCSR.fromdense(m))):
+        found = wrap(lambda y: multiply(mat, y, dimension_numbers=numbers, out_sharding=rows))(y)  # noqa: B023
+        np.testing.assert_array_equal(found, m @ y)
+        assert found.sharding.spec == P("x")
+    found = wrap(lambda y: sparse.bcoo_dot_general(
+        y, coordinates, dimension_numbers=(((0,), (1,)), ((), ())), out_sharding=rows))(y)
+    assert found.sharding.spec == P("x") and found.tolist() == (m @ y).tolist()
+    with pytest.raises(NotImplementedError, match="two sparse arrays does not support out_sharding"):
+        sparse.bcoo_dot_general(coordinates, bcoo(m.T), dimension_numbers=numbers, out_sharding=rows)

@@ -29,6 +29,19 @@ def test_jacobians(transform):
         getattr(sparse, transform)(lambda m: m * 2)(mat)
 
 
+@pytest.mark.parametrize("kind", [sparse.COO, sparse.CSR, sparse.CSC])
+def test_jacobians_of_matrices(kind):
+    """A matrix has no batch dimensions: only its components have the dimensions of the result."""
+    mat = kind.fromdense(M)
+    found, of_sum = sparse.jacrev(product)(mat, Y), sparse.jacrev(lambda m, y: product(m, y).sum())(mat, Y)
+    expected = np.where(M != 0, xf.jacrev(product)(M, Y), 0)
+    assert type(found) is kind and found.shape == of_sum.shape == M.shape and found.data.shape == (4, mat.nse)
+    for i, row in enumerate(expected):
+        one = kind.tree_unflatten(mat.tree_flatten()[1], [x[i] for x in found.tree_flatten()[0]])
+        np.testing.assert_allclose(one.todense(), row, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(of_sum.todense(), expected.sum(0), rtol=1e-5, atol=1e-6)
+
+
 def test_gradients_have_the_layout_of_their_argument():
     def loss(tree, y):
         return (product(tree["m"], y) ** 2).sum()

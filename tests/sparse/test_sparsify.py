@@ -22,6 +22,7 @@ SPARSE = {
     "loop": lambda x: lax.fori_loop(0, 3, lambda i, c: c * 2, x), "gradient": xf.grad(lambda x: (x ** 2).sum()),
     "while": lambda x: lax.while_loop(lambda c: c[1] < 3, lambda c: (c[0] * 2, c[1] + 1), (x, 0))[0],
     "split": lambda x: xnp.split(x, 2)[1], "rows": lambda x: [row * (i + 1) for i, row in enumerate(x)][2], "mapped": xf.vmap(lambda row: row * 3),
+    "outer": lambda x: xnp.outer(x[0], x[1]), "steps": lambda x: lax.scan(lambda c, y: (c, x * y), 0., xnp.arange(3.))[1],
 }
 DENSE = {
     "sums of rows": lambda x: [row.sum() for row in x][2], "length": len,
@@ -127,3 +128,11 @@ def test_all_arguments_are_tracers_with_use_tracer():
     sparse.sparsify(lambda *xs: seen.extend(isinstance(x, sparse.SparseTracer) for x in xs), use_tracer=True)(
         xnp.arange(5), sparse.BCOO.fromdense(xnp.arange(5)))
     assert seen == [True, True]
+
+
+def test_quotients_of_integers():
+    """Quotients by a number are rounded towards zero; the elements of an array have no reciprocals."""
+    x = np.array([[7, 0], [0, -7]])
+    np.testing.assert_array_equal(sparse.sparsify(lambda x: lax.div(x, 2))(bcoo(x)).todense(), [[3, 0], [0, -3]])
+    with pytest.raises(TypeError, match="reciprocals.*astype"):
+        sparse.sparsify(lambda x: lax.div(x, xnp.full((2, 2), 2)))(bcoo(x))

@@ -68,7 +68,7 @@ def _tridiagonal_kernel(a, target, **attributes):
 tridiagonal_p = factorization(
     "tridiagonal", _tridiagonal_shape,
     cpu=lambda a, *, lower: _tridiagonal_kernel(a, lapack("sytrd", a.dtype), uplo=letter("L" if lower else "U")),
-    cuda=lambda a, *, lower: _tridiagonal_kernel(a, "cusolver_sytrd_ffi", lower=lower))
+    gpu=lambda a, *, lower: _tridiagonal_kernel(a, "cusolver_sytrd_ffi", lower=lower))
 
 
 def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Array, Array]:

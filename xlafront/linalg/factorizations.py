@@ -16,7 +16,7 @@ from xlafront.linalg.kernels import (
     adjoint,
     call,
     factorization,
-    floating,
+    hermitian,
     lapack,
     letter,
     operand,
@@ -54,7 +54,7 @@ cholesky_p = factorization(
     "cholesky", lambda x: [(x.shape[:-2] + (square("cholesky", x, ValueError),) * 2, x.dtype)], jvp=_cholesky_jvp,
     multiple_results=False,
     cpu=lambda x: _cholesky_kernel(x, lapack("potrf", x.dtype), uplo=letter("L")),
-    cuda=lambda x: _cholesky_kernel(x, "cusolver_potrf_ffi", lower=True),
+    gpu=lambda x: _cholesky_kernel(x, "cusolver_potrf_ffi", lower=True),
     lower={None: lambda ctx, x: ctx.op("stablehlo.cholesky", [x], lower=lowering.mlir.boolean(True))})
 
 
@@ -78,13 +78,7 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
 
 @library(static="symmetrize_input")
 def _cholesky(x, symmetrize_input):
-    x = floating("cholesky", x)
-    square("cholesky", x, ValueError)
-    return xnp.tril(cholesky_p.bind(symmetrized(x) if symmetrize_input else x))
-
-
-def symmetrized(x):
-    return (x + adjoint(x)) / 2
+    return xnp.tril(cholesky_p.bind(hermitian("cholesky", x, symmetrize_input)))
 
 
 def _rotate_rows(r, w):
@@ -268,7 +262,7 @@ def _tridiagonal_gtsv(dl, d, du, b, *, perturb_singular):
     return succeeded(info, x)
 
 
-def _tridiagonal_cuda(dl, d, du, b, *, perturb_singular):
+def _tridiagonal_gpu(dl, d, du, b, *, perturb_singular):
     if perturb_singular:
         return call("cu_tridiagonal_solve_perturbed", [(b.shape, b.dtype)], dl, d, du, b, batch=d.ndim - 1)[0]
     if d.shape[-1] < 3:  # cuSPARSE does not support smaller systems
@@ -328,7 +322,7 @@ def _tridiagonal_transpose(ct, dl, d, du, b, **params):
 
 tridiagonal_solve_p = factorization(
     "tridiagonal_solve", _tridiagonal_shape, jvp=_tridiagonal_jvp, transpose=_tridiagonal_transpose, ranks=(1, 1, 1, 2),
-    multiple_results=False, cpu=_tridiagonal_gtsv, cuda=_tridiagonal_cuda, default=_tridiagonal_elimination)
+    multiple_results=False, cpu=_tridiagonal_gtsv, gpu=_tridiagonal_gpu, default=_tridiagonal_elimination)
 
 
 def tridiagonal_solve(dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike, *, perturb_singular: bool = False) -> Array:
@@ -395,7 +389,7 @@ def _lu_jvp(primals, tangents):
 
 
 lu_p = factorization("lu", _lu_shape, jvp=_lu_jvp, cpu=lambda a: _lu_kernel(a, lapack("getrf", a.dtype)),
-                     cuda=lambda a: _lu_kernel(a, "cusolver_getrf_ffi"), lower={"tpu": _lu_on_tpu})
+                     gpu=lambda a: _lu_kernel(a, "cusolver_getrf_ffi"), lower={"tpu": _lu_on_tpu})
 
 
 def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
@@ -458,7 +452,7 @@ def _permutation_by_swaps(pivots, *, permutation_size):
 lu_pivots_to_permutation_p = factorization(
     "lu_pivots_to_permutation", _pivots_shape, ranks=(1,), accepts="int", multiple_results=False, kernel=False,
     default=_permutation_by_swaps,
-    cuda=lambda pivots, *, permutation_size: call(
+    gpu=lambda pivots, *, permutation_size: call(
         "cu_lu_pivots_to_permutation", [((*pivots.shape[:-1], permutation_size), np.int32)], pivots, batch=pivots.ndim - 1)[0])
 
 

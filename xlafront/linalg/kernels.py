@@ -1,4 +1,4 @@
-"""Calls of the linear algebra kernels of jaxlib and its plugins: LAPACK on CPUs, cuSOLVER and related libraries on CUDA.
+"""Calls of the linear algebra kernels of jaxlib and its plugins: LAPACK on CPUs, cuSOLVER and related libraries on GPUs.
 
 Algorithms are Python functions of arrays that run kernels with `call`; `factorization` builds a primitive from one such
 function per platform. A kernel takes matrices in column-major order in the last two dimensions and repeats over the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -36,12 +37,32 @@ def lapack(name: str, dtype) -> str:
     return f"lapack_{LETTERS[dtype]}{name}_ffi"
 
 
+# Kernels for CUDA have names that begin with "cu", the same kernels for ROCm with "hip".
+_gpu_prefix: ContextVar[str] = ContextVar("gpu_prefix", default="cu")
+
+
+def is_on_rocm() -> bool:
+    """True while the algorithm of a primitive for GPUs is traced for ROCm."""
+    return _gpu_prefix.get() == "hip"
+
+
+def _on_rocm(algorithm: Callable) -> Callable:
+    def run(*operands, **params):
+        saved = _gpu_prefix.set("hip")
+        try:
+            return algorithm(*operands, **params)
+        finally:
+            _gpu_prefix.reset(saved)
+
+    return run
+
+
 def call(target: str, results: Sequence[tuple], *operands, batch: int | None = None, aliases: Sequence[tuple[int, int]] = (),
          by_columns: bool = True, **attributes) -> list:
     """Call a kernel and return its results, given their shapes and dtypes.
 
     Args:
-        target: Name of the kernel.
+        target: Name of the kernel; of one for GPUs, that for CUDA.
         results: Shape and dtype of each result.
         operands: Arrays.
         batch: Number of leading batch dimensions of the first operand. Default: all but the last two.
@@ -50,6 +71,8 @@ def call(target: str, results: Sequence[tuple], *operands, batch: int | None = N
         attributes: Attributes of the kernel: 32-bit integers, booleans, strings, and characters as numpy.uint8.
     """
     batch = np.ndim(operands[0]) - 2 if batch is None else batch
+    if target.startswith("cu"):
+        target = _gpu_prefix.get() + target.removeprefix("cu")
     avals = tuple([ShapedArray(tuple(s), np.dtype(d)) for s, d in results])
 
     def layouts(arrays) -> tuple[tuple[int, ...], ...]:
@@ -96,8 +119,12 @@ def factorization(name: str, abstract: Callable, *, jvp: Callable | None = None,
         ranks: Number of trailing dimensions of each operand that belong to one matrix or vector.
         multiple_results: True if the primitive returns a list.
         kernel: If True, accept only dtypes for which there are kernels.
-        algorithms: Function of arrays `(*operands, **params)` for each platform, by its name; `default` for all others.
+        algorithms: Function of arrays `(*operands, **params)` for each platform, by its name; `gpu` for CUDA and ROCm,
+            `default` for all others.
     """
+    if gpu := algorithms.pop("gpu", None):
+        algorithms |= {"cuda": gpu, "rocm": _on_rocm(gpu)}
+
     def types(*avals, **params):
         for aval, rank in zip(avals, ranks):
             check_dtype(name, accepts, aval.dtype)
@@ -196,3 +223,13 @@ def floating(name: str, x):
     """Convert an array-like argument to an array of a floating or complex dtype."""
     x = operand(name, x)
     return x if dtypes.is_inexact(x.dtype) else x.astype(dtypes.to_inexact(x.dtype))
+
+
+def hermitian(name: str, x, symmetrizes: bool):
+    """Convert an argument to the Hermitian matrices `(x + x.conj().T) / 2`, or only check it: the kernels read one triangle."""
+    x = floating(name, x) if symmetrizes else operand(name, x)
+    square(name, x, ValueError)
+    if not dtypes.is_inexact(x.dtype):
+        raise TypeError(f"{name} with symmetrize_input=False takes matrices of a float or complex dtype, got dtype {x.dtype}. "
+                        f"Convert them with x.astype(float).")
+    return (x + adjoint(x)) / 2 if symmetrizes else x

@@ -69,7 +69,7 @@ def _householder_jvp(primals, tangents):
 householder_product_p = factorization(
     "householder_product", _householder_shape, ranks=(2, 1), multiple_results=False, jvp=_householder_jvp,
     cpu=lambda a, taus: _householder_kernel(a, taus, lapack("orgqr", a.dtype)),
-    cuda=lambda a, taus: _householder_kernel(a, taus, "cusolver_orgqr_ffi"), default=_product_of_reflections,
+    gpu=lambda a, taus: _householder_kernel(a, taus, "cusolver_orgqr_ffi"), default=_product_of_reflections,
     lower={"tpu": on_tpu("ProductOfElementaryHouseholderReflectors")})
 
 
@@ -116,7 +116,7 @@ def _ormqr_jvp(primals, tangents, **params):
 ormqr_p = factorization(
     "ormqr", _ormqr_shape, ranks=(2, 1, 2), multiple_results=False, default=_ormqr_formula, jvp=_ormqr_jvp,
     cpu=lambda a, taus, c, **params: _ormqr_kernel(a, taus, c, lapack("ormqr", a.dtype), **params),
-    cuda=lambda a, taus, c, **params: _ormqr_kernel(a, taus, c, "cusolver_ormqr_ffi", **params))
+    gpu=lambda a, taus, c, **params: _ormqr_kernel(a, taus, c, "cusolver_ormqr_ffi", **params))
 
 
 def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, transpose: bool = False) -> Array:
@@ -186,12 +186,12 @@ def _geqp3_kernel(a, columns, target, **attributes):
 MAGMA = {None: "auto", True: "on", False: "off"}  # use MAGMA, if installed, for large matrices, always, or never
 
 geqrf_p = factorization("geqrf", _geqrf_shape, cpu=lambda a: _geqrf_kernel(a, lapack("geqrf", a.dtype)),
-                        cuda=lambda a: _geqrf_kernel(a, "cusolver_geqrf_ffi"), default=_geqrf_reflections,
+                        gpu=lambda a: _geqrf_kernel(a, "cusolver_geqrf_ffi"), default=_geqrf_reflections,
                         lower={"tpu": on_tpu("Qr")})
 geqp3_p = factorization(
     "geqp3", _geqp3_shape, shown_as="qr with pivoting=True",
     cpu=lambda a, columns, *, use_magma: _geqp3_kernel(a, columns, lapack("geqp3", a.dtype)),
-    cuda=lambda a, columns, *, use_magma: _geqp3_kernel(a, columns, "cuhybrid_geqp3", magma=MAGMA[use_magma]))
+    gpu=lambda a, columns, *, use_magma: _geqp3_kernel(a, columns, "cuhybrid_geqp3", magma=MAGMA[use_magma]))
 
 
 def _qr_shape(a, *, pivoting, full_matrices, use_magma):

@@ -12,8 +12,19 @@ import xlafront.numpy as xnp
 from xlafront import lax, lowering
 from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.linalg.factorizations import symmetrized
-from xlafront.linalg.kernels import adjoint, call, factorization, floating, lapack, letter, operand, product, square, succeeded
+from xlafront.linalg.kernels import (
+    adjoint,
+    call,
+    factorization,
+    hermitian,
+    is_on_rocm,
+    lapack,
+    letter,
+    operand,
+    product,
+    square,
+    succeeded,
+)
 from xlafront.linalg.orthogonal import qr
 from xlafront.linalg.polar import qdwh
 from xlafront.staging.library import library
@@ -121,7 +132,7 @@ def _eigh_cpu(x, *, lower, sort_eigenvalues, subset_by_index, algorithm):
     return _eigh_kernel(x, lapack("syevd", x.dtype), subset_by_index, mode=letter("V"), uplo=letter("L" if lower else "U"))
 
 
-def _eigh_cuda(x, *, lower, sort_eigenvalues, subset_by_index, algorithm):
+def _eigh_gpu(x, *, lower, sort_eigenvalues, subset_by_index, algorithm):
     codes = {None: 0, EighImplementation.QR: 1, EighImplementation.JACOBI: 2}
     if algorithm not in codes:
         raise NotImplementedError(f"eigh on GPUs supports only QR and JACOBI, not {algorithm}: omit `implementation`.")
@@ -150,7 +161,7 @@ def _eigh_jvp(primals, tangents, *, subset_by_index, **params):
     return _select(v, w, subset_by_index), _select(v_t, w_t, subset_by_index)
 
 
-eigh_p = factorization("eigh", _eigh_shape, jvp=_eigh_jvp, cpu=_eigh_cpu, cuda=_eigh_cuda, tpu=_eigh_tpu)
+eigh_p = factorization("eigh", _eigh_shape, jvp=_eigh_jvp, cpu=_eigh_cpu, gpu=_eigh_gpu, tpu=_eigh_tpu)
 # At most 100 sweeps, until the off-diagonal entries are 1e-6 of the diagonal.
 _tpu_eigh_p = factorization("tpu_eigh", lambda x, **_: _eigh_results(x)[:2], lower={
     "tpu": lambda ctx, x, *, lower, sort: ctx.op(
@@ -186,9 +197,7 @@ def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True, sor
 
 @library(static=("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "algorithm"))
 def _eigh(x, lower, symmetrize_input, sort_eigenvalues, subset_by_index, algorithm):
-    x = floating("eigh", x)
-    square("eigh", x, ValueError)
-    return tuple(eigh_p.bind(symmetrized(x) if symmetrize_input else x, lower=lower, sort_eigenvalues=sort_eigenvalues,
+    return tuple(eigh_p.bind(hermitian("eigh", x, symmetrize_input), lower=lower, sort_eigenvalues=sort_eigenvalues,
                              subset_by_index=subset_by_index, algorithm=algorithm))
 
 
@@ -227,9 +236,11 @@ def _eig_cpu(x, *, compute_left_eigenvectors, compute_right_eigenvectors, enable
                        compute_right=letter("V" if right else "N"))
 
 
-def _eig_cuda(x, *, compute_left_eigenvectors, compute_right_eigenvectors, enable_eigvec_derivs, implementation):
+def _eig_gpu(x, *, compute_left_eigenvectors, compute_right_eigenvectors, enable_eigvec_derivs, implementation):
     left, right = compute_left_eigenvectors, compute_right_eigenvectors
     if implementation is EigImplementation.CUSOLVER:
+        if is_on_rocm():
+            raise NotImplementedError("eig by CUSOLVER is for NVIDIA GPUs: omit `implementation`.")
         if left:
             raise NotImplementedError("eig by CUSOLVER does not compute left eigenvectors: use "
                                       "compute_left_eigenvectors=False, or omit `implementation`.")
@@ -276,7 +287,7 @@ def _eig_jvp(primals, tangents, *, compute_left_eigenvectors, compute_right_eige
     return primals_out, tangents_out
 
 
-eig_p = factorization("eig", _eig_shape, jvp=_eig_jvp, cpu=_eig_cpu, cuda=_eig_cuda)
+eig_p = factorization("eig", _eig_shape, jvp=_eig_jvp, cpu=_eig_cpu, gpu=_eig_gpu)
 
 
 def eig(x: ArrayLike, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
@@ -368,22 +379,23 @@ def _svd_cpu(x, *, full_matrices, compute_uv, algorithm=None, **_):
                        mode=letter("N" if not compute_uv else "A" if full_matrices else "S"))
 
 
-def _svd_cuda(x, *, full_matrices, compute_uv, algorithm=None, **_):
+def _svd_gpu(x, *, full_matrices, compute_uv, algorithm=None, **_):
     m, n = x.shape[-2:]
     k = min(m, n)
-    if algorithm is SvdAlgorithm.DIVIDE_AND_CONQUER:
-        raise NotImplementedError("svd on GPUs does not support DIVIDE_AND_CONQUER: omit `algorithm`.")
+    if algorithm is SvdAlgorithm.DIVIDE_AND_CONQUER and not is_on_rocm():
+        raise NotImplementedError("svd on NVIDIA GPUs does not support DIVIDE_AND_CONQUER: omit `algorithm`.")
     if algorithm in (None, SvdAlgorithm.DEFAULT):
         algorithm = SvdAlgorithm.JACOBI if max(m, n) <= 1024 else SvdAlgorithm.QR
-    if algorithm is SvdAlgorithm.QR:
-        if m < n:  # the kernel does not support wide matrices
-            s, *vectors = _svd_cuda(x.mT, full_matrices=full_matrices, compute_uv=compute_uv, algorithm=algorithm)
+    if algorithm in (SvdAlgorithm.QR, SvdAlgorithm.DIVIDE_AND_CONQUER):
+        if m < n and algorithm is SvdAlgorithm.QR:  # the kernel does not support wide matrices
+            s, *vectors = _svd_gpu(x.mT, full_matrices=full_matrices, compute_uv=compute_uv, algorithm=algorithm)
             return [s, *[y.mT for y in reversed(vectors)]]
         results = _svd_results(x, full_matrices)
         if not compute_uv:
             results[1:] = [((), x.dtype)] * 2
-        results = _svd_kernel(x, "cusolver_gesvd_ffi", results, full_matrices=full_matrices, compute_uv=compute_uv,
-                            transposed=False)
+        name = "gesvd" if algorithm is SvdAlgorithm.QR else "gesdd"
+        results = _svd_kernel(x, f"cusolver_{name}_ffi", results, full_matrices=full_matrices, compute_uv=compute_uv,
+                              transposed=False)
         return results if compute_uv else results[:1]
     # These kernels return V, not its adjoint; the Jacobi kernel returns all columns of small matrices.
     letter_of = {SvdAlgorithm.JACOBI: "j", SvdAlgorithm.POLAR: "p"}
@@ -472,7 +484,7 @@ def _extend_tangent(x, x_t):
     return xnp.concatenate([x_t, -product(x[..., :k], product(adjoint(x_t), x[..., k:]))], -1)
 
 
-svd_p = factorization("svd", _svd_shape, jvp=_svd_jvp, cpu=_svd_on(_svd_cpu), cuda=_svd_on(_svd_cuda), tpu=_svd_on(_svd_tpu))
+svd_p = factorization("svd", _svd_shape, jvp=_svd_jvp, cpu=_svd_on(_svd_cpu), gpu=_svd_on(_svd_gpu), tpu=_svd_on(_svd_tpu))
 
 
 def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True, subset_by_index: tuple[int, int] | None = None,

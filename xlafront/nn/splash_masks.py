@@ -68,7 +68,8 @@ class _PositionalMask(_ComparableMask):
 
     def __getitem__(self, index: Any) -> np.ndarray:
         if not (isinstance(index, tuple) and len(index) == 2 and all(isinstance(i, slice) for i in index)):
-            raise NotImplementedError(f"{type(self).__name__} of shape {self.shape} is indexed by two slices, got {index!r}.")
+            error = NotImplementedError if isinstance(index, tuple) else TypeError
+            raise error(f"{type(self).__name__} of shape {self.shape} is indexed by two slices, got {index!r}.")
         rows, columns = (np.arange(n)[positions] for n, positions in zip(self.shape, index))
         return self._allows(rows[:, None], columns[None, :])
 

@@ -43,9 +43,9 @@ from xlafront.numpy.promotion import (
 )
 from xlafront.runtime import backends, guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
+from xlafront.runtime.clients import is_compile_only
 from xlafront.runtime.keys import KeyArray
 from xlafront.runtime.sharding import NamedSharding, Sharding, single_device
-from xlafront.runtime.topologies import is_compile_only
 from xlafront.runtime.transfers import copied
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.debug_nans import check_new

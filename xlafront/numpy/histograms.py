@@ -14,7 +14,7 @@ from xlafront.core.basic_primitives import reshard_p
 from xlafront.core.typing import Array, ArrayLike, ShardingLike
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.resharding import with_out_sharding
-from xlafront.numpy import reductions, searching
+from xlafront.numpy import host_sorting, reductions, searching
 from xlafront.numpy.creation import asarray, astype, full, zeros
 from xlafront.numpy.differences import diff
 from xlafront.numpy.manipulation import concatenate, ravel, reshape
@@ -129,6 +129,10 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
         if isinstance(x, tracing.Tracer):
             raise errors.ConcretizationTypeError(x, "numpy.bincount needs a static `length` inside a traced function.")
         least = operator.index(minlength)
+        values = None if weights is not None else host_sorting.host_buffer(x)
+        if values is not None and np.can_cast(values.dtype, np.intp):  # NumPy's loop is faster than XLA's scatter
+            counts = np.bincount(np.maximum(values, 0), minlength=max(least, 0))
+            return host_sorting.from_host(counts.astype(dtypes.default_dtype(int)), x)
         length = max(least, int(reductions.max(x)) + 1, 1) if x.size else max(least, 0)
     if weights is None:
         weights = dtypes.default_dtype(int).type(1)

@@ -1,8 +1,9 @@
 """Sorting of large arrays on the CPU by NumPy, whose vector instructions sort twenty times faster than XLA's comparisons.
 
-In an eager call on a CPU the elements are in the host's memory. The public functions of `sorting`, `sets` and `statistics` pass
-such arrays to the functions below, which return what a stable sort by XLA returns, to the bit: equal elements keep their order,
--0 equals 0, and NaN is last. Other arrays are sorted by compiled functions, for which `host_buffer` returns None.
+In an eager call on a CPU the elements are in the host's memory. The public functions of `sorting`, `sets`, `statistics` and
+`histograms` pass such arrays to NumPy, by the functions below. Those that sort return what a stable sort by XLA returns, to the
+bit: equal elements keep their order, -0 equals 0, and NaN is last. Other arrays are for compiled functions: their `host_buffer`
+is None.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ MIN_SIZE = 4096
 _DTYPES = frozenset(np.dtype(name) for name in (
     "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
 _INDEX_BITS = np.int64(32)
+_MOST_POSITIONS = 16  # in a partition, which takes the longer, the more there are
 # Settings that check or move what compiled functions compute.
 _SETTINGS = (config.default_device, config.debug_nans, config.debug_infs, config.no_execution)
 
@@ -81,13 +83,24 @@ def from_host(values: np.ndarray, like: ArrayImpl, weak_type: bool = False) -> A
 
 
 def sorted_values(values: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Return the values in ascending order along an axis. NumPy's vectorized sort is not stable and changes the bits of NaN, so
-    arrays with NaN or with zeros of both signs are sorted by indices."""
-    if values.dtype.kind == "f":
-        zeros = np.signbit(values[values == 0])
-        if zeros.any() and not zeros.all() or np.isnan(values).any():
-            return np.take_along_axis(values, sort_order(values, axis), axis)
-    return np.sort(values, axis)
+    """Return the values in ascending order along an axis."""
+    return np.sort(values, axis) if _has_plain_order(values) else np.take_along_axis(values, sort_order(values, axis), axis)
+
+
+def partly_sorted(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Return a vector in an order in which the elements at the positions, and the last one, are those of the sorted vector."""
+    positions = np.unique([*positions, values.size - 1])
+    if positions.size > _MOST_POSITIONS or not _has_plain_order(values):
+        return sorted_values(values)
+    return np.partition(values, positions)
+
+
+def _has_plain_order(values: np.ndarray) -> bool:
+    """True if equal values have equal bits. NumPy's vectorized sort is not stable, and changes the bits of NaN."""
+    if values.dtype.kind != "f":
+        return True
+    zeros = np.signbit(values[values == 0])
+    return not (zeros.any() and not zeros.all() or np.isnan(values).any())
 
 
 def sort_order(values: np.ndarray, axis: int = -1) -> np.ndarray:

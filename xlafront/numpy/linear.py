@@ -371,9 +371,9 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
         raise NotImplementedError("numpy.outer cannot write into `out`: arrays are immutable. Use the result.")
     check_arraylike("outer", a, b)
     vectors = [reshape_to(x, (np.size(x),)) for x in promote_dtypes(unwrap(a), unwrap(b))]
-    shape = np.size(a), np.size(b)
+    shapes = (np.size(a), 1), (1, np.size(b))  # not yet the shape of the result: sparse vectors cannot be repeated
     return INLINE["multiply"](*[broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=(i,), sharding=None)
-                                for i, x in enumerate(vectors)])
+                                for i, (x, shape) in enumerate(zip(vectors, shapes))])
 
 
 def _tensordot_axes(a_shape, b_shape, axes):

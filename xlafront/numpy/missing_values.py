@@ -8,6 +8,7 @@ import numpy as np
 
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
+from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.elementwise import as_type, complex_, imag_, real_
 from xlafront.numpy import reductions, searching
 from xlafront.numpy.creation import asarray
@@ -137,6 +138,8 @@ def _moment_ignoring_nan(a, where, mean, moment, axis, dtype, keepdims, ddof):
     """Return the mean or the variance of the elements that are not NaN."""
     if where is not None:
         where, a = broadcast_arrays(where, a)
+    if 0 in a.shape:
+        a = stop_gradient(a)  # the moments are NaN, which is constant
     if dtypes.is_inexact(a.dtype):
         missing = PUBLIC["isnan"](a)
         present = PUBLIC["logical_not"](missing)

@@ -385,11 +385,14 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     count = (_count(np.shape(a), axes, names) if where is None else
              _count_where(where, np.shape(a), axes, keepdims, real, names))
     if isinstance(count, int) and isinstance(ddof, _NUMBERS):
-        count = exact(real.type(count - ddof if count > ddof else np.nan))
+        divisor, is_positive = exact(real.type(count - ddof)), None if count > ddof else np.False_
     else:
-        count = _subtract_ddof(size_scalar(count, real) if where is None else count, ddof, real)
-        count = elementwise.where(gt(count, real.type(0)), count, real.type(np.nan))
-    return _as_strong(div(total, count) if isinstance(ddof, _NUMBERS) else PUBLIC["divide"](total, count), d)
+        divisor = _subtract_ddof(size_scalar(count, real) if where is None else count, ddof, real)
+        is_positive = gt(divisor, real.type(0))
+    variance = div(total, divisor) if isinstance(ddof, _NUMBERS) else PUBLIC["divide"](total, divisor)
+    if is_positive is not None:
+        variance = elementwise.where(is_positive, variance, real.type(np.nan))
+    return _as_strong(variance, d)
 
 
 _NUMBERS = (int, float, np.generic)

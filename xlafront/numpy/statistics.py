@@ -11,6 +11,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.basic_primitives import to_dtype
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import elementwise, shapes
+from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.elementwise import add, and_, as_type, ceil_, eq, floor_, gt, is_finite_, mul, ne, not_, size_scalar, sub
 from xlafront.lax.elementwise_functions import clamp
 from xlafront.lax.resharding import with_out_sharding
@@ -121,7 +122,10 @@ def _fraction(q, dtype):
 
 @library(static=("method", "sizes"), name="quantile")
 def _quantile_of_ordered(ordered, q, method, sizes):
-    """Return the quantiles of a sorted vector. NaN, which is last, makes all of them NaN. `sizes` are the axes to keep."""
+    """Return the quantiles of a vector that is sorted as far as they read it. NaN, which is last, makes all of them NaN.
+
+    `sizes` are the axes to keep.
+    """
     [ordered] = promote_dtypes_inexact(ordered)
     d = tracing.aval_of(ordered).dtype
     q = _fraction(q, d)
@@ -131,13 +135,16 @@ def _quantile_of_ordered(ordered, q, method, sizes):
 
 
 def _quantile_on_host(x, values, q, axis, out, overwrite_input, method, keepdims, weights, ignore_nan=False):
-    """Return a quantile over all axes, whose elements NumPy sorts; None for other calls."""
+    """Return a quantile over all axes, whose elements NumPy sorts as far as needed; None for other calls."""
     if overwrite_input or out is not None or weights is not None or ignore_nan or method not in _METHODS[:-1]:
         return None
     if axis is not None and (x.ndim != 1 or axis not in (0, -1)) or not (
             q is None or type(q) is float or isinstance(q, Array) and q.ndim < 2 and dtypes.is_float(q.dtype)):
         return None
-    ordered = host_sorting.from_host(host_sorting.sorted_values(values.reshape(-1)), x, x.weak_type)
+    d = dtypes.to_inexact(values.dtype)
+    position = np.nan_to_num(np.asarray(0.5 if q is None else q, d) * d.type(values.size - 1)).reshape(-1)
+    rows = np.clip([*np.floor(position), *np.ceil(position)], 0, values.size - 1).astype(np.int64)
+    ordered = host_sorting.from_host(host_sorting.partly_sorted(values.reshape(-1), rows), x, x.weak_type)
     return _quantile_of_ordered(ordered, q, method, (1,) * (x.ndim if keepdims else 0))
 
 
@@ -255,7 +262,7 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     hashable_axis(axis, name)
     axes = reductions.static_axes(axis, len(shape), name)
     if ignore_nan and 0 in shape:
-        return reductions.mean(a, axis=axis, keepdims=bool(keepdims))  # NaN
+        return reductions.mean(stop_gradient(a), axis=axis, keepdims=bool(keepdims))  # NaN, which is constant
     if 0 in [shape[i] for i in axes]:
         error = ValueError if name == "median" else TypeError
         raise error(f"numpy.{name} cannot reduce an empty axis: axis {axis} of shape {shape} has size 0.")

@@ -135,7 +135,7 @@ def poisson(key: ArrayLike, lam: ArrayLike, shape: Sequence[int] | None = None, 
 
 @library(static=("shape", "dtype"), name="geometric")
 def _geometric(key, p, shape, dtype):
-    real = dtypes.to_inexact(dtypes.canonicalize_dtype(dtypes.operand_type(p)[0]))
+    real = _float_dtype("geometric", dtypes.to_inexact(dtypes.canonicalize_dtype(dtypes.operand_type(p)[0])))
     p = _full(_broadcast(p, shape, real), shape)
     u = uniform_inline(key, shape, real)
     u = xnp.where(u == 0, xnp.ones_like(u), u)  # which log maps to 0: the first trial succeeds

@@ -553,7 +553,7 @@ def choice(key: ArrayLike, a: ArrayLike, shape: Sequence[int] = (), replace: boo
         if np.shape(p) != (n,):
             raise ValueError(f"random.choice needs a probability for each of the {n} elements, got shape {np.shape(p)}.")
         d = dtypes.to_inexact(dtypes.operand_type(unwrap(p))[0])
-        p = as_type(unwrap(p), dtypes.canonicalize_dtype(d), False)
+        p = as_type(unwrap(p), _float_dtype("choice", dtypes.canonicalize_dtype(d)), False)
     return _choice(key, a, p, shape, bool(replace), axis, _mode(mode) if p is not None and not replace else None)
 
 

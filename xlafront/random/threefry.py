@@ -62,7 +62,7 @@ def _rounds(rotations: tuple[int, ...]) -> Callable:
 _ROUNDS = _rounds((13, 15, 26, 6)), _rounds((17, 29, 16, 24))
 
 
-def _cipher(k0, k1, x0, x1):
+def cipher(k0, k1, x0, x1):
     """Apply twenty rounds in a row, which XLA fuses into one loop over the elements. `x0` is None if it is zero."""
     given = [x for x in (k0, k1, x1, x0) if x is not None]
     shape = joint_shape("threefry2x32", [tracing.aval_of(x) for x in given])
@@ -74,8 +74,8 @@ def _cipher(k0, k1, x0, x1):
     return x0, x1
 
 
-_lower_full = lower_fun(_cipher, multiple_results=True, called="threefry2x32")
-_lower_without_high = lower_fun(lambda k0, k1, x1: _cipher(k0, k1, None, x1), multiple_results=True, called="threefry2x32")
+_lower_full = lower_fun(cipher, multiple_results=True, called="threefry2x32")
+_lower_without_high = lower_fun(lambda k0, k1, x1: cipher(k0, k1, None, x1), multiple_results=True, called="threefry2x32")
 
 
 def _lower(ctx, k0, k1, x0, x1):

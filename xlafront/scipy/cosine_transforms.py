@@ -13,7 +13,7 @@ from xlafront import lax
 from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike, Axes
 from xlafront.lax.shapes import canonical_axes, canonical_axis
-from xlafront.numpy.promotion import promote_args_inexact, promotes_freely
+from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, promotes_freely
 from xlafront.staging.library import library
 
 
@@ -98,7 +98,7 @@ def _transform_axes(name: str, inverse: bool, x, kind, sizes, axes, norm):
         raise NotImplementedError(f"scipy.fft.{name} supports only transforms of type 2, got type={kind}.")
     if norm not in (None, "backward", "ortho"):
         raise ValueError(f"the norm of scipy.fft.{name} must be None, 'backward' or 'ortho', got {norm!r}.")
-    [x] = promote_args_inexact(name, x)
+    check_arraylike(name, x)
     x = xnp.asarray(x)
     if axes is None:
         axes = range(x.ndim) if sizes is None else range(x.ndim - len(sizes), x.ndim)
@@ -113,6 +113,9 @@ def _transform_axes(name: str, inverse: bool, x, kind, sizes, axes, norm):
     if any(n < 1 for n in sizes):
         error = TypeError if all(n >= 0 for n in sizes) else ValueError
         raise error(f"scipy.fft.{name} needs at least one element along each axis, got {sizes} of an array of shape {x.shape}.")
+    if not axes:
+        return x
+    [x] = promote_args_inexact(name, x)
     return _transform(x, inverse, sizes, axes, norm)
 
 
@@ -120,8 +123,7 @@ def _transform_axes(name: str, inverse: bool, x, kind, sizes, axes, norm):
 @promotes_freely
 def _transform(x, inverse, sizes, axes, norm):
     dtype = x.dtype if x.dtype.itemsize >= 4 else np.dtype(np.float32)
-    if x.dtype != dtype or axes:
-        x = x.astype(dtype)
+    x = x.astype(dtype)
     if dtypes.issubdtype(dtype, np.complexfloating):
         return lax.complex(*(_transform(part, inverse, sizes, axes, norm) for part in (xnp.real(x), xnp.imag(x))))
     for n, axis in zip(sizes, axes):

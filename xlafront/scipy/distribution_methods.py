@@ -13,6 +13,7 @@ from xlafront.lax.elementwise import as_array
 from xlafront.lax.elementwise_functions import convert_element_type
 from xlafront.numpy import array_methods as _operators  # noqa: F401  (users reach these modules without `xlafront.numpy`)
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, unwrap
+from xlafront.scipy.normal_functions import check_float
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
 
@@ -66,6 +67,12 @@ def require_float(label: str, args) -> None:
     if d not in (dtypes.float32, dtypes.float64):
         raise TypeError(f"{label} takes floats of 32 or 64 bits as its first argument, got dtype {d}. Convert with "
                         f"x.astype(float).")
+
+
+def require_wide(label: str, args) -> None:
+    """Raise a `TypeError` unless the arguments promote to float32 or float64."""
+    check_arraylike(label, *args)
+    check_float(label, dtypes.to_inexact(dtypes.lattice_result_type(*map(unwrap, args))[0]))
 
 
 def _with_operators(x):

@@ -152,6 +152,8 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         if np.ndim(low) or np.ndim(high):
             raise ValueError(f"the limits of integrate_box_1d must be scalars, got shapes {np.shape(low)} and "
                              f"{np.shape(high)}.")
+        if any(np.iscomplexobj(end) for end in (low, high)):
+            raise TypeError("integrate_box_1d of gaussian_kde needs real limits, got complex ones.")
         return _integrate_interval(self.dataset, self.weights, self.covariance, low, high)
 
     def integrate_kde(self, other: gaussian_kde) -> Array:

@@ -21,11 +21,15 @@ from xlafront.transforms.calls.custom_jvp import custom_jvp
 _LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
 
+def check_float(name: str, dtype: np.dtype) -> None:
+    """Raise a `TypeError` unless the dtype is float32 or float64, for which the formulas are made."""
+    if dtype not in (dtypes.float32, dtypes.float64):
+        raise TypeError(f"{name} takes floats of 32 or 64 bits, got dtype {dtype}. Convert with x.astype(...).")
+
+
 def _require_float(name: str, x):
-    """Convert `x` to an array and raise a `TypeError` unless it is float32 or float64, for which the formulas are made."""
     x = xnp.asarray(x)
-    if x.dtype not in (dtypes.float32, dtypes.float64):
-        raise TypeError(f"{name} takes floats of 32 or 64 bits, got dtype {x.dtype}. Convert with x.astype(...).")
+    check_float(name, x.dtype)
     return x.astype(x.dtype)
 
 

@@ -14,7 +14,7 @@ from xlafront.lax.convolutions import conv_general_dilated
 from xlafront.lax.shapes import canonical_axis
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
 from xlafront.staging.library import library
-from xlafront.symbolic.dimensions import max_dim
+from xlafront.symbolic.dimensions import is_symbolic, max_dim
 
 _MODES = ("full", "same", "valid")
 
@@ -110,7 +110,7 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
 
 
 def _convolve_2d(name: str, in1, in2, mode, boundary, fillvalue, precision, is_correlation):
-    if boundary != "fill" or not (np.isscalar(fillvalue) and fillvalue == 0):
+    if boundary != "fill" or fillvalue != 0:
         raise NotImplementedError(f"scipy.signal.{name} supports only zero padding (boundary='fill', fillvalue=0), got "
                                   f"boundary={boundary!r}, fillvalue={fillvalue!r}. Use numpy.pad.")
     check_arraylike(name, in1, in2)
@@ -197,6 +197,9 @@ def _fft_convolve(a, b, mode, axes):
     else:
         is_real = not dtypes.issubdtype(a.dtype, np.complexfloating)
         forward, back = (xnp.fft.rfftn, xnp.fft.irfftn) if is_real else (xnp.fft.fftn, xnp.fft.ifftn)
+        if is_symbolic([shape[i] for i in axes]):
+            raise TypeError(f"the length of the transforms that convolve arrays of shapes {a.shape} and {b.shape} is not known "
+                            f"while tracing: export these dimensions with fixed sizes, or use convolve with method='direct'.")
         # Transforms are fastest for lengths with small prime factors.
         lengths = [_next_fast_length(shape[i]) for i in axes]
         result = back(forward(a, lengths, axes) * forward(b, lengths, axes), lengths, axes)

@@ -296,7 +296,7 @@ def fiedler_companion(a: Array) -> Array:
     """
     check_arraylike("fiedler_companion", a)
     [a] = promote_dtypes_inexact(a)
-    a = xnp.atleast_1d(xnp.asarray(a))
+    a = xnp.atleast_1d(a.astype(a.dtype))
     _check_length("fiedler_companion", a.shape[-1], 1, a.shape)
     n = a.shape[-1] - 1
     a = a[..., 1:] / a[..., :1]
@@ -477,11 +477,11 @@ def leslie(f: Array, s: Array) -> Array:
         Array([[0.1, 2. ],
                [0.5, 0. ]], dtype=float32)
     """
-    f, s = _broadcast_batch(*_promote_vectors("leslie", f, s))
+    f, s = _broadcast_batch(*_promote_vectors("leslie", f, s, weak=True))
     n = f.shape[-1]
     _check_length("leslie", n, 2, f.shape)
     if s.shape[-1] != n - 1:
         raise ValueError(f"leslie needs one survival rate less than fecundities, got f of shape {f.shape} and s of shape "
                          f"{s.shape}.")
     positions = np.arange(n - 1)
-    return xnp.zeros((*f.shape, n), f.dtype).at[..., 0, :].set(f).at[..., positions + 1, positions].set(s)
+    return xnp.zeros_like(f, shape=(*f.shape, n)).at[..., 0, :].set(f).at[..., positions + 1, positions].set(s)

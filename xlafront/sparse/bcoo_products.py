@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from xlafront import lax, numpy as xnp
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
+from xlafront.lax.resharding import with_out_sharding
 from xlafront.sparse import positions
 from xlafront.sparse.base import SparseInfo
 from xlafront.sparse.bcoo import BCOO, dot_general_p, extract_p
@@ -55,7 +57,7 @@ def bcoo_dot_general(lhs: BCOO | Array, rhs: BCOO | Array, *, dimension_numbers:
         dimension_numbers: `((lhs contracting, rhs contracting), (lhs batch, rhs batch))`.
         precision: Precision of products of dense operands. Not used for sparse ones.
         preferred_element_type: dtype of the result.
-        out_sharding: Must be None.
+        out_sharding: Sharding of a dense result over explicit mesh axes. Must be None for a sparse result.
 
     Returns:
         BCOO array if both operands are sparse, else a dense array.
@@ -65,7 +67,12 @@ def bcoo_dot_general(lhs: BCOO | Array, rhs: BCOO | Array, *, dimension_numbers:
         Array([0., 1.], dtype=float32)
     """
     if out_sharding is not None:
-        raise NotImplementedError(f"bcoo_dot_general does not support out_sharding, got {out_sharding}")
+        if isinstance(lhs, BCOO) and isinstance(rhs, BCOO):
+            raise NotImplementedError(f"bcoo_dot_general of two sparse arrays does not support out_sharding, got "
+                                      f"{out_sharding}: constrain data and indices of the result instead")
+        return with_out_sharding("bcoo_dot_general", out_sharding, functools.partial(
+            bcoo_dot_general, dimension_numbers=dimension_numbers, precision=precision,
+            preferred_element_type=preferred_element_type), (lhs, rhs))
     numbers = canonical_dimension_numbers("bcoo_dot_general", lhs, rhs, dimension_numbers)
     (lc, rc), (lb, rb) = numbers
     element = None if preferred_element_type is None else np.dtype(preferred_element_type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
@@ -12,6 +13,7 @@ from xlafront.control.foreign_calls import ffi_call
 from xlafront.core import tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
+from xlafront.lax.resharding import with_out_sharding
 from xlafront.sparse import bcoo, positions
 from xlafront.sparse.base import JAXSparse, SparseInfo, check_index_dtype
 from xlafront.sparse.bcoo import BCOO, require_concrete, stored_elements
@@ -326,7 +328,7 @@ def bcsr_dot_general(lhs: BCSR | Array, rhs: Array, *, dimension_numbers: Dimens
         dimension_numbers: `((lhs contracting, rhs contracting), (lhs batch, rhs batch))`.
         precision: Not used.
         preferred_element_type: dtype of the result.
-        out_sharding: Must be None.
+        out_sharding: Sharding of the result over explicit mesh axes.
 
     Returns:
         Dense array.
@@ -337,7 +339,9 @@ def bcsr_dot_general(lhs: BCSR | Array, rhs: Array, *, dimension_numbers: Dimens
         Array([0., 1.], dtype=float32)
     """
     if out_sharding is not None:
-        raise NotImplementedError(f"bcsr_dot_general does not support out_sharding, got {out_sharding}")
+        return with_out_sharding("bcsr_dot_general", out_sharding, functools.partial(
+            bcsr_dot_general, dimension_numbers=dimension_numbers, precision=precision,
+            preferred_element_type=preferred_element_type), (lhs, rhs))
     if not isinstance(lhs, BCSR) or isinstance(rhs, JAXSparse):
         raise NotImplementedError(f"bcsr_dot_general needs a BCSR array on the left and a dense array on the right, got "
                                   f"{type(lhs).__name__} and {type(rhs).__name__}: use BCOO arrays")

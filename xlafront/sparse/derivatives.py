@@ -130,12 +130,11 @@ def _rebuild_jacobian(x: Any, derivative: Any) -> Any:
     def rebuild(block):
         extra = block.ndim - x.data.ndim
         outer = block.shape[:extra]
-        if not isinstance(x, (BCOO, BCSR)):
-            raise NotImplementedError(f"the derivative of an array with respect to a {type(x).__name__} matrix needs batch "
-                                      "dimensions: convert the matrix to a BCOO array")
-        _, *indices = x._bufs
-        return type(x)((block, *[broadcast_to_batch(i, outer) for i in indices]), shape=(*outer, *x.shape),
-                       indices_sorted=x.indices_sorted, unique_indices=x.unique_indices)
+        (_, *indices), static = x.tree_flatten()
+        components = (block, *[broadcast_to_batch(i, outer) for i in indices])
+        if not isinstance(x, (BCOO, BCSR)):  # A matrix has no batch dimensions, but its components may.
+            return type(x).tree_unflatten(static, components)
+        return type(x)(components, shape=(*outer, *x.shape), indices_sorted=x.indices_sorted, unique_indices=x.unique_indices)
 
     return tree.map(rebuild, derivative)
 

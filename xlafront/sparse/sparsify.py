@@ -122,7 +122,12 @@ def _scan(operands: Sequence[Any], *, jaxpr: Jaxpr, length: int, num_carry: int,
         return tuple(carry), tuple(rows)
 
     carry, ys = scan(step, tuple(initial), tuple(xs), length=length, reverse=reverse, unroll=unroll)
-    return [*carry, *ys]
+    return [*carry, *[_with_steps(y, length) if is_sparse(y) else y for y in ys]]
+
+
+def _with_steps(y: Any, length: int) -> Any:
+    """Return sparse arrays whose components a loop has stacked as one of another batch dimension."""
+    return type(y)(y._bufs, shape=(length, *y.shape), indices_sorted=y.indices_sorted, unique_indices=y.unique_indices)
 
 
 _CONTROL: dict[str, Callable] = {"cond": _cond, "while": _while, "scan": _scan}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlafront import numpy as xnp
+from xlafront.core import dtypes
 from xlafront.core.typing import Array
 from xlafront.sparse import bcoo_functions as functions, bcoo_products as products, bcsr
 from xlafront.sparse.base import JAXSparse
@@ -115,7 +116,10 @@ def _div(primitive: Any, x: Any, y: Any) -> Any:
         raise NotImplementedError(f"Division by a sparse array is not implemented {DENSE_MESSAGE}")
     y = xnp.asarray(y)
     if y.ndim == 0:
-        return x.with_data(x.data / y)
+        return x.with_data(primitive.bind(x.data, y))
+    if not dtypes.is_inexact(x.dtype):
+        raise TypeError(f"{primitive.name} of a sparse array of dtype {x.dtype} multiplies by the reciprocals of a dense "
+                        f"array, and integers have none. Convert the arrays with astype(float).")
     return x.with_data(products.bcoo_multiply_dense(x, 1 / y))
 
 

@@ -11,10 +11,10 @@ import math
 
 import xlafront.numpy as xnp
 from xlafront import lax
-from xlafront.scipy.distribution_methods import distribution_method, exponentiate
+from xlafront.scipy.distribution_methods import distribution_method, exponentiate, require_wide
 from xlafront.scipy.integral_functions import erfcx
 
-_truncated = distribution_method("truncated normal", a="Lower bound of the standardized variable",
+_truncated = distribution_method("truncated normal", check=require_wide, a="Lower bound of the standardized variable",
                                  b="Upper bound of the standardized variable")
 
 
