@@ -16,7 +16,7 @@ import xlafront.numpy as xnp
 from xlafront import NamedSharding, P
 from xlafront.__main__ import main
 from xlafront.base.jaxlib_compat import JaxRuntimeError
-from xlafront.planning import compiling, costs, hlo
+from xlafront.planning import comparison, compiling, costs, hlo
 
 pytestmark = pytest.mark.cpu_only
 
@@ -563,5 +563,15 @@ def test_comparison_survives_what_ends_a_process(tmp_path, capfd):
     script.write_text("import os\nos.abort()\n")
     assert main(["plan", f"{script}:step", "--topology", "h100:1,nope:1"]) == 2
     head, first, second = capfd.readouterr().out.splitlines()
-    assert head == "? on 2 topologies" and "there is no topology 'nope:1'" in second
+    assert head == "step on 2 topologies" and "there is no topology 'nope:1'" in second
     assert first == "  h100:1  FAILS: the compiler ended its process with signal 6" or "cuda13" in first  # without the compiler
+
+
+def test_comparison_reports_a_shared_mistake_once(tmp_path, capfd):
+    script = tmp_path / "train.py"
+    script.write_text("def step(x): return x\n")
+    assert main(["plan", f"{script}:step", "--topology", "nope:1,nope:1"]) == 2
+    printed = capfd.readouterr()
+    assert printed.out == "" and printed.err.count("there is no topology 'nope:1'") == 1
+    errors = "WARNING: no answer\nxlafront plan: a.py does not define x. Add it:\n\n    x = 1\n\nor name another.\n"
+    assert comparison._failure(errors, 2) == "a.py does not define x. Add it:\n\n    x = 1\n\nor name another."

@@ -1,5 +1,6 @@
 """`experimental.roofline`: costs compared with arithmetic and with results of JAX."""
 
+import functools
 import math
 
 import numpy as np
@@ -139,6 +140,11 @@ def test_functions_of_one_device_of_a_mesh():
     assert (shapes.shape, shapes.dtype, shapes.sharding.spec) == ((8, 8), "bfloat16", P())
     with pytest.raises(NotImplementedError, match="axis_index_groups"):
         cost(lambda x: lax.psum(x, "x", axis_index_groups=[[0, 1], [2, 3]]), BF16, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    for collective in (lax.all_gather, lax.psum_scatter, functools.partial(lax.all_to_all, split_axis=0, concat_axis=0), lax.pmax):
+        tiled = {} if collective is lax.pmax else {"tiled": True}
+        ungrouped, grouped = (cost(functools.partial(collective, axis_name="x", **tiled, **groups), xf.ShapeDtypeStruct((64, 8), "int8"),
+                               mesh=mesh, in_specs=P("x"), out_specs=P("x")) for groups in ({}, {"axis_index_groups": [[0, 1], [2, 3]]}))
+        assert (ungrouped.ici_bytes, ungrouped.ici_latency) == (grouped.ici_bytes, grouped.ici_latency) and grouped.ici_bytes["x"] > 0
     # Without all three it is a function of whole arrays.
     assert cost(lambda x: x + x, BF16, mesh=mesh).unfused_flops == cost(lambda x: x + x, BF16, in_specs=P("x")).unfused_flops == 128
     inside = xf.shard_map(lambda x: x + x, mesh=mesh, in_specs=P("x"), out_specs=P("x"))

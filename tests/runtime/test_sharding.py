@@ -701,3 +701,16 @@ def test_kinds_of_unreduced_axes():
     for other in (P(unreduced={"z"}, unreduced_kind=kinds.max), P("z")):
         with pytest.raises(TypeError, match="unreduced_kinds differ"):
             sums + other
+
+
+def test_members_that_a_sharding_must_define():
+    class Own(xf.sharding.Sharding):
+        pass
+
+    for member in ("device_set", "num_devices", "is_fully_addressable", "addressable_devices", "is_fully_replicated", "memory_kind"):
+        with pytest.raises(NotImplementedError, match="Own is a Sharding that does not define"):
+            getattr(Own(), member)
+    for use in (lambda: xf.device_put(A, Own()), lambda: Own().shard_shape((2,)),
+                lambda: Own().is_equivalent_to(xf.sharding.SingleDeviceSharding(xf.devices()[0]), 1)):
+        with pytest.raises(NotImplementedError, match="Own is a Sharding that does not define"):
+            use()

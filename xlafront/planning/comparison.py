@@ -48,14 +48,21 @@ def run(args: Any) -> int:
             for child in children:
                 child.kill()
             return 130
-    print(json.dumps(plans, indent=2) if args.json else "\n".join(_table(plans)))
+    failures = {p.get("error") for p in plans}
+    if len(failures) == 1 and (failure := failures.pop()) is not None and not args.json:  # the same for all topologies
+        print(f"xlafront plan: {failure}", file=sys.stderr)
+        return 2
+    print(json.dumps(plans, indent=2) if args.json else "\n".join(_table(args.target.rpartition(":")[2], plans)))
     return max([2 if "error" in p else 1 if p["fits"] is False else 0 for p in plans])
 
 
 def _failure(errors: str, status: int) -> str:
-    """Return the line of an error output that says why planning failed."""
+    """Return the reason of a failure from the error output: a message of this command, or the line of an exception."""
     if status < 0:
         return f"the compiler ended its process with signal {-status}"
+    _, _, message = errors.partition("xlafront plan: ")
+    if message:
+        return message.strip()
     lines = [line for line in errors.splitlines() if line.strip() and not line.startswith(_OTHER_LINES)]
     return next((line for line in lines if "Error:" in line), lines[-1] if lines else f"exit status {status}")
 
@@ -63,18 +70,18 @@ def _failure(errors: str, status: int) -> str:
 _OTHER_LINES = (" ", "(frames", "WARNING", "Traceback")
 
 
-def _table(plans: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the lines of the table: one for each topology, below it one for each kernel."""
+def _table(name: str, plans: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the lines of the table of a function: one for each topology, below it one for each kernel."""
     from xlafront.planning.kernels import Kernel  # start-up: it imports jaxlib
     from xlafront.planning.report import columns, kernel_row, seconds, size  # start-up: it imports jaxlib
 
     kernels = [kernel_row(Kernel(**k)) for p in plans for k in p.get("kernels", ())]
     kernel_lines = iter(columns(kernels) if kernels else [])
     width = max([len(p["topology"]) for p in plans])
-    lines = [f"{next((p['name'] for p in plans if 'name' in p), '?')} on {len(plans)} topologies"]
+    lines = [f"{name} on {len(plans)} topologies"]
     for p in plans:
         if "error" in p:
-            lines.append(f"  {p['topology']:{width}}  FAILS: {p['error'].removeprefix('xlafront plan: ')}")
+            lines.append(f"  {p['topology']:{width}}  FAILS: {p['error'].splitlines()[0]}")
             continue
         memory, times = p["memory"], p["seconds"]
         verdict = {True: "fits", False: "DOES NOT FIT", None: "compiles"}[p["fits"]]

@@ -266,11 +266,8 @@ def _conv(ctx, lhs, rhs, *, window_strides, padding, lhs_dilation, rhs_dilation,
 # Costs of collectives
 
 
-def _axes_of(ctx: RooflineRuleContext, names: Any, groups: Any) -> dict[str, int]:
-    """Return the sizes of the mesh axes of a collective."""
-    if groups is not None:
-        raise NotImplementedError(f"roofline: {ctx.primitive} over groups of devices (axis_index_groups) is not counted; name "
-                                  "the axes of a finer mesh in its place.")
+def _axes_of(ctx: RooflineRuleContext, names: Any) -> dict[str, int]:
+    """Return the sizes of the mesh axes of a collective. Groups of devices are counted as one of all devices of the axes."""
     names = names if isinstance(names, (tuple, list)) else (names,)
     names = [name for name in names if isinstance(name, str)]  # the others are dimensions
     if names and ctx.mesh is None:
@@ -297,31 +294,34 @@ def _all(results: Iterable[RooflineResult]) -> RooflineResult:
     return sum(results, RooflineResult())
 
 
-def _all_gather(ctx, *shapes, axis_name, axis_index_groups=None, **_):
-    sizes = _axes_of(ctx, axis_name, axis_index_groups)
+def _all_gather(ctx, *shapes, axis_name, **_):
+    sizes = _axes_of(ctx, axis_name)
     return _all([_ring_exchange(sizes, x.bytes) for x in shapes])
 
 
-def _reduce_scatter(ctx, *shapes, axis_name, axis_index_groups=None, **_):
-    sizes = _axes_of(ctx, axis_name, axis_index_groups)
+def _reduce_scatter(ctx, *shapes, axis_name, **_):
+    sizes = _axes_of(ctx, axis_name)
     return _all([_ring_exchange(sizes, x.bytes // math.prod(sizes.values())) for x in shapes])
 
 
 def _all_reduce(ctx, *shapes, axes, axis_index_groups=None, **_):
     """Count a reduce-scatter and an all-gather."""
-    sizes = _axes_of(ctx, axes, axis_index_groups)
+    if axis_index_groups is not None:
+        raise NotImplementedError(f"roofline: {ctx.primitive} over groups of devices (axis_index_groups) is not counted; name "
+                                  "the axes of a finer mesh in its place.")
+    sizes = _axes_of(ctx, axes)
     return _all([_ring_exchange(sizes, x.bytes // math.prod(sizes.values())) * 2 for x in shapes])
 
 
-def _all_reduce_extremum(ctx, *shapes, axes, axis_index_groups=None, **_):
+def _all_reduce_extremum(ctx, *shapes, axes, **_):
     """Count one element per device."""
-    sizes = _axes_of(ctx, axes, axis_index_groups)
+    sizes = _axes_of(ctx, axes)
     return _all([_ring_exchange(sizes, x.dtype.itemsize) for x in shapes])
 
 
-def _all_to_all(ctx, x, *, axis_name, axis_index_groups=None, **_):
+def _all_to_all(ctx, x, *, axis_name, **_):
     """Count half of all data, which crosses the bisection of the torus."""
-    sizes = _axes_of(ctx, axis_name, axis_index_groups)
+    sizes = _axes_of(ctx, axis_name)
     count = math.prod(sizes.values())
     if count == 1 or not sizes:
         return _communication(sizes, 0, 0)
@@ -332,7 +332,7 @@ def _all_to_all(ctx, x, *, axis_name, axis_index_groups=None, **_):
 
 def _ppermute(ctx, x, *, axis_name, perm, **_):
     """Count the load of the busiest link, with shortest routes along each axis."""
-    sizes = _axes_of(ctx, axis_name, None)
+    sizes = _axes_of(ctx, axis_name)
     loads: collections.Counter = collections.Counter()
     longest = 0
     for pair in perm:

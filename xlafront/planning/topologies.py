@@ -120,7 +120,10 @@ def get_topology_desc(topology_name: str | None = "", platform: str | None = Non
         if not name:
             raise ValueError(f"get_topology_desc needs a name or a platform. Known are {topologies.known_names()}.")
         platform = topologies.platform_of(name)
-    platform = clients.canonical_platform(platform)
+    try:
+        platform = clients.canonical_platform(platform)
+    except clients.PlatformError as e:
+        raise NotImplementedError(f"there are no topologies of {platform} devices: {e}") from None
     if platform not in ("tpu", "cuda"):
         raise NotImplementedError(f"there are no topologies of {platform} devices: they are the attached ones. Known are "
                                   f"{topologies.known_names()}.")

@@ -26,7 +26,7 @@ import numpy as np
 from xlafront.base.jaxlib_compat import CompileOptions, JaxRuntimeError, _jax
 from xlafront.lowering import mlir
 from xlafront.planning.topologies import TopologyDescription
-from xlafront.runtime import backends, disk_cache, topologies
+from xlafront.runtime import backends, clients, disk_cache
 from xlafront.runtime.sharding import device_list
 
 _LENGTH = struct.Struct("<Q")
@@ -162,7 +162,7 @@ def compile_job(job: Job) -> Compiled | Failed:
             options.env_option_overrides += [("xla_dump_to", folder), ("xla_dump_hlo_pass_re", _WIDENING),
                                              ("xla_dump_hlo_as_text", True)]
         try:
-            compiler = client.compile if topologies.is_compile_only(client) else client.compile_and_load
+            compiler = client.compile if clients.is_compile_only(client) else client.compile_and_load
             executable = compiler(module, device_list(tuple(devices)), options)
         except JaxRuntimeError as e:
             return Failed(str(e))

@@ -6,13 +6,14 @@ options (`runtime.backends` reads the settings).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import os
 import re
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xlafront.base import platforms
@@ -54,10 +55,12 @@ def libtpu_version() -> tuple[int, ...] | None:
         return None
 
 
+@functools.cache
 def has_cuda_device() -> bool:
     return any(os.path.exists(path) for path in ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"))
 
 
+@functools.cache
 def has_tpu_device() -> bool:
     if os.environ.get("TPU_SKIP_MDS_QUERY") and not os.path.exists("/dev/vfio"):
         return False
@@ -122,8 +125,33 @@ def _make_tpu(settings) -> Client:
     library = find_tpu()
     if library is None:
         raise PlatformError("libtpu is not installed: pip install 'xlafront[tpu]'")
-    load_plugin("tpu", library)
-    return _jax.get_c_api_client("tpu", {}, settings.get("distributed_client"))
+    with without_local_tpu():
+        load_plugin("tpu", library)
+        return _jax.get_c_api_client("tpu", {}, settings.get("distributed_client"))
+
+
+@contextlib.contextmanager
+def without_local_tpu() -> Iterator[None]:
+    """Answer libtpu's queries on machines without TPUs. On others this does nothing.
+
+    libtpu looks up its configuration in the environment, then for minutes on the cloud's metadata server. The variables set
+    here are removed again, since they would mislead child processes.
+    """
+    defaults = {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-1", "TPU_WORKER_HOSTNAMES": "localhost",
+               "TPU_WORKER_ID": "0", "TPU_STDERR_LOG_LEVEL": "3", "TPU_MIN_LOG_LEVEL": "3",
+               "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}  # several processes may compile, since none of them uses chips
+    missing = {} if has_tpu_device() else {k: v for k, v in defaults.items() if k not in os.environ}
+    os.environ.update(missing)
+    try:
+        yield
+    finally:
+        for variable in missing:
+            del os.environ[variable]
+
+
+def is_compile_only(client: Client) -> bool:
+    """Return True if a client can only compile, for devices of other machines."""
+    return client.runtime_type == "compile_only_runtime"
 
 
 class _Platform:
@@ -176,7 +204,7 @@ class Clients:
                 raise PlatformError(f"the platform {name!r} is not available, its backend failed to initialize: {e}") from None
             except Exception as e:
                 self.failures[name] = str(e)
-                raise PlatformError(f"the platform {name!r} could not be started: {e}") from e
+                raise PlatformError(f"the platform {name!r} could not be started: {e}") from None
             self.started[name] = client
             if _collect_runtime_garbage not in gc.callbacks:
                 gc.callbacks.append(_collect_runtime_garbage)

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 from xlafront.base import config
 from xlafront.base.jaxlib_compat import CompileOptions, JaxRuntimeError
-from xlafront.runtime import backpressure, effects as runtime_effects, foreign_functions, kernel_messages, monitoring
-from xlafront.runtime.clients import clients
+from xlafront.runtime import backpressure, effects as runtime_effects, foreign_functions, monitoring
+from xlafront.runtime.clients import clients, is_compile_only
 from xlafront.runtime.interrupts import interruptible
 from xlafront.runtime.sharding import device_list
-from xlafront.runtime.topologies import is_compile_only, with_install_hint
 
 
 class CompileRequest(NamedTuple):
@@ -102,7 +101,14 @@ def _compile(request: CompileRequest, devices) -> Any:
         return _waiting_for(request, lambda: backend_compile_and_load(
             request.client, request.module, devices, request.options, request.host_callbacks))
     except JaxRuntimeError as e:
-        raise with_install_hint(foreign_functions.with_remedy(kernel_messages.explained(e, request.module))) from None
+        raise _explained(e, request.module) from None
+
+
+def _explained(error: JaxRuntimeError, module: Any) -> Exception:
+    """Return the error of a compiler in the user's words, with the remedy."""
+    from xlafront.runtime import kernel_messages, topologies  # start-up: for a message
+
+    return topologies.with_install_hint(foreign_functions.with_remedy(kernel_messages.explained(error, module)))
 
 
 def _waiting_for(request: CompileRequest, call: Callable[[], Any]) -> Any:
@@ -156,4 +162,4 @@ def _compile_for_absent_device(request: CompileRequest, devices):
     try:
         return _waiting_for(request, lambda: request.client.compile(request.module, devices, request.options))
     except JaxRuntimeError as e:
-        raise with_install_hint(foreign_functions.with_remedy(kernel_messages.explained(e, request.module))) from None
+        raise _explained(e, request.module) from None

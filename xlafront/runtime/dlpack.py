@@ -7,6 +7,7 @@ import ctypes
 import ml_dtypes
 import numpy as np
 
+from xlafront.base.jax_names import answered
 from xlafront.base.jaxlib_compat import _jax
 
 HOST = 1  # DLPack's code for CPU memory
@@ -64,7 +65,7 @@ def buffer_of(external, device, may_copy: bool):
     capsule = external.__dlpack__(stream=stream) if stream is not None else external.__dlpack__()
     shape, dtype = type_of_capsule(capsule)
     try:
-        array = _jax.dlpack_managed_tensor_to_buffer(capsule, device, stream, None if may_copy else False)
+        array = answered(_jax.dlpack_managed_tensor_to_buffer, capsule, device, stream, None if may_copy else False)
     except _jax.JaxRuntimeError as e:
         raise ValueError(f"the memory of this array cannot be shared without a copy: {e}") from None
     return array, shape, dtype

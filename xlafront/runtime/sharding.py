@@ -108,8 +108,10 @@ def _undefined_member(name: str):
     return unknown
 
 
-_attach(Sharding, **{name: property(_undefined_member(name)) for name in ("device_set", "is_fully_replicated", "memory_kind")},
-        **{name: _undefined_member(name) for name in ("devices_indices_map", "shard_shape", "with_memory_kind")},
+_attach(Sharding, **{name: property(_undefined_member(name)) for name in (
+            "_internal_device_list", "device_set", "is_fully_replicated", "memory_kind")},
+        **{name: _undefined_member(name) for name in (
+            "_to_xla_hlo_sharding", "devices_indices_map", "shard_shape", "with_memory_kind")},
         is_fully_addressable=property(_is_fully_addressable),
         addressable_devices=property(_addressable_devices),
         addressable_devices_indices_map=_addressable_devices_indices_map,

@@ -6,7 +6,6 @@ A topology is a name such as `v5e:16x16` (chips of a pod slice), `2xv5e:16x16` (
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import threading
@@ -179,11 +178,6 @@ def chip_of(device) -> Chip | None:
     return None
 
 
-def is_compile_only(client) -> bool:
-    """Return True if a client can only compile, for devices of other machines."""
-    return client.runtime_type == "compile_only_runtime"
-
-
 # Finding devices
 
 
@@ -255,28 +249,9 @@ def _tpu_devices(name: str, options: dict[str, Any]) -> list:
         if shape.endswith("_twisted"):
             options.setdefault("wrap", [True] * len(sizes))  # only a torus can be twisted
     chip = TPU_ALIASES.get(chip.strip().lower(), chip.strip().lower())
-    with _without_local_tpu():
+    with clients.without_local_tpu():
         clients.load_plugin("tpu", library)
         return _make(name, "tpu", f"{chip}{colon}{shape}", options)
-
-
-@contextlib.contextmanager
-def _without_local_tpu():
-    """Answer libtpu's queries on machines without TPUs.
-
-    libtpu looks up its configuration in the environment, then on the cloud's metadata server. The variables set here are
-    removed again, since they would mislead child processes.
-    """
-    defaults = {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-1", "TPU_WORKER_HOSTNAMES": "localhost",
-               "TPU_WORKER_ID": "0", "TPU_STDERR_LOG_LEVEL": "3", "TPU_MIN_LOG_LEVEL": "3",
-               "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}  # several processes may compile, since none of them uses chips
-    missing = {} if clients.has_tpu_device() else {k: v for k, v in defaults.items() if k not in os.environ}
-    os.environ.update(missing)
-    try:
-        yield
-    finally:
-        for variable in missing:
-            del os.environ[variable]
 
 
 def _cuda_devices(name: str, options: dict[str, Any]) -> list:

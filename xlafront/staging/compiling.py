@@ -19,11 +19,10 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.jaxpr import Jaxpr, operation_count
 from xlafront.core.program_key import append_values, program_key
 from xlafront.runtime import backends, distributed, keys
-from xlafront.runtime.clients import clients
+from xlafront.runtime.clients import clients, is_compile_only
 from xlafront.runtime.compile import CompiledModule, CompileRequest, compile_module, explain_options, report_equal_program
 from xlafront.runtime.compile_options import compile_options
 from xlafront.runtime.disk_cache import cache_key
-from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings, process_agreement
 from xlafront.staging.array_transfers import put
 from xlafront.staging.caches import executables_by_jaxpr, executables_by_key, live_executables, recent_executables

@@ -13,8 +13,8 @@ from xlafront.core import source, tracing, tree
 from xlafront.core.ir import Jaxpr, Literal, dce_jaxpr
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.runtime import backends, keys
+from xlafront.runtime.clients import is_compile_only
 from xlafront.runtime.sharding import AbstractMesh, Mesh, PartitionSpec, active, in_device_memory, single_device
-from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging.sharding_arguments import UNSPECIFIED, as_sharding, given_leaves
 
 

@@ -121,11 +121,13 @@ def _for_platforms(options, platforms: Sequence[str]) -> tuple[Any, tuple[str, .
     [platform] = platforms
     if platform == backends.lowering_platform(backends.client(options.backend)):
         return options, None
-    try:
-        backends.client(platform)
-        return options._replace(backend=platform), None
-    except clients.PlatformError:
-        return options, (platform,)
+    if platform in clients.PLATFORMS and clients.PLATFORMS[platform].available():
+        try:
+            backends.client(platform)
+            return options._replace(backend=platform), None
+        except clients.PlatformError:
+            pass
+    return options, (platform,)
 
 
 # The last modules: a notebook requests the text of one, then its cost, then its code.
