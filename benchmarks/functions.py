@@ -225,7 +225,7 @@ def large_calls_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
     return {
         "sort 1e6": (n.sort, (long,)), "argsort 1e5": (n.argsort, (x,)), "median 1e5": (n.median, (x,)),
         "quantile 1e5": (lambda a: n.quantile(a, 0.3), (x,)), "unique 1e5": (n.unique, (integers,)),
-        "permutation 1e6": (permutation, (long,)),
+        "permutation 1e6": (permutation, (long,)), "bincount 1e5": (n.bincount, (integers,)),
     }
 
 

@@ -326,3 +326,23 @@ def test_roots_are_arrays_where_the_solver_gives_constants(start, text, solve):
     found, extra = lax.custom_root(lambda z: z - 1, start, lambda f, z: (solve(f, z), np.ones(2)), lambda g, y: y, has_aux=True)
     assert isinstance(found, xf.Array) and str(xf.typeof(found)) == text
     assert isinstance(extra, xf.Array) and str(xf.typeof(extra)) == "float32[2]"
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, xf.jit])
+def test_functions_of_a_solve_close_over_references(wrap):
+    """All may read the same one, and the solver may write."""
+    factor, calls = xf.new_ref(xnp.float32(4.0)), xf.new_ref(0)
+
+    def solve(b):
+        def divide(_, y):
+            calls[...] += 1
+            return y / factor[...]
+
+        return lax.custom_linear_solve(lambda x: x * factor[...], b, divide, lambda _, y: y / factor[...])
+
+    b = np.float32([4, 8])
+    np.testing.assert_array_equal(wrap(solve)(b), [1, 2])
+    assert calls[...] == 1
+    np.testing.assert_array_equal(wrap(xf.grad(lambda b: solve(b)[0]))(b), [0.25, 0])
+    np.testing.assert_array_equal(xf.jvp(wrap(solve), (b,), (b,))[1], [1, 2])
+    np.testing.assert_array_equal(wrap(lambda b: lax.map(solve, b))(np.stack([b, 2 * b])), [[1, 2], [2, 4]])

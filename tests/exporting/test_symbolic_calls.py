@@ -33,8 +33,8 @@ TESTED_IN_OTHER_FILES = {
         fetch_and_add gather_elements lane_bitcast lane_pack lane_reduction lane_unpack
         load_gather masked_load masked_scan masked_swap matmul_acc_lhs matmul_lhs_fifo matmul_pop matmul_pop_fifo
         matmul_push_rhs max_contiguous multiple_of pack_elementwise prng_random_bits prng_seed run_scoped scan_count
-        semaphore_read semaphore_signal semaphore_wait sort_key_val stochastic_round store_scatter subcore_barrier
-        unpack_elementwise with_memory_space_constraint""",
+        semaphore_is_ready semaphore_read semaphore_signal semaphore_wait sort_key_val stochastic_round store_scatter
+        subcore_barrier unpack_elementwise with_memory_space_constraint""",
     "they take no array": "dim_as_value platform_index axis_index create_token after_all empty_ref eq_to le_to lt_to",
     "they are between devices; test_export_over_devices has some": """all_gather all_gather_invariant all_to_all pmax pmin ppermute precv
         psend psum psum_invariant pbroadcast pvary ragged_all_to_all reduce_scatter reshard shard_map global_array_to_host_local_array

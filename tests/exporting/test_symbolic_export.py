@@ -199,6 +199,7 @@ def test_sizes_are_integers_of_the_default_dtype(x64):
 @pytest.mark.parametrize("call, error, words", [  # the classes are those of the reference but for `unstack`
     (lambda x: xnp.fft.fft(x), NotImplementedError, "Fourier transforms along a dimension of the size 'b'"),
     (xf.grad(lambda x: xnp.fft.irfft(xnp.append(x, x).astype(complex)).sum()), NotImplementedError, r"Fourier.*'4\*b - 2'"),
+    (lambda x: xf.scipy.signal.fftconvolve(x, xnp.ones(3)), TypeError, r"convolve arrays of shapes \(b,\) and \(3,\).*direct"),
     (lambda x: xf.random.permutation(xf.random.key(0), x), NotImplementedError, "cannot permute 'b' elements"),
     (lambda x: lax.associative_scan(xnp.add, x), NotImplementedError, "size 'b'.*Use lax.scan"),
     (xf.grad(lambda x: xnp.cumprod(x).sum()), NotImplementedError, "derivatives of cumprod.*Use lax.scan"),

@@ -41,6 +41,7 @@ REFUSED = {  # call: exception, a word of the message
     "argmax below 0": (lambda: lax.argmax(FLOATS, -1, "int32"), ValueError, "negative"),
     "argmax without dtype": (lambda: lax.argmax(FLOATS, 0, None), ValueError, "must be specified"),
     "cumsum below 0": (lambda: lax.cumsum(FLOATS, -1), ValueError, "negative"),
+    "iota of booleans": (lambda: lax.broadcasted_iota(bool, (2, 3), 5), TypeError, "dtype bool"),
     "iota below 0": (lambda: lax.broadcasted_iota(int, (2, 3), -1), ValueError, "negative"),
     "iota of fewer than none": (lambda: lax.iota(int, -4), TypeError, "non-negative"),
     "full of fewer than none": (lambda: lax.full((-1,), 0.0), TypeError, "non-negative"),

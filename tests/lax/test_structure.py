@@ -150,6 +150,17 @@ def test_multiplied_elements_are_linear_in_the_array():
         xf.grad(lambda y: xnp.ones(3).at[np.array([0, 0])].multiply(y).sum())(4.)
 
 
+def test_multiplied_elements_are_linear_in_unique_updates():
+    """An update out of bounds has no cotangent."""
+    x, index, ct = np.float32([2, 3, 4, 5]), np.array([3, 7, 0]), np.float32([1, 10, 100, 1000])
+    transposed = xf.linear_transpose(lambda y: xnp.asarray(x).at[index].multiply(y, unique_indices=True), np.ones(3, np.float32))
+    for call in (transposed, xf.jit(transposed)):
+        assert call(ct)[0].tolist() == [5000, 0, 2]
+    assert xf.vmap(transposed)(np.stack([ct, 2 * ct]))[0].tolist() == [[5000, 0, 2], [10000, 0, 4]]
+    with pytest.raises(NotImplementedError, match="unique"):
+        xf.linear_transpose(lambda y: xnp.asarray(x).at[index].multiply(y), np.ones(3, np.float32))(ct)
+
+
 def test_derivatives_of_the_next_number():
     slope = xf.jit(xf.grad(lambda x, y: (3 * lax.nextafter(x, y)), (0, 1)))(1., 2.)
     assert [float(t) for t in slope] == [3, 0]
@@ -363,8 +374,26 @@ def test_symbols_have_the_names_of_functions():
 
 @pytest.mark.parametrize("name", ["double", "my library.double", ".double"])
 def test_names_of_composites_have_a_namespace(name):
+    """In compiled programs; outside of them, the decomposition runs."""
+    double = lax.composite(lambda x: x * 2, name)
+    assert double(np.ones(2)).tolist() == xf.grad(lambda x: x @ double(np.ones(2)))(np.ones(2)).tolist() == [2, 2]
     with pytest.raises(ValueError, match="my_library"):
-        lax.composite(lambda x: x * 2, name)(np.ones(2))
+        xf.jit(double)(np.ones(2))
+
+
+def test_effects_of_composites():
+    ref, printed = xf.new_ref(1.0), []
+
+    def run(x):
+        xf.debug.callback(lambda x: printed.append(float(x)), x, ordered=True)
+        ref[...] += x
+        return ref[...]
+
+    assert lax.composite(run, "my.run")(2.0) == ref[...] == 3
+    xf.effects_barrier()
+    assert printed == [2]
+    with pytest.raises(NotImplementedError, match="my.print has the ordered effects"):
+        xf.jit(lax.composite(lambda x: xf.debug.callback(print, x, ordered=True) or x, "my.print"))(1.0)
 
 
 def test_dtypes_as_attributes_of_composites():

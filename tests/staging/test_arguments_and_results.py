@@ -217,6 +217,10 @@ def test_derivatives_of_functions_with_options_of_the_compiler():
         assert xf.grad(cube)(x) == 3 * x**2 and xf.vjp(cube, x)[1](2.0) == (6 * x**2,)
         assert xf.jacrev(cube)(x) == xf.jacfwd(cube)(x) == 3 * x**2 and xf.hessian(cube)(x) == 6 * x
     np.testing.assert_array_equal(xf.vmap(xf.grad(cube))(xnp.arange(3.0)), [0, 3, 12])
+    triple = xf.jit(lambda x: 3 * x, compiler_options={"xla_cpu_enable_fast_math": True})
+    for linear, factor in ((triple, 3), (lambda x: 2 * triple(x), 6)):
+        transposed = xf.linear_transpose(linear, 1.0)
+        assert transposed(2.0) == (2 * factor,) and xf.grad(lambda ct: transposed(ct)[0])(1.0) == factor
     with pytest.raises(ValueError, match="compiler_options"):
         xf.jit(xf.grad(cube))(1.0)
 

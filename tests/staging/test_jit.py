@@ -14,6 +14,7 @@ from laws import signatures_seen
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax, nn
+from xlafront.runtime import clients
 
 
 def counted(f):
@@ -519,6 +520,15 @@ def test_lowering_for_several_platforms():
     text = chosen.lower(lowering_platforms=("tpu", "cpu")).as_text()
     assert text.index("stablehlo.subtract") < text.index("stablehlo.add")
     assert "stablehlo.case" not in chosen.lower(lowering_platforms=()).as_text()  # as without: for the platform here
+
+
+def test_lowering_for_a_platform_without_devices_starts_no_client(monkeypatch):
+    """Libtpu without a TPU would look for one for minutes."""
+    started = []
+    monkeypatch.setattr(clients.PLATFORMS["tpu"], "make", lambda settings: started.append("tpu"))
+    monkeypatch.setattr(clients.PLATFORMS["tpu"], "available", lambda: False)
+    assert "stablehlo.sine" in xf.jit(xf.numpy.sin).trace(1.0).lower(lowering_platforms=("tpu",)).as_text()
+    assert not started
 
 
 @pytest.mark.parametrize("name, module", [

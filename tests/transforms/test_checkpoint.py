@@ -303,3 +303,19 @@ def test_saved_floats_of_16_bits_are_those_of_the_first_computation():
     value, pullback = xf.vjp(f, xnp.full(3, 1 + 2**-7, "bfloat16"))
     assert value.tolist() == [(1 + 2**-6) ** 2] * 3
     assert pullback(xnp.ones(3))[0].dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, xf.jit])
+def test_functions_with_rules_may_write_to_references(wrap):
+    """The derivative of a checkpointed function uses their rules, and does not recompute them."""
+    ref = xf.new_ref(0.0)
+
+    @xf.custom_vjp
+    def note(x):
+        ref[...] += x
+        return x
+
+    note.defvjp(lambda x: (note(x), None), lambda _, ct: (2 * ct,))
+    gradient = wrap(xf.grad(xf.checkpoint(lambda x: xnp.sin(note(x * x)))))
+    np.testing.assert_allclose(gradient(1.5), np.cos(2.25) * 2 * 3, rtol=1e-6)
+    assert ref[...] == 2.25

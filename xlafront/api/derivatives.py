@@ -369,7 +369,12 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Sequence[Any] = 
     in_avals = [tracing.aval_of(x) if tracing.is_arraylike(x) else avals.ShapedArray(
         x.shape, x.dtype, bool(getattr(x, "weak_type", False))) for x in leaves]
     flat = FlatFunction(fun, in_tree)
-    jaxpr, consts = tracing.trace_to_jaxpr(flat.apply, in_avals)
+
+    def traced(*tracers: tracing.StagedTracer) -> list[Any]:
+        tracing.thread.trace.becomes_program = False
+        return flat.apply(*tracers)
+
+    jaxpr, consts = tracing.trace_to_jaxpr(traced, in_avals)
     if len({(dtypes.is_inexact(a.dtype), a.dtype == dtypes.bool_) for a in (*in_avals, *[v.aval for v in jaxpr.outvars])
             if not a.is_high}) > 1:
         raise TypeError(f"linear_transpose only supports functions of float or complex arrays with such results, and of "

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xlafront.core import errors, tracing, tree
 from xlafront.core.basic_primitives import place_axis
+from xlafront.core.discharge import discharge_program
+from xlafront.core.effects import effects_by_operand
 from xlafront.core.ir import DebugInfo, Jaxpr
-from xlafront.core.primitive import Cost, Primitive, Traits
+from xlafront.core.primitive import Cost, Primitive, Structured, Traits
+from xlafront.core.refs import is_ref
 from xlafront.core.tangents import add_tangents, convert_cotangents, instantiate
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
@@ -24,7 +27,7 @@ from xlafront.transforms.calls.custom_jvp import custom_jvp_call_p
 from xlafront.transforms.calls.programs import evaluate, fixpoint, operands_of, trace_function
 
 if TYPE_CHECKING:
-    from xlafront.core.typing import Aval, Dims, Marks, Tangent
+    from xlafront.core.typing import Aval, Dims, Marks, Params, Tangent
     from xlafront.transforms.batching.vmap import BatchTrace
 
 # Linear systems. The operands of the primitive are the constants of its four jaxprs, in the order of `LinearSolve`, then the
@@ -89,13 +92,12 @@ def _minus(x: Tangent, y: Tangent) -> Tangent:
 
 def _transpose(cts: Sequence[Tangent], *operands: Any, const_lengths: LinearSolve, jaxprs: LinearSolve) -> list[Any]:
     consts, b = split_operands(operands, const_lengths)
-    if any(map(is_undefined, operands[:len(operands) - len(b)])):
-        raise NotImplementedError(
-            "custom_linear_solve is linear in b only: it cannot be transposed with respect to a value that "
-                                  "matvec or one of the solvers closes over.")
     if jaxprs.transpose_solve is None:
         raise TypeError("reverse-mode differentiation (grad, vjp) of custom_linear_solve solves the transposed system: pass "
                         "transpose_solve(vecmat, b), or symmetric=True if matvec equals its transpose.")
+    if any(map(is_undefined, operands[:len(operands) - len(b)])):
+        raise NotImplementedError("custom_linear_solve is linear in b only: it cannot be transposed with respect to a value "
+                                  "that matvec or one of the solvers closes over.")
     cts = convert_cotangents(cts[:len(b)], [x.aval for x in b])
     outputs = _bind(consts.transposed(), [instantiate(ct) for ct in cts], jaxprs.transposed())
     return [None] * (len(operands) - len(b)) + outputs[:len(b)]
@@ -129,11 +131,39 @@ def _batch(trace: BatchTrace, operands: Sequence[Any], dims: Dims, *, const_leng
     return _bind(consts, b, batched_jaxprs), batched_jaxpr("solve", flags)[1]
 
 
+def _start_of_solve(const_lengths: LinearSolve) -> int:
+    return const_lengths.matvec + const_lengths.vecmat
+
+
+def _discharge(primitive: Primitive, refs: Sequence[Any], operands: Sequence[Any], params: Params, keep_rules: bool
+               ) -> tuple[list[Any], dict[int, Any]]:
+    """Bind the solution on values in place of the references that the functions close over. Only the solver may write to them:
+    their final values are auxiliary results."""
+    const_lengths, jaxprs = params["const_lengths"], params["jaxprs"]
+    is_ref, b = split_operands([r is not None for r in refs], const_lengths)
+    found = [(None, []) if jaxpr is None else discharge_program(jaxpr, (*marks, *b), keep_rules)
+             for jaxpr, marks in zip(jaxprs, is_ref)]
+    discharged, written = LinearSolve(*[jaxpr for jaxpr, _ in found]), found[LinearSolve._fields.index("solve")][1]
+    results = primitive.bind(*operands, const_lengths=const_lengths, jaxprs=discharged)
+    count, start = len(jaxprs.solve.out_avals), _start_of_solve(const_lengths)
+    return results[:count], dict(zip([start + i for i in written], results[count:]))
+
+
+def _impl(*operands: Any, const_lengths: LinearSolve, jaxprs: LinearSolve) -> list[Any]:
+    """Run the solver: compiled, or one by one if the functions close over references, which several of them may do."""
+    if any(map(is_ref, operands)):
+        consts, b = split_operands(operands, const_lengths)
+        return jaxprs.solve(*consts.solve, *b)
+    return evaluate(linear_solve_p, operands, {"const_lengths": const_lengths, "jaxprs": jaxprs}, jaxprs.solve)
+
+
 linear_solve_p = Primitive(
     "custom_linear_solve", multiple_results=True, abstract=lambda *_, jaxprs, **params: jaxprs.solve.out_avals, lower=_lower,
-    jvp=_jvp, transpose=_transpose, effects=lambda *_, jaxprs, **params: jaxprs.solve.effects,
-    impl=lambda *args, **params: evaluate(linear_solve_p, args, params, params["jaxprs"].solve), batch_with_axis=_batch,
-    traits=Traits(memoise=False, cost=Cost.HEAVY))
+    jvp=_jvp, transpose=_transpose, structured=Structured(discharge=_discharge),
+    effects=lambda *_, jaxprs, const_lengths: effects_by_operand(jaxprs.solve, _start_of_solve(const_lengths)),
+    impl=_impl, batch_with_axis=_batch,
+    # Functions that only read a reference may all close over it.
+    traits=Traits(memoise=False, cost=Cost.HEAVY, allows_ref_aliasing=True))
 
 
 @boundary

@@ -374,6 +374,7 @@ _explicit_shardings = BoundedCache(4096)
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
 
 
+@functools.cache
 def dtype_name(dtype: Any) -> str:
     """Return the name of a dtype. NumPy has none for float0, the dtype of tangents of integers."""
     return "float0" if dtype == dtypes.float0 else dtype.name

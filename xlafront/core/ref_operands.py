@@ -12,6 +12,7 @@ from xlafront.core import tracing
 from xlafront.core.basic_primitives import get_p, swap_p
 from xlafront.core.discharge import RuleNeedsReference
 from xlafront.core.ir import RefEffect
+from xlafront.core.program_call import ProgramCall
 
 if TYPE_CHECKING:
     from xlafront.core.primitive import Primitive
@@ -37,9 +38,9 @@ def bind_on_values(trace: tracing.Trace, primitive: Primitive, args: tuple, para
         try:
             results, updates = primitive.structured.discharge(primitive, refs, operands, params, True)
         except RuleNeedsReference:
-            if not primitive.structured.only_calls_program:
+            if not isinstance(primitive, ProgramCall):
                 raise
-            return params["jaxpr"](*args)  # inline its equations
+            return params[primitive.parameter](*args)  # inline its equations
         for i, new in updates.items():
             swap_p.bind(args[i], new, tree=())
         return results

@@ -234,12 +234,12 @@ def _unreduced(primitive: Primitive, avals: tuple, unreduced_axes: list[Axes], r
     remedy = f"Compute the sum over {_listed(axes)} first, with reshard(x, P(...))."
     if sums is not None and sums.of == "one":
         summand, factor = (0, 1) if unreduced_axes[0] or 1 not in sums.operands else (1, 0)
+        refusal = ShardingTypeError if factor in sums.operands else ValueError  # of a denominator
         if unreduced_axes[factor] or not unreduced_axes[summand]:
-            refusal = ShardingTypeError if factor in sums.operands else NotImplementedError
             raise refusal(f"{attempt} is not the sum of the results of each device for its summand. {remedy}")
         if reduced[factor] != axes and (reduced[factor] or getattr(avals[factor], "shape", None)):
-            raise ShardingTypeError(f"{attempt}: an array that multiplies summands over {_listed(axes)} must be reduced over "
-                                    f"the same axes. Reshard it with reshard(x, P(..., reduced={{{_listed(axes)}}})). {remedy}")
+            raise refusal(f"{attempt}: an array that multiplies or divides summands over {_listed(axes)} must be reduced over "
+                          f"the same axes. Reshard it with reshard(x, P(..., reduced={{{_listed(axes)}}})). {remedy}")
         return axes, reduced[summand]
     if sums is not None and sums.of == "all":
         if any([o != axes for i, o in enumerate(unreduced_axes) if i not in sums.operands]):

@@ -73,9 +73,12 @@ class StagingTrace(Trace):
         parent: The trace around it, which operations on its constants belong to.
         debug_info: Names of the function and its arguments, for messages.
         evaluate: `(jaxpr, constants)` returns the value of a tracer or None, where values may be needed while tracing.
+
+    Attributes:
+        becomes_program: False if the equations of the jaxpr are evaluated one by one, so that calls keep compiler options.
     """
 
-    __slots__ = ("eqns", "invars", "constants", "effects", "debug_info", "alive", "evaluate")
+    __slots__ = ("eqns", "invars", "constants", "effects", "debug_info", "alive", "evaluate", "becomes_program")
 
     stages_equations = True
 
@@ -87,7 +90,7 @@ class StagingTrace(Trace):
         self.constants: dict[int, tuple[Var, Any]] = {}  # by `id`; the value is referenced so that its id stays taken
         self.effects: frozenset = no_effects
         self.debug_info = debug_info
-        self.alive = True
+        self.alive = self.becomes_program = True
 
     def new_arg(self, aval: Aval, source_info: Any = None) -> StagedTracer:
         """Add an input. BrainState does so while its functions are traced, with a location."""

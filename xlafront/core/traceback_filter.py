@@ -46,6 +46,7 @@ def filter_traceback(error: BaseException) -> None:
     if mode == "tracebackhide":
         _mark(error.__traceback__)
         return
+    _filter_quoted(error)
     filtered, has_hidden = without_hidden_frames(error.__traceback__)
     if not has_hidden:
         return
@@ -54,6 +55,19 @@ def filter_traceback(error: BaseException) -> None:
     elif _NOTE not in getattr(error, "__notes__", ()):
         error.add_note(_NOTE)
     error.__traceback__ = filtered
+
+
+def _filter_quoted(error: BaseException) -> None:
+    """Remove internal frames from the traceback that an error of jaxlib quotes: that of a function which a program called."""
+    text = str(error) if isinstance(error, errors.JaxRuntimeError) else ""
+    if "Traceback (most recent call last)" in text:
+        import re  # start-up: for errors
+
+        frame = r'  File "([^"]*)", line \d+, in .*\n(?:    .*\n)*'
+        text = re.sub(frame, lambda found: "" if is_hidden(found[1]) else found[0], text)
+        text = re.sub(r"Traceback \(most recent call last\):\n(?! )", "", text)  # without frames
+        type(error).__init__(error, text)
+        error.args = (text,)
 
 
 def without_hidden_frames(step: TracebackType | None) -> tuple[TracebackType | None, bool]:

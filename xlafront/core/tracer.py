@@ -72,6 +72,8 @@ class Tracer:
         return value
 
     def __bool__(self) -> bool:
+        if hasattr(self.aval, "inner_aval"):
+            raise errors.reference_as_array("a condition", self.aval)
         if self.aval.shape and self.aval.size != 1:
             raise errors.ambiguous_truth(self.aval.shape)
         return bool(self._known(errors.TracerBoolConversionError))
@@ -105,6 +107,8 @@ class Tracer:
         raise errors.python_number(self, "x.tobytes()")
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        if hasattr(self.aval, "inner_aval"):
+            raise errors.reference_as_array("NumPy", self.aval)
         raise errors.TracerArrayConversionError(self)
 
     def __dlpack__(self, **options: Any) -> Any:

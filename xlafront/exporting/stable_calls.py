@@ -12,7 +12,8 @@ _SOLVERS = "geqrf gesdd gesvd gesvdj getrf orgqr potrf syevd sytrd"
 STABLE_CALLS = frozenset([
     *[f"lapack_{letter}{kernel}_ffi" for letters, kernels in _LAPACK.items() for letter in letters for kernel in
     kernels.split()], *[f"{library}_{kernel}_ffi" for library in ("cusolver", "hipsolver") for kernel in _SOLVERS.split()],
-    *"cusparse_gtsv2_ffi cu_lu_pivots_to_permutation cu_threefry2x32_ffi hip_threefry2x32_ffi".split(),
+    *[f"{library}_{kernel}" for library in ("cu", "hip") for kernel in ("lu_pivots_to_permutation", "threefry2x32_ffi")],
+    "cusparse_gtsv2_ffi",
     # Custom calls that XLA itself implements, on each platform or on TPUs.
     *"Sharding SPMDFullToShardShape SPMDShardToFullShape annotate_device_placement shape_assertion AllocateBuffer".split(),
     *"ApproxTopK Eigh LuDecomposition ProductOfElementaryHouseholderReflectors Qr tpu_custom_call mosaic_gpu_v2".split(),

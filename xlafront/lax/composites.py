@@ -68,6 +68,9 @@ def _lower(ctx: RuleContext, *operands: ir.Value, attributes: Sequence[tuple], j
     if not _NAMESPACED.fullmatch(name):
         raise ValueError(f"a compiled program cannot contain the composite operation {name!r}: put the name of a library in "
                          f"front, as in 'my_library.tangent', of letters, digits, '_' and '$'.")
+    if ordered := lowering.module.ordered_effects(jaxpr):
+        raise NotImplementedError(f"the composite operation {name} has the ordered effects {ordered}, whose order a compiled "
+                                  f"program cannot preserve inside of it. Use an unordered callback.")
     symbol = lowering.equations.function_of(ctx.module_context, jaxpr, name)
     composite_attributes = {key: _attribute(treedef.unflatten(leaves)) for key, leaves, treedef in attributes if any(
         v is not None for v in leaves)}
@@ -89,7 +92,7 @@ def _no_batches(axis_size: int, operands: Sequence[Any], dims: Dims, *, name: st
 
 composite_p = Primitive(
     "composite", multiple_results=True, abstract=lambda *_, jaxpr, **__: list(jaxpr.out_avals), lower=_lower,
-    jvp=_no_derivative, batch=_no_batches, traits=Traits(memoise=False))
+    jvp=_no_derivative, batch=_no_batches, impl=lambda *operands, jaxpr, **_: jaxpr(*operands), traits=Traits(memoise=False))
 
 
 def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
@@ -100,14 +103,14 @@ def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
 
     Args:
         decomposition: A function of arrays, and of keyword arguments.
-        name: Name of the operation, with the name of a library in front: `"my_library.tangent"`.
+        name: Name of the operation. Compiled programs need one with the name of a library in front: `"my_library.tangent"`.
         version: Version of the semantics of the operation.
 
     Returns:
         A function with the signature of `decomposition`.
 
     Note:
-        The operation has neither a derivative nor a batching rule.
+        The operation has neither a derivative nor a batching rule. Outside of compiled programs its decomposition runs.
 
     Example:
         >>> tangent = lax.composite(lambda x: xnp.sin(x) / xnp.cos(x), "my.tangent")

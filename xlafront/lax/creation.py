@@ -47,6 +47,8 @@ def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int, *, 
     """
     shape = static_shape("broadcasted_iota", shape)
     dtype = dtypes.check_user_dtype(specified(dtype, "iota"), "iota")
+    if dtype == dtypes.bool_:
+        raise TypeError("iota does not accept dtype bool: pass an integer, float or complex dtype.")
     return _iota_kernel(dtype, shape, plain_axis(dimension, len(shape), "iota"), named_sharding(out_sharding, "iota"))
 
 

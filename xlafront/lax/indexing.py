@@ -445,7 +445,13 @@ def _factors(aval: ShapedArray, indices: Any, updates: Any, params: Params) -> A
 
 def _multiplicative_transpose(ct: Tangent, x: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
     if is_undefined(updates):
-        raise NotImplementedError("x.at[i].multiply(y) is linear in x: it cannot be transposed in y.")
+        if is_undefined(x) or not _writes_once(indices, params):
+            raise NotImplementedError("x.at[i].multiply(y) cannot be transposed in y: it is linear in y only if x is constant "
+                                      "and no element is multiplied twice. Pass unique_indices=True.")
+        if type(ct) is Zero:
+            return [None, None, Zero(updates.aval)]
+        dn, mode = params["dimension_numbers"], params["mode"]
+        return [None, None, _gather_at_updates(mul(ct, x), indices, np.shape(x), updates.aval.shape, dn, mode)]
     return [Zero(x.aval) if type(ct) is Zero else mul(ct, _factors(x.aval, indices, updates, params)), None, None]
 
 

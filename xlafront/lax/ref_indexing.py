@@ -130,6 +130,8 @@ def ds(start: Any, size: int | None = None, stride: int | None = None) -> slice 
             raise TypeError(f"ds(size) takes a static integer, got {errors.short(start)}. For positions from a run-time start, "
                             "give the size too: ds(start, size).")
         start, size = 0, start
+    if isinstance(size, (int, np.integer)) and size < 0:
+        raise ValueError(f"ds takes a size of 0 at least, got {size}.")
     return Slice(start, size, 1 if stride is None else stride)
 
 

@@ -6,6 +6,7 @@ module is built. Lowering rules reach it as `lowering.mlir`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -126,6 +127,7 @@ def type_of(aval) -> ir.Type:
         return token_type()
 
 
+@functools.cache
 def token_type() -> ir.Type:
     return _stablehlo.TokenType.get(context)
 

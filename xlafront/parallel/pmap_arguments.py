@@ -14,8 +14,8 @@ from xlafront.base.jaxlib_compat import Device
 from xlafront.base.specs import IndivisibleError
 from xlafront.core import tree
 from xlafront.runtime import backends, distributed
+from xlafront.runtime.clients import is_compile_only
 from xlafront.runtime.sharding import Mesh, PartitionSpec
-from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging.signatures import Selection
 
 

@@ -222,7 +222,7 @@ class Jitted:
                 known = traced.equation = weakref.ref(self), self._equation(call, traced)
             equation, operands = known[1], [*closed.consts, *call.leaves]
             trace, mesh = tracing.thread.trace, self.options.context_mesh
-            if type(trace) is StagingTrace:
+            if type(trace) is StagingTrace and trace.becomes_program:
                 check_no_options(self.name, self.options.compiler_options)
             if (type(trace) is StagingTrace and trace.evaluate is None and mesh is None and not equation.effects
                     and all([type(x) is StagedTracer and x._trace is trace and x.aval.plain for x in operands])):

@@ -461,7 +461,7 @@ def _discharge(primitive: CustomCall, refs: Sequence[Any], operands: Sequence[An
 def _needs_references(name: str) -> RuleNeedsReference:
     return RuleNeedsReference(
         f"{name} (at {source.describe(source.thread.site)}) has a custom derivative or batching rule and writes to a "
-        f"reference that it closes over, inside of a loop, a branch or a checkpoint that is transformed. Pass the reference "
+        f"reference that it closes over, inside of a loop or a branch that is transformed. Pass the reference "
         f"as an argument, which its rule also gets (and do not use optimize_remat).")
 
 
