@@ -213,6 +213,22 @@ MISSING = [
     ("jax.extend.core.Jaxprs", "AttributeError", "did you mean Jaxpr")]
 
 
+def test_garbage_is_not_collected_while_importing():
+    collections = """
+import gc
+{first}
+found = []
+gc.callbacks.append(lambda phase, info: found.append(gc.get_count()))
+import xlafront.numpy
+xlafront.numpy.ones
+print(max(found, default=(0,))[0] < 3000, gc.isenabled(), gc.get_freeze_count() > 0)
+"""
+    # Where collection begins, its objects are those since the last one, not those of all modules.
+    assert printed("-c", collections.format(first="")) == "True True False"
+    assert printed("-c", collections.format(first="gc.freeze()")).endswith("True True")  # the user's objects stay frozen
+    assert printed("-c", collections.format(first="gc.disable()")) == "True False False"
+
+
 def test_names_that_are_missing():
     code = f"""
 import xlafront.as_jax, jax, jax.extend.core
