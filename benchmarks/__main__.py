@@ -75,6 +75,7 @@ TARGETS: dict[str, float | None] = {
     "first run, cold": 0.6,
     "first run, second process": 0.25,
     "read": 1.0,
+    "many": 1.0,
     "fresh: checkpoint": 1.0,  # which jax runs operation by operation
     "fresh": 0.05,
     "call": 1.0,

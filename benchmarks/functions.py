@@ -217,22 +217,28 @@ def kernels(lib: Library) -> dict:
 
 
 def large_calls_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
-    """Return eager calls of large arrays that people compare with NumPy."""
+    """Return eager calls that people compare with NumPy and PyTorch."""
     n, rng = lib.np, np.random.default_rng(0)
     long = n.asarray(rng.normal(size=1_000_000).astype(np.float32))
     x, integers = long[:100_000], n.asarray(rng.integers(0, 1000, 100_000, np.int32))
-    permutation = rng.permutation if lib.name == "numpy" else lambda a: lib.xf.random.permutation(lib.xf.random.key(0), a)
+    m, small = (rng.normal(size=shape).astype(np.float32) for shape in ((100, 100), (256, 16, 16)))
+    m, positive, small, column = map(n.asarray, (m, m @ m.T + 100 * np.eye(100, dtype=np.float32), small, m[:, 0]))
+    if lib.name == "torch":
+        permutation = lambda a: a[n.randperm(len(a))]  # noqa: E731
+    else:
+        permutation = rng.permutation if lib.name == "numpy" else lambda a: lib.xf.random.permutation(lib.xf.random.key(0), a)
     return {
         "sort 1e6": (n.sort, (long,)), "argsort 1e5": (n.argsort, (x,)), "median 1e5": (n.median, (x,)),
         "quantile 1e5": (lambda a: n.quantile(a, 0.3), (x,)), "unique 1e5": (n.unique, (integers,)),
         "permutation 1e6": (permutation, (long,)), "bincount 1e5": (n.bincount, (integers,)),
+        "cumsum 1e6": (lambda a: n.cumsum(a, 0), (long,)), "solve 100x100": (n.linalg.solve, (m, column)),
+        "inv 100x100": (n.linalg.inv, (m,)), "cholesky 100x100": (n.linalg.cholesky, (positive,)),
+        "256 products of 16x16": (n.matmul, (small, small)),
     }
 
 
 @case
 def large_calls(lib: Library) -> dict:
-    """Eager calls of large arrays on the CPU: sorting, and what sorts."""
-    if lib.name == "torch":
-        return {}
+    """Eager calls on the CPU: of large arrays, for sorting and what sorts, and of small matrices."""
     return {f"large call: {name}": (best(lambda f=function, a=args: lib.wait(f(*a)), 0.1, repeats=5) / 1e3, "ms")
             for name, (function, args) in large_calls_of(lib).items()}
