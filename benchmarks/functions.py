@@ -158,6 +158,9 @@ def kernels_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
         "var of rows": (lambda a: n.var(a, 1), (m,)),
         "var 1e6": (n.var, (long,)),
         "mod 1e6": (lambda a: n.mod(a, 0.3), (long,)),
+        "sin 1e6": (n.sin, (long,)),
+        "arctan2 1e6": (lambda a: n.arctan2(a, a[::-1]), (long,)),
+        "arccos 1e6": (lambda a: n.arccos(a / 10), (long,)),
         "gelu 1e6": (lib.xf.nn.gelu, (long,)),
         "while_loop of 1e4": (
             lambda a: lax.while_loop(lambda c: c[0] < 10_000, lambda c: (c[0] + 1, c[1] * 0.5), (0, a)), (x[:4],)),
@@ -196,7 +199,8 @@ def host_kernels_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
         "cumsum 1e6": (lambda a: n.cumsum(a, 0), (long,)), "cumsum of axis 0": (lambda a: n.cumsum(a, 0), (m,)),
         "argmax 1e6": (n.argmax, (long,)), "argmin 1e6": (n.argmin, (long,)),
         "argmax of rows": (lambda a: n.argmax(a, 1), (m,)), "top_k 10 of 1e5": (top, (x,)),
-        "matmul 1000x1000": (n.matmul, (m, m)), "sum 1e6": (n.sum, (long,)), "fft 2^17": (n.fft.fft, (normal(1 << 17),)),
+        "matmul 1000x1000": (n.matmul, (m, m)), "sum 1e6": (n.sum, (long,)), "sin 1e6": (n.sin, (long,)),
+        "arctan2 1e6": (lambda a: n.arctan2(a, long), (n.flip(long, (0,)),)), "fft 2^17": (n.fft.fft, (normal(1 << 17),)),
         "eigvals of 128 3x3": (n.linalg.eigvals, (small,)), "eigh of 128 3x3": (n.linalg.eigh, (small,)),
         "solve of 128 3x3": (n.linalg.solve, (small, small)),
     }

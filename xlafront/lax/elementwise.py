@@ -486,7 +486,9 @@ def _cosine_components(ctx: RuleContext, op: Callable, a: ir.Value, b: ir.Value,
     return op("stablehlo.multiply", cos, cosh), op("stablehlo.select", on_axis, on_axis_imag, imag)
 
 
-_WRAPPED = {"sin": partial(_complex_lowering, _sine_components), "cos": partial(_complex_lowering, _cosine_components),
+_WRAPPED = {"sin": lambda rule: _complex_lowering(_sine_components, tuning.vectorized("sin", rule)),
+            "cos": lambda rule: _complex_lowering(_cosine_components, tuning.vectorized("cos", rule)),
+            **{name: partial(tuning.vectorized, name) for name in ("rem", "atan2", "asin", "acos")},
             "log1p": partial(tuning.wide_rule, tuning.log1p), "erf_inv": partial(tuning.wide_rule, tuning.erf_inv)}
 # Operations that cost less than storing their result.
 _CHEAP = frozenset("""abs add and ceil div eq exp expm1 floor ge gt is_finite le logistic lt max min mul ne neg not
@@ -509,7 +511,8 @@ for _name, _operation, _accepts, _first, _second, _transpose in BINARY:
     PRIMITIVES[_name] = elementwise(
         _name, _LOWERINGS.get(_name, _operation), _accepts, result=_RESULTS.get(_name),
         derivatives=(_first, _second), transpose=_transpose, sums=_SUMS.get(_name),
-        defaults={"out_dtype": None} if _name == "mul" else None, jointly=_name == "sub", traits=_traits(_name))
+        defaults={"out_dtype": None} if _name == "mul" else None, jointly=_name == "sub", wrap_lowering=_WRAPPED.get(_name),
+        traits=_traits(_name))
 for _name, _direction, _accepts in COMPARISONS:
     _equality = _name in ("eq", "ne")
     PRIMITIVES[_name] = elementwise(

@@ -6,19 +6,21 @@ This file is the one entry: other rooms import `tuning` and no module of it.
   one part, loops over sampled numbers use wide vectors, and products of int8 the library of the GPU's maker.
 - `sorting_on_cpu`: sorts of integers in place of sorts by a comparison of floats.
 - `wide_loops`: functions of sampled numbers as arithmetic that loops over them vectorize.
+- `vectorized_functions`: sines, angles and remainders of large arrays as arithmetic that loops vectorize.
 - `small_products`: batches of products of small matrices as sums of outer products.
 - `called_samplers`: samplers that stay calls, so that their numbers are computed once.
 
 Functions here change how a program is compiled or lowered. Results are the same bits, and each module says why; only the sums
-of `small_products` are rounded otherwise in their last bit.
+of `small_products` and the `vectorized_functions` are rounded otherwise in their last bit.
 """
 
 from xlafront.tuning.called_samplers import as_one_row, sample_once
 from xlafront.tuning.compiler_options import PRODUCTS_OF_BYTES, tuned_options, without_unrolling
 from xlafront.tuning.small_products import applies as are_products_small, lower as lower_small_products
 from xlafront.tuning.sorting_on_cpu import applies as sorts_integers, lower as lower_sort
+from xlafront.tuning.vectorized_functions import vectorized
 from xlafront.tuning.wide_loops import erf_inv, log1p, mark_module, wide_rule
 
 __all__ = [
     "PRODUCTS_OF_BYTES", "are_products_small", "as_one_row", "erf_inv", "log1p", "lower_small_products", "lower_sort",
-    "mark_module", "sample_once", "sorts_integers", "tuned_options", "wide_rule", "without_unrolling"]
+    "mark_module", "sample_once", "sorts_integers", "tuned_options", "vectorized", "wide_rule", "without_unrolling"]
