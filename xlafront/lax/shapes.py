@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlafront import lowering
+from xlafront import lowering, tuning
 from xlafront.base import config
 from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.base.specs import axes_of
@@ -167,6 +167,8 @@ def reducer(name: str, operation: str, identity: Callable, accepts: str, error: 
                              "the setting allow_f16_reductions=False (jax_allow_f16_reductions) forbids. Convert with "
                              "astype('float32').")
         actual = "stablehlo.or" if d == dtypes.bool_ and name == "reduce_sum" else operation
+        if tuning.reduces_flags(ctx, actual):
+            return tuning.lower_reduced_flags(ctx, x, ctx.avals_in[0].shape, actual, axes)
         init = ctx.constant(np.asarray(identity(d)).astype(d))
         scalar = ((), d)
         return ctx.with_region(

@@ -17,8 +17,8 @@ from functools import cache
 
 import numpy as np
 
-from xlafront import lowering
 from xlafront.symbolic.dimensions import is_symbolic
+from xlafront.tuning.reduced_flags import lower_reduced_flags
 from xlafront.tuning.wide_loops import is_for_one_cpu
 
 _NARROW, _WIDE, _WORD, _FLAG = (np.dtype(name) for name in ("float32", "float64", "uint32", "bool"))
@@ -115,16 +115,10 @@ class _Arithmetic:
         return self.op("select", is_small, x, value, dtype=_NARROW)
 
     def unless_any(self, flags, compute: Callable, otherwise: Callable):
-        """Return `compute(ctx)`, or `otherwise(ctx)` if a flag of the array is True.
-
-        The flags are reduced as floats: XLA takes a tenth of the time to compile that.
-        """
-        scalar, ctx = ((), _NARROW), self.ctx
-        highest = ctx.with_region(
-            "stablehlo.reduce", [self.narrow(flags), ctx.constant(np.float32(0))], [scalar, scalar],
-            lambda inner, a, b: [inner.op("stablehlo.maximum", [a, b], [scalar])], types=[scalar],
-            dimensions=lowering.mlir.i64s(range(len(self.shape))))[0]
-        index = ctx.convert(highest, (), np.dtype(np.int32))
+        """Return `compute(ctx)`, or `otherwise(ctx)` if a flag of the array is True."""
+        ctx = self.ctx
+        found = lower_reduced_flags(ctx, flags, self.shape, "stablehlo.or", tuple(range(len(self.shape))))
+        index = ctx.convert(found, (), np.dtype(np.int32))
         return ctx.case(index, [lambda inner: [compute(inner)], lambda inner: [otherwise(inner)]], [ctx.aval_out])[0]
 
 
