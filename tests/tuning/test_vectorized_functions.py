@@ -90,6 +90,13 @@ def test_special_angles_and_those_too_large(function):
         np.testing.assert_array_equal(np.signbit(value[SIZE:SIZE + 2]), np.signbit(expected[SIZE:SIZE + 2]))
 
 
+def test_very_large_arrays():
+    x = np.tile(random_numbers("normal"), 32)
+    program = xf.jit(lax.sin).lower(x).compile()
+    assert errors(np.asarray(program(x)), np.sin(x.astype(np.float64))).max() < 0.501
+    assert program.memory_analysis().temp_size_in_bytes < 2 * x.nbytes
+
+
 def test_derivatives_and_batches():
     x = random_numbers("to one").reshape(2, -1)
     for function, derivative in ((xnp.sin, np.cos), (xnp.arcsin, lambda x: 1 / np.sqrt(1 - x * x)),
