@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from xlafront.symbolic.dimensions import is_symbolic
+from xlafront.tuning.arithmetic import Arithmetic
 from xlafront.tuning.compiler_options import WIDE_LOOPS
 
 _FLOAT = np.dtype(np.float32)
@@ -49,45 +50,12 @@ def wide_rule(vectorized: Callable, default: Callable) -> Callable:
         is_sampling = WIDE_LOOPS in ctx.body.module.tuning and dtype == _FLOAT and not is_symbolic(shape)
         if not is_sampling or accuracy is not None or math.prod(shape) < _MIN_SIZE:
             return default(ctx, x) if accuracy is None else default(ctx, x, accuracy=accuracy)
-        return vectorized(_Arithmetic(ctx, shape), x)
+        return vectorized(Arithmetic(ctx, _FLOAT), x)
 
     return lower
 
 
-class _Arithmetic:
-    """Operations on float32 arrays of one shape."""
-
-    def __init__(self, ctx, shape):
-        self.ctx, self.shape = ctx, shape
-
-    def op(self, name: str, *operands):
-        return self.ctx.op(f"stablehlo.{name}", operands, [(self.shape, _FLOAT)])
-
-    def number(self, value: float):
-        return self.ctx.constant(np.float32(value), self.shape)
-
-    def add(self, a, b):
-        return self.op("add", a, b)
-
-    def mul(self, a, b):
-        return self.op("multiply", a, b)
-
-    def sub(self, a, b):
-        return self.op("subtract", a, b)
-
-    def select(self, flag, a, b):
-        return self.op("select", flag, a, b)
-
-    def compare(self, direction: str, a, b):
-        return self.ctx.compare(direction, "FLOAT", a, b, self.shape)
-
-    def polynomial(self, x, value, coefficients):
-        for c in coefficients:
-            value = self.add(self.mul(value, x), self.number(c))
-        return value
-
-
-def log1p(a: _Arithmetic, x):
+def log1p(a: Arithmetic, x):
     above = a.polynomial(x, a.number(_ABOVE[0]), _ABOVE[1:])
     below = a.polynomial(x, a.add(x, a.number(_BELOW[0])), _BELOW[1:])
     square = a.mul(x, x)
@@ -100,7 +68,7 @@ def log1p(a: _Arithmetic, x):
     return a.select(is_near, near, a.op("log", a.add(x, a.number(1))))
 
 
-def erf_inv(a: _Arithmetic, x):
+def erf_inv(a: Arithmetic, x):
     w = a.op("negate", log1p(a, a.op("negate", a.mul(x, x))))
     central = a.compare("LT", w, a.number(5))
     w = a.select(central, a.sub(w, a.number(2.5)), a.sub(a.op("sqrt", w), a.number(3)))
