@@ -1,5 +1,6 @@
 """Structural primitives, reductions and products: values, derivatives, batching, bad input."""
 
+import itertools
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ from laws import check_batching, check_derivatives
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.lax.reductions import better_pair
 
 A = np.random.default_rng(1).normal(size=(2, 3, 4)).astype(np.float32)
 M = A[0]
@@ -195,6 +197,18 @@ def test_argmax_of_short_and_long_rows(rng):
             np.testing.assert_array_equal(lax.argmin(x, axis, "int8"), np.argmin(x, axis))
     for row in (np.full(5, -np.inf), rng.integers(0, 50, 1000)):
         assert lax.argmax(row, 0, "int32") == np.argmax(row)
+
+
+def test_pairs_of_value_and_index_are_reduced_in_any_order():
+    """GPUs combine the pairs of an array in an order of their own."""
+    for values, dtype in (([np.nan, np.nan, -np.inf, 0.0, -0.0, 1.0], "float32"), ([3, 3, -1, 2], "int32"), ([0, 1, 1], "bool")):
+        pairs = [(np.asarray(v, dtype), np.int32(i)) for i, v in enumerate(values)]
+        for name, theirs in (("argmax", np.argmax), ("argmin", np.argmin)):
+            for first, second in itertools.product(pairs, pairs):
+                expected = [first, second][theirs(np.array([first[0], second[0]]))]
+                if first[1] > second[1]:
+                    expected = [second, first][theirs(np.array([second[0], first[0]]))]
+                assert better_pair(name, *first, *second)[1] == expected[1]
 
 
 def test_argmax(rng):

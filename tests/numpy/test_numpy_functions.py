@@ -8,6 +8,7 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
+from xlafront.numpy.searching import _scatter_positions, _search_positions
 
 R = np.random.default_rng(3)
 V = R.normal(size=6).astype(np.float32)
@@ -574,6 +575,29 @@ def test_nonzero_with_fill_values_of_any_dtype():
     assert xnp.nonzero(x, size=2, fill_value=1.5)[0].tolist() == [1, 1.5]
     with pytest.raises(ValueError, match="size"):
         xnp.nonzero(x, size=-1)
+
+
+def padded_positions(mask, size, fills):
+    return [[*i, *[fill] * size][:size] for i, fill in zip(np.nonzero(mask), fills)]
+
+
+def test_sized_nonzero_of_batches(rng):
+    for shape, size, fill in (((7,), 3, None), ((100,), 5, -1), ((100,), 300, 7), ((64,), 64, 2.5), ((5, 9), 4, None),
+                              ((5, 9), 60, (-1, 2))):
+        fills = fill if isinstance(fill, tuple) else (fill or 0,) * len(shape)
+        masks = np.stack([rng.random(shape) < p for p in (0, .1, .5, 1)])
+        positions = xf.vmap(lambda m, size=size, fill=fill: xnp.stack(xnp.nonzero(m, size=size, fill_value=fill)))
+        np.testing.assert_array_equal(positions(masks), [padded_positions(m, size, fills) for m in masks])
+
+
+@pytest.mark.parametrize("find", [_search_positions, _scatter_positions])
+def test_positions_as_each_platform_finds_them(find, rng):
+    for length, size, missing in ((7, 3, 0), (100, 5, -1), (100, 300, 7), (64, 64, 99), (1, 1, 5)):
+        masks = np.stack([rng.random(length) < p for p in (0, .1, .5, 1)])
+        positions = xf.jit(lambda m, size=size, missing=missing: find(m, xnp.cumsum(m.astype("int32")), np.int32(missing), size))
+        expected = [padded_positions(m, size, (missing,))[0] for m in masks]
+        np.testing.assert_array_equal([positions(m) for m in masks], expected)
+        np.testing.assert_array_equal(xf.vmap(positions)(masks), expected)
 
 
 def test_hypot_of_integers_and_python_floats_is_weakly_typed():

@@ -5,6 +5,7 @@ The sum is in `shapes`, cumulative reductions are in `cumulative`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -165,7 +166,7 @@ _IN_CACHE = 2**18  # arrays up to this size are cheaper to read twice
 
 
 def _reduces_pairs(aval: ShapedArray, axis: int) -> bool:
-    """Return True if argmax and argmin reduce pairs of value and index.
+    """Return True if argmax and argmin reduce pairs of value and index on CPUs.
 
     They do so along the last dimension, for few elements or for many large integers. Otherwise the two reductions of
     `_arg_function` are faster: small integers fill vectors.
@@ -178,28 +179,36 @@ def _reduces_pairs(aval: ShapedArray, axis: int) -> bool:
         math.prod(aval.shape), 0) > _IN_CACHE
 
 
-def _arg_lower(name: str) -> Callable:
-    """Return the lowering: on CPUs one reduction of pairs where `_reduces_pairs`, otherwise the two reductions of
-    `_arg_function`."""
-    precedes, start = (gt, lowest) if name == "argmax" else (lt, highest)
-    find = lower_fun(_arg_function(name))
+def better_pair(name: str, v: Array, i: Array, w: Array, j: Array) -> list[Array]:
+    """Return the pair of value and index that `argmax` or `argmin` prefers, in whatever order it gets the pairs of an array.
 
-    def better(v: Array, i: Array, w: Array, j: Array) -> list[Array]:
-        takes_first = or_(or_(precedes(v, w), ne(v, v)), and_(eq(v, w), lt(i, j)))  # NaN precedes all other values
-        return [where(takes_first, v, w), where(takes_first, i, j)]
+    NaN precedes all other values, and of equal values the one with the least index.
+    """
+    precedes = gt if name == "argmax" else lt
+    takes_first = or_(precedes(v, w), and_(eq(v, w), lt(i, j)))
+    if dtypes.is_inexact(tracing.aval_of(v).dtype):
+        takes_first = or_(takes_first, and_(ne(v, v), or_(eq(w, w), lt(i, j))))
+    return [where(takes_first, v, w), where(takes_first, i, j)]
+
+
+def _arg_lower(name: str) -> Callable:
+    """Return the lowering: one reduction of pairs on GPUs, which read the array once then, and on CPUs where `_reduces_pairs`,
+    otherwise the two reductions of `_arg_function`."""
+    start = lowest if name == "argmax" else highest
+    find = lower_fun(_arg_function(name))
 
     def lower(ctx: RuleContext, x: ir.Value, *, axes: tuple[int, ...], index_dtype: DTypeLike) -> ir.Value:
         [aval], [axis] = ctx.avals_in, axes
-        if ctx.platform != "cpu" or not _reduces_pairs(aval, axis):
+        if ctx.platform != "cuda" and not (ctx.platform == "cpu" and _reduces_pairs(aval, axis)):
             return find(ctx, x, axes=axes, index_dtype=index_dtype)
         scalars = [ShapedArray((), aval.dtype), ShapedArray((), index_dtype)]
-        jaxpr = tracing.trace_to_closed_jaxpr(better, [*scalars, *scalars])
+        jaxpr = tracing.trace_to_closed_jaxpr(functools.partial(better_pair, name), [*scalars, *scalars])
         typed = [((), scalar.dtype) for scalar in scalars]
-        worst, size = np.asarray(start(aval.dtype)).astype(aval.dtype), np.asarray(aval.shape[axis]).astype(index_dtype)
+        worst, none = np.asarray(start(aval.dtype)).astype(aval.dtype), np.asarray(dtypes.iinfo(index_dtype).max, index_dtype)
         shape = ctx.aval_out.shape
         return ctx.with_region(
             "stablehlo.reduce",
-            [x, ctx.iota(axis, ShapedArray(aval.shape, index_dtype)), ctx.constant(worst), ctx.constant(size)],
+            [x, ctx.iota(axis, ShapedArray(aval.shape, index_dtype)), ctx.constant(worst), ctx.constant(none)],
             [*typed, *typed], lambda inner, *pair: inner.inline(jaxpr, list(pair)),
             types=[(shape, aval.dtype), (shape, index_dtype)], dimensions=lowering.mlir.i64s(axes))[1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -21,7 +22,7 @@ from xlafront.numpy.creation import array, zeros
 from xlafront.numpy.indexing import getitem, take, take_along_axis, take_rows
 from xlafront.numpy.manipulation import broadcast_arrays, stack
 from xlafront.numpy.promotion import broadcast_cases, check_arraylike, promote_dtypes, unwrap, unwrap_node
-from xlafront.numpy.reductions import cumsum, sum as total
+from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.ufuncs import INLINE, PUBLIC, to_bool
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
@@ -102,32 +103,59 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
 # Positions of true elements
 
 
+def _write_positions(slots, missing, size, unique_indices):
+    """Write each position to its slot in a vector of `missing`. Slots that are out of bounds are dropped."""
+    length = np.shape(slots)[0]
+    return bind_scatter(SCATTERS["scatter"], shapes.broadcast_in_dim(missing, (size,), ()), shapes.reshape_to(slots, (length, 1)),
+                        iota(tracing.aval_of(missing).dtype, length), unique_indices=unique_indices,
+                        dimension_numbers=ScatterDimensionNumbers((), (0,), (0,)))
+
+
+def _scatter_positions(mask, counts, missing, size):
+    """Write the position of each true element to the slot of its rank.
+
+    False elements have negative slots. All slots are different, so GPUs need no atomic operations.
+    """
+    slots = elementwise.where(mask, sub(counts, np.int32(1)), not_(iota(_int32, np.shape(mask)[0])))
+    return _write_positions(slots, missing, size, True)
+
+
+def _search_positions(mask, counts, missing, size):
+    """Find the position of each rank by bisection of the counts, or by a scatter where most ranks are requested."""
+    length, dtype = np.shape(mask)[0], tracing.aval_of(missing).dtype
+    if not is_symbolic((length, size)) and length <= 8 * size:
+        # False elements and those beyond `size` are written to a slot behind the end: CPUs drop them more slowly.
+        slots = elementwise.where(mask, min_(np.int32(size), sub(counts, np.int32(1))), np.int32(size))
+        return _write_positions(slots, missing, size + 1, False)[:size]
+    found = searchsorted(counts, iota(_int32, size), side="right")  # `length` for ranks that no element has
+    is_missing = ge(found, size_scalar(length, _int32))
+    return elementwise.where(is_missing, missing, elementwise.as_type(found, dtype, False))
+
+
+def _positions(mask, missing, size):
+    """Return the first `size` positions of true elements in a vector, or `missing` where there are fewer."""
+    from xlafront.control.cond import platform_dependent  # start-up: other functions of this module need no branches
+
+    operands = mask, cumsum(elementwise.to_dtype(mask, _int32)), missing
+    return platform_dependent(*operands, cuda=functools.partial(_scatter_positions, size=size),
+                              default=functools.partial(_search_positions, size=size))
+
+
 @library(static=("size",), name="nonzero")
 def _nonzero_sized(a, size, fills):
-    """Return the first `size` positions of nonzero elements.
-
-    A running count gives the rank of each nonzero element; the position of each rank is found by a scatter or a binary
-    search.
-    """
-    shape = np.shape(a)
-    mask = shapes.reshape_to(to_bool(a), (math.prod(shape),))
-    flags = elementwise.to_dtype(mask, _int32)
-    counts, ranks = cumsum(flags), iota(_int32, size)
-    length = flags.shape[0]
-    if not is_symbolic((length, size)) and 0 < length <= 8 * size:  # a scatter is faster than a search then
-        # Zeros and elements beyond `size` are written to a slot behind the end.
-        slots = elementwise.where(mask, min_(np.int32(size), sub(counts, np.int32(1))), np.int32(size))
-        found = bind_scatter(SCATTERS["scatter"], full((size + 1,), np.int32(0)), shapes.reshape_to(slots, (length, 1)),
-                             iota(_int32, length), dimension_numbers=ScatterDimensionNumbers((), (0,), (0,)))[:size]
-    else:
-        found = searchsorted(counts, ranks, side="right") if length else ranks
-    missing = ge(ranks, total(flags, dtype=_int32))
+    """Return the first `size` positions of nonzero elements. A running count gives the rank of each."""
+    shape, index = np.shape(a), dtypes.default_dtype(int)
+    length = math.prod(shape)
+    mask = shapes.reshape_to(to_bool(a), (length,))
+    if len(shape) == 1 and not dtypes.is_inexact(tracing.aval_of(fills[0]).dtype):
+        return (_positions(mask, elementwise.as_type(fills[0], index, False), size),)
+    found = _positions(mask, size_scalar(length, _int32), size)
+    missing = ge(found, size_scalar(length, _int32))
     results = []
-    stride = math.prod(shape)
+    stride = length
     for n, fill in zip(shape, fills):
         stride = stride // n if n else 1
         coordinate = rem_(div(found, size_scalar(max_dim(stride, 1), np.int32)), size_scalar(max_dim(n, 1), np.int32))
-        index = dtypes.default_dtype(int)
         coordinate = elementwise.as_type(coordinate, index, False)
         if dtypes.is_inexact(tracing.aval_of(fill).dtype):
             results.append(with_weakness(_where_kernel.__wrapped__(missing, fill, coordinate), False))

@@ -20,7 +20,7 @@ from xlafront.lax.elementwise import and_, as_type, lt, ne, or_, size_scalar
 from xlafront.lax.shapes import canonical_axis, counting, reshape_to
 from xlafront.lax.sorting import sort_p
 from xlafront.numpy import host_sorting
-from xlafront.numpy.creation import arange, asarray, full
+from xlafront.numpy.creation import asarray, full
 from xlafront.numpy.indexing import take_rows
 from xlafront.numpy.manipulation import broadcast_to, concatenate, ravel, unstack
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
@@ -103,8 +103,10 @@ def _unique_outputs(rows, ordered, order, differs, fill, size, shape, outputs):
     rows, "n" the run of each row (inverse indices), "c" the lengths of runs (counts).
     """
     n, index = np.shape(rows)[0], dtypes.default_dtype(int)
-    starts = nonzero(differs, size=size)[0] if n else full((size,), 0, index)
-    present = lt(arange(size, dtype=index), total(differs, dtype=index))
+    # `n` where there are fewer runs than `size`. Counts need the end of the last run too.
+    bounds = nonzero(differs, size=size + ("c" in outputs), fill_value=n)[0] if n else full((size + 1,), 0, index)
+    present = lt(bounds[:size], size_scalar(n, index))
+    starts = where(present, bounds[:size], index.type(0))
     found = {}
     if order is not None and n:
         firsts = take_rows(order, starts)
@@ -119,11 +121,10 @@ def _unique_outputs(rows, ordered, order, differs, fill, size, shape, outputs):
     if fill is not None:
         filler = broadcast_to(as_type(unwrap(fill), tracing.aval_of(rows).dtype, False), np.shape(values))
         values = where(reshape_to(present, (size, *(1,) * (len(shape) - 1))), values, filler)
-    found["v"] = values  # padding repeats the first row, since `nonzero` pads with position 0
+    found["v"] = values  # padding repeats the first row
     if "n" in outputs:
-        found["n"] = full((n,), 0, index).at[order].set(cumsum(differs, dtype=index) - 1)
+        found["n"] = full((n,), 0, index).at[order].set(cumsum(differs, dtype=index) - 1, unique_indices=True)
     if "c" in outputs:
-        bounds = nonzero(differs, size=size + 1, fill_value=n)[0] if n else full((size + 1,), 0, index)
         found["c"] = bounds[1:] - bounds[:-1]
     return [found[letter] for letter in outputs]
 
@@ -336,12 +337,13 @@ def _compress(values, keep, positions, fill, size, lengths, strong):
     Missing elements are padded with `fill`, or with the first element; missing positions with the lengths of the
     arrays.
     """
-    n, aval = np.shape(values)[0], tracing.aval_of(values)
-    selected = nonzero(keep, size=size)[0] if n else full((size,), 0)
-    present = lt(arange(size), total(keep, dtype=dtypes.default_dtype(int)))
+    n, aval, index = np.shape(values)[0], tracing.aval_of(values), dtypes.default_dtype(int)
+    selected = nonzero(keep, size=size, fill_value=n)[0] if n else full((size,), 0, index)
+    present = lt(selected, size_scalar(n, index))
+    selected = where(present, selected, index.type(0))
     found = take_rows(values, selected) if n else full((size,), 0, aval.dtype)
     if fill is None:
-        fill = where(any_of(keep), values[0] if not size else found[0], 0) if n else 0
+        fill = where(present[0], found[0], 0) if n and size else 0
     found = where(present, found, as_type(unwrap(fill), aval.dtype, aval.weak_type and not strong))
     return [found, *[where(present, take_rows(p, selected) if n else 0, length) for p, length in zip(positions or (), lengths)]]
 
