@@ -39,25 +39,32 @@ def _attention_mask(query_length, key_length, is_causal, window, query_lengths, 
 @library(static=("scale", "is_causal", "window", "return_residual"), name="dot_product_attention")
 def _attention(query, key, value, bias, mask, query_lengths, key_lengths, scale, is_causal, window, return_residual):
     batch, length, heads, width = query.shape
-    groups = heads // key.shape[2]
-    grouped = query.reshape(batch, length, key.shape[2], groups, width)
-    logits = xnp.einsum("btkgh,bskh->bkgts", grouped, key, preferred_element_type=np.float32 if (
+    shared, scores, average = key.shape[2], "bthd,bshd->bhts", "bhts,bshd->bthd"
+    if shared < heads:  # groups of query heads share those of keys. Queries are transposed, since logits are larger.
+        query = query.reshape(batch, length, shared, heads // shared, width).transpose(0, 2, 3, 1, 4)
+        scores, average = "bkgtd,bskd->bkgts", "bkgts,bskd->btkgd"
+
+    def by_group(x):
+        """Split the heads of an array that broadcasts to (batch, heads, query length, key length) as those of the logits."""
+        groups = ((1, 1) if x.shape[1] == 1 else (shared, heads // shared)) if shared < heads else x.shape[1:2]
+        return x.reshape(x.shape[0], *groups, *x.shape[2:])
+
+    logits = scale * xnp.einsum(scores, query, key, preferred_element_type=np.float32 if (
         query.dtype.itemsize < 4) else query.dtype)
-    logits = logits.reshape(batch, heads, length, key.shape[1]) * scale
     if bias is not None:
-        logits = logits + bias.astype(logits.dtype)
+        logits = logits + by_group(bias).astype(logits.dtype)
     allowed = _attention_mask(length, key.shape[1], is_causal, window, query_lengths, key_lengths)
     for m in (mask, allowed):
         if m is not None:
-            logits = xnp.where(m, logits, float(np.finfo(np.float32).min) * 0.7)
+            logits = xnp.where(by_group(m), logits, float(np.finfo(np.float32).min) * 0.7)
     weights = softmax(logits).astype(key.dtype)
-    weights = weights.reshape(batch, key.shape[2], groups, length, key.shape[1])
-    result = xnp.einsum("bkgts,bskh->btkgh", weights, value).reshape(batch, length, heads, value.shape[-1])
+    result = xnp.einsum(average, weights, value).reshape(batch, length, heads, value.shape[-1])
     if query_lengths is not None:
         is_valid = xnp.arange(length)[None, :, None, None] < xnp.asarray(query_lengths)[:, None, None, None]
         result = xnp.where(is_valid, result, 0)
     if return_residual:
-        return result, stop_gradient(xnp.transpose(logsumexp(logits, axis=-1), (0, 2, 1)).astype(key.dtype))
+        residual = logsumexp(logits, axis=-1).reshape(batch, heads, length)
+        return result, stop_gradient(xnp.transpose(residual, (0, 2, 1)).astype(key.dtype))
     return result
 
 

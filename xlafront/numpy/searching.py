@@ -106,9 +106,9 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
 def _write_positions(slots, missing, size, unique_indices):
     """Write each position to its slot in a vector of `missing`. Slots that are out of bounds are dropped."""
     length = np.shape(slots)[0]
-    return bind_scatter(SCATTERS["scatter"], shapes.broadcast_in_dim(missing, (size,), ()), shapes.reshape_to(slots, (length, 1)),
-                        iota(tracing.aval_of(missing).dtype, length), unique_indices=unique_indices,
-                        dimension_numbers=ScatterDimensionNumbers((), (0,), (0,)))
+    empty, positions = shapes.broadcast_in_dim(missing, (size,), ()), iota(tracing.aval_of(missing).dtype, length)
+    return bind_scatter(SCATTERS["scatter"], empty, shapes.reshape_to(slots, (length, 1)), positions,
+                        dimension_numbers=ScatterDimensionNumbers((), (0,), (0,)), unique_indices=unique_indices)
 
 
 def _scatter_positions(mask, counts, missing, size):
