@@ -19,9 +19,8 @@ from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
-from xlafront.lax.elementwise import as_type, conj_, mul, real_
+from xlafront.lax.elementwise import as_type, conj_, mul
 from xlafront.lax.shapes import linear_jvp, static_shape
-from xlafront.lax.slicing import pad_p
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
 from xlafront.symbolic.dimensions import is_symbolic_dim
@@ -85,22 +84,24 @@ def _transpose(ct: Tangent, x: Any, *, fft_type: FftType, fft_lengths: tuple[int
         return [Zero(x.aval)]
     if fft_type in (FftType.FFT, FftType.IFFT):  # its matrix is symmetric
         return [fft_p.bind(ct, fft_type=fft_type, fft_lengths=fft_lengths)]
-    n, rank = fft_lengths[-1], np.ndim(ct)
-    d = dtypes.to_complex(tracing.aval_of(ct).dtype)
-    if fft_type == FftType.RFFT:  # the transform of the full spectrum, whose second half has a zero cotangent
-        missing = n - n // 2 - 1
-        full_spectrum = pad_p.bind(ct, d.type(0), padding_config=((0, 0, 0),) * (rank - 1) + ((0, missing, 0),))
-        return [real_(fft_p.bind(full_spectrum, fft_type=FftType.FFT, fft_lengths=fft_lengths))]
     _check_lengths(fft_lengths)
-    # Each element represents its conjugate too, except for the first, and the last if `n` is even.
-    weights = np.full(n // 2 + 1, 2 / math.prod(fft_lengths))
+    n, d = fft_lengths[-1], dtypes.to_complex(tracing.aval_of(ct).dtype)
+    # Each element of half a spectrum represents its conjugate too, except for the first, and the last if `n` is even.
+    weights = np.full(n // 2 + 1, 2 / max(math.prod(fft_lengths), 1))
     weights[0] /= 2
     if n % 2 == 0:
         weights[-1] /= 2
-    spectrum = fft_p.bind(ct, fft_type=FftType.RFFT, fft_lengths=fft_lengths)
-    factors = broadcast_in_dim_p.bind(
-        weights.astype(d), shape=np.shape(spectrum), broadcast_dimensions=(rank - 1,), sharding=None)
-    return [conj_(mul(spectrum, factors), input_dtype=d)]
+    if fft_type == FftType.RFFT:
+        spectrum = conj_(_weighted(ct, 1 / weights), input_dtype=d)
+        return [fft_p.bind(spectrum, fft_type=FftType.IRFFT, fft_lengths=fft_lengths)]
+    return [conj_(_weighted(fft_p.bind(ct, fft_type=FftType.RFFT, fft_lengths=fft_lengths), weights), input_dtype=d)]
+
+
+def _weighted(spectrum: Array, weights: np.ndarray) -> Array:
+    """Multiply by a weight for each element of the last dimension."""
+    shape, dtype = np.shape(spectrum), tracing.aval_of(spectrum).dtype
+    return mul(spectrum, broadcast_in_dim_p.bind(
+        weights.astype(dtype), shape=shape, broadcast_dimensions=(len(shape) - 1,), sharding=None))
 
 
 def _batch(axis_size: int, operands: Sequence[Any], dims: Dims, **params: Any) -> tuple[Any, Any]:

@@ -763,7 +763,7 @@ def _axes(axis, rank: int) -> tuple[int, ...]:
 def _vector_norm(x, order, axes, keepdims):
     total = functools.partial(xnp.sum, axis=axes, keepdims=keepdims)
     if order is None or order == 2:
-        squares = xnp.real(x * xnp.conj(x)) if dtypes.is_complex(x.dtype) else x * x
+        squares = xnp.real(x * xnp.conj(x)) if dtypes.is_complex(x.dtype) else xnp.square(x)
         return xnp.sqrt(total(squares))
     if order == np.inf:
         return xnp.max(xnp.abs(x), axis=axes, keepdims=keepdims, initial=0)

@@ -318,8 +318,9 @@ def _check_mask(name: str, where, shape: tuple) -> None:
 
 
 def _count_where(where, shape, axes, keepdims, dtype, names=()):
-    ones = _broadcast(np.asarray(1).astype(dtype)[()], shape)
-    return _reduce("sum", ones, axes, dtype, keepdims, None, where, names=names)
+    mask = boolean_mask("numpy.mean", where)
+    selected = mask if np.shape(mask) == shape else _broadcast(mask, shape)
+    return _reduce("sum", selected, axes, dtype, keepdims, None, None, names=names)
 
 
 @library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"))

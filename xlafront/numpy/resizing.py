@@ -178,7 +178,7 @@ def _resize_kernel(image, shape, method, antialias, precision):
         for d in dims:
             n, m = x.shape[d], shape[d]
             module = xnp if is_symbolic((n, m)) else np
-            x = xnp.take(x, module.floor((module.arange(m) + 0.5) * n / m).astype(np.int32), d)
+            x = xnp.take(x, module.floor((module.arange(m) + 0.5) * n / m).astype(np.int32), d, mode="clip")
         return x
     x = _to_inexact(x)
     dtype = _weight_dtype(x)

@@ -195,12 +195,12 @@ def _lu(a, permute_l):
     lower = xnp.tril(factors[..., :, :k], -1)
     lower += xnp.broadcast_to(xnp.eye(m, k, dtype=factors.dtype), lower.shape)
     upper = xnp.triu(factors[..., :k, :])
-    inverse_permutation = xnp.argsort(permutation, axis=-1)  # the row of the factors for each row of `a`
     if permute_l:
+        inverse_permutation = xnp.argsort(permutation, axis=-1)  # the row of the factors for each row of `a`
         return xnp.take_along_axis(lower, inverse_permutation[..., :, None], -2, mode="promise_in_bounds",
                                    wrap_negative_indices=False), upper
-    columns = xnp.arange(m).reshape((1,) * inverse_permutation.ndim + (m,))
-    return (inverse_permutation[..., :, None] == columns).astype(dtypes.to_real(factors.dtype)), lower, upper
+    rows = xnp.arange(m, dtype=permutation.dtype)[:, None]
+    return (rows == permutation[..., None, :]).astype(dtypes.to_real(factors.dtype)), lower, upper
 
 
 def lu(a: Array, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
