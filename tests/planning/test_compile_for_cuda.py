@@ -13,11 +13,12 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from benchmarks.libraries import Library
 from benchmarks.models import sharded_training
-from xlafront import NamedSharding, P, ffi, lax, planning
+from xlafront import NamedSharding, P, ffi, lax, nn, planning
 from xlafront.base import config
 from xlafront.experimental import pallas as pl, topologies
 from xlafront.kernels.targets import Target
 from xlafront.nn.cudnn_attention import attention
+from xlafront.planning import hlo
 from xlafront.runtime import topologies as runtime
 from xlafront.sharding import SingleDeviceSharding
 
@@ -174,6 +175,45 @@ def test_short_elementwise_loops_are_unrolled():
         assert " while(" in compiled(lambda x, step=step: lax.fori_loop(0, 5, step, x), vector)
 
 
+def device_types(card, *types):
+    device = SingleDeviceSharding(topologies.get_topology_desc(card).devices[0])
+    return [xf.ShapeDtypeStruct(t.shape, t.dtype, sharding=device) for t in types]
+
+
+def like(*shape, dtype="float32"):
+    return xf.ShapeDtypeStruct(shape, dtype)
+
+
+VECTOR, MATRIX = like(1_000_000), like(1024, 1024)
+FEW_KERNELS = {  # name: function, types, the largest number of kernels outside of loops, and in a turn of a loop
+    "sized nonzero": (lambda x: xnp.nonzero(x, size=1000), (VECTOR,), 7, 0),
+    "sized nonzero, most elements": (lambda x: xnp.nonzero(x, size=500_000, fill_value=-1), (VECTOR,), 7, 0),
+    "sized nonzero of a matrix": (lambda x: xnp.nonzero(x > 0, size=1000), (MATRIX,), 9, 0),
+    "sized nonzero of a batch": (xf.vmap(lambda x: xnp.nonzero(x > 0, size=100)), (MATRIX,), 4, 0),
+    "argmax": (xnp.argmax, (MATRIX,), 2, 0),
+    "argmin of columns": (lambda x: xnp.argmin(x, 0), (MATRIX,), 1, 0),
+    "attention of grouped heads": (nn.dot_product_attention, (like(4, 512, 8, 64), *[like(4, 512, 2, 64)] * 2), 7, 0),
+    "diagonal matrix": (xnp.diag, (like(1000),), 1, 0),
+    "gradient of a diagonal matrix": (xf.grad(lambda x: (xnp.diag(x) ** 2).sum()), (like(1000),), 1, 0),
+    "gradient of a norm": (xf.grad(lambda x: xnp.linalg.norm(x, axis=1).sum()), (MATRIX,), 1, 0),
+    "gradient of rfft": (xf.grad(lambda x: xnp.abs(xnp.fft.rfft(x)).sum()), (MATRIX,), 3, 0),
+    "nearest resize": (lambda x: xf.image.resize(x, (2048, 2048), "nearest"), (MATRIX,), 1, 0),
+    "unrolled scan": (lambda c, xs: lax.scan(lambda c, x: (xnp.tanh(c + x), c * x), c, xs, unroll=4),
+                      (like(256), like(200, 256)), 4, 4)}
+
+
+@pytest.mark.parametrize("name", FEW_KERNELS)
+def test_functions_of_few_kernels(name):
+    """Each kernel takes microseconds to launch, as long as it computes for many functions."""
+    function, types, outside, inside = FEW_KERNELS[name]
+    module = hlo.Module(xf.jit(function).lower(*device_types("h100", *types)).compile().as_text())
+    counts = {False: 0, True: 0}
+    for computation, times, is_fused in module.walk():
+        if not is_fused:
+            counts[times > 1] += sum([i.opcode in ("fusion", "custom-call", "fft", "sort", "copy") for i in computation.instructions])
+    assert counts[False] <= outside and counts[True] <= inside
+
+
 def test_cudnn_attention_is_sharded_over_gpus():
     """Each computes its batches and heads; only the gradient of a bias that batches share is summed over them."""
     mesh = xf.sharding.Mesh(np.array(topologies.get_topology_desc("h100:4").devices).reshape(2, 2), ("data", "model"))
@@ -189,15 +229,6 @@ def test_cudnn_attention_is_sharded_over_gpus():
         query, key, key, bias).compile().as_text()
     assert "all-gather" not in text and "all-reduce" in text
     assert text.count('custom_call_target="__cudnn$fmhaScaleBiasSoftmax"') == 1 and "f16[2,4,256,64]" in text
-
-
-def device_types(card, *types):
-    device = SingleDeviceSharding(topologies.get_topology_desc(card).devices[0])
-    return [xf.ShapeDtypeStruct(t.shape, t.dtype, sharding=device) for t in types]
-
-
-def like(*shape, dtype="float32"):
-    return xf.ShapeDtypeStruct(shape, dtype)
 
 
 TRITON_KERNELS = {

@@ -97,26 +97,32 @@ def _lower(ctx: Any, *operands: Any, jaxpr: Jaxpr, length: Any, num_consts: int,
     _, _, row_avals = layout.split(body.in_avals)
     _, _, xs_avals = layout.split(ctx.avals_in)
     _, ys_avals = layout.split_results(ctx.avals_out)
-    if ctx.platform in ("cuda", "rocm") and unroll == 1 and ctx.frontend_attributes is None and not xs and not avals and (
+    on_gpu = ctx.platform in ("cuda", "rocm")
+    if on_gpu and unroll == 1 and ctx.frontend_attributes is None and not xs and not avals and (
             _fuses_when_unrolled(body, length)):
         unroll = length
     unroll = 1 if is_symbolic_dim(length) else max(1, min(unroll, length))
     steps = length // unroll
 
-    def step(inner: Any, index: Any, carry: Sequence[Any], xs: Sequence[Any], ys: Sequence[Any]) -> tuple[list, list]:
-        """Apply the body at a row; `index` is a traced row number or a Python integer."""
+    def step(inner: Any, index: Any, carry: Sequence[Any]) -> tuple[list, list]:
+        """Return the carry and the rows of the body at a row; `index` is a traced row number or a Python integer."""
         inputs = [inner.constrain_to_type(x, aval) for x, aval in zip([*consts, *carry], body.in_avals)]
         rows = [_read_row(inner, inner.constrain_to_type(x, stacked), stacked, aval, index)
                 for x, stacked, aval in zip(xs, xs_avals, row_avals)]
-        carry, rows = layout.split_results(inner.inline(jaxpr, [*inputs, *rows]))
-        return carry, [_write_row(inner, y, row, stacked, aval, index)
-                       for y, row, stacked, aval in zip(ys, rows, ys_avals, avals)]
+        return layout.split_results(inner.inline(jaxpr, [*inputs, *rows]))
+
+    def write(inner: Any, ys: Sequence[Any], steps: Sequence[Sequence[Any]], index: Any) -> list[Any]:
+        """Write the rows of consecutive steps, from row `index` on."""
+        return [_write_rows(inner, y, rows, stacked, aval, index)
+                for y, rows, stacked, aval in zip(ys, zip(*steps), ys_avals, avals)]
 
     ys = [ctx.constrain_to_type(ctx.constant(0, (length, *physical(a).shape), physical(a).dtype), stacked)
           for a, stacked in zip(avals, ys_avals)]
     if steps == 1 and length * len(body.eqns) <= 4096:  # no loop at all
         for k in range(length):
-            carry, ys = step(ctx, length - 1 - k if reverse else k, carry, xs, ys)
+            index = length - 1 - k if reverse else k
+            carry, rows = step(ctx, index, carry)
+            ys = write(ctx, ys, [rows], index)
         return [*carry, *ys]
     index_type = ((), np.dtype(np.int32))
 
@@ -133,8 +139,14 @@ def _lower(ctx: Any, *operands: Any, jaxpr: Jaxpr, length: Any, num_consts: int,
         carry, ys = layout.split_results(state)
         ys = [inner.constrain_to_type(y, stacked) for y, stacked in zip(ys, ys_avals)]
         inner.body.step = body
+        unwritten: list[Any] = []
         for offset in range(unroll):
-            carry, ys = step(inner, row_number(inner, counter, offset), carry, xs, ys)
+            carry, rows = step(inner, row_number(inner, counter, offset), carry)
+            unwritten.append(rows)
+            if not on_gpu or offset == unroll - 1:  # a GPU writes the rows of all steps by one kernel
+                first = offset if reverse else offset + 1 - len(unwritten)
+                ys = write(inner, ys, unwritten[::-1] if reverse else unwritten, row_number(inner, counter, first))
+                unwritten = []
         return [inner.op("stablehlo.add", [counter, inner.constant(np.int32(unroll))], [index_type]), *carry, *ys]
 
     if steps:
@@ -142,7 +154,9 @@ def _lower(ctx: Any, *operands: Any, jaxpr: Jaxpr, length: Any, num_consts: int,
         _, *state = ctx.loop([start, *carry, *ys], condition, advance, lowering.module.ordered_effects(jaxpr))
         carry, ys = layout.split_results(state)
     for k in () if is_symbolic_dim(length) else range(steps * unroll, length):
-        carry, ys = step(ctx, length - 1 - k if reverse else k, carry, xs, ys)
+        index = length - 1 - k if reverse else k
+        carry, rows = step(ctx, index, carry)
+        ys = write(ctx, ys, [rows], index)
     return [*carry, *ys]
 
 
@@ -174,9 +188,12 @@ def _read_row(ctx: Any, x: Any, stacked: Aval, aval: Aval, index: Any) -> Any:
     return ctx.constrain_to_type(ctx.reshape(ctx.constrain_to_type(row_slice, stacked), shape, dtype), aval)
 
 
-def _write_row(ctx: Any, y: Any, row: Any, stacked: Aval, aval: Aval, index: Any) -> Any:
+def _write_rows(ctx: Any, y: Any, rows: Sequence[Any], stacked: Aval, aval: Aval, index: Any) -> Any:
     shape, dtype = physical(aval).shape, physical(aval).dtype
-    update = ctx.constrain_to_type(ctx.reshape(row, (1, *shape), dtype), stacked)
+    update = ctx.constrain_to_type(ctx.reshape(rows[0], (1, *shape), dtype), stacked)
+    if len(rows) > 1:
+        others = [ctx.constrain_to_type(ctx.reshape(row, (1, *shape), dtype), stacked) for row in rows[1:]]
+        update = ctx.concatenate([update, *others], 0, ((len(rows), *shape), dtype))
     updated = ctx.dynamic_update_slice(y, update, _starts(ctx, index, 1 + len(shape)), (physical(stacked).shape, dtype))
     return ctx.constrain_to_type(updated, stacked)
 
