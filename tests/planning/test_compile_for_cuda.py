@@ -196,6 +196,8 @@ FEW_KERNELS = {  # name: function, types, the largest number of kernels outside 
     "diagonal matrix": (xnp.diag, (like(1000),), 1, 0),
     "gradient of a diagonal matrix": (xf.grad(lambda x: (xnp.diag(x) ** 2).sum()), (like(1000),), 1, 0),
     "gradient of a norm": (xf.grad(lambda x: xnp.linalg.norm(x, axis=1).sum()), (MATRIX,), 1, 0),
+    "gradient of a cross entropy": (xf.grad(lambda x, i: -xnp.take_along_axis(nn.log_softmax(x), i[:, None], 1).mean()),
+                                    (like(1024, 1000), like(1024, dtype="int32")), 6, 0),
     "gradient of rfft": (xf.grad(lambda x: xnp.abs(xnp.fft.rfft(x)).sum()), (MATRIX,), 3, 0),
     "nearest resize": (lambda x: xf.image.resize(x, (2048, 2048), "nearest"), (MATRIX,), 1, 0),
     "unrolled scan": (lambda c, xs: lax.scan(lambda c, x: (xnp.tanh(c + x), c * x), c, xs, unroll=4),

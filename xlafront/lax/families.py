@@ -233,7 +233,8 @@ def _lower_sum(ctx: RuleContext, x: ir.Value, y: ir.Value) -> ir.Value:
     """
     sparse = ctx.body.sparse
     for total, sparse_term, updates in ((x, y, sparse.get(x)), (y, x, None)) if sparse else ():
-        if sparse_term in sparse:
+        # A term that another operation reads is computed anyway. A GPU then adds it in a kernel that it launches anyway.
+        if sparse_term in sparse and not (ctx.platform == "cuda" and any([True for _ in sparse_term.uses])):
             for add_to in sparse[sparse_term]:
                 total = add_to(total)
             if updates:
