@@ -193,8 +193,6 @@ FEW_KERNELS = {  # name: function, types, the largest number of kernels outside 
     "argmax": (xnp.argmax, (MATRIX,), 2, 0),
     "argmin of columns": (lambda x: xnp.argmin(x, 0), (MATRIX,), 1, 0),
     "attention of grouped heads": (nn.dot_product_attention, (like(4, 512, 8, 64), *[like(4, 512, 2, 64)] * 2), 7, 0),
-    "diagonal matrix": (xnp.diag, (like(1000),), 1, 0),
-    "gradient of a diagonal matrix": (xf.grad(lambda x: (xnp.diag(x) ** 2).sum()), (like(1000),), 1, 0),
     "gradient of a norm": (xf.grad(lambda x: xnp.linalg.norm(x, axis=1).sum()), (MATRIX,), 1, 0),
     "gradient of a cross entropy": (xf.grad(lambda x, i: -xnp.take_along_axis(nn.log_softmax(x), i[:, None], 1).mean()),
                                     (like(1024, 1000), like(1024, dtype="int32")), 6, 0),
