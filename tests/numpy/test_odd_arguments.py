@@ -55,7 +55,7 @@ def test_ddof_may_be_an_array_or_traced(name):
         function(X, axis=0, ddof=np.ones(2))
 
 
-@pytest.mark.parametrize("name, ddof", [("var", 0), ("var", 1), ("var", xnp.array(2)), ("nanvar", 0)])
+@pytest.mark.parametrize("name, ddof", [("var", 0), ("var", 1), ("var", xnp.array(2)), ("nanvar", 0), ("nanvar", 1)])
 def test_variance_of_too_few_elements_is_constant(name, ddof):
     """It is NaN whatever the elements, and its tangent 0, as in JAX."""
     for size in (0, 1):

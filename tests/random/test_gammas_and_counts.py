@@ -27,6 +27,7 @@ SAMPLES = {
     "binomial": (lambda: random.binomial(k, 10, 0.3, (30, )), [5, 4, 3, 4, 5, 1, 4, 3, 4, 1, 1, 3, 5, 1, 2, 4, 3, 3, 3, 4, 2, 4, 4, 1, 4, 4, 4, 3, 7, 2]),
     "binomial big": (lambda: random.binomial(k, 1000, 0.3, (30, )), [308, 316, 266, 328, 298, 301, 314, 279, 315, 302, 295, 314, 294, 288, 305, 310, 303, 298, 304, 328, 308, 309, 304, 306, 304, 274, 316, 277, 302, 325]),
     "binomial, mean 10": (lambda: random.binomial(k, 25., 0.4, (12, )), [14, 14, 12, 9, 6, 9, 6, 10, 12, 11, 6, 12]),
+    "binomial, fractional n": (lambda: random.binomial(k, xnp.array([2.5, 30.3, 7.7]), xnp.array([.9, .6, .05])), [1, 15, 0]),
     "binomial, means about 10": (lambda: random.binomial(k, xnp.arange(20., 30.), 0.4), [10, 12, 10, 9, 6, 9, 12, 9, 8, 9]),
     "multinomial by shape": (lambda: random.multinomial(k, 20., xnp.array([0.2, 0.3, 0.5]), shape=(2,)).ravel(), [5, 6, 9, 6, 7, 7]),
     "binomial mix": (lambda: random.binomial(k, xnp.array([0., 1., 9., 100., 1e4, xnp.nan, -1., 5., 5., 50]), xnp.array([0.5, 0.9, 0.7, 0.8, 0.99, 0.1, 0.1, 0., 1., 1.5])), [0, 1, 6, 85, 9912, np.nan, np.nan, 0, 5, np.nan]),

@@ -294,5 +294,26 @@ def test_dense_products_have_the_requested_sharding(wrap):
     found = wrap(lambda y: sparse.bcoo_dot_general(
         y, coordinates, dimension_numbers=(((0,), (1,)), ((), ())), out_sharding=rows))(y)
     assert found.sharding.spec == P("x") and found.tolist() == (m @ y).tolist()
-    with pytest.raises(NotImplementedError, match="two sparse arrays does not support out_sharding"):
-        sparse.bcoo_dot_general(coordinates, bcoo(m.T), dimension_numbers=numbers, out_sharding=rows)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, xf.jit])
+def test_shardings_of_sparse_results_have_no_effect(wrap):
+    mesh = xf.make_mesh((4,), ("x",), axis_types=(AxisType.Explicit,))
+    m, rows = np.eye(8, 4, dtype="float32") * 3, NamedSharding(mesh, P("x"))
+    found = wrap(lambda x, y: sparse.bcoo_dot_general(x, y, dimension_numbers=(((1,), (0,)), ((), ())), out_sharding=rows))(
+        bcoo(m), bcoo(m.T))
+    np.testing.assert_array_equal(found.todense(), m @ m.T)
+    for found, expected in (
+            (wrap(lambda x: sparse.bcoo_reshape(x, new_sizes=(4, 8), sharding=rows))(bcoo(m)), m.reshape(4, 8)),
+            (wrap(lambda x: sparse.bcoo_broadcast_in_dim(x, shape=(2, 8, 4), broadcast_dimensions=(1, 2), sharding=rows))(
+                bcoo(m)), np.broadcast_to(m, (2, 8, 4)))):
+        np.testing.assert_array_equal(found.todense(), expected)
+    x, kernel = np.arange(8, dtype="float32").reshape(1, 1, 8), np.ones((1, 1, 1), "float32")
+
+    def convolve(spec):
+        return wrap(lambda x, y: sparse.bcoo_conv_general_dilated(
+            x, y, window_strides=(1,), padding="VALID", out_sharding=NamedSharding(mesh, spec)))(bcoo(x), bcoo(kernel))
+
+    np.testing.assert_array_equal(convolve(P(None, None, "x")).todense(), x)
+    with pytest.raises(ValueError, match="x"):
+        convolve(P("x"))

@@ -202,8 +202,13 @@ def test_unsupported_uses_of_dimension_expressions():
             use(a)
     with pytest.raises(InconclusiveDimensionOperation, match="constant integer is needed"):
         int(a)
-    with pytest.raises(NotImplementedError, match="outside of a traced function"):
-        xnp.array(a)
+    for use in (xnp.array, xnp.floor, xf.jit(lambda d: d), lambda d: xnp.arange(3) + d, lambda d: xnp.full((3,), d)):
+        with pytest.raises(NotImplementedError, match="outside of a traced function"):
+            use(a)
+    with pytest.raises(ValueError, match="symbolic dimensions outside of a program"):
+        xnp.arange(5)[:a]
+    with pytest.raises(InconclusiveDimensionOperation, match=r"cannot reshape the 6 elements of shape \(6,\) to \(a, -1\)"):
+        xnp.ones(6).reshape(a, -1)
     with pytest.raises(ZeroDivisionError):
         a // 0
     with pytest.raises(KeyError, match="'a' has no value"):

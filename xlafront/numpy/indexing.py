@@ -263,9 +263,9 @@ def getitem(x, key):
                         _check_static_indices(shape, (("int", key),), ())
                     return _row(x, key)
             elif kind is slice and x._aval.shape:
-                start, size, step = _slice_bounds(key, x._aval.shape[0], 0)
-                if step == 1:
-                    return _rows(x, start, size)
+                bounds = _slice_bounds(key, x._aval.shape[0], 0)
+                if len(bounds) == 3 and bounds[2] == 1:
+                    return _rows(x, *bounds[:2])
         return take_by(x, key, concrete)
     except Exception as e:
         filter_traceback(e)

@@ -36,7 +36,7 @@ from xlafront.runtime.keys import KeyArray
 from xlafront.runtime.sharding import NamedSharding
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
-from xlafront.symbolic.dimensions import exact_quotient, is_symbolic_dim, max_dim, may_equal, min_dim
+from xlafront.symbolic.dimensions import exact_quotient, is_symbolic, is_symbolic_dim, max_dim, may_equal, min_dim
 
 _ARRAYS = (ArrayImpl, tracing.Tracer, np.ndarray)
 
@@ -120,7 +120,7 @@ def new_shape(name: str, shape, old: tuple) -> tuple[int, ...]:
         known = math.prod(n for n in shape if n != -1)
         inferred = exact_quotient(total, known) if known else None
         if shape.count(-1) > 1 or (inferred is None if known else total):
-            kind = errors.InconclusiveDimensionOperation if is_symbolic_dim(total) and shape.count(-1) == 1 else TypeError
+            kind = errors.InconclusiveDimensionOperation if is_symbolic((total, known)) and shape.count(-1) == 1 else TypeError
             raise kind(f"numpy.{name} cannot reshape the {total} elements of shape {old} to {shape}: at most one size may be "
                        f"-1, and the others must divide the number of elements.")
         if not known:

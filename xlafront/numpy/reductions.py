@@ -390,6 +390,7 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     else:
         divisor = _subtract_ddof(size_scalar(count, real) if where is None else count, ddof, real)
         is_positive = gt(divisor, real.type(0))
+        divisor = elementwise.where(is_positive, divisor, real.type(1))  # keeps infinities out of derivatives
     variance = div(total, divisor) if isinstance(ddof, _NUMBERS) else PUBLIC["divide"](total, divisor)
     if is_positive is not None:
         variance = elementwise.where(is_positive, variance, real.type(np.nan))

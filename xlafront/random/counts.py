@@ -235,6 +235,7 @@ def binomial_inline(key, n, p, shape, dtype):
     q = xnp.where(is_mirrored, 1 - p, p)
     is_valid = (n > 0) & (q > 0) & (n < np.inf)
     is_small = n * q <= 10
+    n = xnp.floor(n)
     use_inversion, use_rejection = is_valid & is_small, is_valid & ~is_small
     by_inversion = _by_inversion(key, xnp.where(use_inversion, n, -1), xnp.where(use_inversion, q, 0.5), shape, dtype)
     by_rejection = _by_btrs(key, xnp.where(use_rejection, n, 1e4), xnp.where(use_rejection, q, 0.5), xnp.any(use_rejection),

@@ -261,7 +261,7 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
         mat: BCOO array.
         shape: Shape of the result.
         broadcast_dimensions: Dimension of the result for each dimension of `mat`.
-        sharding: Must be None.
+        sharding: No effect, as in JAX: data and indices have their own shardings.
 
     Returns:
         BCOO array.
@@ -270,7 +270,6 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
         >>> sparse.bcoo_broadcast_in_dim(sparse.eye(2), shape=(3, 2, 2), broadcast_dimensions=(1, 2)).n_batch
         1
     """
-    _check_no_sharding("bcoo_broadcast_in_dim", sharding)
     shape, dims = shape_of(shape), tuple(map(int, broadcast_dimensions))
     if len(dims) != mat.ndim or any(n not in (1, shape[d]) for n, d in zip(mat.shape, dims)):
         raise ValueError(f"bcoo_broadcast_in_dim cannot broadcast shape {mat.shape} to {shape} with "
@@ -302,11 +301,6 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
                    for d in range(start, stop)]
         indices = xnp.stack(columns, -1)
     return BCOO((data, indices), shape=shape)
-
-
-def _check_no_sharding(name: str, sharding: Any) -> None:
-    if sharding is not None:
-        raise NotImplementedError(f"{name} does not support sharding, got {sharding}: constrain data and indices instead")
 
 
 @jitted
@@ -406,7 +400,7 @@ def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[in
         mat: BCOO array.
         new_sizes: New shape.
         dimensions: Permutation of the dimensions before the reshape.
-        sharding: Must be None.
+        sharding: No effect, as in JAX: data and indices have their own shardings.
 
     Returns:
         BCOO array.
@@ -415,7 +409,6 @@ def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[in
         >>> sparse.bcoo_reshape(sparse.eye(2), new_sizes=(4,)).todense().tolist()
         [1.0, 0.0, 0.0, 1.0]
     """
-    _check_no_sharding("bcoo_reshape", sharding)
     if dimensions is not None and tuple(dimensions) != tuple(range(mat.ndim)):
         mat = mat.transpose(dimensions)
     new = shape_of(new_sizes)

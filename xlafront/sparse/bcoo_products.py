@@ -11,7 +11,7 @@ import numpy as np
 
 from xlafront import lax, numpy as xnp
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.lax.resharding import with_out_sharding
+from xlafront.lax.resharding import resolve_out_sharding, with_out_sharding
 from xlafront.sparse import positions
 from xlafront.sparse.base import SparseInfo
 from xlafront.sparse.bcoo import BCOO, dot_general_p, extract_p
@@ -57,7 +57,8 @@ def bcoo_dot_general(lhs: BCOO | Array, rhs: BCOO | Array, *, dimension_numbers:
         dimension_numbers: `((lhs contracting, rhs contracting), (lhs batch, rhs batch))`.
         precision: Precision of products of dense operands. Not used for sparse ones.
         preferred_element_type: dtype of the result.
-        out_sharding: Sharding of a dense result over explicit mesh axes. Must be None for a sparse result.
+        out_sharding: Sharding of a dense result over explicit mesh axes. No effect on a sparse result, as in JAX: its data and
+            indices have their own shardings.
 
     Returns:
         BCOO array if both operands are sparse, else a dense array.
@@ -66,10 +67,7 @@ def bcoo_dot_general(lhs: BCOO | Array, rhs: BCOO | Array, *, dimension_numbers:
         >>> sparse.bcoo_dot_general(sparse.eye(2), xnp.arange(2.), dimension_numbers=(((1,), (0,)), ((), ())))
         Array([0., 1.], dtype=float32)
     """
-    if out_sharding is not None:
-        if isinstance(lhs, BCOO) and isinstance(rhs, BCOO):
-            raise NotImplementedError(f"bcoo_dot_general of two sparse arrays does not support out_sharding, got "
-                                      f"{out_sharding}: constrain data and indices of the result instead")
+    if out_sharding is not None and not (isinstance(lhs, BCOO) and isinstance(rhs, BCOO)):
         return with_out_sharding("bcoo_dot_general", out_sharding, functools.partial(
             bcoo_dot_general, dimension_numbers=dimension_numbers, precision=precision,
             preferred_element_type=preferred_element_type), (lhs, rhs))
@@ -357,7 +355,8 @@ def bcoo_conv_general_dilated(lhs: Any, rhs: Any, *, window_strides: Sequence[in
         feature_group_count, batch_group_count: Must be 1.
         precision: No effect: elements are multiplied in their dtype.
         preferred_element_type: dtype of the result.
-        out_sharding: Must be None.
+        out_sharding: Checked against the shape of the result. No other effect, as in JAX: data and indices have their own
+            shardings.
 
     Returns:
         BCOO array.
@@ -379,7 +378,6 @@ def bcoo_conv_general_dilated(lhs: Any, rhs: Any, *, window_strides: Sequence[in
             (tuple(lhs_dilation or _spatial_ones(lhs)), _spatial_ones(lhs), "lhs_dilation"),
             (batch_group_count, 1, "batch_group_count"),
             (tuple(rhs_dilation or _spatial_ones(lhs)), _spatial_ones(lhs), "rhs_dilation"),
-            (out_sharding, None, "out_sharding"),
             (tuple(map(tuple, numbers)), (default,) * 3, "dimension_numbers")):
         if value != supported:
             raise NotImplementedError(f"{name} supports only {parameter}={supported}, got {value}")
@@ -390,13 +388,14 @@ def bcoo_conv_general_dilated(lhs: Any, rhs: Any, *, window_strides: Sequence[in
         raise NotImplementedError(f"{name} supports batch size 1 and one feature, got shapes {lhs.shape} and {rhs.shape}")
     [(before, after)] = lax.padtype_to_pads(lhs.shape[2:], rhs.shape[2:], (1,), padding) if isinstance(padding, str) else [
         tuple(map(int, pair)) for pair in padding]
+    length = max(lhs.shape[2] + before + after - rhs.shape[2] + 1, 0)
+    resolve_out_sharding(name, out_sharding, (1, 1, length))
     element = None if preferred_element_type is None else np.dtype(preferred_element_type)
-    return call_jitted(_conv_1d, lhs, rhs, before=before, after=after, element=element)
+    return call_jitted(_conv_1d, lhs, rhs, before=before, length=length, element=element)
 
 
-def _conv_1d(lhs: BCOO, rhs: BCOO, *, before: int, after: int, element: Any) -> BCOO:
+def _conv_1d(lhs: BCOO, rhs: BCOO, *, before: int, length: int, element: Any) -> BCOO:
     size, kernel_size = lhs.shape[2], rhs.shape[2]
-    length = max(size + before + after - kernel_size + 1, 0)
 
     def convolve(a, i, b, j):
         position = i[:, None, 0] - j[None, :, 0] + before

@@ -363,7 +363,7 @@ def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Sequence[int], broadcast_dimensio
         mat: BCSR array.
         shape: Shape of the result.
         broadcast_dimensions: Dimension of the result for each dimension of `mat`.
-        sharding: Must be None.
+        sharding: No effect, as in JAX: data and indices have their own shardings.
 
     Returns:
         BCSR array.

@@ -15,6 +15,7 @@ from xlafront import lowering
 from xlafront.base.jax_names import buffers_of, host_copy
 from xlafront.base.jaxlib_compat import ArrayImpl, NamedSharding, batched_device_put, result_handler
 from xlafront.base.layouts import Layout, use as layouts_in_use
+from xlafront.core import tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.bounded_cache import BoundedCache
 from xlafront.core.ir import Jaxpr, Var
@@ -35,6 +36,8 @@ def put(value, aval, sharding, committed: bool) -> ArrayImpl:
     """Return an array of this type and sharding from a host value or another array."""
     if isinstance(value, ArrayImpl):
         return transfer(value, aval, sharding, committed)
+    if type(value) in tracing.symbolic_constants:
+        return tracing.symbolic_constants[type(value)](value)  # raises: sizes have values only in exported programs
     if isinstance(value, ShapeDtypeStruct):
         raise TypeError(f"{value} is not a valid JAX type where a function runs: it has no elements. Pass an array, or use it "
                         f"in eval_shape, make_jaxpr or jit(f).lower(...).")
