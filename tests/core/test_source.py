@@ -6,6 +6,7 @@ import types
 import pytest
 
 import xlafront as xf
+import xlafront.numpy as xnp
 from xlafront.core import source
 
 
@@ -19,6 +20,13 @@ def notebook(monkeypatch):
 
 def test_positions_in_files():
     assert source.position("/home/model.py", 3) == "/home/model.py:3"
+
+
+def test_errors_do_not_show_positions_in_the_package():
+    with pytest.raises(xf.errors.ConcretizationTypeError, match=r"argument a of nonzero\.\n"):
+        xf.jit(xnp.nonzero)(xnp.arange(3))
+    with pytest.raises(TypeError, match=r"The branches are false_fun \(sum\) and true_fun \(sin\)\."):
+        xf.lax.cond(True, xnp.sin, xnp.sum, xnp.ones(2))
 
 
 def test_positions_in_cells(notebook):

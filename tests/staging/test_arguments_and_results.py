@@ -105,6 +105,12 @@ def test_memory_that_fits_no_result_is_not_donated():
     assert not x.is_deleted()
 
 
+def test_conversions_of_donated_memory_do_not_warn(recwarn):
+    x = xnp.ones(4, "bfloat16")
+    xf.jit(lambda x: x.astype("float32"), donate_argnums=0)(x)
+    assert not x.is_deleted() and not recwarn
+
+
 # Tokens
 
 

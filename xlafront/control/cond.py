@@ -533,7 +533,7 @@ def join_branches(context: str, jaxprs: Sequence[Jaxpr], trees: Sequence[Any], f
 
 def _described(name: str, f: Callable) -> str:
     code, _ = signatures.code_of(f)
-    where = f" at {source.position(code.co_filename, code.co_firstlineno)}" if code is not None else ""
+    where = source.at_position(code.co_filename, code.co_firstlineno) if code is not None else ""
     return f"{name} ({signatures.function_name(f)}{where})"
 
 

@@ -147,9 +147,9 @@ class DebugInfo:
 
     @property
     def label(self) -> str:
-        """The function with its position, for messages."""
+        """The function with its position if it is the user's, for messages."""
         file, _, line = (self.location or "").rpartition(":")
-        return f"{self.function_name} at {source.position(file, int(line))}" if file else self.function_name
+        return self.function_name + (source.at_position(file, int(line)) if file else "")
 
     @property
     def func_name(self) -> str:

@@ -282,6 +282,11 @@ def position(file: str, line: int) -> str:
     return f"{file}:{line}" if cell is None else f"{cell[1]}, line {line}"
 
 
+def at_position(file: str, line: int) -> str:
+    """Return " at " and the position, or nothing for code of this package."""
+    return "" if file.startswith(PACKAGE_DIRECTORY) else f" at {position(file, line)}"
+
+
 def describe(site: Site | None) -> SourceInfo:
     """Return the file, line, function and scope of a site."""
     if site is None or site[0] is None:

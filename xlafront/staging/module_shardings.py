@@ -386,12 +386,14 @@ def _mark_donations(attributes, jaxpr, donated, shardings, name) -> None:
             entry["tf.aliasing_output"] = mlir.i32(results.pop(0))
     # A result of another shape or dtype can take the memory if it has as many bytes.
     sizes = [_bytes(jaxpr.out_avals[i]) for results in free.values() for i in results]
+    # Where only the dtype is another, as of parameters that are converted, JAX does not warn.
+    shapes = {shape for (shape, _), results in free.items() if results}
     unusable = []
     for entry, aval in unpaired:
         if (size := _bytes(aval)) in sizes:
             sizes.remove(size)
             entry["jax.buffer_donor"] = mlir.boolean(True)
-        else:
+        elif keys.physical(aval).shape not in shapes:
             unusable.append(avals.str_short(aval))
     if unusable:
         warnings.warn(f"Some donated buffers were not usable in {name}, as no result can take their memory: "
