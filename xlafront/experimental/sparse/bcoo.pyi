@@ -55,7 +55,7 @@ def bcoo_broadcast_in_dim(mat: _BCOO, *, shape: _typing.Sequence[_builtins.int],
         mat: BCOO array.
         shape: Shape of the result.
         broadcast_dimensions: Dimension of the result for each dimension of `mat`.
-        sharding: Must be None.
+        sharding: No effect, as in JAX: data and indices have their own shardings.
 
     Returns:
         BCOO array.
@@ -105,7 +105,7 @@ def bcoo_reshape(mat: _BCOO, *, new_sizes: _typing.Sequence[_builtins.int], dime
         mat: BCOO array.
         new_sizes: New shape.
         dimensions: Permutation of the dimensions before the reshape.
-        sharding: Must be None.
+        sharding: No effect, as in JAX: data and indices have their own shardings.
 
     Returns:
         BCOO array.
