@@ -49,11 +49,6 @@ def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int, *, 
     dtype = dtypes.check_user_dtype(specified(dtype, "iota"), "iota")
     if dtype == dtypes.bool_:
         raise TypeError("iota does not accept dtype bool: pass an integer, float or complex dtype.")
-    if isinstance(dimension, (str, float, np.floating)):
-        try:
-            dimension = int(dimension)
-        except ValueError:
-            raise ValueError(f"iota needs an integer as dimension, got {dimension!r}.") from None
     return _iota_kernel(dtype, shape, plain_axis(dimension, len(shape), "iota"), named_sharding(out_sharding, "iota"))
 
 
