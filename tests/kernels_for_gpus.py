@@ -129,7 +129,7 @@ def masked_and_atomic(x, interpret=False):
         mask = xnp.arange(16) < 13
         values = triton.load(x.at[pl.ds(pl.program_id(0), 16)], mask=mask, other=0.0, eviction_policy="evict_first")
         position = triton.max_contiguous(pl.multiple_of(pl.program_id(0) * 16 + xnp.arange(16), 16), 16)
-        for name in ("add", "max", "min", "xchg"):
+        for name in ("add", "max", "min", "and", "or", "xor", "xchg"):
             values = values + getattr(triton, f"atomic_{name}")(f, pl.ds(0, 16), values, mask=mask)
         for name in ("add", "max", "min", "and", "or", "xor", "xchg"):
             getattr(triton, f"atomic_{name}")(i, pl.ds(0, 16), position, mask=mask)

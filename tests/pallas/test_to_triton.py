@@ -331,7 +331,7 @@ def test_masked_operations():
 
 @pytest.mark.parametrize("dtype", ["int32", "uint32", "float32"])
 def test_atomic_updates(dtype):
-    updates = ["add", "max", "min", "xchg", *["and", "or", "xor"] * (dtype != "float32")]
+    updates = ["add", "max", "min", "xchg", "and", "or", "xor"]
 
     def kernel(x, *outs):
         for o, name in zip(outs, updates):
@@ -551,8 +551,9 @@ def test_operations_without_a_rule():
     refused(r"shape \(6,\) has a size that is not a power of two", lambda x, o: o.__setitem__(slice(0, 4), xnp.concatenate([x[:4], x[:2]])[:4]),
             [like(8)], error=ValueError)
     refused(r"at .* with a result of dtype complex64 .* imaginary", lambda x, o: o.__setitem__(..., (x[...] * 1j).real), [like(8)])
-    refused("atomic_add of outputs with dtype int8", lambda x, o: o.__setitem__(0, triton.atomic_add(o, 0, 1)), [like(8)],
-            like(8, dtype="int8"))
+    for name, dtype in (("add", "int8"), ("max", "bfloat16"), ("min", "float16"), ("xchg", "float16"), ("xchg", "int16")):
+        refused(f"atomic_{name} of outputs with dtype {dtype}",
+                lambda x, o: o.__setitem__(0, getattr(triton, f"atomic_{name}")(o, 0, 1)), [like(8)], like(8, dtype=dtype))
 
 
 def test_operations_of_tpus():

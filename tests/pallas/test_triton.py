@@ -76,6 +76,22 @@ def test_atomics_return_old_values(name, function, masked):
     np.testing.assert_array_equal(changed, expected)
 
 
+@pytest.mark.parametrize("name", ["and", "or", "xor"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_bitwise_atomics_of_floats_update_their_bits(name, masked):
+    mask = np.array([True, False, True, False])
+    y = np.float32([-1, 2, 0.3, -8])
+
+    def kernel(x_ref, y_ref, m_ref, o_ref):
+        o_ref[...] = x_ref[...]
+        getattr(triton, f"atomic_{name}")(o_ref, (pl.ds(2, 4),), y_ref[...], mask=m_ref[...] if masked else None)
+
+    expected = X.copy().view(np.int32)
+    combined = getattr(np, f"bitwise_{name}")(expected[2:6], y.view(np.int32))
+    expected[2:6] = np.where(mask | (not masked), combined, expected[2:6])
+    np.testing.assert_array_equal(run(kernel, X, y, mask), expected.view(np.float32))
+
+
 @pytest.mark.parametrize("name", ["add", "max"])
 def test_atomics_update_duplicate_positions_twice(name):
     def kernel(x_ref, i_ref, o_ref):

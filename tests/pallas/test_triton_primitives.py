@@ -108,7 +108,7 @@ def test_bad_input():
     with pytest.raises(TypeError, match=r"mask of dtype bool, got int32"):
         kernel_jaxpr(lambda x, o: triton.store(o, x[...], mask=xnp.arange(8)), X)
     with pytest.raises(TypeError, match=r"atomic_or takes a reference to integers"):
-        kernel_jaxpr(lambda x, o: triton.atomic_or(o, 0, 1.0), X)
+        kernel_jaxpr(lambda x, o: triton.atomic_or(x, 0, 1.0), X.astype(np.float16))
     with pytest.raises(ValueError, match="reference to a scalar"):
         kernel_jaxpr(lambda x, o: triton.atomic_cas(o, 0, 1.0), X)
     with pytest.raises(TypeError, match="load takes a reference"):

@@ -15,6 +15,7 @@ from xlafront.core.refs import is_ref
 from xlafront.lax import refs as ref_operations
 from xlafront.lax.elementwise import PRIMITIVES
 from xlafront.lax.ref_indexing import Indexer, read, write
+from xlafront.lax.shapes import bitcast_convert_type
 from xlafront.numpy import creation
 from xlafront.numpy.searching import where
 from xlafront.pallas import masked
@@ -28,6 +29,7 @@ _UPDATES: dict[str, tuple[str | None, str | None, Callable[[np.dtype], Any] | No
     "atomic_min": ("min", None, lambda dtype: dtypes.iinfo(dtype).max if dtypes.is_integer(dtype) else np.inf),
     "atomic_and": (None, "and", None), "atomic_or": (None, "or", None), "atomic_xor": (None, "xor", lambda dtype: 0),
     "atomic_xchg": (None, None, None)}
+_FLOATS_WITH_BITS = (np.float32, np.float64)  # floats that GPUs update by "and", "or" and "xor" of their bits
 
 
 def _update(value: Any, new: Any, *operands: Any, tree: Sequence[Indexer], atomic_type: str, has_mask: bool) -> tuple[Any, Any]:
@@ -39,11 +41,18 @@ def _update(value: Any, new: Any, *operands: Any, tree: Sequence[Indexer], atomi
     if mask is not None:
         new = where(mask, new, old if neutral is None else creation.asarray(neutral(old.dtype), dtype=old.dtype))
     if method is None:
-        new = PRIMITIVES[primitive].bind(old, new) if primitive is not None else new
+        new = _combined(primitive, old, new) if primitive is not None else new
         return old, write(value, tree, operands, new)
     positions = creation.arange(value.size, dtype=np.int32).reshape(value.shape)
     positions = read(positions, tree, operands).reshape(-1)
     return old, getattr(value.reshape(-1).at[positions], method)(new.reshape(-1)).reshape(value.shape)
+
+
+def _combined(primitive: str, x: Any, y: Any) -> Any:
+    """Combine integers, or the bits of floats."""
+    bits = np.dtype(f"int{8 * x.dtype.itemsize}") if dtypes.is_float(x.dtype) else x.dtype
+    x_bits, y_bits = (bitcast_convert_type(z, bits) for z in (x, y))
+    return bitcast_convert_type(PRIMITIVES[primitive].bind(x_bits, y_bits), x.dtype)
 
 
 def _update_aval(ref: Any, new: Any, *avals: Any, tree: Sequence[Indexer], atomic_type: str, has_mask: bool) -> Any:
@@ -64,8 +73,9 @@ def update(name: str, ref: Any, index: Any, value: Any, mask: Any) -> Any:
     masked.check_ref(name, ref)
     ref, indexers, operands, shape = masked.part_of(ref.at[index])
     dtype = tracing.aval_of(ref).dtype
-    if name in ("atomic_and", "atomic_or", "atomic_xor") and not (dtypes.is_integer(dtype) or dtype == np.bool_):
-        raise TypeError(f"{name} takes a reference to integers, got one of type {tracing.aval_of(ref)}.")
+    if name in ("atomic_and", "atomic_or", "atomic_xor") and not (
+            dtypes.is_integer(dtype) or dtype == np.bool_ or dtype in _FLOATS_WITH_BITS):
+        raise TypeError(f"{name} takes a reference to integers, or to floats of 32 or 64 bits, got one of type {tracing.aval_of(ref)}.")
     masks = [] if mask is None else [masked.as_mask(name, mask, shape)]
     return atomic_rmw_p.bind(ref, masked.as_value(value, dtype, shape), *masks, *operands, tree=indexers, atomic_type=name,
                              has_mask=mask is not None)

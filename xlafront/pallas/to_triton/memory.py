@@ -286,10 +286,11 @@ def _masked_swap(w: TritonWriter, avals_in, avals_out, params, block, x, mask, *
     return old
 
 
-# Atomic updates: the operations for floats, signed and unsigned integers
+# Atomic updates: the operations for floats, signed and unsigned integers. Floats without one are updated by their bits.
 
 _ATOMICS = {"atomic_add": (5, 4, 4), "atomic_max": (None, 6, 8), "atomic_min": (None, 7, 9), "atomic_and": (None, 1, 1),
             "atomic_or": (None, 2, 2), "atomic_xor": (None, 3, 3), "atomic_xchg": (10, 10, 10)}
+_SMALLEST_FLOAT = {"atomic_add": 2}  # bytes of an element; GPUs update 4 bytes at least by other operations
 _ORDER = {"sem": "4 : i32", "scope": "1 : i32"}  # acquire and release, in the scope of the GPU
 
 
@@ -302,33 +303,35 @@ def _atomic(w: TritonWriter, block: Block, name: str, pointer: ir.Value, x: ir.V
             shape: tuple[int, ...]) -> ir.Value:
     dtype = block.dtype
     kind = kind_of(dtype)
-    if kind == "bool" or dtype.itemsize < (2 if kind == "float" else 4):
+    if kind == "bool" or dtype.itemsize < (_SMALLEST_FLOAT.get(name, 4) if kind == "float" else 4):
         raise unsupported(w, f"{name} of {block.name} with dtype {dtype}", "Use an array of 32-bit integers or floats.")
     operation = _ATOMICS[name][{"float": 0, "signed": 1}.get(kind, 2)]
     if operation is not None:
         return _update(w, block, operation, pointer, x, mask)
-    return _extreme_of_floats(w, block, name, pointer, x, mask, shape)
+    integer = np.dtype(f"int{8 * dtype.itemsize}")
+    bits = bitcast_elements(w, x, shape, dtype, integer)
+    pointee = ir.Type.parse(f"!tt.ptr<i{8 * dtype.itemsize}>", w.context)
+    bit_pointer = w.op("tt.bitcast", [pointer], w.shaped_type(shape, pointee) if shape else pointee)
+    if name in ("atomic_max", "atomic_min"):
+        old = _extreme_of_floats(w, block, name, bit_pointer, bits, mask, shape)
+    else:
+        old = _update(w, block, _ATOMICS[name][1], bit_pointer, bits, mask)
+    return bitcast_elements(w, old, shape, integer, dtype)
 
 
-def _extreme_of_floats(w: TritonWriter, block: Block, name: str, pointer: ir.Value, x: ir.Value, mask: ir.Value | None,
+def _extreme_of_floats(w: TritonWriter, block: Block, name: str, pointer: ir.Value, bits: ir.Value, mask: ir.Value | None,
                        shape: tuple[int, ...]) -> ir.Value:
-    """Update floats to a maximum or minimum by their bits.
+    """Update the bits of floats to those of a maximum or minimum.
 
     Bits of positive floats are ordered as signed integers. Those of negative ones are ordered in reverse, as unsigned integers.
     """
-    dtype = block.dtype
-    if dtype.itemsize < 4:
-        raise unsupported(w, f"{name} of {block.name} with dtype {dtype}", "Use an array of float32.")
-    integer = np.dtype(f"int{8 * dtype.itemsize}")
-    bits = bitcast_elements(w, x, shape, dtype, integer)
-    kind = ir.Type.parse(f"!tt.ptr<i{8 * dtype.itemsize}>", w.context)
-    bit_pointer = w.op("tt.bitcast", [pointer], w.shaped_type(shape, kind) if shape else kind)
+    integer = np.dtype(f"int{8 * block.dtype.itemsize}")
     is_negative = compare(w, "lt", integer, bits, w.constant(0, shape, integer), shape)
     is_positive = w.op("arith.xori", [is_negative, w.constant(True, shape, np.bool_)])
     signed, unsigned = ("atomic_max", "atomic_min") if name == "atomic_max" else ("atomic_min", "atomic_max")
-    of_positive = _update(w, block, _ATOMICS[signed][1], bit_pointer, bits, _and(w, mask, is_positive))
-    of_negative = _update(w, block, _ATOMICS[unsigned][2], bit_pointer, bits, _and(w, mask, is_negative))
-    return bitcast_elements(w, w.select(is_negative, of_negative, of_positive), shape, integer, dtype)
+    of_positive = _update(w, block, _ATOMICS[signed][1], pointer, bits, _and(w, mask, is_positive))
+    of_negative = _update(w, block, _ATOMICS[unsigned][2], pointer, bits, _and(w, mask, is_negative))
+    return w.select(is_negative, of_negative, of_positive)
 
 
 def _atomic_rmw(w: TritonWriter, avals_in, avals_out, params, block, x, *operands):
