@@ -566,6 +566,18 @@ def pipeline_of_overlapping_blocks(x_ref, o_ref):
     pltpu.emit_pipeline(body, grid=3, in_specs=[windows], out_specs=[ROWS])(x_ref, o_ref)
 
 
+@kernel(lambda: (numbers(32, 256),), lambda x: x[:, :128] + np.pad(x[8:, 128:], ((0, 8), (0, 0))), out_shape=Spec((32, 128), F32),
+        in_specs=[MAIN], out_specs=MAIN)
+def pipeline_of_overlapping_blocks_beyond_the_edge(x_ref, o_ref):
+    def body(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[:8] + xnp.where(pl.program_id(0) < 3, y_ref[8:], 0)
+
+    def windows(column):
+        return Block((pl.Element(16, (8, 8)), pl.Element(128)), lambda i: (pl.multiple_of(8 * i, 8), column))
+
+    pltpu.emit_pipeline(body, grid=4, in_specs=[windows(0), windows(128)], out_specs=[ROWS])(x_ref, x_ref, o_ref)
+
+
 @kernel(lambda: (numbers(32, 256), numbers(4, 8, 128, seed=1)), lambda x, y: 2 * x[::-1, 128:].reshape(4, 8, 128)[:, ::-1] + y,
         out_shape=Spec((4, 8, 128), F32), in_specs=[MAIN, MAIN], out_specs=MAIN, scratch_shapes=[pltpu.VMEM((8, 128), F32)])
 def pipeline_of_blocks_in_main_memory(x_ref, y_ref, o_ref, buffer_ref):

@@ -419,6 +419,20 @@ def test_pipelines_over_blocks_beyond_the_edge(shape, rng):
     np.testing.assert_array_equal(xf.vmap(double)(np.stack([x, -x])), np.stack([2 * x, -2 * x]))
 
 
+@pytest.mark.parametrize("padding", [(0, 0), (1, 0), (2, 3)])
+def test_pipelines_over_elements_beyond_the_edge(padding):
+    """The padding is ignored, as in JAX. Of the last block, the part within is copied."""
+    x = np.arange(7, dtype=np.float32)
+
+    def kernel(x_ref, o_ref):
+        pltpu.emit_pipeline(lambda x, o: o.__setitem__(..., x[...]), grid=3,
+                            in_specs=[pl.BlockSpec((pl.Element(4, padding),), lambda i: (2 * i,), pipeline_mode=pl.Buffered(1))],
+                            out_specs=[pl.BlockSpec((4,), lambda i: i)])(x_ref, o_ref)
+
+    found = interpreted(kernel, out_shape=xf.ShapeDtypeStruct((12,), "float32"), in_specs=[ANY], out_specs=ANY)(x)
+    np.testing.assert_array_equal(found, [0, 1, 2, 3, 2, 3, 4, 5, 4, 5, 6, 5])  # the last is of the block before
+
+
 def test_pipelines_over_slices(rng):
     """Slices of any start and size, also beyond the place where the largest slice would begin, and empty ones."""
     x, starts, sizes = rng.normal(size=(9, 3)).astype(np.float32), np.int32([7, 0, 4, 6]), np.int32([2, 4, 0, 1])

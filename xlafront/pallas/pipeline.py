@@ -68,7 +68,8 @@ def emit_pipeline(body: Callable[..., None], *, grid: Any, in_specs: Any = (), o
         grid: Size of the grid along each axis; `pl.program_id` in the body returns the index.
         in_specs, out_specs: A `pl.BlockSpec` for each reference. Of blocks that end beyond the reference, the part within is
             copied. For a dimension `pl.BoundedSlice(n)` the index map returns `pl.ds(start, size)`, a slice of `n` positions at
-            most. The `pipeline_mode`, a `pl.Buffered`, is the number of buffers; the default is 2. Blocks whose
+            most. The padding of `pl.Element` is ignored, as in JAX: index maps return positions in the reference. The
+            `pipeline_mode`, a `pl.Buffered`, is the number of buffers; the default is 2. Blocks whose
             `memory_space` is `pltpu.HBM` are not copied: the body gets references to parts of the array.
         tiling: Tiling in memory. Ignored.
         core_axis: Axis of the kernel's grid whose programs share the steps, each a part of one parallel axis.
@@ -167,9 +168,9 @@ def _check_blocks(number: int, spec: BlockSpec, ref: Any) -> None:
     if shape is not None and (len(shape) != len(ref.shape) or any([(n or 1) > m for n, m in zip(shape, ref.shape)])):
         raise ValueError(f"{name} has more dimensions or larger ones than the reference, {ref.shape}. Choose smaller blocks.")
     for b in spec.block_shape or ():
-        if isinstance(b, Indirect) or isinstance(b, Element) and any(b.padding):
+        if isinstance(b, Indirect):
             raise NotImplementedError(f"{name} has the dimension {b}, which pipelines cannot have. Use sizes, pl.Element "
-                                      f"without padding, or pl.BoundedSlice.")
+                                      f"or pl.BoundedSlice.")
     mode = spec.pipeline_mode
     if mode is not None and not isinstance(mode, Buffered) or getattr(mode, "prefetched_count", 0):
         raise NotImplementedError(f"emit_pipeline: the pipeline_mode of reference {number} is {errors.short(mode)}; it takes "
@@ -245,7 +246,7 @@ class _Window:
     """A reference, its blocks, and their buffers.
 
     Attributes:
-        bounded: Dimensions of blocks whose size is known at run time: slices, and blocks at an edge that end beyond it.
+        bounded: Dimensions of blocks whose size is known at run time: slices, and blocks that can end beyond the edge.
         sizes_ref: Their sizes for each buffer of an output, until the copy is waited for.
     """
 
@@ -253,13 +254,12 @@ class _Window:
 
     def __init__(self, buffers: BufferedRef, spec: BlockSpec, ref: Any) -> None:
         self.buffers, self.spec, self.ref = buffers, spec, ref
-        self.shape = block_sizes(spec)
+        self.shape: Any = block_sizes(spec)
         self.count = buffers.buffer_count if buffers.is_buffered else 0
         self.is_input = buffers.is_input and buffers.is_buffered
         self.is_output = buffers.is_output and buffers.is_buffered
         dims = [d for d, n in enumerate(self.shape or ()) if n is not None]
-        self.bounded = [i for i, d in enumerate(dims) if isinstance(self.dim(d), BoundedSlice) or (
-            not isinstance(self.dim(d), Element) and ref.shape[d] % self.dim(d))]
+        self.bounded = [i for i, d in enumerate(dims) if self._is_bounded(d)]
         self.dims = dims
         if self.bounded and not buffers.is_buffered:
             raise ValueError(f"emit_pipeline: blocks of {spec} are in main memory, where their sizes must be static and divide "
@@ -269,6 +269,12 @@ class _Window:
         """Return the kind of a dimension of blocks: a size, `Element` or `BoundedSlice`."""
         b = (self.spec.block_shape or ())[d]
         return b.block_size if isinstance(b, Blocked) else b
+
+    def _is_bounded(self, d: int) -> bool:
+        n, full = self.dim(d), self.ref.shape[d]
+        if isinstance(n, Element):
+            return self.buffers.is_buffered and n.block_size != full
+        return isinstance(n, BoundedSlice) or full % n != 0
 
     def index(self, indices: Sequence[Any]) -> tuple:
         """Return the index of the block in each dimension; for slices, the start and the size."""
@@ -303,15 +309,14 @@ class _Window:
             if isinstance(n, BoundedSlice):
                 found.append(index[d][1])
                 continue
-            tile = self._tile(d)
-            rest = sub(np.int32(-(-full // tile) * tile), mul(index[d], np.int32(n)))  # (arrays in main memory have full tiles)
-            found.append(multiple_of(min_(rest, np.int32(n)), self._unit(d)))
+            tile, start = self._tile(d), index[d] if isinstance(n, Element) else mul(index[d], np.int32(n))
+            rest = sub(np.int32(-(-full // tile) * tile), start)  # (arrays in main memory have full tiles)
+            found.append(multiple_of(min_(rest, np.int32(self.shape[d])), self._unit(d)))
         return found
 
     def _unit(self, d: int) -> int:
         """Return a divisor of the sizes of blocks in a bounded dimension."""
-        n = self.dim(d)
-        return 1 if isinstance(n, BoundedSlice) else math.gcd(self._tile(d), n)
+        return 1 if isinstance(self.dim(d), BoundedSlice) else math.gcd(self._tile(d), self.shape[d])
 
     def _tile(self, d: int) -> int:
         """Return the unit of positions that copies of a dimension have."""
