@@ -113,6 +113,15 @@ def test_configuration():
     assert "@my_kernel" in module and "dimension_semantics = [#tpu.dimension_semantics<parallel>]" in module
 
 
+def test_options_for_sparse_cores():
+    """Kernels of TensorCores always have their layouts chosen, as in JAX, and refuse options for SparseCores."""
+    _, config = config_of(call(copy, X, compiler_params=pltpu.CompilerParams(needs_layout_passes=False)))
+    assert config["custom_call_config"]["needs_layout_passes"] is True
+    for name, value in (("opt_level", "O1"), ("use_tc_tiling_on_sc", False)):
+        with pytest.raises(ValueError, match=f"{name} of pltpu.CompilerParams is only supported for kernels of SparseCores"):
+            call(copy, X, compiler_params=pltpu.CompilerParams(**{name: value}))
+
+
 def test_windows():
     module, _ = config_of(call(copy, np.ones((32, 128), np.float32), shape=(32, 128), grid=4, in_specs=[
         pl.BlockSpec((8, 128), lambda i: (i, 0), pipeline_mode=pl.Buffered(1))], out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0))))

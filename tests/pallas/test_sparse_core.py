@@ -279,6 +279,21 @@ def test_the_module():
     assert "sc_scalar_subcore" in str(mosaic_evaluator.modules(module_text(kernels.summed(False), kernels.ROWS))[0][0])
 
 
+def test_options_of_the_compiler():
+    def config(**options):
+        mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore", num_cores=1, num_subcores=16)
+        copy = pl.kernel(lambda x, o: pltpu.sync_copy(x, o), out_type=xf.ShapeDtypeStruct((16, 128), "float32"), mesh=mesh,
+                         compiler_params=pltpu.CompilerParams(**options))
+        return mosaic_evaluator.modules(module_text(copy, np.zeros((16, 128), np.float32)))[0][1]
+
+    found = config(opt_level="O1", use_tc_tiling_on_sc=False, needs_layout_passes=False)
+    assert found["sparse_core_config"] == {
+        "tiling": "TILING_SPARSE_CORE", "core_ids": ["0"], "comp_env": {"backend_opt_level": "O1"}}
+    assert found["custom_call_config"]["needs_layout_passes"] is False
+    with pytest.raises(ValueError, match="opt_level of pltpu.CompilerParams takes one of O0, O1, O2, O3, got 2"):
+        config(opt_level=2)
+
+
 def test_meshes():
     assert plsc.get_sparse_core_info("v6e").num_lanes == kernels.LANES and plsc.get_sparse_core_info("v5p").num_cores == 4
     assert plsc.ScalarSubcoreMesh(axis_name="c").num_cores == 1

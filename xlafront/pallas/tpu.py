@@ -135,7 +135,10 @@ class CompilerParams:
         skip_device_barrier: If True, do not wait for other devices before the kernel.
         allow_collective_id_without_custom_barrier: If True, allow `collective_id` for kernels without a barrier.
         shape_invariant_numerics: If True, the order of summation does not depend on sizes.
-        use_tc_tiling_on_sc, needs_layout_passes, fuse_transposed_lhs_in_matmul: Choices of layouts in memory.
+        use_tc_tiling_on_sc: For kernels of SparseCores, False if arrays have rows as they are.
+        needs_layout_passes: For kernels of SparseCores, False to leave out the passes that choose layouts.
+        fuse_transposed_lhs_in_matmul: If True, products take a transposed left operand as it is.
+        opt_level: For kernels of SparseCores, the level of optimization, "O0" to "O3".
 
     Example:
         >>> pl.tpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")).dimension_semantics
@@ -159,6 +162,7 @@ class CompilerParams:
     use_tc_tiling_on_sc: bool | None = None
     needs_layout_passes: bool = True
     fuse_transposed_lhs_in_matmul: bool = False
+    opt_level: str | None = None
 
     def __post_init__(self):
         for name in ("dimension_semantics", "allow_input_fusion"):

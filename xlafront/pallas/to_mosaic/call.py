@@ -29,6 +29,8 @@ _OLDEST_FORMAT, _FORMATS = 8, (((0, 0, 52), 11),)
 # The tilings of arrays in memory, by `use_tc_tiling_on_sc`: that of vector units, or rows as they are
 _TILINGS = {None: "TILING_COMPACT", True: "TILING_COMPACT", False: "TILING_SPARSE_CORE"}
 
+_OPT_LEVELS = ("O0", "O1", "O2", "O3")
+
 
 class _Kernel:
     """A kernel as bytes in the versioned format, its communication, and True if it has vectors without layouts."""
@@ -45,7 +47,7 @@ def lower(ctx: Any, *operands: ir.Value, jaxpr: Jaxpr, grid_mapping: GridMapping
           **_: Any) -> list[ir.Value]:
     """Emit the custom call of a kernel."""
     label = jaxpr.debug_info.label
-    params = _checked_params(label, compiler_params)
+    params = _checked_params(label, compiler_params, mesh)
     check_kernel(label, jaxpr, grid_mapping, mesh is not None)
     semantics = _semantics(label, params, grid_mapping)
     memory = NO_MEMORY if mesh is not None else main_memory(label, jaxpr, grid_mapping, semantics)
@@ -57,8 +59,7 @@ def lower(ctx: Any, *operands: ir.Value, jaxpr: Jaxpr, grid_mapping: GridMapping
         params = params.replace(needs_layout_passes=False)
     config = _config(label, params, cost_estimate, kernel, grid_mapping)
     if mesh is not None:
-        config |= {"sparse_core_config": {"tiling": _TILINGS[params.use_tc_tiling_on_sc]},
-                   "device_type": "DEVICE_TYPE_SPARSECORE"}
+        config |= {"sparse_core_config": _sparse_core_config(params, mesh), "device_type": "DEVICE_TYPE_SPARSECORE"}
     grid, blocks, avals_out = effective_grid(grid_mapping), grid_mapping.block_mappings, ctx.avals_out
     first = len(ctx.avals_in) - grid_mapping.num_inputs
     avals_in = [*ctx.avals_in[:first], *[_stored(a, b, grid) for a, b in zip(ctx.avals_in[first:], blocks)]]
@@ -104,7 +105,7 @@ def _stored(aval: Any, block: BlockMapping, grid: tuple) -> Any:
 _DEFAULTS = CompilerParams()
 
 
-def _checked_params(label: str, params: Any) -> CompilerParams:
+def _checked_params(label: str, params: Any, mesh: Any) -> CompilerParams:
     if params is None:
         return _DEFAULTS
     if not isinstance(params, CompilerParams):
@@ -115,6 +116,15 @@ def _checked_params(label: str, params: Any) -> CompilerParams:
     if limit is not None and (not isinstance(limit, int) or limit <= 0):
         raise ValueError(f"the kernel {label}: vmem_limit_bytes of pltpu.CompilerParams takes a positive number of bytes, got "
                          f"{limit!r}.")
+    if params.opt_level is not None and params.opt_level not in _OPT_LEVELS:
+        raise ValueError(f"the kernel {label}: opt_level of pltpu.CompilerParams takes one of {', '.join(_OPT_LEVELS)}, got "
+                         f"{params.opt_level!r}.")
+    if mesh is None:
+        for name in ("use_tc_tiling_on_sc", "opt_level"):
+            if getattr(params, name) is not None:
+                raise ValueError(f"the kernel {label}: {name} of pltpu.CompilerParams is only supported for kernels of "
+                                 f"SparseCores, got {getattr(params, name)!r}. Leave it out.")
+        params = params.replace(needs_layout_passes=True)  # as in JAX
     return params
 
 
@@ -161,6 +171,15 @@ def _config(label: str, params: CompilerParams, cost: Any, kernel: _Kernel, mapp
         config["scoped_memory_configs"] = [{"memory_space": 1, "offset": 0, "size": params.vmem_limit_bytes}]
     if params.flags:
         config["flag_configs"] = [{"flag_type": k, "value": _flag(label, k, v)} for k, v in dict(params.flags).items()]
+    return config
+
+
+def _sparse_core_config(params: CompilerParams, mesh: Any) -> dict[str, Any]:
+    config: dict[str, Any] = {"tiling": _TILINGS[params.use_tc_tiling_on_sc]}
+    if mesh.num_cores == 1:
+        config["core_ids"] = ["0"]
+    if params.opt_level is not None:
+        config["comp_env"] = {"backend_opt_level": params.opt_level}
     return config
 
 
