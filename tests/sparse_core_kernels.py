@@ -92,6 +92,20 @@ def row_copies(kind, interpret):
         pltpu.VMEM((NUM_ROWS,), np.int32), pltpu.VMEM((NUM_ROWS, 128), np.float32), pltpu.SemaphoreType.DMA])
 
 
+def through_main_memory(interpret):
+    """Return a kernel that copies rows by way of scratch memory in HBM, from where another subcore takes them."""
+    def kernel(x_ref, o_ref, main, row):
+        i = lax.axis_index("subcore")
+        pltpu.async_copy(x_ref.at[i], row, None)
+        pltpu.async_copy(row, main.at[i], None).wait()
+        plsc.subcore_barrier()
+        pltpu.sync_copy(main.at[7 - i], o_ref.at[i])
+
+    mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore", num_cores=1, num_subcores=8)
+    return pl.kernel(kernel, xf.ShapeDtypeStruct((8, 128), np.float32), mesh=mesh, interpret=interpret, scratch_types=[
+        pltpu.HBM((8, 128), np.float32), pltpu.VMEM((128,), np.float32)])
+
+
 # Views of rows at indices: the view of a reference of shape (64, 256), and the same part of an array.
 VIEWS = {
     "columns": (lambda ref, i: ref.at[i, pl.ds(128, 128)], np.s_[:, 128:]),

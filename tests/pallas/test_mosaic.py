@@ -3,6 +3,7 @@
 No compiler and no TPU is needed; `tests/planning/test_compile_for_tpu.py` compiles these kernels.
 """
 
+import functools
 import convolution_kernels
 import ml_dtypes
 import mosaic_evaluator
@@ -120,6 +121,15 @@ def test_options_for_sparse_cores():
     for name, value in (("opt_level", "O1"), ("use_tc_tiling_on_sc", False)):
         with pytest.raises(ValueError, match=f"{name} of pltpu.CompilerParams is only supported for kernels of SparseCores"):
             call(copy, X, compiler_params=pltpu.CompilerParams(**{name: value}))
+
+
+def test_messages_name_the_line_of_partial_functions():
+    """Kernels with options are often `functools.partial`."""
+    def kernel(x_ref, o_ref, *, axis):
+        o_ref[...] = xnp.cumprod(x_ref[...].astype(complex), axis).real
+
+    with pytest.raises(NotImplementedError, match=f"kernel at .*test_mosaic.py:{kernel.__code__.co_firstlineno}"):
+        call(functools.partial(kernel, axis=0), X)
 
 
 def test_windows():

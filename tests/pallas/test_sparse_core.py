@@ -29,6 +29,17 @@ def test_kernels_on_all_subcores():
     np.testing.assert_array_equal(xf.jit(kernels.summed(True))(kernels.ROWS)[:, 0], kernels.ROWS.sum(1))
 
 
+def test_scratch_memory_in_hbm_and_copies_without_semaphores():
+    np.testing.assert_array_equal(kernels.through_main_memory(True)(kernels.LARGE[:8]), kernels.LARGE[7::-1])
+
+
+def test_messages_name_the_line_of_the_kernel():
+    mesh = plsc.ScalarSubcoreMesh(axis_name="core", num_cores=1)
+    copy = pl.kernel(lambda x, o, m: None, xf.ShapeDtypeStruct((8,), np.float32), mesh=mesh, scratch_types=[pl.ANY((8,), np.float32)])
+    with pytest.raises(ValueError, match=r"<lambda> at .*test_sparse_core.py:\d+.* is in any; scratch memory of SparseCores is in VMEM"):
+        module_text(copy, np.zeros(8, np.float32))
+
+
 @pytest.mark.parametrize("kind", kernels.ROW_COPIES)
 def test_copies_of_rows(kind):
     args = kernels.LARGE, kernels.indices_of(kind)

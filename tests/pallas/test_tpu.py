@@ -153,6 +153,18 @@ def test_async_and_sync_copies():
     np.testing.assert_array_equal(found, M + np.roll(M[::-1], 3, 1))
 
 
+def test_copies_without_a_semaphore_are_complete_when_they_start():
+    def kernel(x_ref, o_ref):
+        copy = pltpu.make_async_copy(x_ref.at[4:], o_ref.at[:4])
+        copy.start()
+        copy.wait()
+        pltpu.async_copy(x_ref.at[:4], o_ref.at[4:], None)
+
+    for options in ({"interpret": True}, {"interpret": pltpu.InterpretParams()}):
+        found = pl.pallas_call(kernel, out_shape=LIKE, **options)(X)
+        np.testing.assert_array_equal(found, np.concatenate([X[4:], X[:4]]))
+
+
 def test_invalid_semaphores_raise():
     def run(body, *scratch):
         interpreted(lambda x, o, *refs: body(x, o, *refs), out_shape=LIKE, scratch_shapes=scratch)(X)
@@ -163,8 +175,8 @@ def test_invalid_semaphores_raise():
         run(lambda x, o: pl.semaphore_wait(3))
     with pytest.raises(TypeError, match="a copy takes references, as kernels get them; src_ref is"):
         run(lambda x, o, sem: pltpu.async_copy(x[...], o, sem), pltpu.SemaphoreType.DMA)
-    with pytest.raises(TypeError, match="make_async_copy needs a semaphore, sem,"):
-        run(lambda x, o: pltpu.make_async_copy(x, o))
+    with pytest.raises(TypeError, match="make_async_copy has src_sem, but no sem"):
+        run(lambda x, o, sem: pltpu.make_async_copy(x, o, src_sem=sem), pltpu.SemaphoreType.DMA)
     with pytest.raises(ValueError, match="wait_send is for copies with a semaphore of the source"):
         run(lambda x, o, sem: pltpu.make_async_copy(x, o, sem).wait_send(), pltpu.SemaphoreType.DMA)
     with pytest.raises(ValueError, match=r"between references of one type.* Copy equal parts of them, ref.at\[...\]"):

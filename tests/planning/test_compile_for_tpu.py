@@ -377,6 +377,11 @@ def test_copies_of_slices_of_rows(chip):
             compile_for(chip, sparse_core_kernels.slices_of_rows(name, "from", is_tiled=is_tiled), *args)
 
 
+@pytest.mark.parametrize("chip", ["v6e:1x1", "tpu7x:1x1x1"])
+def test_scratch_memory_of_sparse_cores_in_hbm(chip):
+    compile_for(chip, sparse_core_kernels.through_main_memory(False), sparse_core_kernels.LARGE[:8])
+
+
 @pytest.mark.parametrize("kind", sparse_core_kernels.ROW_COPIES)
 def test_copies_of_rows_by_sparse_cores(kind):
     compile_for("tpu7x:1x1x1", sparse_core_kernels.row_copies(kind, False), sparse_core_kernels.LARGE,

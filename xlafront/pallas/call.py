@@ -502,7 +502,7 @@ class _KernelCall:
                                  f"references; it returned {errors.short(result)}.")
             return []
 
-        origin = DebugInfo("pallas_call kernel", self.name, getattr(self.kernel, "__code__", None))
+        origin = DebugInfo("pallas_call kernel", self.name, signatures.code_of(self.kernel)[0])
         with _unchecked_axes():
             jaxpr, consts = inline_scalar_constants(*tracing.trace_to_jaxpr(flat, avals, origin))
         check_semaphores(source, jaxpr)

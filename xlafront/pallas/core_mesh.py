@@ -168,6 +168,7 @@ def _call_on_cores(body: Any, out_type: Any, mesh: Any, name: str | None, option
             tracing.thread.axes = saved
 
     on_core.core_mesh = None if mesh.core_type is CoreType.TC else mesh  # type: ignore[attr-defined]
+    on_core.__wrapped__ = body  # type: ignore[attr-defined]  # messages name its line
     on_core.__name__ = name or getattr(body, "__name__", "kernel")
     calls: BoundedCache = BoundedCache(8)  # by the structure of the arguments
     main = BlockSpec(memory_space=mesh.default_memory_space)

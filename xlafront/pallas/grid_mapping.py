@@ -297,7 +297,7 @@ def inline_scalar_constants(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr,
 
 def source_name(function: Callable | None) -> str:
     """Return the name of a user's function, and its source location."""
-    code = getattr(function, "__code__", None)
+    code = signatures.code_of(function)[0] if function else None
     location = f" at {source.position(code.co_filename, code.co_firstlineno)}" if code else ""
     return f"{signatures.function_name(function)}{location}" if function else "by default"
 

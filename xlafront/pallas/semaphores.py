@@ -267,7 +267,8 @@ class AsyncCopyDescriptor:
 
     Args:
         src_ref, dst_ref: Source and destination: references of equal types.
-        dst_sem: Semaphore that is signaled when the copy has arrived: for a remote copy that of the other device.
+        dst_sem: Semaphore that is signaled when the copy has arrived: for a remote copy that of the other device. Without one,
+            a copy is complete when `start` returns.
         src_sem: Semaphore that is signaled when the source has been read.
         device: The operand of the other device. Empty for a copy on this device.
         axes: Axes of the mesh of devices.
@@ -287,8 +288,8 @@ class AsyncCopyDescriptor:
         if (src_ref.shape, src_ref.dtype) != (dst_ref.shape, dst_ref.dtype):
             raise ValueError(f"a copy is between references of one type, got {src_ref.dtype}{list(src_ref.shape)} and "
                              f"{dst_ref.dtype}{list(dst_ref.shape)}. Copy equal parts of them, ref.at[...].")
-        self.src_ref, self.dst_ref, self.dst_sem = src_ref, dst_ref, _semaphore("a copy", dst_sem, _COPIES)
-        self.src_sem = None if src_sem is None else _semaphore("a copy", src_sem, _COPIES)
+        self.src_ref, self.dst_ref = src_ref, dst_ref
+        self.dst_sem, self.src_sem = (None if x is None else _semaphore("a copy", x, _COPIES) for x in (dst_sem, src_sem))
         self._device, self._axes = list(device), axes
 
     is_remote = property(lambda self: self._axes is not None, doc="True if the destination is on another device.")
@@ -298,6 +299,9 @@ class AsyncCopyDescriptor:
         if add and self.is_remote:
             raise NotImplementedError("a copy to another device cannot add to its destination. Copy to scratch memory there, "
                                       "and add after wait_recv().")
+        if self.dst_sem is None:
+            run_scoped(lambda sem: async_copy(self.src_ref, self.dst_ref, sem, priority=priority, add=add).wait(), SemaphoreType.DMA)
+            return
         sources = [] if self.src_sem is None else [self.src_sem]
         operands, views = flatten_views([self.src_ref, self.dst_ref, self.dst_sem, *sources])
         dma_start_p.bind(*operands, *self._device, views=views, priority=priority, add=bool(add), axes=self._axes)
@@ -316,7 +320,8 @@ class AsyncCopyDescriptor:
 
     def wait_recv(self) -> None:
         """Wait until the copy has arrived: of a remote copy, that of the sender to this device."""
-        self._wait(self.dst_sem, False)
+        if self.dst_sem is not None:
+            self._wait(self.dst_sem, False)
 
     def _wait(self, semaphore: Any, is_send: bool) -> None:
         operands, views = flatten_views([self.src_ref, self.dst_ref, semaphore])
@@ -324,9 +329,9 @@ class AsyncCopyDescriptor:
 
 
 def _copy(caller: str, src_ref: Any, dst_ref: Any, sem: Any, src_sem: Any) -> AsyncCopyDescriptor:
-    if sem is None:
-        raise TypeError(f"{caller} needs a semaphore, sem, that is signaled when the copy is complete, as "
-                        f"scratch_shapes=[pltpu.SemaphoreType.DMA] gives one to the kernel.")
+    if sem is None and src_sem is not None:
+        raise TypeError(f"{caller} has src_sem, but no sem, a semaphore that is signaled when the copy is complete. Give both, as "
+                        f"scratch_shapes=[pltpu.SemaphoreType.DMA] * 2 passes them to the kernel.")
     return AsyncCopyDescriptor(src_ref, dst_ref, sem, src_sem)
 
 
@@ -336,7 +341,7 @@ def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any = None, *, src_sem: Any
 
     Args:
         src_ref, dst_ref: Source and destination: references, or slices such as `ref.at[...]`.
-        sem: Semaphore that is signaled when the copy is complete.
+        sem: Semaphore that is signaled when the copy is complete. None for a copy that is complete when it has been started.
         src_sem: Semaphore that is signaled when the source has been read. Default: none.
 
     Returns:
@@ -358,7 +363,7 @@ def async_copy(src_ref: Any, dst_ref: Any, sem: Any = None, *, src_sem: Any = No
 
     Args:
         src_ref, dst_ref: Source and destination: references, or slices such as `ref.at[...]`.
-        sem: Semaphore that is signaled when the copy is complete.
+        sem: Semaphore that is signaled when the copy is complete. None for a copy that is complete when it has been started.
         src_sem: Semaphore that is signaled when the source has been read. Default: none.
         priority: Priority of the copy.
         add: If True, add to the destination.

@@ -41,8 +41,8 @@ def check_kernel(label: str, jaxpr: Jaxpr, mapping: GridMapping, is_sparse_core:
             _check_tiling(label, block)
     for i, aval in enumerate(mapping.scratch_avals):
         space = space_of(aval.memory_space)
-        if space not in (*SCRATCH_SPACES, *([SHARED_SPACE] if is_sparse_core else MAIN_SPACES)):
-            spaces = "VMEM, SMEM or VMEM_SHARED" if is_sparse_core else "VMEM, SMEM, HBM or ANY"
+        if space not in (*SCRATCH_SPACES, *(["hbm", SHARED_SPACE] if is_sparse_core else MAIN_SPACES)):
+            spaces = "VMEM, SMEM, VMEM_SHARED or HBM" if is_sparse_core else "VMEM, SMEM, HBM or ANY"
             raise ValueError(f"the kernel {label}: scratch_shapes[{i}], {aval}, is in {space}; scratch memory of "
                              f"{'SparseCores' if is_sparse_core else 'TPU kernels'} is in {spaces}, or of semaphores. Use "
                              f"pltpu.VMEM, and pl.run_scoped for pltpu.ACC.")

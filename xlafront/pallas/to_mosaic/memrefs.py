@@ -382,7 +382,7 @@ def _allocate(w: MosaicWriter, aval: AbstractRef) -> MemRef:
         return memref_of(w.allocate_accumulators(aval.memory_space.mxu_id, aval.shape), aval, f"accumulators of type {aval}")
     if space_of(aval.memory_space) not in SCRATCH_SPACES:
         raise unsupported(w, f"scratch memory of type {aval}",
-                          "Use pltpu.VMEM(shape, dtype), pltpu.SMEM, pltpu.HBM or semaphores.")
+                          "Use pltpu.VMEM(shape, dtype), pltpu.SMEM or semaphores, or make it scratch memory of the kernel.")
     kind = memref_type(w.context, aval.shape, aval.dtype, aval.memory_space)
     if space_of(aval.memory_space) == "semaphore_mem":
         value = w.op("tpu.sem_alloc", [], kind)
