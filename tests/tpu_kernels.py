@@ -162,6 +162,38 @@ def copies_between_main_memory(x_ref, o_ref):
     pltpu.sync_copy(x_ref, o_ref)
 
 
+def _recurrence(a, x):
+    h, found = np.zeros(x.shape[1:], F32), []
+    for decay, v in zip(a, x):
+        h = decay * h + v
+        found.append(h)
+    return np.stack(found)
+
+
+@kernel(lambda: (numbers(11, 128), numbers(11, 128, seed=1)), lambda a, x: (_recurrence(a, x), _recurrence(a.T, x.T).T), 1e-4,
+        out_shape=(Spec((11, 128), F32),) * 2)
+def associative_scans(a_ref, x_ref, down_ref, along_ref):
+    """A linear recurrence along each axis, with an odd number of steps. It makes arrays without elements."""
+    def step(left, right):
+        return left[0] * right[0], left[1] * right[0] + right[1]
+
+    for ref, axis in ((down_ref, 0), (along_ref, 1)):
+        ref[...] = lax.associative_scan(step, (a_ref[...], x_ref[...]), axis=axis)[1]
+
+
+def _spaced(x):
+    rows, planes = np.full((16, 256), 2, F32), np.full((9, 2, 128), 2, F32)
+    rows[1::2, :255:2] = x
+    planes[1::3] = x[:6].reshape(3, 2, 128)
+    return rows, planes
+
+
+@kernel(lambda: (numbers(8, 128),), _spaced, out_shape=(Spec((16, 256), F32), Spec((9, 2, 128), F32)))
+def padding_between_elements(x_ref, rows_ref, planes_ref):
+    rows_ref[...] = lax.pad(x_ref[...], np.float32(2), ((1, 0, 1), (0, 1, 1)))
+    planes_ref[...] = lax.pad(x_ref[:6].reshape(3, 2, 128), np.float32(2), ((1, 1, 2), (0, 0, 0), (0, 0, 0)))
+
+
 @kernel(lambda: (numbers(4, 32, 128), numbers(32, 128, seed=1)), lambda x, y: x.sum(2, keepdims=True) * y,
         1e-4, out_shape=Spec((4, 32, 128), F32), grid=(4, 4),
         in_specs=[Block((None, 8, 128), lambda i, j: (i, j, 0)), Block((pl.Element(8), pl.Element(128)), lambda i, j: (j * 8, 0))],

@@ -51,6 +51,9 @@ def lower_equations(w: Writer, jaxpr: Jaxpr, args: Sequence[Value]) -> list[Valu
         outvars = eqn.outvars
         check_dtypes(w, eqn)
         w.is_read = not eqn.effects or any([v in read for v in outvars])
+        if outvars and not eqn.effects and not any([getattr(v.aval, "size", 1) for v in outvars]):
+            env.update(dict.fromkeys(outvars))  # compilers have no arrays without elements
+            continue
         shape = outvars[0].aval.shape if eqn.primitive.traits.broadcasts_scalars else None
         env.update(zip(outvars, _lower_equation(w, eqn, [value(v, shape) for v in eqn.invars], shape)))
         w.location, w.site = outer

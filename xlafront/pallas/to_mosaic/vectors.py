@@ -50,6 +50,7 @@ def _transpose(w: MosaicWriter, avals_in, avals_out, params, x):
 
 
 def _concatenate(w: MosaicWriter, avals_in, avals_out, params, *values):
+    values = tuple([x for x in values if x is not None])  # (of arrays without elements there is no vector)
     if len(values) == 1:
         return values[0]
     return w.op("tpu.concatenate", values, w.types_of(avals_out)[0], {
@@ -126,8 +127,9 @@ def _split(w: MosaicWriter, avals_in, avals_out, params, x):
 def _pad(w: MosaicWriter, avals_in, avals_out, params, x, fill):
     aval, shape = avals_in[0], list(avals_in[0].shape)
     for d, (low, high, interior) in enumerate(params["padding_config"]):
-        if interior:
-            raise unsupported(w, "padding between elements", "Use numpy.repeat and numpy.where.")
+        if interior and shape[d] > 1:
+            x = _pad_between(w, x, aval.update(shape=tuple(shape)), d, interior, fill)
+            shape[d] += (shape[d] - 1) * interior
         if low < 0 or high < 0:
             current = aval.update(shape=tuple(shape))
             x = part(w, x, current, d, max(-low, 0), shape[d] - max(-high, 0))
@@ -143,6 +145,18 @@ def _pad(w: MosaicWriter, avals_in, avals_out, params, x, fill):
         if len(pieces) > 1:
             x = w.op("tpu.concatenate", pieces, w.type_of(tuple(shape), aval.dtype), {"dimension": w.attribute(f"{d} : i32")})
     return x
+
+
+def _pad_between(w: MosaicWriter, x: ir.Value, aval: Any, axis: int, count: int, fill: ir.Value) -> ir.Value:
+    """Put `count` elements of a value between elements along an axis."""
+    size = aval.shape[axis] + (aval.shape[axis] - 1) * count
+    shape = (*aval.shape[:axis], size, *aval.shape[axis + 1:])
+    if axis >= aval.ndim - 2:
+        x, is_first = gathers.repeat(w, x, aval.shape, aval.dtype, axis, count + 1)
+        return w.select(is_first, x, w.broadcast(fill, (), shape))
+    gap = w.broadcast(fill, (), (*shape[:axis], count, *shape[axis + 1:]))
+    pieces = [p for i in range(aval.shape[axis]) for p in (gap, part(w, x, aval, axis, i, i + 1))][1:]
+    return w.op("tpu.concatenate", pieces, w.type_of(shape, aval.dtype), {"dimension": w.attribute(f"{axis} : i32")})
 
 
 # Reductions

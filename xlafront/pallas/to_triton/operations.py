@@ -160,6 +160,8 @@ def _concatenate(w: TritonWriter, avals_in, avals_out, params, *values):
     axis, [out] = params["dimension"], avals_out
     pieces: list[tuple[ir.Value, int]] = []
     for x, aval in zip(values, avals_in):
+        if x is None:  # (of arrays without elements there is no tensor)
+            continue
         pieces.append((x, aval.shape[axis]))
         while len(pieces) > 1 and pieces[-1][1] == pieces[-2][1]:
             (left, size), (right, _) = pieces[-2:]
