@@ -113,6 +113,17 @@ def _scattered(x, i, u):
     return new, total, largest
 
 
+def _column_updated(x, i):
+    found = x.copy()
+    found[:, i[0]] += 1
+    return found
+
+
+@values(X, np.int32([10, 5]), expected=_column_updated)
+def update_of_a_column(x, i):
+    return x.at[:, i[0]].add(1.0)
+
+
 @values(X, np.int32([1, 5, 1, 7]), numbers(4, 128), expected=_scattered)
 def scatters(x, i, u):
     return x.at[i[:2]].set(u[:2]), x.at[i].add(u), x.at[:, i].max(u[:, :8].T)

@@ -4,6 +4,7 @@ No compiler and no TPU is needed; `tests/planning/test_compile_for_tpu.py` compi
 """
 
 import functools
+
 import convolution_kernels
 import ml_dtypes
 import mosaic_evaluator

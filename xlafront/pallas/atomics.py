@@ -75,7 +75,8 @@ def update(name: str, ref: Any, index: Any, value: Any, mask: Any) -> Any:
     dtype = tracing.aval_of(ref).dtype
     if name in ("atomic_and", "atomic_or", "atomic_xor") and not (
             dtypes.is_integer(dtype) or dtype == np.bool_ or dtype in _FLOATS_WITH_BITS):
-        raise TypeError(f"{name} takes a reference to integers, or to floats of 32 or 64 bits, got one of type {tracing.aval_of(ref)}.")
+        raise TypeError(f"{name} takes a reference to integers, or to floats of 32 or 64 bits, got one of type "
+                        f"{tracing.aval_of(ref)}.")
     masks = [] if mask is None else [masked.as_mask(name, mask, shape)]
     return atomic_rmw_p.bind(ref, masked.as_value(value, dtype, shape), *masks, *operands, tree=indexers, atomic_type=name,
                              has_mask=mask is not None)

@@ -136,17 +136,20 @@ def _scatter(name: str) -> Any:
                 **_: Any) -> Any:
         """Select each update where its index is."""
         dn = dimension_numbers
-        indexed = list(dn.scatter_dims_to_operand_dims)
+        starts = list(dn.scatter_dims_to_operand_dims)
         window = [d for d in range(x.ndim) if d not in dn.inserted_window_dims]
-        sizes = dict(zip(window, [updates.shape[d] for d in dn.update_window_dims]))
-        if dn.operand_batching_dims or any([sizes.get(d, 1) != (1 if d in indexed else x.shape[d]) for d in range(x.ndim)]):
-            raise NotImplementedError(f"{name} of windows of shape {tuple(sizes.values())} into {x.shape} is not possible in "
-                                      f"compiled kernels. Index some dimensions with arrays, and take all of the others.")
+        sizes = {**dict.fromkeys(range(x.ndim), 1), **dict(zip(window, [updates.shape[d] for d in dn.update_window_dims]))}
+        indexed = [d for d in starts if sizes[d] == 1]  # others are complete, and start at zero
+        if dn.operand_batching_dims or not indexed or any([
+                sizes[d] != x.shape[d] for d in range(x.ndim) if d not in indexed]):
+            raise NotImplementedError(f"{name} of windows of shape {tuple([sizes[d] for d in window])} into {x.shape} is not "
+                                      f"possible in compiled kernels. Index some dimensions with arrays, and take all of the "
+                                      f"others.")
         batch = [d for d in range(updates.ndim) if d not in dn.update_window_dims]
         count = math.prod([updates.shape[d] for d in batch])
-        columns, inside = _split_indices(indices, [x.shape[d] - 1 for d in indexed])
+        columns, inside = _split_indices(indices, [x.shape[d] - sizes[d] for d in starts])
         targets = [(part if mode is GatherScatterMode.CLIP else xnp.where(inside, part, -1)).reshape(
-            count, *[1] * x.ndim) for part in columns]
+            count, *[1] * x.ndim) for d, part in zip(starts, columns) if d in indexed]
         free = [d for d in window if d not in indexed]
         order = [*batch, *[w for w, d in zip(dn.update_window_dims, window) if d in indexed],
                  *[w for w, d in zip(dn.update_window_dims, window) if d in free]]

@@ -300,7 +300,8 @@ class AsyncCopyDescriptor:
             raise NotImplementedError("a copy to another device cannot add to its destination. Copy to scratch memory there, "
                                       "and add after wait_recv().")
         if self.dst_sem is None:
-            run_scoped(lambda sem: async_copy(self.src_ref, self.dst_ref, sem, priority=priority, add=add).wait(), SemaphoreType.DMA)
+            run_scoped(lambda sem: async_copy(self.src_ref, self.dst_ref, sem, priority=priority, add=add).wait(),
+                       SemaphoreType.DMA)
             return
         sources = [] if self.src_sem is None else [self.src_sem]
         operands, views = flatten_views([self.src_ref, self.dst_ref, self.dst_sem, *sources])
@@ -330,8 +331,8 @@ class AsyncCopyDescriptor:
 
 def _copy(caller: str, src_ref: Any, dst_ref: Any, sem: Any, src_sem: Any) -> AsyncCopyDescriptor:
     if sem is None and src_sem is not None:
-        raise TypeError(f"{caller} has src_sem, but no sem, a semaphore that is signaled when the copy is complete. Give both, as "
-                        f"scratch_shapes=[pltpu.SemaphoreType.DMA] * 2 passes them to the kernel.")
+        raise TypeError(f"{caller} has src_sem, but no sem, a semaphore that is signaled when the copy is complete. Give both, "
+                        f"as scratch_shapes=[pltpu.SemaphoreType.DMA] * 2 passes them to the kernel.")
     return AsyncCopyDescriptor(src_ref, dst_ref, sem, src_sem)
 
 
