@@ -78,7 +78,8 @@ def _mosaic(found: re.Match) -> str:
         return (f"INTERNAL: the kernel {kernel}{where}: an index into dimension {dim} of a reference is not known to be a "
                 f"multiple of {tile}, as TPUs' memory needs. If it is one, say so: pl.multiple_of(start, {tile}). If not, read "
                 f"an aligned part that is larger, and take what you need of the value (pltpu.roll).")
-    return f"INTERNAL: the kernel {kernel}{where} cannot be compiled for TPUs: {message}"
+    remedy = ". TPUs have no vectors of float16: use bfloat16 or float32." if re.search(r"\d+xf16\b", message + rest) else ""
+    return f"INTERNAL: the kernel {kernel}{where} cannot be compiled for TPUs: {message}{remedy}"
 
 
 def _vmem_in_all(found: re.Match) -> str:
