@@ -84,7 +84,8 @@ def _without_paths(output: Any, number: int, file_numbers: dict[str, int]) -> An
 
 
 def is_close(text: str, expected: str) -> bool:
-    """True if two texts differ at most in the last digits of numbers that are no integers."""
+    """True if two texts differ at most in the last digits of numbers that are no integers, and in the spaces behind these."""
+    text, expected = (re.sub(r" +(?=,)", "", t) for t in (text, expected))
     if [*_NUMBER.sub("#", text).split()] != [*_NUMBER.sub("#", expected).split()]:
         return False
     return all(a == b or ("." in a + b or "e" in a + b) and math.isclose(float(a), float(b), rel_tol=2e-3, abs_tol=2e-6)
