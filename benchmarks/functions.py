@@ -145,6 +145,8 @@ def kernels_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
         "argmin 1e6": (n.argmin, (long,)),
         "argmax of rows": (lambda a: n.argmax(a, 1), (m,)),
         "top_k 10 of 1e5": (lambda a: lax.top_k(a, 10), (x,)),
+        "unique 1e5, 1000 of them": (lambda a: n.unique(a, size=1000, fill_value=0), (index,)),
+        "nonzero 1e6, 1000 of them": (lambda a: n.nonzero(a > 2, size=1000), (long,)),
         "gather 1e5 rows of 64": (lambda a, i: a[i], (rows, index)),
         "scatter-add 1e5 rows of 64": (lambda a, i, u: a.at[i].add(u), (rows, index, normal(100_000, 64))),
         "scatter-add 16 rows of 64": (lambda a, i, u: a.at[i].add(u), (rows, index[:16], normal(16, 64))),

@@ -9,6 +9,7 @@ from benchmarks.libraries import Library
 CASES: dict[str, Callable[[Library], dict]] = {}
 STAGED: set[str] = set()  # cases whose programs are run once more in a process that has one core: times without neighbours
 ONE_CORE = "BENCHMARKS_ONE_CORE"  # set in the environment of such a process
+PLATFORM = "BENCHMARKS_PLATFORM"  # an environment variable: where the processes run
 
 
 def case(function):
