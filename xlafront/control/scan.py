@@ -116,14 +116,18 @@ def _lower(ctx: Any, *operands: Any, jaxpr: Jaxpr, length: Any, num_consts: int,
         return [_write_rows(inner, y, rows, stacked, aval, index)
                 for y, rows, stacked, aval in zip(ys, zip(*steps), ys_avals, avals)]
 
-    ys = [ctx.constrain_to_type(ctx.constant(0, (length, *physical(a).shape), physical(a).dtype), stacked)
-          for a, stacked in zip(avals, ys_avals)]
-    if steps == 1 and length * len(body.eqns) <= 4096:  # no loop at all
-        for k in range(length):
+    def without_loop(first: int, carry: Sequence[Any], ys: Sequence[Any]) -> list[Any]:
+        """Apply the body at the rows from `first` on, without a loop."""
+        for k in range(first, length):
             index = length - 1 - k if reverse else k
             carry, rows = step(ctx, index, carry)
             ys = write(ctx, ys, [rows], index)
         return [*carry, *ys]
+
+    ys = [ctx.constrain_to_type(ctx.constant(0, (length, *physical(a).shape), physical(a).dtype), stacked)
+          for a, stacked in zip(avals, ys_avals)]
+    if steps == 1 and length * len(body.eqns) <= 4096:
+        return without_loop(0, carry, ys)
     index_type = ((), np.dtype(np.int32))
 
     def row_number(inner: Any, counter: Any, offset: int) -> Any:
@@ -153,11 +157,7 @@ def _lower(ctx: Any, *operands: Any, jaxpr: Jaxpr, length: Any, num_consts: int,
         start = ctx.constant(np.int32(0))
         _, *state = ctx.loop([start, *carry, *ys], condition, advance, lowering.module.ordered_effects(jaxpr))
         carry, ys = layout.split_results(state)
-    for k in () if is_symbolic_dim(length) else range(steps * unroll, length):
-        index = length - 1 - k if reverse else k
-        carry, rows = step(ctx, index, carry)
-        ys = write(ctx, ys, [rows], index)
-    return [*carry, *ys]
+    return [*carry, *ys] if is_symbolic_dim(length) else without_loop(steps * unroll, carry, ys)
 
 
 def _fuses_when_unrolled(body: Jaxpr, length: Any) -> bool:

@@ -234,7 +234,7 @@ def _lower_sum(ctx: RuleContext, x: ir.Value, y: ir.Value) -> ir.Value:
     sparse = ctx.body.sparse
     for total, sparse_term, updates in ((x, y, sparse.get(x)), (y, x, None)) if sparse else ():
         # A term that another operation reads is computed anyway. A GPU then adds it in a kernel that it launches anyway.
-        if sparse_term in sparse and not (ctx.platform == "cuda" and any([True for _ in sparse_term.uses])):
+        if sparse_term in sparse and not (ctx.platform == "cuda" and next(iter(sparse_term.uses), None) is not None):
             for add_to in sparse[sparse_term]:
                 total = add_to(total)
             if updates:
