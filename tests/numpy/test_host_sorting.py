@@ -101,14 +101,17 @@ def test_unique_equals_numpy_and_compiled(dtype, equal_nan, sorted_on_host):
     np.testing.assert_array_equal(xnp.unique(xnp.asarray(x), equal_nan=equal_nan), want[0])
 
 
-def test_orders_by_numpys_stable_sort():
+@pytest.mark.parametrize("by_digits", [True, False])
+def test_orders_by_numpys_stable_sort(by_digits, monkeypatch):
+    monkeypatch.setattr(host_sorting, "_digits_are_faster", lambda: by_digits)
     for seed in range(20):
         rng = np.random.default_rng(seed)
         x = rng.choice(np.float32([0, -0.0, 1, -1, np.nan, np.inf, 3]), (3, 40))
         np.testing.assert_array_equal(host_sorting.sort_order(x), np.argsort(x, kind="stable"))
         np.testing.assert_array_equal(host_sorting.sort_order(x.astype("d"), 0), np.argsort(x, 0, kind="stable"))
         words = rng.integers(0, 2**32, 50, np.uint32)
-        np.testing.assert_array_equal(host_sorting.sort_order(words), np.argsort(words, kind="stable"))
+        for keys in (words, words.view(np.int32), words.astype(np.uint16), words.astype(np.int8), words[::2], words.view("u8")):
+            np.testing.assert_array_equal(host_sorting.sort_order(keys), np.argsort(keys, kind="stable"))
 
 
 def test_sorts_are_stable():

@@ -9,6 +9,8 @@ is None.
 from __future__ import annotations
 
 import functools
+import sys
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -104,16 +106,44 @@ def _has_plain_order(values: np.ndarray) -> bool:
 
 
 def sort_order(values: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Return the int32 indices of a stable sort along an axis.
+    """Return the int32 indices of a stable sort along an axis."""
+    keys = np.ascontiguousarray(_keys(np.moveaxis(values, axis, -1)))
+    if keys.itemsize <= 2:
+        order = np.argsort(keys, -1, kind="stable")  # NumPy's radix sort
+    else:
+        order = _order_by_digits(keys) if _digits_are_faster() else _order_by_words(keys)
+    return np.moveaxis(order.astype(np.int32, copy=False), -1, axis)
 
-    Words of a 32-bit key and an index, which are distinct, are sorted as 64-bit integers.
-    """
-    rows = np.moveaxis(values, axis, -1)
-    words = _keys(rows).astype(np.int64)
+
+def _order_by_words(keys: np.ndarray) -> np.ndarray:
+    """Sort words of a key and an index, which are distinct, as 64-bit integers."""
+    words = keys.astype(np.int64)
     words <<= _INDEX_BITS
-    words |= np.arange(rows.shape[-1])
+    words |= np.arange(keys.shape[-1])
     words.sort()
-    return np.moveaxis((words & 0xFFFFFFFF).astype(np.int32), -1, axis)
+    return words & 0xFFFFFFFF
+
+
+def _order_by_digits(keys: np.ndarray) -> np.ndarray:
+    """Sort by the lower halves of int32 keys, then by the upper halves, each by NumPy's radix sort."""
+    halves = keys.view(np.int16).reshape(*keys.shape, 2)
+    lower, upper = (0, 1) if sys.byteorder == "little" else (1, 0)
+    order = np.argsort(halves[..., lower].view(np.uint16), -1, kind="stable")
+    return np.take_along_axis(order, np.argsort(np.take_along_axis(halves[..., upper], order, -1), -1, kind="stable"), -1)
+
+
+@functools.cache
+def _digits_are_faster() -> bool:
+    """True on CPUs for which NumPy has no vectorized sort. Measured once, in some 0.3 ms."""
+    keys = np.random.default_rng(0).integers(-2**31, 2**31, MIN_SIZE, np.int32)
+
+    def seconds(order: Callable) -> float:
+        started = time.perf_counter()
+        order(keys)
+        return time.perf_counter() - started
+
+    by_digits, by_words = [min(map(seconds, [order] * 3)) for order in (_order_by_digits, _order_by_words)]
+    return by_digits < by_words
 
 
 def _keys(rows: np.ndarray) -> np.ndarray:
