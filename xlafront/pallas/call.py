@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from xlafront import tuning
 from xlafront.base import config
 from xlafront.base.meshes import active
 from xlafront.control.scan import map as map_elements
@@ -111,6 +112,8 @@ def _lower(ctx, *operands, **params):
         if ctx.platform not in ("cuda", "tpu"):
             warnings.warn(f"the kernel {params['jaxpr'].debug_info.label} is run as a loop that XLA compiles, as with "
                           "interpret=True: kernels are not compiled for this platform yet.", stacklevel=2)
+    if isinstance(params["interpret"], InterpretParams):
+        ctx.module_context.tuning.add(tuning.SIMULATED_KERNELS)
     return _interpreted(ctx, *operands, **params)
 
 

@@ -13,18 +13,25 @@ from xlafront.tuning import small_programs
 # Properties that lowering rules find, in `ModuleContext.tuning`.
 WIDE_LOOPS = "wide loops"  # for this CPU alone, with so many sampled numbers that its loops are worth wide vectors
 PRODUCTS_OF_BYTES = "products of bytes"  # for a GPU, with products of int8
+SIMULATED_KERNELS = "simulated kernels"  # kernels of Pallas with what finds their mistakes
 
 _EMITTERS, _SPLIT_COUNT = "xla_cpu_use_fusion_emitters", "xla_cpu_parallel_codegen_split_count"
 _VECTORS, _OWN_PRODUCTS = "xla_cpu_prefer_vector_width", "xla_gpu_enable_triton_gemm"
+_OPTIMIZATIONS = "xla_backend_optimization_level"
 
 
 def tuned_options(overrides: dict, jaxpr: Jaxpr, donates: bool, is_on_one_cpu: bool, properties: Set[str]) -> dict:
     """Return the options of a program, those in `overrides` among them; `properties` are those of its module."""
     if HAS_TWO_EMITTERS and is_on_one_cpu:
-        if small_programs.is_small(jaxpr, donates):
+        if SIMULATED_KERNELS in properties:
+            if small_programs.emitters_agree(jaxpr):
+                overrides = _unless_requested(overrides, _EMITTERS, False)
+        elif small_programs.is_small(jaxpr, donates):
             overrides = for_small_programs(overrides)
         elif small_programs.has_few_kernels(jaxpr):
             overrides = for_few_kernels(overrides)
+    if SIMULATED_KERNELS in properties:
+        overrides = for_simulations(overrides)
     if WIDE_LOOPS in properties:
         overrides = for_wide_loops(overrides)
     if PRODUCTS_OF_BYTES in properties:
@@ -46,6 +53,11 @@ def for_few_kernels(overrides: dict) -> dict:
     XLA compiles parts of a program in parallel, and the memory of each part stays allocated: a third of a small program's.
     """
     return _unless_requested(overrides, _SPLIT_COUNT, 1)
+
+
+def for_simulations(overrides: dict) -> dict:
+    """Compile a simulation, which runs a few times, without LLVM's optimizations; with the older emitter, in a third of the time."""
+    return _unless_requested(overrides, _OPTIMIZATIONS, 0)
 
 
 def for_wide_loops(overrides: dict) -> dict:

@@ -14,8 +14,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import Jaxpr, JaxprEqn, subprograms
 from xlafront.core.primitive import Cost
 
-# Functions that the older emitter rounds otherwise, as it does with narrow types. It lacks `clamp` of bools, and its scatters
-# are slower.
+# Functions that the older emitter rounds otherwise, as it does with narrow types. Its scatters are slower.
 _ROUNDED_OTHERWISE = frozenset(["cbrt", "tan"])
 _NARROW = frozenset([dtypes.float16, *dtypes.small_floats, *dtypes.small_ints])
 _LOOPS = frozenset(["while", "scan"])
@@ -51,7 +50,7 @@ def is_small(jaxpr: Jaxpr, donates: bool = False) -> bool:
         return False
     names = {eqn.primitive.name for eqn in operations}
     has_loops = not names.isdisjoint(_LOOPS)
-    if has_loops and len(operations) > _OPERATIONS_WITH_LOOPS or names & _ROUNDED_OTHERWISE:
+    if has_loops and len(operations) > _OPERATIONS_WITH_LOOPS or any(map(_emitters_differ, operations)):
         return False
     is_one_kernel = len(operations) <= _FEW_KERNELS and not donates and names.isdisjoint(_UNFUSED) and all([
         _TIMES.get(eqn.primitive.name, 0) < _LOOPS_INSIDE if eqn.primitive.traits.broadcasts_scalars
@@ -63,8 +62,7 @@ def is_small(jaxpr: Jaxpr, donates: bool = False) -> bool:
         avals = [v.aval for v in (*eqn.invars, *eqn.outvars) if isinstance(v.aval, ShapedArray)]
         elements = max([math.prod(aval.shape) for aval in avals], default=0)
         limit = _ELEMENTS_OF_PRODUCTS if name in _PRODUCTS else _ELEMENTS
-        if (elements > limit or any([aval.dtype in _NARROW for aval in avals])
-                or name.startswith("scatter") or name == "clamp" and eqn.outvars[0].aval.dtype == bool):
+        if elements > limit or name.startswith("scatter"):
             return False
         if next(subprograms(eqn.params), None) is None and name not in _UNFUSED:
             only_copies = eqn.primitive.traits.cost is Cost.CHEAP and not eqn.primitive.traits.broadcasts_scalars
@@ -73,12 +71,24 @@ def is_small(jaxpr: Jaxpr, donates: bool = False) -> bool:
     return (is_one_kernel or total <= most) and _repetitions(jaxpr) <= _REPETITIONS
 
 
+def emitters_agree(jaxpr: Jaxpr) -> bool:
+    """True if both emitters can compile a program, and round its results alike."""
+    return not any(map(_emitters_differ, _operations(jaxpr, math.inf) or ()))
+
+
+def _emitters_differ(eqn: JaxprEqn) -> bool:
+    name = eqn.primitive.name
+    if name in _ROUNDED_OTHERWISE or name == "clamp" and eqn.outvars[0].aval.dtype == bool:  # the older one lacks it
+        return True
+    return any([getattr(v.aval, "dtype", None) in _NARROW for v in (*eqn.invars, *eqn.outvars)])
+
+
 def has_few_kernels(jaxpr: Jaxpr) -> bool:
     """True if a program has few enough kernels to compile them together."""
     return _operations(jaxpr, _FEW_KERNELS) is not None
 
 
-def _operations(jaxpr: Jaxpr, most: int) -> list[JaxprEqn] | None:
+def _operations(jaxpr: Jaxpr, most: float) -> list[JaxprEqn] | None:
     """Return the equations of a program and of the programs in it; None if there are more than `most`."""
     found: list[JaxprEqn] = []
     pending = [jaxpr]
