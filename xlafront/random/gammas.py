@@ -5,11 +5,13 @@ Each sample has its own key, so that the number of its rejections does not chang
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 import xlafront.numpy as xnp
+from xlafront import tuning
 from xlafront.api.vmap import vmap
 from xlafront.base.jaxlib_compat import jaxlib_version
 from xlafront.control.scan import map as map_one_by_one
@@ -20,7 +22,6 @@ from xlafront.core.primitive import MeshRules, Primitive
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import slicing
-from xlafront.lax.barriers import optimization_barrier_p
 from xlafront.lax.elementwise_functions import PUBLIC
 from xlafront.lax.key_arrays import unwrap_p
 from xlafront.lax.lower_fun import lower_fun
@@ -41,7 +42,6 @@ from xlafront.random.distributions import (
 )
 from xlafront.random.primitives import random_split_p, split
 from xlafront.random.prng import single_key, threefry_prng_impl, with_sharding
-from xlafront.random.threefry import stack_words, word
 from xlafront.special.incomplete_gamma import random_gamma_grad
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
@@ -50,29 +50,19 @@ from xlafront.symbolic.dimensions import known
 _digamma = PUBLIC["digamma"]
 
 
-def _materialized(key):
-    """Return the words of a key behind a barrier, so that the loop that uses them does not recompute them."""
-    [words] = optimization_barrier_p.bind(stack_words(*key))
-    return tuple([word(words, i) for i in (0, 1)])
+_LANES = 16  # elements of the widest vectors of a CPU
 
 
-_LANES = 8  # Elements of a CPU vector.
-
-
-def _sample_one(key, a, log_space: bool, remainder: bool = False):
+def _sample_one(key, a, log_space: bool):
     """Return one gamma sample with shape parameter `a`.
 
-    For `a < 1` it is a sample for `a + 1` times a uniform sample to the power `1 / a`. `remainder` is True if some of the
-    samples
-    do not fill a vector: for those LLVM compiles a second loop, which doubles the compile time of long kernels.
+    For `a < 1` it is a sample for `a + 1` times a uniform sample to the power `1 / a`.
     """
     dtype = a.dtype
     is_direct = a >= 1
     d = xnp.where(is_direct, a, a + 1) - dtype.type(1 / 3)
     c = dtype.type(1 / 3) / xnp.sqrt(d)
     key, boost_key = split(key, 2)
-    if remainder:
-        boost_key = _materialized(boost_key)
 
     def proposal(state):
         key, _, _ = state
@@ -99,7 +89,7 @@ def _sample_one(key, a, log_space: bool, remainder: bool = False):
     return d * cube * boost
 
 
-def _samples(key, a, *, log_space):
+def _samples(key, a, *, log_space, fills_vectors=False):
     # Pairs of words instead of key arrays: with the LLVM of later jaxlibs they take minutes to compile.
     as_words = tracing.aval_of(key).dtype.impl is threefry_prng_impl and jaxlib_version < (0, 11)
 
@@ -109,8 +99,10 @@ def _samples(key, a, *, log_space):
         if as_words:
             words = unwrap_p.bind(keys)
             keys = tuple(slicing.index_in_dim(words, i, 1, keepdims=False) for i in (0, 1))
-        remainder = as_words and known(flat.shape[0], 0) % _LANES != 0
-        return vmap(lambda key, v: _sample_one(key, v, log_space, remainder))(keys, flat).reshape(a.shape)
+            if fills_vectors:
+                flat, *keys = map(_fill_vectors, (flat, *keys))
+        samples = vmap(lambda key, v: _sample_one(key, v, log_space))(tuple(keys) if as_words else keys, flat)
+        return samples[:a.size].reshape(a.shape)
 
     function = sample_for_key
     for _ in range(np.ndim(key)):
@@ -118,15 +110,33 @@ def _samples(key, a, *, log_space):
     return function(key, a)
 
 
-def _sequential_samples(key, a, *, log_space):
-    """Sample one by one on CPUs for generators that derive the bits of a batch from its first key.
+def _fill_vectors(x):
+    """Pad a vector with ones to a multiple of the CPU's vectors.
+
+    LLVM compiles a second loop for a remainder, which doubles the compile time, and does not vectorize odd numbers of samples.
+    """
+    count = known(x.shape[0], 1)
+    rest = -count % _LANES if count > 1 else 0
+    return slicing.pad_p.bind(x, np.ones((), x.dtype), padding_config=((0, rest, 0),)) if rest else x
+
+
+def _samples_on_cpu(key, a, *, log_space, fills_vectors):
+    """Sample one by one for generators that derive the bits of a batch from its first key.
 
     Each sample then uses its own key.
     """
     if tracing.aval_of(key).dtype.impl.random_bits is not rbg.random_bits:
-        return _samples(key, a, log_space=log_space)
+        return _samples(key, a, log_space=log_space, fills_vectors=fills_vectors)
     keys = random_split_p.bind(key, shape=a.shape[np.ndim(key):])
     return map_one_by_one(lambda pair: _sample_one(*pair, log_space), (keys.reshape(-1), a.reshape(-1))).reshape(a.shape)
+
+
+_rules_on_cpu = {fills_vectors: lower_fun(functools.partial(_samples_on_cpu, fills_vectors=fills_vectors))
+                 for fills_vectors in (False, True)}
+
+
+def _lower_on_cpu(ctx, key, a, *, log_space):
+    return _rules_on_cpu[tuning.is_for_one_cpu(ctx.module_context)](ctx, key, a, log_space=log_space)
 
 
 def _jvp(primals, tangents, *, log_space):
@@ -156,7 +166,7 @@ def _sharding_rule(name, operands, result, params):
 
 random_gamma_p = Primitive(
     "random_gamma", abstract=lambda key, a, *, log_space: ShapedArray(a.shape, a.dtype),
-    lower={None: lower_fun(_samples), "cpu": lower_fun(_sequential_samples)}, jvp=_jvp, batch=_batch,
+    lower={None: lower_fun(_samples), "cpu": _lower_on_cpu}, jvp=_jvp, batch=_batch,
     mesh=MeshRules(_sharding_rule))
 
 

@@ -22,9 +22,9 @@ from xlafront.tuning.reduced_flags import lower_reduced_flags, reduces_flags
 from xlafront.tuning.small_products import applies as are_products_small, lower as lower_small_products
 from xlafront.tuning.sorting_on_cpu import applies as sorts_integers, lower as lower_sort
 from xlafront.tuning.vectorized_functions import vectorized
-from xlafront.tuning.wide_loops import erf_inv, log1p, mark_module, wide_rule
+from xlafront.tuning.wide_loops import erf_inv, is_for_one_cpu, log1p, mark_module, wide_rule
 
 __all__ = [
-    "PRODUCTS_OF_BYTES", "SIMULATED_KERNELS", "are_products_small", "as_one_row", "erf_inv", "log1p", "lower_reduced_flags",
-    "lower_small_products", "lower_sort", "mark_module", "reduces_flags", "sample_once", "sorts_integers", "tuned_options",
-    "vectorized", "wide_rule", "without_unrolling"]
+    "PRODUCTS_OF_BYTES", "SIMULATED_KERNELS", "are_products_small", "as_one_row", "erf_inv", "is_for_one_cpu", "log1p",
+    "lower_reduced_flags", "lower_small_products", "lower_sort", "mark_module", "reduces_flags", "sample_once",
+    "sorts_integers", "tuned_options", "vectorized", "wide_rule", "without_unrolling"]

@@ -56,7 +56,10 @@ def for_few_kernels(overrides: dict) -> dict:
 
 
 def for_simulations(overrides: dict) -> dict:
-    """Compile a simulation, which runs a few times, without LLVM's optimizations; with the older emitter, in a third of the time."""
+    """Compile a simulation, which runs a few times, without LLVM's optimizations.
+
+    With the older emitter, that takes a third of the time.
+    """
     return _unless_requested(overrides, _OPTIMIZATIONS, 0)
 
 
