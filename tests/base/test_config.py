@@ -455,8 +455,10 @@ def leaks():
 
 @pytest.mark.usefixtures("few_objects")
 @pytest.mark.parametrize("how", ["list", "attribute", "dict", "closure"])
-@pytest.mark.parametrize("transform", [xf.jit, xf.vmap, lambda f: lambda xs: lax.map(f, xs), lambda f: xf.jit(xf.vmap(f))],
-                         ids=["jit", "vmap", "map", "jit of vmap"])
+@pytest.mark.parametrize("transform", [
+    xf.jit, xf.vmap, lambda f: lambda xs: lax.map(f, xs), lambda f: xf.jit(xf.vmap(f)), lambda f: xf.grad(lambda x: f(x).sum()),
+    lambda f: lambda x: xf.vjp(f, x), lambda f: lambda x: xf.linearize(f, x), lambda f: lambda x: xf.jvp(f, (x,), (x,)),
+    xf.jacfwd], ids=["jit", "vmap", "map", "jit of vmap", "grad", "vjp", "linearize", "jvp", "jacfwd"])
 def test_leaks_are_found(how, transform):
     keep_alive, function, words = leaks()[how]
     with xf.checking_leaks(), pytest.raises(xf.errors.UnexpectedTracerError) as caught:
@@ -491,6 +493,10 @@ def test_no_leaks_are_reported_without_leaks():
             xf.vmap(f)(x)
             xf.jit(xf.vmap(f))(x)
             xf.grad(lambda x: xf.vmap(f)(x).sum())(x)
+        for transform in (xf.grad, xf.hessian, xf.jacfwd, xf.jacrev, lambda f, has_aux: lambda x: xf.jvp(
+                f, (x,), (x,), has_aux), lambda f, has_aux: lambda x: xf.vjp(f, x, has_aux=has_aux)):
+            *_, aux = transform(lambda x: (x * x, {"sine": xnp.sin(x)}), has_aux=True)(2.0)
+            np.testing.assert_allclose(aux["sine"], np.sin(2), rtol=1e-6)
 
 
 # Tracebacks

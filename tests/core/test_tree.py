@@ -139,6 +139,11 @@ def test_dataclasses():
     for fields in ((["a", "a"], ["b"]), (["a", "b"], ["a"])):
         with pytest.raises(ValueError, match=r"named twice: \['a'\]"):
             tree_util.register_dataclass(dataclasses.make_dataclass("Bad", ["a", "b"]), *fields)
+    derived = dataclasses.make_dataclass("Derived", ["a", ("b", int, dataclasses.field(init=False, default=0))])
+    with pytest.raises(ValueError, match=r"\['b'\]"):  # `__init__` could not restore the value
+        tree_util.register_dataclass(derived)
+    tree_util.register_dataclass(derived, drop_fields=["b"])
+    assert tree.leaves(derived(1)) == [1]
 
 
 def test_static_and_partial():

@@ -108,6 +108,8 @@ def test_padding_by_name():
             pad = max((count - 1) * stride + window - n, 0)
             low = pad - pad // 2 if early else pad // 2
             np.testing.assert_allclose(got, brute(x, 0.0, np.add, (window,), (stride,), ((low, pad - low),), (1,), (1,)))
+            spaced = lax.reduce_window(x, 0.0, lax.add, (window,), (stride,), name, base_dilation=(2,))
+            np.testing.assert_allclose(spaced, brute(x, 0.0, np.add, (window,), (stride,), ((low, pad - low),), (2,), (1,)))
 
 
 def test_several_operands(rng):

@@ -154,6 +154,10 @@ def test_conversions_to_python():
         and np.array(x).flags.writeable
         and not np.asarray(x).flags.writeable
     )
+    for dtype in (None, "float32"):
+        assert np.shares_memory(x.__array__(dtype, copy=False), np.asarray(x))
+    with pytest.raises(ValueError, match="without a copy"):
+        x.__array__("int8", copy=False)
     for call, words in (
         (lambda: bool(x), "any"),
         (lambda: bool(xnp.zeros(0)), "empty"),

@@ -99,9 +99,19 @@ BAD = [
     (lambda: image.resize(X, (2,), "linear"), ValueError, "length"), (lambda: image.resize(X, (2, 2), "foo"), ValueError, "resize method"),
     (lambda: image.resize([[1.0]], (2, 2), "linear"), TypeError, "list"), (lambda: image.scale_and_translate(X, (3, 4), (0,), np.ones(1), np.ones(1), "nearest"), ValueError, "not currently supported"),
     (lambda: image.scale_and_translate(X, (3, 4), (2,), np.ones(1), np.ones(1), "linear"), ValueError, "axis 2"),
+    (lambda: image.scale_and_translate(X, (3, 4), (0, 1), np.ones(1), np.ones(2), "linear"), ValueError, r"scale of shape \(2,\)"),
+    (lambda: image.scale_and_translate(X, (3, 4), (0,), np.ones(1), np.ones(2), "linear"), ValueError, "translation of shape"),
     (lambda: ndimage.map_coordinates(X, [X], 1), ValueError, "input.ndim"), (lambda: ndimage.map_coordinates(X, [X, X], 2), NotImplementedError, "order<=1"),
     (lambda: ndimage.map_coordinates(X, [X, X], 1, "foo"), NotImplementedError, "support mode"),
 ]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "int64"])
+def test_integer_images_have_the_float_dtype_of_quotients(dtype):
+    with xf.enable_x64(True):
+        x = xf.numpy.ones(3, dtype)
+        assert image.resize(x, (4,), "linear").dtype == (x / x).dtype == ("float64" if dtype == "int64" else "float32")
+        assert image.scale_and_translate(x, (3,), (0,), np.ones(1), np.ones(1), "cubic").dtype == (x / x).dtype
 
 
 @pytest.mark.parametrize("call, kind, words", BAD)

@@ -69,3 +69,29 @@ def test_internal_promotion_is_allowed(name):
             xnp.add(V, M)
         with pytest.raises(ValueError, match="numpy_dtype_promotion=.strict."):
             xnp.add(V, np.arange(3, dtype=np.int32))
+
+
+INTS = np.array([1, 2, 3], np.int32)
+COMBINING = {
+    "append": lambda x: xnp.append(INTS, x), "append to rows": lambda x: xnp.append(INTS, x, 0),
+    "block": lambda x: xnp.block([[INTS], [x]]),
+    "cross": lambda x: xnp.cross(INTS, x), "diff": lambda x: xnp.diff(INTS, append=x),
+    "diff, in front": lambda x: xnp.diff(INTS, prepend=x),
+    "digitize": lambda x: xnp.digitize(INTS, x), "kron": lambda x: xnp.kron(INTS, x), "polymul": lambda x: xnp.polymul(INTS, x),
+    "setdiff1d": lambda x: xnp.setdiff1d(INTS, x), "trapezoid": lambda x: xnp.trapezoid(INTS, x),
+    "vdot": lambda x: xnp.vdot(INTS, x),
+}
+
+
+@pytest.mark.parametrize("name", COMBINING)
+def test_operands_of_different_dtypes_are_refused(name):
+    """Functions that are written with others refuse what the user combines by them; weak types stay allowed."""
+    call = COMBINING[name]
+    expected = call(INTS.astype(np.float32)), call(INTS)
+    with xf.numpy_dtype_promotion("strict"):
+        with pytest.raises(xf.dtypes.TypePromotionError):
+            call(INTS.astype(np.float32))
+        with pytest.raises(xf.dtypes.TypePromotionError):
+            xf.jit(call)(INTS.astype(np.float32))
+        np.testing.assert_array_equal(call(INTS), expected[1])
+    np.testing.assert_array_equal(expected[0], expected[1])

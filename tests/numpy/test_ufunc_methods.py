@@ -146,6 +146,9 @@ def test_segments_that_begin_beyond_the_end_are_nan():
     for indices in (xnp.array(1), xnp.array([[0]])):
         with pytest.raises(ValueError, match="vector"):
             xnp.add.reduceat(xnp.arange(3.0), indices)
+    for axes in (None, (0,), (0, 1)):
+        with pytest.raises(ValueError, match="one axis"):
+            xnp.add.reduceat(X, np.array([0, 1]), axes)
 
 
 @pytest.mark.parametrize("name", ["add", "multiply", "maximum", "subtract", "bitwise_xor", "logical_or"])

@@ -108,6 +108,9 @@ def test_vectors():
     counts = np.asarray(random.multinomial(k, 50, xnp.array([0.2, 0.3, 0.5]), shape=(n,)))
     assert (counts.sum(-1) == 50).all()
     np.testing.assert_allclose(counts.mean(0), [10, 15, 25], atol=0.3)
+    for dtype in ("int8", "uint16", "complex64", "bfloat16"):  # counts of up to 50 are exact in each
+        of_dtype = random.multinomial(k, 50, xnp.array([0.2, 0.3, 0.5]), shape=n, dtype=dtype)
+        assert of_dtype.dtype == dtype and (np.asarray(of_dtype, np.complex64) == counts).all()
     for shape, options, size in (((2,), {}, (2, 3, 3)), ((), {"m": 2}, (3, 2)), ((), {"m": 5}, (3, 5)), ((), {"dtype": "complex64"}, (3, 3))):
         q = np.asarray(random.orthogonal(k, 3, shape, **options))
         few = min(size[-2:])

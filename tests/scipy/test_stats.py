@@ -149,6 +149,7 @@ def test_cauchy_quantiles_in_tails():
         np.testing.assert_allclose(ours(q), getattr(stats.cauchy, name)(q.astype(np.float64)), rtol=1e-6, atol=1e-7)
         assert not np.isnan(xf.vmap(xf.grad(ours))(q)).any()
     assert our_stats.cauchy.ppf(0.0) == -np.inf and our_stats.cauchy.ppf(1.0) == np.inf
+    assert our_stats.cauchy.ppf(-0.0) == -np.inf and our_stats.cauchy.isf(-0.0) == np.inf
 
 
 def test_discrete_distributions_of_nan():

@@ -48,9 +48,22 @@ class FlatFunction:
                 error = self.not_a_pair_error if isinstance(result, (tuple, list)) else TypeError
                 raise error(f"with has_aux, {signatures.function_name(self.fun)} must return a pair, a tuple of two elements: "
                             f"the result and auxiliary data. It returned {errors.short(result)}.")
-            result, self.aux = result
+            result, aux = result
+            self.aux = _without_tracers(aux)
         flat, self.out_tree = signatures.check_results(self.fun, result)
         return flat
+
+
+def _without_tracers(aux):
+    """Return auxiliary data with the primals of tracers of the differentiation that is about to end, or has ended."""
+    current = tracing.thread.trace
+
+    def value(leaf):
+        while type(leaf) is JVPTracer and (leaf._trace is current or not leaf._trace.alive):
+            leaf = leaf.primal
+        return leaf
+
+    return tree.map(value, aux)
 
 
 def is_one_position(argnums) -> bool:
@@ -113,7 +126,7 @@ def check_input(transform, name, x, positions, dynamic, i, holomorphic, allow_in
         return
     d = aval.dtype
     if type(aval) is AbstractRef:
-        raise ValueError(f"{transform} of {name} cannot return the gradient in argument "
+        raise TypeError(f"{transform} of {name} cannot return the gradient in argument "
                         f"{argument_path(positions, dynamic, i)}, a reference, because it accumulates in a reference. Use vjp: "
                         f"y, f_vjp = vjp({name}, ...), and f_vjp.with_refs(gradient_ref, ...)(1.0).")
     if dtypes.is_extended(d) or dtypes.is_integer(d) or d in (dtypes.bool_, dtypes.STRINGS):
@@ -157,16 +170,6 @@ def check_arrays(name: str, fun, args) -> list[Any]:
 
 
 # Results
-
-
-def without_tracers(x):
-    """Return auxiliary data with the primals of tracers of a differentiation that has ended."""
-    def value(leaf):
-        while type(leaf) is JVPTracer and not leaf._trace.alive:
-            leaf = leaf.primal
-        return leaf
-
-    return tree.map(value, x)
 
 
 def as_array(x):

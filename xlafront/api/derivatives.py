@@ -16,7 +16,6 @@ from xlafront.api.arguments import (
     is_one_position,
     positions_of,
     restricted_to,
-    without_tracers,
 )
 from xlafront.api.eager_pullback import pull_back
 from xlafront.api.linear_maps import Derivative, Pullback, Transpose, checked_tangent
@@ -80,7 +79,7 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
             refs.set(direction, ..., instantiate(t.value))
     out = (flat.out_tree.unflatten(as_results(results)),
            flat.out_tree.unflatten([_tangent_of(x, t, values, typed, checked) for x, t in zip(results, out_tangents)]))
-    return (*out, without_tracers(flat.aux)) if has_aux else out
+    return (*out, flat.aux) if has_aux else out
 
 
 @boundary
@@ -115,7 +114,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False, in_nzs: Any =
     results, program = linearize_flat(flat, values, active)
     derivative = Derivative(program, in_tree, flat.out_tree, signatures.function_name(fun))
     out = flat.out_tree.unflatten(as_results(results))
-    return (out, derivative, without_tracers(flat.aux)) if has_aux else (out, derivative)
+    return (out, derivative, flat.aux) if has_aux else (out, derivative)
 
 
 # Reverse mode
@@ -167,7 +166,7 @@ def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
     results, program = linearize_flat(flat, values, active)
     pullback = Pullback.at_primals(program, values, in_tree, flat.out_tree, signatures.function_name(fun), saveable)
     out = flat.out_tree.unflatten(as_results(results))
-    return (out, pullback, without_tracers(flat.aux)) if has_aux else (out, pullback)
+    return (out, pullback, flat.aux) if has_aux else (out, pullback)
 
 
 def grad(fun: Callable[_P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
@@ -253,8 +252,8 @@ def _with_gradient(fun: Callable, argnums, has_aux: bool, holomorphic: bool, all
         if is_one_position(argnums):
             gradient = gradient[0]
         if not with_value:
-            return (gradient, without_tracers(flat.aux)) if has_aux else gradient
-        return ((value, without_tracers(flat.aux)) if has_aux else value), gradient
+            return (gradient, flat.aux) if has_aux else gradient
+        return ((value, flat.aux) if has_aux else value), gradient
 
     return with_gradient
 

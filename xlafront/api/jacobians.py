@@ -19,7 +19,6 @@ from xlafront.api.arguments import (
     is_one_position,
     positions_of,
     restricted_to,
-    without_tracers,
 )
 from xlafront.api.vmap import vmap
 from xlafront.core import dtypes, errors, source, tracing, tree
@@ -138,7 +137,7 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
         single = is_one_position(argnums)
         nested = [in_tree.unflatten(row) for row in blocks]
         result = flat.out_tree.unflatten([row[0] if single else row for row in nested])
-        return (result, without_tracers(flat.aux)) if has_aux else result
+        return (result, flat.aux) if has_aux else result
 
     name = signatures.function_name(fun)
     return signatures.copy_metadata(

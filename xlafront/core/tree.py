@@ -405,9 +405,9 @@ def register_dataclass(nodetype: type, data_fields: Sequence[str] | None = None,
         if not dataclasses.is_dataclass(nodetype):
             raise TypeError(f"register_dataclass got {nodetype!r}, which is not a dataclass: data_fields and meta_fields are "
                             f"required.")
-        init = [f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
-        data_fields = [f.name for f in init if not f.metadata.get("static", False)]
-        meta_fields = [f.name for f in init if f.metadata.get("static", False)]
+        fields = [f for f in dataclasses.fields(nodetype) if f.name not in drop_fields]
+        data_fields = [f.name for f in fields if not f.metadata.get("static", False)]
+        meta_fields = [f.name for f in fields if f.metadata.get("static", False)]
     data_fields, meta_fields = tuple(data_fields), tuple(meta_fields)
     if dataclasses.is_dataclass(nodetype):
         init = {f.name for f in dataclasses.fields(nodetype) if f.init}

@@ -90,8 +90,7 @@ def canonical_window(caller: str, shape: Sequence[int], window_dimensions: Seque
     base = ones if base_dilation is None else _sizes(caller, "base_dilation", base_dilation, shape)
     dilation = ones if window_dilation is None else _sizes(caller, "window_dilation", window_dilation, shape)
     if isinstance(padding, str):
-        dilated_shape = [dilated(n, d) for n, d in zip(shape, base)]
-        pads = named_padding(padding, dilated_shape, [dilated(n, d) for n, d in zip(sizes, dilation)], strides)
+        pads = named_padding(padding, shape, [dilated(n, d) for n, d in zip(sizes, dilation)], strides)
     else:
         try:
             pads = tuple((as_size(low), as_size(high)) for low, high in padding)

@@ -250,7 +250,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
         Array([1., 5., 6.], dtype=float32)
     """
     check_arraylike("polymul", a1, a2)
-    a1, a2 = _coefficients("polymul", unwrap(a1)), _coefficients("polymul", unwrap(a2))
+    a1, a2 = (_coefficients("polymul", a) for a in promote_dtypes(unwrap(a1), unwrap(a2)))
     if trim_leading_zeros:
         a1, a2 = (_trim_leading_zeros("polymul", a) for a in (a1, a2))
     a1, a2 = (a if a.shape[0] else xnp.zeros((1,), a.dtype) for a in (a1, a2))

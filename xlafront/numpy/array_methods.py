@@ -217,6 +217,9 @@ def _item(self, *args: int) -> bool | int | float | complex:
 def _array(self, dtype=None, copy=None):
     value = self._value
     if dtype is not None and dtype != value.dtype:
+        if copy is False:
+            raise ValueError(f"an array of dtype {value.dtype} cannot be converted to dtype {np.dtype(dtype)} without a copy. "
+                             "Leave copy=False out.")
         return value.astype(dtype)
     return np.array(value) if copy else value
 

@@ -13,7 +13,14 @@ from xlafront.lax.slicing import slice_in_dim
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.indexing import take_rows
 from xlafront.numpy.manipulation import broadcast_to, concatenate, ravel, reshape
-from xlafront.numpy.promotion import broadcast_cases, check_arraylike, hashable_axis, promote_dtypes_inexact, unwrap as operand
+from xlafront.numpy.promotion import (
+    broadcast_cases,
+    check_arraylike,
+    hashable_axis,
+    promote_dtypes,
+    promote_dtypes_inexact,
+    unwrap as operand,
+)
 from xlafront.numpy.reductions import cumsum, static_axes, sum as total
 from xlafront.numpy.searching import searchsorted, where
 from xlafront.numpy.sorting import argsort
@@ -79,8 +86,11 @@ def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = N
     hashable_axis(axis, "diff")
     axis = canonical_axis(axis, np.ndim(a), "numpy.diff")
     shape = (*np.shape(a)[:axis], 1, *np.shape(a)[axis + 1:])
-    before, after = (x if x is None or np.ndim(x) else broadcast_to(x, shape) for x in (prepend, append))
-    return _diff(a, before, after, n, axis)
+    ends = [x for x in (prepend, append) if x is not None]
+    if ends:
+        a, *ends = promote_dtypes(operand(a), *map(operand, ends))
+    ends = [x if np.ndim(x) else broadcast_to(x, shape) for x in ends]
+    return _diff(a, None if prepend is None else ends[0], None if append is None else ends[-1], n, axis)
 
 
 @library(name="ediff1d")
@@ -238,6 +248,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     if x is None:
         return _trapezoid(y, None, dx, y_axis, None)
     x_axis = canonical_axis(axis, np.ndim(x), "numpy.trapezoid, in x,") if np.ndim(x) > 1 else None
+    y, x = promote_dtypes_inexact(operand(y), operand(x))
     return _trapezoid(y, x, None, y_axis, x_axis)
 
 

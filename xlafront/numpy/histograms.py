@@ -46,7 +46,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     """
     check_arraylike("digitize", x, bins)
     tracing.aval_of(bins)  # raises for values that would need a conversion
-    bins = asarray(bins)
+    x, bins = promote_dtypes(unwrap(x), asarray(bins))
     if bins.ndim != 1:
         raise ValueError(f"numpy.digitize needs bins in one dimension, got shape {bins.shape}.")
     side = "right" if not right else "left"

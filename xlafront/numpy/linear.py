@@ -217,7 +217,7 @@ def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element
         Array(7.+0.j, dtype=complex64)
     """
     check_arraylike("vdot", a, b)
-    a, b = unwrap(a), unwrap(b)
+    a, b = promote_dtypes(unwrap(a), unwrap(b))
     a, b = reshape(a, (np.size(a),)), reshape(b, (np.size(b),))
     return dot(_conjugate(a), b, precision=precision, preferred_element_type=preferred_element_type)
 
@@ -710,7 +710,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
         Array([ 1,  2, 10, 20], dtype=int32)
     """
     check_arraylike("kron", a, b)
-    a, b = unwrap(a), unwrap(b)
+    a, b = promote_dtypes(unwrap(a), unwrap(b))
     rank = max(np.ndim(a), np.ndim(b))
     sa, sb = ((1,) * (rank - np.ndim(x)) + np.shape(x) for x in (a, b))
     a = reshape_to(a, [n for pair in zip(sa, (1,) * rank) for n in pair])
@@ -738,6 +738,7 @@ def cross(a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: i
     check_arraylike("cross", a, b)
     if axis is not None:
         axisa = axisb = axisc = axis
+    a, b = promote_dtypes(unwrap(a), unwrap(b))
     a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
     if (np.shape(a)[-1], np.shape(b)[-1]) != (3, 3):
         raise ValueError(f"cross takes vectors of three components (dimension must be 3), got {np.shape(a)[-1]} and "

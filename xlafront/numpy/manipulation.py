@@ -782,7 +782,7 @@ def block(arrays: ArrayLike | Sequence[Any]) -> Array:
         ranks = [np.ndim(y) for y in blocks]
         rank = max(*ranks, levels)
         blocks = [y if r == rank else reshape(y, (1,) * (rank - r) + np.shape(y)) for y, r in zip(blocks, ranks)]
-        return concatenate(blocks, axis=level - levels)
+        return concatenate(promote_dtypes(*map(unwrap, blocks)), axis=level - levels)
 
     return join(arrays, 0) if levels else asarray(arrays)
 
@@ -806,7 +806,8 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
         >>> xnp.append(xnp.array([1, 2]), 3)
         Array([1, 2, 3], dtype=int32)
     """
-    return concatenate([arr, values], axis)
+    check_arraylike("append", arr, values)
+    return concatenate(promote_dtypes(unwrap(arr), unwrap(values)), axis)
 
 
 def _atleast(rank, details, example, widen):

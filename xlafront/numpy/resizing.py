@@ -152,7 +152,7 @@ def _apply_matrices(x, dims: Sequence[int], matrices: Sequence[Any], precision):
 
 def _to_inexact(x):
     x = xnp.asarray(x)
-    return x if dtypes.is_inexact(x.dtype) else x.astype(dtypes.default_dtype(float))
+    return x.astype(dtypes.to_inexact(x.dtype))
 
 
 def _weight_dtype(x):
@@ -255,6 +255,9 @@ def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence
     for name, x in (("scale", scale), ("translation", translation)):
         if np.ndim(x) == 0:
             raise TypeError(f"{caller} needs {name} as a vector with a number for each of spatial_dims, got {x}.")
+        if np.shape(x) != (len(dims),):
+            raise ValueError(f"{caller} needs {name} of shape {(len(dims),)}, a number for each of spatial_dims {dims}, got "
+                             f"shape {np.shape(x)}.")
     return _scale_kernel(image, scale, translation, shape, dims, method, bool(antialias), precision)
 
 

@@ -309,7 +309,8 @@ def _candidates(ar1, ar2, operation, unique):
     """Return the candidates of a set operation, the mask of those in the result, and their positions in both arrays (or
     None)."""
     ar1, ar2 = ravel(ar1), ravel(ar2)
-    if operation == "difference":
+    if operation == "difference":  # its elements have the dtype of the first array
+        _, ar2 = promote_dtypes(ar1, ar2)
         if unique:
             return ar1, isin(ar1, ar2, invert=True), None
         ordered, _, differs = _sort_rows(ar1[:, None], True, False)

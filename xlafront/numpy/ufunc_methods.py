@@ -296,6 +296,8 @@ def reduceat(function: Callable, a: ArrayLike, indices: ArrayLike, axis: int = 0
     if starts.ndim != 1:
         raise ValueError(f"numpy.{name}.reduceat takes the starts of segments as a vector, got indices of shape "
                          f"{starts.shape}.")
+    if axis is None or isinstance(axis, (tuple, list)):
+        raise ValueError(f"numpy.{name}.reduceat takes one axis, an integer, got {axis!r}.")
     axis = canonical_axis(axis, a.ndim, f"numpy.{name}.reduceat")
     a = as_type(a, _result_dtype(function, a, dtype), False)
     n, rows = a.shape[axis], move_dim(a, axis, 0)

@@ -27,7 +27,6 @@ from xlafront.random.primitives import random_split_p, split
 from xlafront.random.prng import single_key, with_sharding
 from xlafront.staging.accepted_arguments import accepts
 from xlafront.staging.library import library
-from xlafront.symbolic.dimensions import common_shape
 
 sample_once = functools.partial(tuning.sample_once, reshape=reshape_to)
 
@@ -311,7 +310,7 @@ def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: Sequence[i
         n: Number of trials.
         p: Probabilities of the outcomes along the last axis. They must sum to 1.
         shape: Shape of the result without the axis of outcomes. Default: the joint shape of `n` and `p[..., 0]`.
-        dtype: Floating dtype of the result. Default: the default float dtype.
+        dtype: Dtype of the result, of any kind. Default: the default float dtype.
         unroll: Number of outcomes that an iteration of the loop over them processes.
 
     Returns:
@@ -325,6 +324,6 @@ def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: Sequence[i
     p_shape = np.shape(p)
     if not p_shape:
         raise ValueError("random.multinomial needs a vector of probabilities, got a scalar.")
-    batch_shape = common_shape(np.shape(n), p_shape[:-1]) if shape is None else tuple(shape)
-    _sample_shape("multinomial", batch_shape, np.empty(np.shape(n)), np.empty(p_shape[:-1]))
-    return _multinomial(key, n, p, batch_shape, _float_dtype("multinomial", dtype), unroll)
+    batch_shape = _sample_shape("multinomial", shape, np.empty(np.shape(n)), np.empty(p_shape[:-1]))
+    result_dtype = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "random.multinomial")
+    return _multinomial(key, n, p, batch_shape, result_dtype, unroll)

@@ -66,7 +66,7 @@ def _quantile(q):
     left, right = q < 0.25, q > 0.75
     tangent = xnp.tan(math.pi * xnp.where(left, q, xnp.where(right, 1 - q, q - 0.5)))
     far = 1 / xnp.where(left | right, tangent, 1)
-    return xnp.where((q < 0) | (q > 1), xnp.nan, xnp.where(left, -far, xnp.where(right, far, tangent)))
+    return xnp.where((q < 0) | (q > 1), xnp.nan, xnp.where(left, -abs(far), xnp.where(right, far, tangent)))
 
 
 @_cauchy

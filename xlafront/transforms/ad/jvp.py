@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlafront.base import config
 from xlafront.base.jaxlib_compat import ArrayImpl
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import str_short
@@ -155,6 +157,10 @@ def jvp_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents
             pairs = [trace.unwrap(x) for x in results]
     finally:
         trace.end()
+    if config.check_tracer_leaks.value:
+        ended = weakref.ref(trace)
+        results = trace = None  # type: ignore[assignment]
+        tracing.check_leaks(ended, "the function given to jvp")
     return [p for p, _ in pairs], [t for _, t in pairs]
 
 

@@ -6,10 +6,12 @@ tangents and passes all others to its parent. One pass gives both halves. `linea
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from xlafront.base import config
 from xlafront.core import dtypes, source, tracing
 from xlafront.core.basic_primitives import broadcast_in_dim_p, inline_call_p, pvary_p
 from xlafront.core.ir import (
@@ -192,6 +194,10 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
     out_avals = [tracing.aval_of(p).to_tangent_aval() for p, _ in pairs]
     in_avals = [a if type(a) is AbstractRef else t for a, t in zip(types, tangent_avals)]
     forwards = not jaxpr.eqns and not {id(x) for x in duals}.isdisjoint([id(x) for x in results])
+    if config.check_tracer_leaks.value:
+        ended = weakref.ref(trace)
+        duals = results = trace = None  # type: ignore[assignment]
+        tracing.check_leaks(ended, "the differentiated function")
     return [p for p, _ in pairs], LinearMap(jaxpr, consts, used, outputs, in_avals, out_avals, forwards)
 
 
