@@ -51,6 +51,18 @@ SAMPLES = {
 }
 
 
+@pytest.mark.parametrize("function", [random.gamma, random.loggamma])
+def test_samples_do_not_depend_on_their_number(function):
+    """Each sample has a key of its own, also where samples are padded to vectors: for one CPU, but not for exports."""
+    a = np.float32([0.3, 1, 2.5, 7, 0.9, 40])
+    samples = function(k, a)
+    for count in (1, 2, 5):
+        np.testing.assert_allclose(function(k, a[:count]), samples[:count], rtol=1e-6)
+    np.testing.assert_allclose(function(k, np.resize(a, 16))[:6], samples, rtol=1e-6)
+    np.testing.assert_allclose(function(k, a.reshape(2, 3)), np.reshape(samples, (2, 3)), rtol=1e-6)
+    np.testing.assert_allclose(xf.export.export(xf.jit(lambda k: function(k, a)))(k).call(k), samples, rtol=1e-6)
+
+
 @pytest.mark.cpu_only
 def test_gamma_samples_of_rbg_keys_are_independent():
     key = random.key(42, impl="rbg")

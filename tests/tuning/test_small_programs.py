@@ -7,7 +7,10 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
+from xlafront import tuning
 from xlafront.base.jaxlib_compat import HAS_TWO_EMITTERS
+from xlafront.experimental import pallas as pl
+from xlafront.experimental.pallas import tpu as pltpu
 from xlafront.runtime.compile_options import compile_options
 from xlafront.tuning import compiler_options, small_programs
 
@@ -66,6 +69,28 @@ def test_options_of_users_take_precedence(monkeypatch):
     assert compiler_options.for_few_kernels({"a": 1}) == {"a": 1, SPLIT_COUNT: 1}
     monkeypatch.setenv("XLA_FLAGS", f"--{OPTION}=true --{SPLIT_COUNT}=4")
     assert compiler_options.for_small_programs({}) == {}
+
+
+@pytest.mark.parametrize("dtype, agree", [("float32", True), ("int8", True), ("float16", False)])
+def test_simulated_kernels_are_compiled_without_optimizations(dtype, agree, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "")
+    found = []
+
+    def tuned_options(*args):
+        found.append(compiler_options.tuned_options(*args))
+        return found[-1]
+
+    def copy(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    monkeypatch.setattr(tuning, "tuned_options", tuned_options)
+    x = np.arange(8).astype(dtype)
+    for interpret in (pltpu.InterpretParams(), True):
+        kernel = pl.pallas_call(copy, out_shape=xf.ShapeDtypeStruct((8,), dtype), interpret=interpret)
+        np.testing.assert_array_equal(xf.jit(kernel)(x), x)
+    fast, usual = found
+    assert fast == {compiler_options._OPTIMIZATIONS: 0} | ({OPTION: False} if HAS_TWO_EMITTERS and agree else {})
+    assert compiler_options._OPTIMIZATIONS not in usual
 
 
 def test_kernels_of_many_elements_that_write_where_they_read():

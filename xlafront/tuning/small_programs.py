@@ -13,6 +13,7 @@ from xlafront.core import dtypes
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import Jaxpr, JaxprEqn, subprograms
 from xlafront.core.primitive import Cost
+from xlafront.core.refs import AbstractRef
 
 # Functions that the older emitter rounds otherwise, as it does with narrow types. Its scatters are slower.
 _ROUNDED_OTHERWISE = frozenset(["cbrt", "tan"])
@@ -80,7 +81,8 @@ def _emitters_differ(eqn: JaxprEqn) -> bool:
     name = eqn.primitive.name
     if name in _ROUNDED_OTHERWISE or name == "clamp" and eqn.outvars[0].aval.dtype == bool:  # the older one lacks it
         return True
-    return any([getattr(v.aval, "dtype", None) in _NARROW for v in (*eqn.invars, *eqn.outvars)])
+    return any([isinstance(v.aval, (ShapedArray, AbstractRef)) and v.aval.dtype in _NARROW
+                for v in (*eqn.invars, *eqn.outvars)])
 
 
 def has_few_kernels(jaxpr: Jaxpr) -> bool:
