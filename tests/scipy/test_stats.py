@@ -252,6 +252,10 @@ def test_beta_cdf_derivative_is_zero_outside_support(a, b):
         np.testing.assert_array_equal(xf.jacobian(lambda x, f=f: f(x, a, b))(x), np.zeros((4, 4)))
         np.testing.assert_allclose(xf.grad(f)(0.3, a, b), sign * stats.beta.pdf(0.3, a, b), rtol=1e-5)
     assert np.isnan(our_stats.beta.cdf(0.0, -1.0, 2.0))
+    for a, b in ((0.0, 0.0), (np.inf, np.inf), (np.nan, 1.0), (1.0, -2.0)):
+        assert np.isnan(our_stats.beta.cdf(np.float32([-1, 0.5, 2]), np.float32(a), np.float32(b))).all()
+    slope = xf.jit(xf.grad(lambda x: our_stats.beta.cdf(x, 2.0, 3.0))).lower(0.5)
+    assert "while" not in slope.as_text()  # the continued fraction is not evaluated
 
 
 def test_many_degrees_of_freedom_in_float32():

@@ -30,7 +30,8 @@ def _lower_tail(a, b, y):
     infinite."""
     outside = (y <= 0) | (y >= 1)
     p = betainc(a, b, xnp.where(outside, 0.5, y))
-    return xnp.where(outside & ~xnp.isnan(p), y >= 1, p)
+    is_defined = (a >= 0) & (b >= 0) & (a + b > 0) & ((a < xnp.inf) | (b < xnp.inf))  # else `p` is NaN
+    return xnp.where(outside & is_defined, y >= 1, p)
 
 
 @_beta
