@@ -499,6 +499,28 @@ def test_properties_of_chips():
         pltpu.get_tpu_info("v99")
 
 
+def test_properties_by_version():
+    versions = pltpu.ChipVersion
+    assert str(versions.TPU_7X) == "7x"
+    assert pltpu.get_tpu_info_for_chip(versions.TPU_V5E, 1) == pltpu.get_tpu_info("v5e")
+    both = pltpu.get_tpu_info_for_chip(versions.TPU_V5P, 2)
+    assert both.num_cores == 2 and both.is_megacore and not both.is_split_chip and pltpu.get_tpu_info("v5p").is_split_chip
+    assert both.sparse_core == pl.tpu_sc.get_sparse_core_info("v5p") and pltpu.get_tpu_info("v5e").sparse_core is None
+    assert pltpu.get_tpu_info_for_chip(versions.TPU_7, 1).chip_version is versions.TPU_7
+    with pytest.raises(ValueError, match="num_tensor_cores_per_logical_device=2 for TPU_V6E: it must be 1"):
+        pltpu.get_tpu_info_for_chip(versions.TPU_V6E, 2)
+    with pytest.raises(ValueError, match="no properties of .*TPU_8I"):
+        pltpu.get_tpu_info_for_chip(versions.TPU_8I, 1)
+
+
+@pytest.mark.parametrize("kind, cores, version", [("TPU v5 lite", 1, "TPU_V5E"), ("TPU v4", 2, "TPU_V4"), ("TPU v5p", 1, "TPU_V5P")])
+def test_properties_of_the_devices_of_an_abstract_mesh(kind, cores, version):
+    device = xf.sharding.AbstractDevice(kind, cores, "tpu")
+    with xf.sharding.use_abstract_mesh(xf.sharding.AbstractMesh((1,), ("x",), abstract_device=device)):
+        info = pltpu.get_tpu_info()
+    assert (info.chip_version.name, info.num_cores) == (version, cores)
+
+
 @pytest.mark.cpu_only
 def test_properties_of_no_chip():
     with pytest.raises(ValueError, match="found no TPU: the default device is 'cpu'. Name the chip"):

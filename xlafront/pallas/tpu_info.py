@@ -30,11 +30,45 @@ class ChipVersion(enum.Enum):
 
     TPU_V2 = "v2"
     TPU_V3 = "v3"
+    TPU_V4I = "v4i"
     TPU_V4 = "v4"
     TPU_V5E = "v5e"
     TPU_V5P = "v5p"
     TPU_V6E = "v6e"
+    TPU_7 = "7"
     TPU_7X = "7x"
+    TPU_8I = "8i"
+    TPU_8T = "8t"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclasses.dataclass(frozen=True)
+class SparseCoreInfo:
+    """The properties of the SparseCores of a TPU device.
+
+    Args:
+        num_cores: Number of SparseCores.
+        num_subcores: Number of vector subcores of each.
+        num_lanes: Number of 32-bit elements of a vector.
+        vmem_capacity_bytes: Vector memory of a subcore.
+        dma_granule_size_bytes: Unit of copies.
+
+    Example:
+        >>> pl.tpu_sc.get_sparse_core_info("tpu7x").num_lanes
+        16
+    """
+
+    num_cores: int
+    num_subcores: int
+    num_lanes: int
+    vmem_capacity_bytes: int
+    dma_granule_size_bytes: int
+
+
+SPARSE_CORES = {"v5p": SparseCoreInfo(4, 16, 8, 524288, 32), "v6e": SparseCoreInfo(2, 16, 8, 262144, 32),
+                "tpu7x": SparseCoreInfo(2, 16, 16, 524288, 32)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +86,7 @@ class TpuInfo:
         mem_bw_bytes_per_second: Bandwidth of main memory.
         bf16_ops_per_second, int8_ops_per_second, fp8_ops_per_second, int4_ops_per_second: Peak rates of products; 0 where none
             is published.
-        sparse_core: Properties of SparseCores. None, since kernels cannot use them yet.
+        sparse_core: Properties of SparseCores; None for chips without.
 
     Example:
         >>> pl.tpu.get_tpu_info("v5e").vmem_capacity_bytes == 128 * 2**20
@@ -76,10 +110,13 @@ class TpuInfo:
     int8_ops_per_second: int
     fp8_ops_per_second: int
     int4_ops_per_second: int
-    sparse_core: Any = None
+    sparse_core: SparseCoreInfo | None = None
 
     is_lite = property(lambda self: self.chip_version in (ChipVersion.TPU_V5E, ChipVersion.TPU_V6E),
                        doc="True for chips with one core.")
+    is_megacore = property(lambda self: self.num_cores == 2, doc="True if the device is two cores that are programmed as one.")
+    is_split_chip = property(lambda self: not self.is_lite and self.num_cores == 1,
+                             doc="True if the device is one of the two cores of a chip.")
 
     def get_sublane_tiling(self, dtype: Any) -> int:
         """Return the number of rows in a tile of arrays of a dtype."""
@@ -100,31 +137,35 @@ _TABLE = {
 }
 
 
-def _info(name: str) -> TpuInfo:
+# Chips whose two cores can be one device.
+_MEGACORES = ("v4", "v5p")
+
+
+def _info(name: str, num_cores: int = 1) -> TpuInfo:
     version, generation, columns, units, vmem, cmem, smem, int8, fp8 = _TABLE[name]
     chip = TPUS[name]
     flops = int(chip.flops)
     return TpuInfo(
-        chip_version=ChipVersion(version), generation=generation, num_cores=1, num_lanes=128, num_sublanes=8,
+        chip_version=ChipVersion(version), generation=generation, num_cores=num_cores, num_lanes=128, num_sublanes=8,
         mxu_column_size=columns, num_mxus=units, num_accumulators=128 if name == "tpu7x" else 0, vmem_capacity_bytes=vmem << 20,
         cmem_capacity_bytes=cmem << 20, smem_capacity_bytes=smem << 10, hbm_capacity_bytes=chip.memory,
         mem_bw_bytes_per_second=int(chip.bandwidth), bf16_ops_per_second=flops, int8_ops_per_second=int8 * flops,
-        fp8_ops_per_second=fp8 * flops, int4_ops_per_second=0)
+        fp8_ops_per_second=fp8 * flops, int4_ops_per_second=0, sparse_core=SPARSE_CORES.get(name))
 
 
 def active_chip() -> str | None:
     """Return the name of the TPU that is compiled for; None if it is none."""
-    kinds = [_kind_of_mesh(active.mesh), getattr(config.default_device.value, "device_kind", None),
-             getattr(backends.default_device(), "device_kind", None)]
-    return next((name for kind in kinds for name in _TABLE if TPUS[name].kind == kind), None)
+    devices = [_device_of_mesh(), config.default_device.value, backends.default_device()]
+    kinds = [getattr(device, "device_kind", None) for device in devices]
+    return next((name for kind in kinds for name in _TABLE if kind in (TPUS[name].kind, f"TPU {name}")), None)
 
 
 @boundary
 def get_tpu_info(chip: str | None = None) -> TpuInfo:
     """Return the properties of the TPU that is compiled for, which need not be there.
 
-    It is the first of these that is a TPU: the devices of the mesh of `set_mesh` (of a topology, too), the device of
-    `default_device`, the default device of the process.
+    It is the first of these that is a TPU: the devices of the mesh of `set_mesh` (of a topology, too), the `AbstractDevice` of
+    the mesh of `use_abstract_mesh`, the device of `default_device`, the default device of the process.
 
     Args:
         chip: Name of the chip, such as "v5e". Default: the chip that is compiled for.
@@ -148,9 +189,39 @@ def get_tpu_info(chip: str | None = None) -> TpuInfo:
                          "or trace under a mesh of TPUs: "
                          "set_mesh(topologies.make_mesh(topologies.get_topology_desc('v5e:1x1'), (1,), ('x',))). "
                          "xlafront.plan(f, ..., topology='v5e:1x1') sets one.")
-    return _info(found)
+    num_cores = getattr(_device_of_mesh(), "num_cores", None)
+    return _info(found, 2 if num_cores == 2 and found in _MEGACORES else 1)
 
 
-def _kind_of_mesh(mesh: Any) -> str | None:
-    devices = getattr(mesh, "devices", None)
-    return None if devices is None or not devices.size else getattr(devices.flat[0], "device_kind", None)
+@boundary
+def get_tpu_info_for_chip(chip_version: ChipVersion, num_tensor_cores_per_logical_device: int) -> TpuInfo:
+    """Return the properties of a version of TPU chips, which need not be there.
+
+    Args:
+        chip_version: The version.
+        num_tensor_cores_per_logical_device: Number of cores that are programmed as one: 1, or 2 for v4 and v5p.
+
+    Returns:
+        The properties.
+
+    Example:
+        >>> pl.tpu.get_tpu_info_for_chip(pl.tpu.ChipVersion.TPU_V5P, 2).is_megacore
+        True
+    """
+    known = {ChipVersion(row[0]): name for name, row in _TABLE.items()} | {ChipVersion.TPU_7: "tpu7x"}
+    name = known.get(chip_version)
+    if name is None:
+        raise ValueError(f"get_tpu_info_for_chip knows no properties of {chip_version!r}; it knows those of "
+                         f"{', '.join(version.name for version in known)}.")
+    if num_tensor_cores_per_logical_device not in ((1, 2) if name in _MEGACORES else (1,)):
+        raise ValueError(f"get_tpu_info_for_chip got num_tensor_cores_per_logical_device={num_tensor_cores_per_logical_device} "
+                         f"for {chip_version.name}: it must be 1{', or 2' if name in _MEGACORES else ''}.")
+    return dataclasses.replace(_info(name, num_tensor_cores_per_logical_device), chip_version=chip_version)
+
+
+def _device_of_mesh() -> Any:
+    """Return a device of the mesh in context, or its description; None if there is no mesh, or none with devices."""
+    if active.abstract is not None:
+        return active.abstract.abstract_device
+    devices = getattr(active.mesh, "devices", None)
+    return None if devices is None or not devices.size else devices.flat[0]
