@@ -136,6 +136,11 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.numpy.scalar_types": ("tpu-inference", {"xlafront.compat.renamed": "_ScalarMeta"}),
     "jax._src.numpy.setops": ("pickles", {"xlafront.numpy.sets": """_UniqueAllResult _UniqueCountsResult
         _UniqueInverseResult"""}),
+    "jax._src.pallas": ("programs that import from it", {}),
+    "jax._src.pallas.mosaic": ("programs that import from it", {}),
+    "jax._src.pallas.mosaic.primitives": ("ejkernel, tpu-inference", {"xlafront.pallas.semaphores": "AsyncCopyDescriptor"}),
+    "jax._src.pallas.primitives": ("ejkernel", {"xlafront.compat.kernel_signatures": "load store"}),
+    "jax._src.pallas.utils": ("tpu-inference", {"xlafront.pallas.kernel_functions": "next_power_of_2"}),
     "jax._src.public_test_util": ("tests of tinygp", {"xlafront.test_util": "check_grads check_jvp check_vjp",
                                                            "xlafront.compat.private_functions": "check_close"}),
     "jax._src.test_util": ("Flax's guides", {
@@ -199,7 +204,9 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.kernel_signatures": "paged_attention"}),
     "jax.experimental.pallas.ops.tpu.splash_attention": ("programs for TPUs", _ATTENTION | _MASKS),
     "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel": ("Keras", _ATTENTION),
-    "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask": ("Keras", _MASKS),
+    "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask": ("ejkernel, Keras", _MASKS | {
+        "xlafront.compat.kernel_signatures": "_ComputableMask"}),
+    "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask_info": ("ejkernel", {}),
     "jax.extend": ("programs that import from it", {}),
     "jax.extend.ifrt_programs": ("Orbax", {"xlafront.base.jaxlib_compat": "ifrt_programs"}),
     "jax.core": ("Equinox, Flax, Haiku, TensorFlow Probability", {
