@@ -130,6 +130,7 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.numpy.promotion": "check_arraylike",
     }),
     "jax._src.numpy.array_methods": ("unxt", {"xlafront.compat.array_helpers": "_IndexUpdateHelper _IndexUpdateRef"}),
+    "jax._src.numpy.einsum": ("AQT", {"xlafront.compat.einsum_steps": "_default_poly_einsum_handler _einsum"}),
     "jax._src.numpy.index_tricks": ("quaxed", {"xlafront.compat.array_helpers": "CClass RClass"}),
     "jax._src.numpy.vectorize": ("quaxed, galax", {"xlafront.compat.array_helpers": """_apply_excluded _check_output_dims
         _parse_gufunc_signature _parse_input_dimensions"""}),
