@@ -47,6 +47,11 @@ def test_products_and_norms():
     close(ops.softmax(x), np.exp(x) / np.exp(x).sum(1, keepdims=True))
 
 
+def test_levels_of_optimization():
+    params = pl.tpu.CompilerParams(opt_level=ops.OptLevel.O3)
+    assert params.opt_level == "O3" and [level.name for level in ops.OptLevel] == ["O0", "O1", "O2", "O3"]
+
+
 def test_masks_of_libraries():
     mask = ops._ComputableMask((4, 6), lambda rows, columns: columns <= rows)
     np.testing.assert_array_equal(mask[1:3, :4], np.tril(np.ones((4, 6), bool))[1:3, :4])

@@ -58,6 +58,19 @@ def test_subclasses_of_structs_set_attributes_once(kind):
     assert xf.eval_shape(lambda x: x * 2, struct) == xf.ShapeDtypeStruct((2,), "int32") == struct.update()
 
 
+class OfOneType(xf.ShapeDtypeStruct):
+    pass
+
+
+def test_structs_like_structs_of_other_types():
+    struct, given = xf.ShapeDtypeStruct, OfOneType((2,), "int8", weak_type=True)
+    for kind in (struct, OfOneType):
+        like = kind.like(given)
+        assert type(like) is kind and like == given and like.weak_type
+        like = kind.like(struct((3, 2), "float32", sharding=xnp.ones((3, 2)).format))
+        assert type(like) is kind and like.format == xnp.ones((3, 2)).format
+
+
 def test_struct_like_array():
     like = xf.ShapeDtypeStruct.like
     for x in (np.ones((2, 3), "int8"), xnp.ones(3), xf.random.key(0), 2.5, xnp.asarray(1.0)):

@@ -6,6 +6,7 @@ Block sizes and other settings of JAX's kernels are accepted and ignored: ours c
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +17,12 @@ from xlafront.core.typing import Array, DTypeLike
 from xlafront.kernels import attention, grouped_products, norms, paged
 from xlafront.nn import functions, splash_masks
 from xlafront.pallas import masked
+
+
+class OptLevel(enum.StrEnum):
+    """A level of optimization, for `opt_level` of `pltpu.CompilerParams`."""
+
+    O0, O1, O2, O3 = "O0", "O1", "O2", "O3"
 
 
 class SegmentIds(NamedTuple):

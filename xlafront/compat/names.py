@@ -187,7 +187,7 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.base.jaxlib_compat": "DeviceList",
         "xlafront.compat.cpu_devices": "_get_cpu_device_map _reduce_device_list _reduce_mesh _reduce_single_device_sharding xb",
     }),
-    "jax.experimental.mosaic": ("Tokamax", {}),
+    "jax.experimental.mosaic": ("Tokamax", {"xlafront.compat.kernel_signatures": "OptLevel"}),
     "jax.experimental.mosaic.gpu": ("Tokamax", {}),
     "jax.experimental.mosaic.gpu.profiler": ("Tokamax", {}),
     "jax.experimental.mosaic.gpu.utils": ("Tokamax", {}),

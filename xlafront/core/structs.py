@@ -77,7 +77,7 @@ class ShapeDtypeStruct:
             ShapeDtypeStruct(shape=(2, 3), dtype=float32)
         """
         if isinstance(x, ShapeDtypeStruct):
-            return x
+            return cls(**x._arguments())
         aval = tracing.aval_of(x, "ShapeDtypeStruct.like")
         if isinstance(x, tracing.Tracer) and isinstance(aval, ShapedArray):
             over_mesh = bool(aval.sharding.mesh.axis_names)
@@ -126,14 +126,15 @@ class ShapeDtypeStruct:
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """Return a copy with some fields replaced."""
-        fields = {name.lstrip("_"): getattr(self, name) for name in ShapeDtypeStruct.__slots__[:-1]} | changes
-        if self._layout is not None:
-            if "sharding" not in changes:
-                fields["sharding"] = self.format
-            elif not (changes["sharding"] is None or isinstance(changes["sharding"], Format)):
-                raise ValueError(f"a ShapeDtypeStruct with {self._layout} cannot be updated with the sharding "
-                                 f"{changes['sharding']} alone. Pass a Format.")
-        return ShapeDtypeStruct(**fields)
+        if self._layout is not None and not isinstance(changes.get("sharding"), Format | None):
+            raise ValueError(f"a ShapeDtypeStruct with {self._layout} cannot be updated with the sharding "
+                             f"{changes['sharding']} alone. Pass a Format.")
+        return ShapeDtypeStruct(**self._arguments() | changes)
+
+    def _arguments(self) -> dict[str, Any]:
+        """Return the arguments of the constructor for an equal placeholder."""
+        fields = {name.lstrip("_"): getattr(self, name) for name in ShapeDtypeStruct.__slots__[:-1]}
+        return fields if self._layout is None else fields | {"sharding": self.format}
 
     def __reduce__(self) -> Any:
         if type(self) is not ShapeDtypeStruct:

@@ -146,7 +146,7 @@ class GridMapping:
 
 # From specs
 
-_leaf = object()  # what constructors of users' pytree types expect in place of arrays
+_leaf = object()  # in place of arrays, for constructors that check their arguments
 
 
 def grid_mapping(spec: GridSpec, in_avals: Sequence[ShapedArray], in_tree, in_names: Sequence[str],
