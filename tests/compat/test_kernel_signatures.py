@@ -52,6 +52,11 @@ def test_levels_of_optimization():
     assert params.opt_level == "O3" and [level.name for level in ops.OptLevel] == ["O0", "O1", "O2", "O3"]
 
 
+def test_blocks_of_masks_are_pytrees():
+    info = ops.MaskInfo(xnp.zeros(2), None, xnp.ones(2), None, q_sequence=xnp.arange(4))
+    assert len(xf.tree.leaves(info)) == 3 and info.is_dynamic_mask is None
+
+
 def test_masks_of_libraries():
     mask = ops._ComputableMask((4, 6), lambda rows, columns: columns <= rows)
     np.testing.assert_array_equal(mask[1:3, :4], np.tril(np.ones((4, 6), bool))[1:3, :4])

@@ -32,6 +32,18 @@ class SegmentIds(NamedTuple):
     kv: Array
 
 
+class MaskInfo(NamedTuple):
+    """The blocks of a mask, as kernels of libraries name their arguments: by block of the grid, the next block of keys and of
+    the mask, whether the block is masked in part, and these blocks; or the positions of queries."""
+
+    data_next: Any
+    mask_next: Any
+    block_mask: Any
+    partial_mask_blocks: Any
+    q_sequence: Any
+    is_dynamic_mask: bool | None = None
+
+
 @dataclasses.dataclass(frozen=True)
 class BlockSizes:
     """Block sizes of JAX's flash attention for TPUs."""

@@ -207,7 +207,8 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
     "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel": ("Keras", _ATTENTION),
     "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask": ("ejkernel, Keras", _MASKS | {
         "xlafront.compat.kernel_signatures": "_ComputableMask"}),
-    "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask_info": ("ejkernel", {}),
+    "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask_info": ("ejkernel, MaxText", {
+        "xlafront.compat.kernel_signatures": "MaskInfo"}),
     "jax.extend": ("programs that import from it", {}),
     "jax.extend.ifrt_programs": ("Orbax", {"xlafront.base.jaxlib_compat": "ifrt_programs"}),
     "jax.core": ("Equinox, Flax, Haiku, TensorFlow Probability", {
