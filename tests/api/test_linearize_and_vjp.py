@@ -102,3 +102,36 @@ def test_flags_of_another_structure(call):
                                                                                                                  "tree prefix")]:
         with pytest.raises(ValueError, match=message):
             call(flags)
+
+
+class AlwaysEqual:
+    """A function that is equal to all others of its class."""
+
+    def __init__(self, f):
+        self.f = f
+
+    def __eq__(self, other):
+        return isinstance(other, AlwaysEqual)
+
+    def __hash__(self):
+        return 0
+
+    def __call__(self, *args):
+        return self.f(*args)
+
+
+def test_the_function_of_a_pullback_can_be_replaced():
+    def pullback(x, scale=1.0):
+        _, f_vjp = xf.vjp(lambda x: xnp.sin(x) * scale, x)
+        f_vjp.fun = AlwaysEqual(f_vjp.fun)
+        return f_vjp
+
+    x = np.float32(0.5)
+    for f_vjp in (pullback(x), xf.jit(pullback)(x), xf.tree.map(lambda r: r, pullback(x))):
+        np.testing.assert_allclose(f_vjp(np.float32(3))[0], 3 * np.cos(0.5), rtol=1e-6)
+        assert type(f_vjp.fun) is AlwaysEqual
+    assert xf.tree.structure(pullback(x)) == xf.tree.structure(pullback(x, 2.0))
+    plain = xf.vjp(xnp.sin, x)[1]
+    np.testing.assert_allclose(plain.fun(plain.args_res, plain.opaque_residuals, np.float32(2))[0], 2 * np.cos(0.5), rtol=1e-6)
+    plain.fun = lambda args_res, residuals, cotangent: (len(residuals), cotangent)
+    assert plain(7) == (len(plain.opaque_residuals), 7)

@@ -29,6 +29,7 @@ LEFT_OUT = {"JaxprPpContext", "aval_mapping_handlers", "custom_typechecks", "lit
 # Names that jax 0.12.0.1 has with a warning.
 DEPRECATED = {
     "jax.core": "pytype_aval_mappings", "jax.experimental.pallas": "DeviceIdType reciprocal", "jax.experimental.pjit": "pjit",
+    "jax.experimental.pallas.tpu": "BufferedRefBase",
     "jax.experimental.shard_map": "shard_map", "jax.lax": "precv psend", "jax.scipy.special": "lpmn lpmn_values",
     "jax.interpreters.pxla": "MeshComputation global_avals_to_results_handler thread_resources",
 }

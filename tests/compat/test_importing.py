@@ -250,10 +250,19 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu, tpu, triton
 import jax.experimental.pallas.tpu as pltpu
 print(pl.pallas_call.__name__, triton.load.__name__, tpu is pltpu, tpu.VMEM)
+import sys
+import jax.experimental.mosaic.gpu as mgpu
+from jax.experimental.mosaic.gpu import profiler, utils
+print(hasattr(mgpu, "wgmma"), getattr(mosaic_gpu, "kernel", None), "jax._src.lax.lax" in sys.modules)
+try:  # as libraries do that have other kernels
+    mosaic_gpu.TilingTransform
+except ImportError as e:
+    print(e)
 mosaic_gpu.kernel
 """
     done = python("-c", code)
-    assert done.stdout == "pallas_call load True vmem\n"
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["pallas_call load True vmem", "False None True"] and "no 'TilingTransform' and no other name" in lines[2]
     assert "has no 'kernel'" in done.stderr and "xlafront answers for jax" in done.stderr
 
 

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from library_kernels import exact_attention, exact_groups, exact_norm, integers, numbers
 
+import xlafront as xf
+import xlafront.numpy as xnp
 from xlafront.compat import kernel_signatures as ops
+from xlafront.experimental import pallas as pl
 
 
 def close(found, expected):
@@ -42,3 +45,29 @@ def test_products_and_norms():
     for function, is_centered in ((ops.layer_norm, True), (ops.rms_norm, False)):
         close(function(x, weight, bias, eps=0.01), exact_norm(x, weight, bias, x, 0.01, is_centered)[0])
     close(ops.softmax(x), np.exp(x) / np.exp(x).sum(1, keepdims=True))
+
+
+def test_levels_of_optimization():
+    params = pl.tpu.CompilerParams(opt_level=ops.OptLevel.O3)
+    assert params.opt_level == "O3" and [level.name for level in ops.OptLevel] == ["O0", "O1", "O2", "O3"]
+
+
+def test_blocks_of_masks_are_pytrees():
+    info = ops.MaskInfo(xnp.zeros(2), None, xnp.ones(2), None, q_sequence=xnp.arange(4))
+    assert len(xf.tree.leaves(info)) == 3 and info.is_dynamic_mask is None
+
+
+def test_masks_of_libraries():
+    mask = ops._ComputableMask((4, 6), lambda rows, columns: columns <= rows)
+    np.testing.assert_array_equal(mask[1:3, :4], np.tril(np.ones((4, 6), bool))[1:3, :4])
+    assert mask.shape == (4, 6) and mask == mask and list(mask.q_sequence) == [0, 1, 2, 3]
+
+
+def test_reads_and_writes_at_indices():
+    def kernel(x_ref, o_ref):
+        ops.store(o_ref, (pl.ds(0, 4),), ops.load(x_ref, (pl.ds(4, 4),), mask=xnp.arange(4) < 2, other=-1.0))
+        ops.store(o_ref, (pl.ds(4, 4),), ops.load(x_ref, (pl.ds(0, 4),)), mask=xnp.arange(4) < 4)
+
+    x = np.arange(8, dtype=np.float32)
+    found = pl.pallas_call(kernel, out_shape=xf.ShapeDtypeStruct((8,), "float32"), interpret=True)(x)
+    np.testing.assert_array_equal(found, [4, 5, -1, -1, 0, 1, 2, 3])

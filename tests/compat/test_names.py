@@ -12,7 +12,7 @@ HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent
 # What Flax, Optax, Equinox, Haiku, Chex, Orbax, NumPyro, BlackJAX, Diffrax, Lineax, Optimistix, TensorFlow Probability, jaxtyping,
 # einops, Oryx, Distrax, jmp, Penzai, Keras, PennyLane, Qwix, BrainState, celerite2,
-# unxt, quaxed and torchax touch of jax, by module.
+# unxt, quaxed, torchax, Tokamax, jax-triton and tpu-inference touch of jax, by module.
 TOUCHED, PRIVATE = ({module: found.split() for module, found in re.findall(
     r"^(\S+):((?:.*\n)(?:    .*\n)*)", (HERE / f"{table}.txt").read_text(), re.MULTILINE)}
     for table in ("ecosystem_names", "private_names"))  # the second: public names in private modules

@@ -9,6 +9,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.compat import renamed
 from xlafront.compat.private_functions import (
+    FrozenDict,
     HashablePartial,
     _dtype,
     _merge_common_consts,
@@ -18,6 +19,7 @@ from xlafront.compat.private_functions import (
     canonicalize_sharding,
     check_close,
     dimension_as_value,
+    get_concrete_mesh,
     is_cuda_compute_capability_at_least,
     is_vmappable,
     make_iota,
@@ -174,3 +176,22 @@ def test_axes_and_dtypes():
 
 def test_the_registry_of_traces():
     assert tracing_registry.flatten([1, (None, {"a": 2})])[0] == [1, 2]
+
+
+def test_frozen_dicts():
+    d = FrozenDict({"a": 1, "b": 2})
+    assert dict(d) == {"a": 1, "b": 2} and len(d) == 2 and d.get("c") is None and repr(d) == "FrozenDict({'a': 1, 'b': 2})"
+    same = FrozenDict({"b": 2, "a": 1})
+    assert d == same and hash(d) == hash(same) and d != {"a": 1, "b": 2} and xf.tree.leaves(d) == [d]
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        d["a"] = 3
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(FrozenDict({"a": [1]}))
+
+
+def test_the_mesh_in_context_is_known_while_tracing():
+    mesh, found = xf.make_mesh((1,), ("x",)), []
+    assert get_concrete_mesh().empty
+    with xf.set_mesh(mesh):
+        xf.jit(lambda x: found.append(get_concrete_mesh()) or x)(1.0)
+        assert found == [mesh] == [get_concrete_mesh()]

@@ -35,6 +35,42 @@ def test_structs_are_immutable(name):
         struct.something = 1
 
 
+class Batched(xf.ShapeDtypeStruct):
+    def __init__(self, shape, dtype, vmap_axes):
+        xf.ShapeDtypeStruct.__init__(self, shape, dtype)
+        self.vmap_axes = vmap_axes
+
+
+class SlottedBatched(xf.ShapeDtypeStruct):
+    __slots__ = ("vmap_axes",)
+    __init__ = Batched.__init__
+
+
+@pytest.mark.parametrize("kind", [Batched, SlottedBatched])
+def test_subclasses_of_structs_set_attributes_once(kind):
+    struct = kind((2,), "int32", (1,))
+    assert struct.vmap_axes == (1,) and repr(struct) == f"{kind.__name__}(shape=(2,), dtype=int32)"
+    for name in ("vmap_axes", "shape"):
+        with pytest.raises(RuntimeError, match=f"cannot assign to {name}: a {kind.__name__} is immutable"):
+            setattr(struct, name, (3,))
+    for same in (copy.copy(struct), pickle.loads(pickle.dumps(struct))):
+        assert type(same) is kind and same == struct and same.vmap_axes == (1,)
+    assert xf.eval_shape(lambda x: x * 2, struct) == xf.ShapeDtypeStruct((2,), "int32") == struct.update()
+
+
+class OfOneType(xf.ShapeDtypeStruct):
+    pass
+
+
+def test_structs_like_structs_of_other_types():
+    struct, given = xf.ShapeDtypeStruct, OfOneType((2,), "int8", weak_type=True)
+    for kind in (struct, OfOneType):
+        like = kind.like(given)
+        assert type(like) is kind and like == given and like.weak_type
+        like = kind.like(struct((3, 2), "float32", sharding=xnp.ones((3, 2)).format))
+        assert type(like) is kind and like.format == xnp.ones((3, 2)).format
+
+
 def test_struct_like_array():
     like = xf.ShapeDtypeStruct.like
     for x in (np.ones((2, 3), "int8"), xnp.ones(3), xf.random.key(0), 2.5, xnp.asarray(1.0)):

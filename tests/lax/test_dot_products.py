@@ -183,3 +183,17 @@ def test_numpy_promotion_is_unchanged():
     np.testing.assert_array_equal(np.asarray(xnp.einsum("ij,k->i", x, np.ones(1, np.float32))), [20000.0, 20000.0])
     weak = xnp.dot(xnp.asarray(2), xnp.asarray(3.0))
     assert weak.weak_type and str(weak.dtype) == "float32"
+
+
+def test_types_of_algorithms():
+    types = {p.name: (p.supported_lhs_types, p.accumulation_type) for p in lax.DotAlgorithmPreset}
+    assert types["DEFAULT"] == types["ANY_F8_ANY_F8_ANY"] == (None, None) and types["ANY_F8_ANY_F8_F32"] == (None, np.float32)
+    assert types["F16_F16_F32"] == ((np.float16,), np.float32) and types["F64_F64_F64"] == ((np.float64,), np.float64)
+    assert types["BF16_BF16_F32"] == ((ml_dtypes.bfloat16, np.float32), np.float32)
+    assert types["BF16_BF16_F32_X3"] == types["TF32_TF32_F32"] == ((np.float32,), np.float32)
+    half = lax.DotAlgorithmPreset.F16_F16_F32
+    assert half.supported_rhs_types == (np.float16,)
+    assert half.supported_output_types("float16", "float16") == (np.float32, np.float16)
+    assert half.supported_output_types("float32", "float16") == (np.float32,)
+    assert np.float16 in lax.DotAlgorithmPreset.ANY_F8_ANY_F8_F32.supported_output_types("float8_e5m2", "float8_e5m2")
+    assert lax.DotAlgorithmPreset.DEFAULT.supported_output_types("float32", "float32") is None

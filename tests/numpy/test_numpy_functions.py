@@ -415,6 +415,19 @@ def test_einsum_accepts_other_characters_as_subscripts():
         xnp.einsum("a.b->ab", a[0])
 
 
+def test_einsum_puts_the_last_operand_on_the_left():
+    seen = []
+
+    def product(x, y, *args, **kwargs):
+        seen.append((x.ndim, y.ndim))
+        return xf.lax.dot_general(x, y, *args, **kwargs)
+
+    a, b = xnp.ones((3, 4)), xnp.ones((2, 3, 4))
+    xnp.einsum("ab,zab->zb", a, b, _dot_general=product)  # opt_einsum contracts "zab,ab->zb", as in JAX
+    xnp.einsum("zab,ab->zb", b, a, _dot_general=product)
+    assert seen == [(3, 2), (2, 3)]
+
+
 def test_einsum_passes_the_result_dtype_to_a_custom_dot_general():
     """It may multiply in another dtype, as 8-bit products do."""
     seen = []

@@ -1,5 +1,7 @@
 """Computations fused into kernels: values against NumPy, interpreted and from the emitted module; blocks; what is refused."""
 
+import typing
+
 import fused_kernels
 import numpy as np
 import pytest
@@ -395,3 +397,9 @@ def test_specs_with_prefetched_scalars():
     assert specs["x"].index_map(2) == (5,) and specs["y"] is pl.no_block_spec
     assert fuser.make_scalar_prefetch_handler(1, 0)("a", ("b", "c")) == "b"
     assert fuser.filter_no_block_specs((1, 2), (pl.no_block_spec, ROWS)) == ((None, 2), (None, ROWS))
+
+
+def test_annotations_with_fusions():
+    annotation = fuser.Fusion[[int, float], xf.Array]
+    assert typing.get_origin(annotation) is fuser.Fusion and typing.get_args(annotation) == ((int, float), xf.Array)
+    assert typing.get_args(xf.custom_vjp[xf.Array]) == typing.get_args(xf.custom_jvp[xf.Array]) == (xf.Array,)

@@ -1,5 +1,6 @@
 """Kernels on blocks, compared with NumPy on the same blocks."""
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -426,3 +427,30 @@ def test_bad_block_specs():
         call(np.ones(4, np.float32))
     with pytest.raises(ValueError, match="ds takes a size of 0 at least, got -3"):
         pl.ds(0, -3)
+
+
+@xf.tree_util.register_dataclass
+@dataclasses.dataclass
+class _Pair:
+    """A pytree whose constructor accepts arrays of one shape, references to them, specs, and placeholders of type `object`."""
+
+    real: object
+    imag: object
+
+    def __post_init__(self):
+        if type(self.real) is not object and not isinstance(self.real, pl.BlockSpec):
+            assert self.real.shape == self.imag.shape
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_pytree_types_that_check_their_fields(count):
+    def kernel(*refs):
+        *_, x_ref, o_ref = refs
+        o_ref.real[...], o_ref.imag[...] = x_ref.real[...] + 1, -x_ref.imag[...]
+
+    block = pl.BlockSpec((2,), lambda i, *_: i)
+    grid = pl.tpu.PrefetchScalarGridSpec(num_scalar_prefetch=count, grid=(4,), in_specs=[_Pair(block, block)],
+                                         out_specs=_Pair(block, block))
+    scalars = [xnp.arange(3)] * count
+    found = interpreted(kernel, out_shape=_Pair(like(X), like(X)), grid_spec=grid)(*scalars, _Pair(X, 2 * X))
+    np.testing.assert_array_equal((found.real, found.imag), (X + 1, -2 * X))

@@ -493,10 +493,50 @@ def test_properties_of_chips():
     info = pltpu.get_tpu_info("v5e")
     assert (info.chip_version, info.generation, info.is_lite) == (pltpu.ChipVersion.TPU_V5E, 5, True)
     assert info.bf16_ops_per_second == 197e12 and info.int8_ops_per_second == 394e12
-    assert [info.get_sublane_tiling(d) for d in ("float32", "bfloat16", "int8")] == [8, 16, 32]
+    assert [info.get_sublane_tiling(d) for d in ("float32", "bfloat16", "int8", "bool")] == [8, 8, 32, 32]
+    assert [pltpu.get_tpu_info("v7x").get_sublane_tiling(d) for d in ("float32", "int16", "int2")] == [8, 16, 128]
     assert pltpu.get_tpu_info("v7x").fp8_ops_per_second == 2307e12  # of one of two devices
     with pytest.raises(ValueError, match="no TPU named 'v99'; it knows v2, v3"):
         pltpu.get_tpu_info("v99")
+
+
+def test_properties_by_version():
+    versions = pltpu.ChipVersion
+    assert str(versions.TPU_7X) == "7x"
+    assert pltpu.get_tpu_info_for_chip(versions.TPU_V5E, 1) == pltpu.get_tpu_info("v5e")
+    both = pltpu.get_tpu_info_for_chip(versions.TPU_V5P, 2)
+    assert both.num_cores == 2 and both.is_megacore and not both.is_split_chip and pltpu.get_tpu_info("v5p").is_split_chip
+    assert both.sparse_core == pl.tpu_sc.get_sparse_core_info("v5p") and pltpu.get_tpu_info("v5e").sparse_core is None
+    assert pltpu.get_tpu_info_for_chip(versions.TPU_7, 1).chip_version is versions.TPU_7
+    with pytest.raises(ValueError, match="num_tensor_cores_per_logical_device=2 for TPU_V6E: it must be 1"):
+        pltpu.get_tpu_info_for_chip(versions.TPU_V6E, 2)
+    assert [pltpu.get_tpu_info_for_chip(version, 1).chip_version for version in versions] == list(versions)
+    assert pltpu.get_tpu_info_for_chip(versions.TPU_8T, 1).get_sublane_tiling("float32") == 16
+
+
+@pytest.mark.parametrize("version, lhs, rhs, expected", [
+    ("v3", "bfloat16", "bfloat16", False), ("v4", "bfloat16", "int8", True), ("v4", "int8", "int8", False),
+    ("v5e", "int8", "uint8", True), ("v5e", "int8", "int4", False), ("v6e", "float8_e4m3fn", "float8_e4m3fn", False),
+    ("v6e", "float8_e4m3b11fnuz", "float8_e5m2", True), ("7x", "float8_e4m3fn", "float8_e4m3fn", True),
+    ("7x", "float8_e4m3fn", "bfloat16", False), ("7x", "int8", "int8", False), ("8i", "bfloat16", "uint4", True),
+    ("8t", "bfloat16", "uint4", False), ("8t", xnp.float8_e5m2, "int4", True), ("v6e", "float16", "float16", False)])
+def test_dtypes_of_matrix_units(version, lhs, rhs, expected):
+    assert pltpu.get_tpu_info_for_chip(pltpu.ChipVersion(version), 1).is_matmul_supported(lhs, rhs) is expected
+
+
+def test_rates_by_which_kernels_choose_dtypes():
+    positive = {name: [r > 0 for r in (i.int8_ops_per_second, i.fp8_ops_per_second, i.int4_ops_per_second)] for name, i in
+                [(name, pltpu.get_tpu_info(name)) for name in ("v4", "v5e", "v5p", "v6e", "v7x")]}
+    assert positive == {"v4": [False] * 3, "v5e": [True, False, True], "v5p": [True, False, True], "v6e": [True] * 3,
+                        "v7x": [False, True, False]}
+
+
+@pytest.mark.parametrize("kind, cores, version", [("TPU v5 lite", 1, "TPU_V5E"), ("TPU v4", 2, "TPU_V4"), ("TPU v5p", 1, "TPU_V5P")])
+def test_properties_of_the_devices_of_an_abstract_mesh(kind, cores, version):
+    device = xf.sharding.AbstractDevice(kind, cores, "tpu")
+    with xf.sharding.use_abstract_mesh(xf.sharding.AbstractMesh((1,), ("x",), abstract_device=device)):
+        info = pltpu.get_tpu_info()
+    assert (info.chip_version.name, info.num_cores) == (version, cores)
 
 
 @pytest.mark.cpu_only

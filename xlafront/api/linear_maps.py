@@ -208,7 +208,8 @@ class Pullback:
             them that `saveable_args` excludes are `NotSaveable()`.
         opaque_residuals: List of the other residuals. Values in both lists can be replaced.
         jaxpr: The linear jaxpr.
-        fun: Function of `(args_res, opaque_residuals, cotangent)`.
+        fun: Function of `(args_res, opaque_residuals, cotangent)`. It can be replaced; pullbacks of equal functions are then
+            equal as pytrees, whatever their jaxprs.
         want_logs: True if it returns `(cotangents, logs)`, as `with_logs` does.
 
     Example:
@@ -217,10 +218,10 @@ class Pullback:
         [2.0, 3.0]
     """
 
-    __slots__ = ("program", "forwarded_leaves", "in_tree", "out_tree", "name", "residuals", "want_logs")
+    __slots__ = ("program", "forwarded_leaves", "in_tree", "out_tree", "name", "residuals", "want_logs", "own_fun")
 
     def __init__(self, program: LinearMap, forwarded_leaves: Sequence[int | None], in_tree, out_tree, name: str,
-                 want_logs: bool = False, residuals: tuple[list, list] | None = None):
+                 want_logs: bool = False, residuals: tuple[list, list] | None = None, own_fun: Callable | None = None):
         """Make the pullback of a function.
 
         Args:
@@ -231,9 +232,10 @@ class Pullback:
             name: Name of the function.
             want_logs: If True, the pullback also returns the logs of backward rules.
             residuals: `args_res` and `opaque_residuals`, if the residuals are not in `program`.
+            own_fun: The function that replaced `fun`, if any.
         """
         self.program, self.forwarded_leaves, self.in_tree, self.out_tree = program, forwarded_leaves, in_tree, out_tree
-        self.name, self.want_logs, self.residuals = name, want_logs, residuals
+        self.name, self.want_logs, self.residuals, self.own_fun = name, want_logs, residuals, own_fun
 
     @classmethod
     def at_primals(cls, program: LinearMap, primals: Sequence[Any], in_tree, out_tree, name: str,
@@ -292,8 +294,19 @@ class Pullback:
 
     @property
     def fun(self) -> Callable:
-        return lambda args_res, opaque_residuals, cotangent: self._apply_program(
-            self.program.with_residuals(self._consts(args_res, opaque_residuals)), cotangent, ())
+        if self.own_fun is not None:
+            return self.own_fun
+        self._split_residuals()
+        return Pullback(self.program, self.forwarded_leaves, self.in_tree, self.out_tree, self.name, self.want_logs, ([], [])
+                        )._apply_at
+
+    @fun.setter
+    def fun(self, function: Callable) -> None:
+        self.own_fun = function
+
+    def _apply_at(self, args_res: Sequence[Any], opaque_residuals: Sequence[Any], cotangent: Any) -> Any:
+        program = self.program.with_residuals(self._consts(args_res, opaque_residuals))
+        return self._apply_program(program, cotangent, ())
 
     @property
     def with_logs(self) -> Pullback:
@@ -343,6 +356,8 @@ class Pullback:
         if others:
             raise TypeError(f"the function that vjp of {self.name} returned takes a single argument, the cotangent, a pytree "
                             f"like its result {self.out_tree}; it was given {1 + len(others)} arguments.")
+        if self.own_fun is not None and not targets:
+            return self.own_fun(self.args_res, self.opaque_residuals, cotangent)
         program = self.program if self.residuals is None else self.program.with_residuals(self._consts(*self.residuals))
         return self._apply_program(program, cotangent, targets)
 
@@ -402,18 +417,37 @@ def _transpose_from(static, values):
     return Transpose(jaxpr, list(values), in_avals, *rest)
 
 
+class _Uncompared:
+    """Static data of a pytree node that does not distinguish it from others."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Uncompared
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def _flatten_pullback(f: Pullback) -> tuple[tuple, tuple]:
+    program = f.jaxpr, _static_fields(f.program), f.forwarded_leaves
+    return (f.args_res, f.opaque_residuals), (program if f.own_fun is None else _Uncompared(program), f.in_tree, f.out_tree,
+                                              f.name, f.want_logs, f.own_fun)
+
+
 def _pullback_from(static, residuals):
-    jaxpr, [*fields, [forwards]], *rest = static
-    return Pullback(LinearMap(jaxpr, [], *fields, forwards), *rest, residuals)
+    program, *rest, own_fun = static
+    jaxpr, [*fields, [forwards]], forwarded = program.value if type(program) is _Uncompared else program
+    return Pullback(LinearMap(jaxpr, [], *fields, forwards), forwarded, *rest, residuals, own_fun)
 
 
 tree.register_pytree_node(Derivative, lambda f: (
     tuple(f.program.consts), (f.program.jaxpr, _static_fields(f.program), f.in_tree, f.out_tree, f.name)), _derivative_from)
 tree.register_pytree_node(Transpose, lambda f: (
     tuple(f.values), (f.jaxpr, _Static([f.in_avals]), f.in_tree, f.out_tree, f.name)), _transpose_from)
-tree.register_pytree_node(Pullback, lambda f: (
-    (f.args_res, f.opaque_residuals),
-    (f.jaxpr, _static_fields(f.program), f.forwarded_leaves, f.in_tree, f.out_tree, f.name, f.want_logs)),
-    _pullback_from)
+tree.register_pytree_node(Pullback, _flatten_pullback, _pullback_from)
 tree.register_pytree_node(NotNeeded, lambda _: ((), ()), lambda *_: NotNeeded())
 tree.register_pytree_node(NotSaveable, lambda _: ((), ()), lambda *_: NotSaveable())

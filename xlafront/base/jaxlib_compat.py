@@ -35,6 +35,10 @@ HAS_TWO_EMITTERS = jaxlib_version < (0, 11)
 
 
 def __getattr__(name: str):
+    if name == "gpu_triton":
+        from jaxlib import gpu_triton  # start-up: for jax-triton
+
+        return gpu_triton
     if name not in ("xla_client", "jaxlib_extension_version"):
         raise AttributeError(f"xlafront.base.jaxlib_compat has no {name!r}")
     from jaxlib import xla_client  # start-up: 1 ms, for libraries that look up its exceptions or its version

@@ -56,9 +56,11 @@ _HABITS: dict[str, dict[str, str]] = {
 }
 
 # Modules that have none of their names.
-_EMPTY_MODULES = {"xlafront.experimental.pallas.mosaic_gpu":
-                  " and no other name of Mosaic GPU: kernels for GPUs are compiled by Triton. Write them with pallas and "
-                  "pallas.triton, or in CUDA C++ for ffi.ptx_call."}
+_EMPTY_MODULES = dict.fromkeys(
+    ("xlafront.experimental.pallas.mosaic_gpu", "jax.experimental.mosaic.gpu", "jax.experimental.mosaic.gpu.profiler",
+     "jax.experimental.mosaic.gpu.utils"),
+    " and no other name of Mosaic GPU: kernels for GPUs are compiled by Triton. Write them with pallas and pallas.triton, or "
+    "in CUDA C++ for ffi.ptx_call.")
 
 
 def missing(module: str, name: str, known: Iterable[str], owners: Callable[[str], Iterable[str]] | None = None
@@ -66,6 +68,7 @@ def missing(module: str, name: str, known: Iterable[str], owners: Callable[[str]
     """Return the error that the `__getattr__` of a module raises for a name that the module lacks.
 
     `from module import name` gets an ImportError, because Python would replace an AttributeError by one with a shorter message.
+    So does `module.name` of a module that has no names, as libraries that can do without such modules expect.
     Functions such as `hasattr` get a message that is cheap to build, since they may try a name on all modules.
 
     Args:
@@ -78,9 +81,11 @@ def missing(module: str, name: str, known: Iterable[str], owners: Callable[[str]
 
     caller = sys._getframe(2)
     opcode = opname[caller.f_code.co_code[caller.f_lasti]] if caller.f_lasti >= 0 else ""
-    if opcode == "IMPORT_FROM" and f"{module}.{name}" not in sys.modules:  # a submodule may be loading
+    is_written = opcode in ("LOAD_ATTR", "LOAD_METHOD")
+    if opcode == "IMPORT_FROM" and f"{module}.{name}" not in sys.modules or (  # a submodule may be loading
+            is_written and module in _EMPTY_MODULES):
         return ImportError(unknown(module, name, known, owners), name=module)
-    text = unknown(module, name, known, owners) if opcode in ("LOAD_ATTR", "LOAD_METHOD") else unknown(module, name, ())
+    text = unknown(module, name, known, owners) if is_written else unknown(module, name, ())
     return AttributeError(text, name=name, obj=sys.modules[module])
 
 

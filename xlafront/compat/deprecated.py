@@ -13,6 +13,7 @@ from xlafront.base.jaxlib_compat import HloSharding
 from xlafront.base.specs import PartitionSpec
 from xlafront.core import errors, tracing
 from xlafront.core.avals import AbstractValue
+from xlafront.pallas.buffered_ref import BufferedRef
 from xlafront.parallel import shard_map as shard_maps
 from xlafront.runtime import backends
 from xlafront.symbolic.dimensions import is_symbolic, is_symbolic_dim
@@ -22,6 +23,7 @@ MeshAxisName = Any
 ArrayMapping = OrderedDict[MeshAxisName, int]
 Index = int | slice | tuple[int | slice, ...]
 no_axis_name = object()
+BufferedRefBase = BufferedRef
 
 
 def _renamed(old: str, new: str, f: Callable) -> Callable:

@@ -52,6 +52,7 @@ _FORMER = {
         ("0.10.2", "xlafront.pallas.semaphores", "use jax.experimental.pallas.{}",
          "semaphore_read semaphore_signal semaphore_wait"),
         ("0.10.2", "xlafront.pallas.specs", "leave `device_id_type` out", "DeviceIdType"),
+        (REFERENCE, "xlafront.compat.deprecated", "use jax.experimental.pallas.tpu.BufferedRef", "BufferedRefBase"),
     ],
     "jax.experimental.shard_map": [(REFERENCE, "xlafront.compat.deprecated", "use jax.shard_map", "shard_map")],
     "jax.interpreters.pxla": [

@@ -6,6 +6,7 @@ Block sizes and other settings of JAX's kernels are accepted and ignored: ours c
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,7 +15,14 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront.core.typing import Array, DTypeLike
 from xlafront.kernels import attention, grouped_products, norms, paged
-from xlafront.nn import functions
+from xlafront.nn import functions, splash_masks
+from xlafront.pallas import masked
+
+
+class OptLevel(enum.StrEnum):
+    """A level of optimization, for `opt_level` of `pltpu.CompilerParams`."""
+
+    O0, O1, O2, O3 = "O0", "O1", "O2", "O3"
 
 
 class SegmentIds(NamedTuple):
@@ -22,6 +30,18 @@ class SegmentIds(NamedTuple):
 
     q: Array
     kv: Array
+
+
+class MaskInfo(NamedTuple):
+    """The blocks of a mask, as kernels of libraries name their arguments: by block of the grid, the next block of keys and of
+    the mask, whether the block is masked in part, and these blocks; or the positions of queries."""
+
+    data_next: Any
+    mask_next: Any
+    block_mask: Any
+    partial_mask_blocks: Any
+    q_sequence: Any
+    is_dynamic_mask: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +59,20 @@ class BlockSizes:
     block_k_major_dq: int | None = None
     block_k_dq: int | None = None
     block_q_dq: int | None = None
+
+
+class _ComputableMask(splash_masks._PositionalMask):
+    """An attention mask computed by a function of the positions of queries and keys, for masks of libraries."""
+
+    def __init__(self, shape: tuple[int, int], mask_function: Callable[..., Any], shard_count: int = 1):
+        super().__init__(shape, shard_count)
+        self.mask_function, self.q_sequence = mask_function, np.arange(shape[0], dtype=np.int32)
+
+    def _allows(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        return self.mask_function(rows, columns)
+
+    def _key(self) -> tuple:
+        return self._shape, self.mask_function
 
 
 def flash_attention(q: Array, k: Array, v: Array, ab: Array | None = None, segment_ids: SegmentIds | None = None, *,
@@ -95,3 +129,14 @@ def rms_norm(x: Array, weight: Array, bias: Array, num_warps: int | None = None,
 def softmax(x: Array, *, axis: int = -1, num_warps: int = 4, interpret: bool = False, debug: bool = False) -> Array:
     """Compute `nn.softmax`."""
     return functions.softmax(x, axis=axis)
+
+
+def load(x_ref_or_view: Any, idx: Any, *, mask: Any = None, other: Any = None, cache_modifier: str | None = None,
+         eviction_policy: str | None = None, volatile: bool = False) -> Any:
+    """Read elements of a reference in a kernel, as `pallas.triton.load` of `ref.at[idx]`."""
+    return masked.load(x_ref_or_view.at[idx], mask, other, cache_modifier, eviction_policy, volatile)
+
+
+def store(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None, eviction_policy: str | None = None) -> None:
+    """Write elements of a reference in a kernel, as `pallas.triton.store` to `ref.at[idx]`."""
+    masked.store(x_ref_or_view.at[idx], val, mask, eviction_policy)

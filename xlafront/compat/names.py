@@ -67,13 +67,13 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.pickles": "_reconstruct_array",
     }),
     "jax._src.checkify": ("Flax", {"xlafront.host.checks": "JaxException", "xlafront.host.checkify": "Out"}),
-    "jax._src.core": ("BrainState, Flax, NumPyro, Oryx, torchax, tests of Quax", {
+    "jax._src.core": ("BrainState, eformer, Flax, NumPyro, Oryx, torchax, tests of Quax", {
         "xlafront.compat.deprecated": "is_constant_dim is_constant_shape",
         "xlafront.core.avals": "AbstractValue ShapedArray",
         "xlafront.core.ir": "ClosedJaxpr DebugInfo DropVar eval_jaxpr",
         "xlafront.core.tracing": "Trace Tracer eval_context",
-        "xlafront.compat.renamed": """DimSize JaxprEqnContext Shape full_lower physical_aval trace_ctx
-            trace_state_clean""",
+        "xlafront.compat.renamed": """DimSize JaxprEqnContext Shape full_lower physical_aval pytype_aval_mappings
+            trace_ctx trace_state_clean""",
         "xlafront.extend.core": "CallPrimitive TraceTag get_opaque_trace_state set_current_trace take_current_trace",
         "xlafront.interpreters.call_arguments": "safe_map",
         "xlafront.interpreters.hijax": "AvalQDD",
@@ -84,15 +84,16 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
                                                  "xlafront.interpreters.xla": "apply_primitive"}),
     "jax._src.earray": ("Flax", {"xlafront.interpreters.extended_dtypes": "EArray"}),
     "jax._src.distributed": ("Orbax", {"xlafront.compat.renamed": "global_state"}),
-    "jax._src.dtypes": ("Equinox, Flax, TensorFlow Probability, tinygp", {
+    "jax._src.dtypes": ("Equinox, Flax, TensorFlow Probability, tinygp, tests of Tokamax", {
         "xlafront.core.dtypes": "ExtendedDType TypePromotionError canonicalize_dtype extended finfo",
-        "xlafront.compat.renamed": "DType supports_inf to_complex_dtype",
+        "xlafront.compat.renamed": "DType _jax_types supports_inf to_complex_dtype",
     }),
     "jax._src.effects": ("Equinox", {
         "xlafront.core.ir": "Effect",
         "xlafront.compat.renamed": "control_flow_allowed_effects lowerable_effects remat_allowed_effects",
     }),
     "jax._src.flatten_util": ("BlackJAX", {"xlafront.numpy.flatten_util": "ravel_pytree"}),
+    "jax._src.frozen_dict": ("jax-triton", {"xlafront.compat.private_functions": "FrozenDict"}),
     "jax._src.interpreters": ("programs that import from it", {}),
     "jax._src.interpreters.ad": ("Oryx", {"xlafront.interpreters.ad": "jvp primitive_jvps primitive_transposes"}),
     "jax._src.interpreters.batching": ("Oryx, BrainState, jaxoplanet", {
@@ -109,27 +110,38 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.lax": ("programs that import from it", {}),
     "jax._src.lax.control_flow": ("Oryx", {"xlafront.lax": "cond_p scan_p while_p",
                                               "xlafront.compat.private_functions": "_merge_common_consts"}),
-    "jax._src.lib": ("Dynamiqs, Qwix, user programs", {
-        "xlafront.base.jaxlib_compat": "_jax jaxlib_extension_version jaxlib_version_text pytree xla_client"}),
+    "jax._src.lib": ("Dynamiqs, jax-triton, Qwix, user programs", {
+        "xlafront.base.jaxlib_compat": "_jax gpu_triton jaxlib_extension_version jaxlib_version_text pytree xla_client",
+        "xlafront.compat.renamed": "version"}),
     "jax._src.lib.mlir": ("user-defined primitives", {"xlafront.extend.mlir": "ir passmanager"}),
     "jax._src.lib.mlir.dialects": ("user-defined primitives", {}),
     "jax._src.literals": ("Equinox, Quax", {"xlafront.compat.renamed": "TypedComplex TypedFloat TypedInt TypedNdArray"}),
-    "jax._src.mesh": ("user programs", {"xlafront.interpreters.executables": "thread_resources"}),
+    "jax._src.mesh": ("tpu-inference, user programs", {"xlafront.interpreters.executables": "thread_resources",
+                                                       "xlafront.compat.private_functions": "get_concrete_mesh"}),
     "jax._src.named_sharding": ("jaxlib", {}),
     "jax._src.sharding_impls": ("jaxlib, JAXNS", {"xlafront.compat.private_functions": "canonicalize_sharding",
                                                    "xlafront.compat.renamed": "UNSPECIFIED UnspecifiedValue"}),
-    "jax._src.state": ("jax-triton", {"xlafront.core.refs": "AbstractRef"}),
+    "jax._src.state": ("jax-triton", {"xlafront.core.effects": "AccumEffect ReadEffect RefEffect WriteEffect",
+                                      "xlafront.core.refs": "AbstractRef", "xlafront.interpreters.hijax": "TransformedRef"}),
+    "jax._src.state.discharge": ("jax-triton", {"xlafront.interpreters.discharge": "DischargeContext register_discharge_rule"}),
     "jax._src.numpy.util": ("S2FFT, user programs", {
         "xlafront.compat.private_functions": """promote_args promote_args_inexact promote_dtypes promote_dtypes_complex
             promote_dtypes_inexact""",
         "xlafront.numpy.promotion": "check_arraylike",
     }),
     "jax._src.numpy.array_methods": ("unxt", {"xlafront.compat.array_helpers": "_IndexUpdateHelper _IndexUpdateRef"}),
+    "jax._src.numpy.einsum": ("AQT", {"xlafront.compat.einsum_steps": "_default_poly_einsum_handler _einsum"}),
     "jax._src.numpy.index_tricks": ("quaxed", {"xlafront.compat.array_helpers": "CClass RClass"}),
     "jax._src.numpy.vectorize": ("quaxed, galax", {"xlafront.compat.array_helpers": """_apply_excluded _check_output_dims
         _parse_gufunc_signature _parse_input_dimensions"""}),
+    "jax._src.numpy.scalar_types": ("tpu-inference", {"xlafront.compat.renamed": "_ScalarMeta"}),
     "jax._src.numpy.setops": ("pickles", {"xlafront.numpy.sets": """_UniqueAllResult _UniqueCountsResult
         _UniqueInverseResult"""}),
+    "jax._src.pallas": ("programs that import from it", {}),
+    "jax._src.pallas.mosaic": ("programs that import from it", {}),
+    "jax._src.pallas.mosaic.primitives": ("ejkernel, tpu-inference", {"xlafront.pallas.semaphores": "AsyncCopyDescriptor"}),
+    "jax._src.pallas.primitives": ("ejkernel", {"xlafront.compat.kernel_signatures": "load store"}),
+    "jax._src.pallas.utils": ("tpu-inference", {"xlafront.pallas.kernel_functions": "next_power_of_2"}),
     "jax._src.public_test_util": ("tests of tinygp", {"xlafront.test_util": "check_grads check_jvp check_vjp",
                                                            "xlafront.compat.private_functions": "check_close"}),
     "jax._src.test_util": ("Flax's guides", {
@@ -175,6 +187,10 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.base.jaxlib_compat": "DeviceList",
         "xlafront.compat.cpu_devices": "_get_cpu_device_map _reduce_device_list _reduce_mesh _reduce_single_device_sharding xb",
     }),
+    "jax.experimental.mosaic": ("Tokamax", {"xlafront.compat.kernel_signatures": "OptLevel"}),
+    "jax.experimental.mosaic.gpu": ("Tokamax", {}),
+    "jax.experimental.mosaic.gpu.profiler": ("Tokamax", {}),
+    "jax.experimental.mosaic.gpu.utils": ("Tokamax", {}),
     "jax.experimental.pallas.ops": ("programs that import from it", {}),
     "jax.experimental.pallas.ops.gpu": ("programs that import from it", {}),
     "jax.experimental.pallas.ops.gpu.attention": ("programs for GPUs", {"xlafront.compat.kernel_signatures": "mha"}),
@@ -189,7 +205,10 @@ COMPOSED: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.kernel_signatures": "paged_attention"}),
     "jax.experimental.pallas.ops.tpu.splash_attention": ("programs for TPUs", _ATTENTION | _MASKS),
     "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel": ("Keras", _ATTENTION),
-    "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask": ("Keras", _MASKS),
+    "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask": ("ejkernel, Keras", _MASKS | {
+        "xlafront.compat.kernel_signatures": "_ComputableMask"}),
+    "jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask_info": ("ejkernel, MaxText", {
+        "xlafront.compat.kernel_signatures": "MaskInfo"}),
     "jax.extend": ("programs that import from it", {}),
     "jax.extend.ifrt_programs": ("Orbax", {"xlafront.base.jaxlib_compat": "ifrt_programs"}),
     "jax.core": ("Equinox, Flax, Haiku, TensorFlow Probability", {
@@ -284,8 +303,8 @@ for _name in PRIVATE:
 # Modules in which jaxlib looks up names; `base.jax_names` creates them.
 USED_BY_JAXLIB = ("jax._src.named_sharding", "jax._src.sharding_impls")
 # Packages that are loaded by `install`. Python removes a module from `sys.modules` for a moment after running it, and another
-# thread that imports a submodule at that moment would not find the package.
-PRELOADED = ("jax", "jax._src", "jax.experimental")
+# thread that imports a submodule at that moment would not find the package. Tokamax looks up the last one in `sys.modules`.
+PRELOADED = ("jax", "jax._src", "jax.experimental", "jax._src.lax", "jax._src.lax.lax")
 
 # The modules in each package.
 CHILDREN: dict[str, list[str]] = {}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from xlafront.api.vmappable_types import element, is_mapped_type as is_vmappable
 from xlafront.base.jaxlib_compat import NamedSharding, result_handler
+from xlafront.base.meshes import Mesh, active, empty_mesh
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.avals import AbstractValue, ShapedArray
 from xlafront.core.ir import DebugInfo, Jaxpr, Var
@@ -136,7 +137,40 @@ def check_close(xs: Any, ys: Any, atol: float | dict | None = None, rtol: float 
     tree.map(compare, xs, ys)
 
 
-# Sequences
+# Meshes
+
+
+def get_concrete_mesh() -> Mesh:
+    """Return the mesh that `set_mesh` put in context, also while a function is traced; an empty one if there is none."""
+    return active.mesh or empty_mesh
+
+
+# Sequences and mappings
+
+
+class FrozenDict(Mapping):
+    """A hashable mapping, equal to those of its class with the same entries. It is a leaf of pytrees."""
+
+    def __init__(self, d: Mapping):
+        self._entries = dict(d)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._entries[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is FrozenDict and self._entries == other._entries
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._entries.items()))
+
+    def __repr__(self) -> str:
+        return f"FrozenDict({self._entries})"
 
 
 def safe_zip(*columns: Iterable) -> list[tuple]:

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from xlafront.base.jaxlib_compat import jaxlib_version as version
 from xlafront.base.typed_scalars import TypedComplex, TypedFloat, TypedInt
 from xlafront.core import dtypes, tree
 from xlafront.core.ir import EquationContext as JaxprEqnContext
 from xlafront.core.tracing import Tracer, aval_of_type as pytype_aval_mappings, is_tracing, thread as trace_ctx
 from xlafront.interpreters.mlir import lowerable_effects
+from xlafront.numpy.scalar_types import ScalarType as _ScalarMeta
 from xlafront.runtime.clients import clients
 from xlafront.runtime.distributed import state as global_state
 from xlafront.runtime.effects import effects_barrier as wait_for_tokens
@@ -21,10 +23,12 @@ from xlafront.staging.sharding_arguments import UNSPECIFIED
 
 __all__ = ["UNSPECIFIED", "DType", "DimSize", "JaxprEqnContext", "MeshExecutable", "PRNGKeyArray", "Shape", "SupportsDType",
            "TypedComplex", "TypedFloat", "TypedInt", "TypedNdArray", "UnspecifiedValue", "full_lower", "global_state",
+           "_ScalarMeta",
            "physical_aval", "pytype_aval_mappings", "supports_inf", "to_complex_dtype", "trace_ctx", "trace_state_clean",
-           "wait_for_tokens"]
+           "version", "wait_for_tokens"]
 
 _backends = clients.started
+_jax_types = [d for d in dtypes.supported if d != dtypes.float0]
 NotMapped = type(None)
 UnspecifiedValue, _UNSPECIFIED = type(UNSPECIFIED), UNSPECIFIED
 DType = np.dtype

@@ -77,7 +77,7 @@ class ShapeDtypeStruct:
             ShapeDtypeStruct(shape=(2, 3), dtype=float32)
         """
         if isinstance(x, ShapeDtypeStruct):
-            return x
+            return cls(**x._arguments())
         aval = tracing.aval_of(x, "ShapeDtypeStruct.like")
         if isinstance(x, tracing.Tracer) and isinstance(aval, ShapedArray):
             over_mesh = bool(aval.sharding.mesh.axis_names)
@@ -115,9 +115,9 @@ class ShapeDtypeStruct:
         return len(self.shape)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.__slots__ or name in ("sharding", "size", "ndim", "format"):
-            raise RuntimeError(f"cannot assign to {name}: a ShapeDtypeStruct is immutable. Use update({name}=...).")
-        raise AttributeError(f"a ShapeDtypeStruct has no attribute {name!r}")
+        if hasattr(ShapeDtypeStruct, name) or hasattr(self, name):
+            raise RuntimeError(f"cannot assign to {name}: a {type(self).__name__} is immutable. Use update({name}=...).")
+        object.__setattr__(self, name, value)  # an attribute of a subclass, for the first time
 
     def __len__(self) -> int:
         if not self.shape:
@@ -126,22 +126,25 @@ class ShapeDtypeStruct:
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """Return a copy with some fields replaced."""
-        fields = {name.lstrip("_"): getattr(self, name) for name in self.__slots__[:-1]} | changes
-        if self._layout is not None:
-            if "sharding" not in changes:
-                fields["sharding"] = self.format
-            elif not (changes["sharding"] is None or isinstance(changes["sharding"], Format)):
-                raise ValueError(f"a ShapeDtypeStruct with {self._layout} cannot be updated with the sharding "
-                                 f"{changes['sharding']} alone. Pass a Format.")
-        return ShapeDtypeStruct(**fields)
+        if self._layout is not None and not isinstance(changes.get("sharding"), Format | None):
+            raise ValueError(f"a ShapeDtypeStruct with {self._layout} cannot be updated with the sharding "
+                             f"{changes['sharding']} alone. Pass a Format.")
+        return ShapeDtypeStruct(**self._arguments() | changes)
+
+    def _arguments(self) -> dict[str, Any]:
+        """Return the arguments of the constructor for an equal placeholder."""
+        fields = {name.lstrip("_"): getattr(self, name) for name in ShapeDtypeStruct.__slots__[:-1]}
+        return fields if self._layout is None else fields | {"sharding": self.format}
 
     def __reduce__(self) -> Any:
+        if type(self) is not ShapeDtypeStruct:
+            return object.__new__, (type(self),), object.__getstate__(self)  # type: ignore[attr-defined]
         return _struct, (*_fields(self)[:-1], self._layout)
 
-    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
-        """Restore from a pickle of JAX."""
+    def __setstate__(self, state: tuple[dict[str, Any] | None, dict[str, Any]]) -> None:
+        """Restore from a pickle of JAX, or of a subclass."""
         own = {"_dll": "_layout"}
-        for name, value in state[1].items():
+        for name, value in {**(state[0] or {}), **state[1]}.items():
             object.__setattr__(self, own.get(name, name), value)
 
     def __eq__(self, other: object) -> bool:
@@ -154,7 +157,7 @@ class ShapeDtypeStruct:
         more = [f", {name}={value}" for name, value in (
             ("sharding", self._sharding), ("format", self._layout), ("weak_type", self.weak_type or None),
             ("manual_axis_type", self.manual_axis_type), ("is_ref", self.is_ref or None)) if value is not None]
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={getattr(self.dtype, 'name', self.dtype)}{''.join(more)})"
+        return f"{type(self).__name__}(shape={self.shape}, dtype={getattr(self.dtype, 'name', self.dtype)}{''.join(more)})"
 
 
 _fields = operator.attrgetter(*ShapeDtypeStruct.__slots__)

@@ -19,7 +19,7 @@ from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding
-from xlafront.lax.dot_algorithms import DotAlgorithm, algorithm_text, preset
+from xlafront.lax.dot_algorithms import DotAlgorithm, algorithm_text, preset, preset_types, result_types
 from xlafront.lax.families import bilinear_jvp
 from xlafront.lax.shapes import inverse, permute
 from xlafront.staging.library import library
@@ -46,7 +46,28 @@ class Precision(_NamedEnum):
     HIGHEST = 2
 
 
-DotAlgorithmPreset = _NamedEnum("DotAlgorithmPreset", ("DEFAULT", *config.DOT_ALGORITHMS))  # type: ignore[misc,call-arg,arg-type]
+class _Algorithm(_NamedEnum):
+    @property
+    def accumulation_type(self) -> Any:
+        """The type of the accumulation; None for any."""
+        total = preset_types(self.name).accumulation
+        return total and total.type
+
+    @property
+    def supported_lhs_types(self) -> tuple | None:
+        """The types of operands that are not converted, first the one to which others are; None for any."""
+        operands = preset_types(self.name).operands
+        return operands and tuple([d.type for d in operands])
+
+    supported_rhs_types = supported_lhs_types
+
+    def supported_output_types(self, lhs_dtype: DTypeLike, rhs_dtype: DTypeLike) -> tuple | None:
+        """Return the types that a product of arrays of these dtypes can have; None for any."""
+        results = result_types(self.name, dtypes.dtype(lhs_dtype), dtypes.dtype(rhs_dtype))
+        return results and tuple([d.type for d in results])
+
+
+DotAlgorithmPreset = _Algorithm("DotAlgorithmPreset", ("DEFAULT", *config.DOT_ALGORITHMS))  # type: ignore[misc,call-arg,arg-type]
 DotAlgorithmPreset.__doc__ = """Named algorithms of matrix products, for `precision`. CPUs support few of them.
 
     A name lists the dtypes to which the operands are rounded, the dtype of the accumulation, and the number of products of

@@ -24,8 +24,14 @@ from xlafront.runtime.sharding import refuse_extremes
 from xlafront.symbolic.dimensions import is_symbolic, is_symbolic_dim
 
 # Otherwise the first attribute of a dialect imports the dialect's generated Python classes (8 ms). Rules that use these classes
-# import them themselves.
+# import them themselves; `find_operation_classes` is for readers of modules.
+_packages_of_dialects = list(_mlir.globals.dialect_search_modules)
 _mlir.globals.dialect_search_modules = []
+
+
+def find_operation_classes() -> None:
+    """Give operations the Python classes of their dialects from now on, which have properties for attributes and operands."""
+    _mlir.globals.dialect_search_modules = _packages_of_dialects
 
 
 def _make_context() -> ir.Context:

@@ -605,15 +605,24 @@ def _product(x, y, numbers, precision, preferred, unreduced=frozenset()):
                               out_sharding=sharding)
 
 
-@library(static=("plan", "precision", "preferred", "product", "unreduced"), name="einsum")
-def _einsum_kernel(operands, plan, precision, preferred, product, unreduced=frozenset()):
+def _replaced_product(function: Callable, operands: Sequence) -> Callable:
+    """Return a product by a replacement of `dot_general`."""
+    joint = dtypes.lattice_result_type(*operands)[0]
+
+    def product(x, y, numbers, precision, preferred):
+        return function(x, y, numbers, precision=precision, preferred_element_type=preferred or joint)
+    return product
+
+
+def _contract(operands, plan, precision, preferred, product, unreduced=frozenset()):
+    """Contract operands along the path of a plan."""
     terms, result, path = plan
     if unreduced and product is _product:
         product = functools.partial(_product, unreduced=unreduced)
     arrays, preferred_dtype, weak = _operands_and_dtype("einsum", operands, preferred)
     work = list(zip(arrays, terms))
     for step in path:
-        group = [work.pop(i) for i in reversed(step)][::-1]
+        group = [work.pop(i) for i in reversed(step)]  # the last operand first, as opt_einsum pairs them
         live = set(result).union(*[t for _, t in work])
         x, term = group[0]
         if len(group) == 1:
@@ -628,6 +637,18 @@ def _einsum_kernel(operands, plan, precision, preferred, product, unreduced=froz
     if preferred_dtype is not None and tracing.aval_of(x).dtype != preferred_dtype:
         x = as_type(x, preferred_dtype, False)
     return with_weakness(x, weak)
+
+
+_einsum_kernel = library(static=("plan", "precision", "preferred", "product", "unreduced"), name="einsum")(_contract)
+
+
+def einsum_step(subscripts: str, operands: Sequence[Any], precision: Any, preferred_element_type: DTypeLike | None,
+                product: Callable | None, out_sharding: Any) -> Array:
+    """Compute `einsum` of one or two operands, the last one on the left of the product, by operations that are not compiled
+    together: the replacement `product` of `dot_general` may have side effects."""
+    plan = _plan_einsum(subscripts, [np.shape(x) for x in operands], "auto")
+    return _with_out_sharding("numpy.einsum", out_sharding, _contract, (list(operands),), plan, canonical_precision(precision),
+                              preferred_element_type, _replaced_product(product, operands) if product else _product)
 
 
 def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto", precision: Any = None,
@@ -659,12 +680,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     check_arraylike("einsum", *arrays)
     arrays = [unwrap(x) for x in arrays]
     plan = _plan_einsum(text, [np.shape(x) for x in arrays], optimize)
-    product = _product
-    if _dot_general not in (None, dot_general):
-        joint = dtypes.lattice_result_type(*arrays)[0]
-
-        def product(x, y, numbers, precision, preferred):
-            return _dot_general(x, y, numbers, precision=precision, preferred_element_type=preferred or joint)
+    product = _product if _dot_general in (None, dot_general) else _replaced_product(_dot_general, arrays)
     return _with_out_sharding("numpy.einsum", out_sharding, _einsum_kernel, (arrays,), plan, canonical_precision(precision),
                               preferred_element_type, product)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from xlafront.core import errors, tracing, tree
 from xlafront.core.ir import Jaxpr, JaxprEqn
@@ -17,10 +17,14 @@ from xlafront.lax.lower_fun import lower_fun
 from xlafront.pallas.block_fusion import Pulled, as_spec, aval_of, block_of, push, run_flat, trace
 from xlafront.pallas.specs import BlockSpec, NoBlockSpec, no_block_spec
 
+_Parameters, _Result = ParamSpec("_Parameters"), TypeVar("_Result")
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Fusion:
+class Fusion(Generic[_Parameters, _Result]):
     """A computation before or after a kernel, which the kernel can do on its blocks. Call it to compute the whole.
+
+    In annotations, `Fusion[[A, B], C]` takes values of the types A and B and returns one of type C.
 
     Args:
         func: The computation. It closes over the arrays that it reads.

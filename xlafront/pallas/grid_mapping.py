@@ -146,6 +146,8 @@ class GridMapping:
 
 # From specs
 
+_leaf = object()  # in place of arrays, for constructors that check their arguments
+
 
 def grid_mapping(spec: GridSpec, in_avals: Sequence[ShapedArray], in_tree, in_names: Sequence[str],
                  out_avals: Sequence[ShapedArray], out_tree, out_names: Sequence[str]) -> GridMapping:
@@ -165,7 +167,7 @@ def grid_mapping(spec: GridSpec, in_avals: Sequence[ShapedArray], in_tree, in_na
 
 def _split(count: int, avals: Sequence, in_tree, names: Sequence[str]):
     """Split off the first `count` arguments, which are scalars for index maps."""
-    arguments = tree.unflatten(in_tree, range(len(avals)))
+    arguments = tree.unflatten(in_tree, [_leaf] * len(avals))
     if count > len(arguments):
         raise ValueError(f"num_scalar_prefetch={count} arguments come first, got {len(arguments)} argument(s).")
     scalars, rest = tree.flatten(arguments[:count]), tree.flatten(arguments[count:])
@@ -180,7 +182,7 @@ def _specs_for(argument: str, counterpart: str, specs: Any, structure, avals: Se
     if many and not isinstance(specs, (tuple, list)):
         raise ValueError(f"in_specs must be a tuple or a list with a BlockSpec for each argument, got {errors.short(specs)}.")
     leaf_specs, spec_tree = tree.flatten(_lists_to_tuples(specs))
-    expected_tree = tree.structure(_lists_to_tuples(tree.unflatten(structure, [0] * len(avals))))
+    expected_tree = tree.structure(_lists_to_tuples(tree.unflatten(structure, [_leaf] * len(avals))))
     if spec_tree != expected_tree:
         raise ValueError(f"the pytree of {argument} and that of {counterpart} do not match: a BlockSpec is needed for each "
                          f"array, in the structure {expected_tree}, got {spec_tree}.")

@@ -9,34 +9,7 @@ import numpy as np
 
 from xlafront.core.traceback_filter import boundary
 from xlafront.pallas.tpu import HBM, CoreType, GridDimensionSemantics
-from xlafront.pallas.tpu_info import active_chip
-
-
-@dataclasses.dataclass(frozen=True)
-class SparseCoreInfo:
-    """The properties of the SparseCores of a TPU device.
-
-    Args:
-        num_cores: Number of SparseCores.
-        num_subcores: Number of vector subcores of each.
-        num_lanes: Number of 32-bit elements of a vector.
-        vmem_capacity_bytes: Vector memory of a subcore.
-        dma_granule_size_bytes: Unit of copies.
-
-    Example:
-        >>> pl.tpu_sc.get_sparse_core_info("tpu7x").num_lanes
-        16
-    """
-
-    num_cores: int
-    num_subcores: int
-    num_lanes: int
-    vmem_capacity_bytes: int
-    dma_granule_size_bytes: int
-
-
-SPARSE_CORES = {"v5p": SparseCoreInfo(4, 16, 8, 524288, 32), "v6e": SparseCoreInfo(2, 16, 8, 262144, 32),
-                "tpu7x": SparseCoreInfo(2, 16, 16, 524288, 32)}
+from xlafront.pallas.tpu_info import SPARSE_CORES, SparseCoreInfo, active_chip
 
 
 @boundary

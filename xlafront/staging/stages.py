@@ -367,7 +367,7 @@ class Lowered:
     def compiler_ir(self, dialect: str | None = None):
         """Return the module itself, as an MLIR object ("stablehlo") or an XLA computation ("hlo")."""
         if dialect in (None, "stablehlo"):
-            lowering.mlir.bindings("dialects.func")  # functions of the module then have the class FuncOp
+            lowering.mlir.find_operation_classes()
             return lowering.module_text.copy_of(self._named)
         if dialect == "hlo":
             return self._hlo()

@@ -24,7 +24,7 @@ _EXPORTS = {
         ARBITRARY CMEM CORE_PARALLEL CompilerParams CoreType GridDimensionSemantics HBM MemorySpace PARALLEL
         PrefetchScalarGridSpec SEMAPHORE SMEM SUBCORE_PARALLEL SideEffectType Tiling VMEM VMEM_SHARED einshape is_tpu_device
         load store trace_value""",
-    "xlafront.pallas.tpu_info": "ChipVersion TpuInfo get_tpu_info",
+    "xlafront.pallas.tpu_info": "ChipVersion TpuInfo get_tpu_info get_tpu_info_for_chip",
     "xlafront.pallas.vector_operations": """
         bitcast pack_elementwise prng_random_bits prng_seed roll unpack_elementwise with_memory_space_constraint""",
 }

@@ -62,6 +62,7 @@ from xlafront.pallas.tpu import trace_value as trace_value
 from xlafront.pallas.tpu_info import ChipVersion as ChipVersion
 from xlafront.pallas.tpu_info import TpuInfo as TpuInfo
 from xlafront.pallas.tpu_info import get_tpu_info as get_tpu_info
+from xlafront.pallas.tpu_info import get_tpu_info_for_chip as get_tpu_info_for_chip
 from xlafront.pallas.vector_operations import bitcast as bitcast
 from xlafront.pallas.vector_operations import pack_elementwise as pack_elementwise
 from xlafront.pallas.vector_operations import prng_random_bits as prng_random_bits

@@ -9,6 +9,7 @@ _EXPORTS = {
     "xlafront.lax.ref_indexing": "Indices",
     "xlafront.pallas.sparse_core_words": """
         PackFormat SparseCorePushStreamWarning fetch_and_add pack slice_subcore_vmem_from_shared unpack""",
-    "xlafront.pallas.sparse_core_mesh": "ScalarSubcoreMesh SparseCoreInfo VectorSubcoreMesh get_sparse_core_info",
+    "xlafront.pallas.sparse_core_mesh": "ScalarSubcoreMesh VectorSubcoreMesh get_sparse_core_info",
+    "xlafront.pallas.tpu_info": "SparseCoreInfo",
 }
 __getattr__, __dir__, __all__ = attach(__name__, _EXPORTS)

@@ -17,7 +17,6 @@ from xlafront.pallas.sparse_core import store_compressed as store_compressed
 from xlafront.pallas.sparse_core import store_scatter as store_scatter
 from xlafront.pallas.sparse_core import subcore_barrier as subcore_barrier
 from xlafront.pallas.sparse_core_mesh import ScalarSubcoreMesh as ScalarSubcoreMesh
-from xlafront.pallas.sparse_core_mesh import SparseCoreInfo as SparseCoreInfo
 from xlafront.pallas.sparse_core_mesh import VectorSubcoreMesh as VectorSubcoreMesh
 from xlafront.pallas.sparse_core_mesh import get_sparse_core_info as get_sparse_core_info
 from xlafront.pallas.sparse_core_words import PackFormat as PackFormat
@@ -26,4 +25,5 @@ from xlafront.pallas.sparse_core_words import fetch_and_add as fetch_and_add
 from xlafront.pallas.sparse_core_words import pack as pack
 from xlafront.pallas.sparse_core_words import slice_subcore_vmem_from_shared as slice_subcore_vmem_from_shared
 from xlafront.pallas.sparse_core_words import unpack as unpack
+from xlafront.pallas.tpu_info import SparseCoreInfo as SparseCoreInfo
 

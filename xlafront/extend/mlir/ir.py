@@ -2,6 +2,7 @@
 
 import sys
 
-from xlafront.lowering.mlir import bindings
+from xlafront.lowering.mlir import bindings, find_operation_classes
 
+find_operation_classes()
 sys.modules[__name__] = bindings("ir")

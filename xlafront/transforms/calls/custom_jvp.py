@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -114,6 +115,7 @@ class custom_jvp(CustomFunction):
     """
 
     kind = "custom_jvp"
+    __class_getitem__: Any = classmethod(GenericAlias)  # `custom_jvp[Result]` in annotations
     jvp: Callable | None = None
     symbolic_zeros: bool = False
 

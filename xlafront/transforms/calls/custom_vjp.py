@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -116,6 +117,7 @@ class custom_vjp(CustomFunction):
     """
 
     kind = "custom_vjp"
+    __class_getitem__: Any = classmethod(GenericAlias)  # `custom_vjp[Result]` in annotations
     rules: VJPRules | None = None
     remat_rules: VJPRules | None = None  # for checkpoints, and for other calls if there are no others
 
