@@ -415,6 +415,12 @@ def test_einsum_accepts_other_characters_as_subscripts():
         xnp.einsum("a.b->ab", a[0])
 
 
+def test_einsum_refuses_labels_of_several_types():
+    for function in (np.einsum, xnp.einsum):
+        with pytest.raises(TypeError):
+            function(np.ones((2, 3)), [0, "a"])
+
+
 def test_einsum_passes_the_result_dtype_to_a_custom_dot_general():
     """It may multiply in another dtype, as 8-bit products do."""
     seen = []
