@@ -497,7 +497,7 @@ def test_positions_of_small_and_unsigned_dtypes(dtype):
     ((), ...), ((), ()), ((), None), ((3,), ...), ((3,), 0), ((3,), slice(2)), ((3,), np.array([0, 2]))])
 @pytest.mark.filterwarnings("ignore:scatter inputs:FutureWarning")  # weak int32 and int8 are computed in int8
 def test_updates_keep_the_weak_type(method, shape, key):
-    """Whether the value is a Python scalar or of another dtype; arrays that are not weak stay so."""
+    """The value is a Python scalar or has another dtype; arrays that are not weak stay so."""
     weak = xnp.broadcast_to(xnp.asarray(1), shape)
     assert weak.weak_type
     for value in (2, np.int8(2), np.int32(2)):
