@@ -1,10 +1,10 @@
 """Functions of pytrees: `tree.map`, `tree.flatten`, `tree.leaves` and others."""
 
-from xlafront.core.traceback_filter import exported
+from xlafront.core.traceback_filter import exported as _exported
 from xlafront.core.tree import (
     all as all,
     broadcast as broadcast,
-    flatten_tree,
+    flatten_tree as flatten,
     flatten_with_path as flatten_with_path,
     leaves as leaves,
     leaves_with_path as leaves_with_path,
@@ -18,10 +18,9 @@ from xlafront.core.tree import (
     unflatten as unflatten,
 )
 
-flatten = flatten_tree
 __all__ = [
     "all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path", "map", "map_with_path", "reduce",
     "reduce_associative", "static", "structure", "transpose", "unflatten"]
 
 for _name in __all__:
-    globals()[_name] = exported(globals()[_name], __name__, _name)
+    globals()[_name] = _exported(globals()[_name], __name__, _name)

@@ -598,3 +598,9 @@ def test_thread_local_setting_retraces():
             assert noise(xf.random.key(0)).tolist() != plain
         assert noise(xf.random.key(0)).tolist() == plain
     assert traced == [False, True]
+
+
+def test_platforms_are_none_if_not_requested():
+    code = "import xlafront as xf; assert xf.config.jax_platforms is None; xf.numpy.ones(2); assert xf.config.jax_platforms is None"
+    environment = {name: text for name, text in os.environ.items() if not name.endswith("_PLATFORMS")}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)

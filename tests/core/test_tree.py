@@ -264,3 +264,7 @@ def test_key_paths_of_partials():
 def test_metadata_of_static_fields():
     assert dict(xf.tree.static(metadata={"static": False}).metadata) == {"static": False}
     assert dict(xf.tree.static(metadata={"name": 1}).metadata) == {"static": True, "name": 1}
+
+
+def test_names_of_the_module_are_those_it_exports():
+    assert [name for name in dir(xf.tree) if not name.startswith("_")] == sorted(xf.tree.__all__)

@@ -312,6 +312,9 @@ def test_invalid_operations_raise():
         xnp.zeros((0, 3))[0]
     with pytest.raises(IndexError, match="size 0"):
         xf.jit(lambda i: xnp.zeros((0, 3)).at[i].set(1.0))(0)
+    for x_of_none, indices in ((xnp.zeros((0, 3)), [0]), (xnp.zeros(0), [[0]])):
+        with pytest.raises(TypeError, match="size 0"):
+            x_of_none[xnp.array(indices)]
     with pytest.raises(IndexError, match="dynamic_slice"):
         xf.jit(lambda x, k: x[k:])(x, 1)
     with pytest.raises(ValueError, match=r"\(3,\).*\(2,\)"):
@@ -487,3 +490,17 @@ def test_positions_of_small_and_unsigned_dtypes(dtype):
         np.testing.assert_array_equal(start(given[0]), updated)
     rows = xf.vmap(lambda i: xf.lax.dynamic_update_slice(xnp.asarray(x), -xnp.ones(2), (i,)))(given)
     np.testing.assert_array_equal(rows[0], updated)
+
+
+@pytest.mark.parametrize("method", ["set", "add", "subtract", "multiply", "max", "min"])
+@pytest.mark.parametrize("shape, key", [
+    ((), ...), ((), ()), ((), None), ((3,), ...), ((3,), 0), ((3,), slice(2)), ((3,), np.array([0, 2]))])
+@pytest.mark.filterwarnings("ignore:scatter inputs:FutureWarning")  # weak int32 and int8 are computed in int8
+def test_updates_keep_the_weak_type(method, shape, key):
+    """The value is a Python scalar or has another dtype; arrays that are not weak stay so."""
+    weak = xnp.broadcast_to(xnp.asarray(1), shape)
+    assert weak.weak_type
+    for value in (2, np.int8(2), np.int32(2)):
+        for x in (weak, xnp.ones(shape, int)):
+            updated = getattr(x.at[key], method)(value)
+            assert (updated.weak_type, updated.dtype) == (x.weak_type, x.dtype)

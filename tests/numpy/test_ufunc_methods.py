@@ -158,3 +158,11 @@ def test_updates_out_of_bounds_are_dropped(name):
     inside = x.astype(bool) if name == "logical_or" else x.copy()
     getattr(np, name).at(inside, [-1, 3, 2], b[[1, 2, 4]])
     np.testing.assert_array_equal(getattr(xnp, name).at(x, np.int32([7, -1, 3, -9, 2]), b, inplace=False), inside)
+
+
+@pytest.mark.parametrize("name", ["bitwise_and", "bitwise_or", "bitwise_xor"])
+def test_bitwise_reductions_need_integers(name):
+    """The class of the error is that of JAX."""
+    for x in (np.ones(3, np.float32), np.ones(3, np.complex64)):
+        with pytest.raises(ValueError, match="integer"):
+            getattr(xnp, name).reduce(x)

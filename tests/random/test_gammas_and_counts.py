@@ -223,3 +223,13 @@ def test_geometric_samples_in_narrow_dtypes(dtype):
 def test_complex_lognormal_samples(sigma):
     normal = np.asarray(random.normal(k, (2,), complex))
     np.testing.assert_allclose(random.lognormal(k, sigma, (2,), complex), np.exp(normal * sigma), rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["cholesky", "eigh", "svd"])
+def test_multivariate_normal_has_the_dtype_of_mean_and_covariance(method):
+    with xf.enable_x64(True):
+        for mean, cov, expected in [("f4", "f4", "f4"), ("f4", "f8", "f8"), ("i8", "i8", "f8"), ("f2", "f2", "f4")]:
+            x = random.multivariate_normal(random.key(0), np.zeros(2, mean), np.eye(2, dtype=cov), method=method)
+            assert x.dtype == np.dtype(expected)
+            plain = random.normal(random.key(0), (2,), expected)  # the covariance is the identity, but for signs of its factor
+            np.testing.assert_allclose(abs(x), abs(plain), rtol=1e-5)

@@ -165,3 +165,7 @@ def test_second_derivatives_in_reverse_mode():
     p = xnp.array([1.0, 0.7])
     found = xf.jacrev(xf.grad(lambda p: total(p, lambda y0, a: ode.odeint(lambda y, t, a: -a * y * y, y0, times, a))))(p)
     np.testing.assert_allclose(found, xf.hessian(lambda p: total(p, solution))(p), rtol=1e-3)
+
+
+def test_no_step_gives_no_finite_value():
+    assert np.isinf(ode.odeint(lambda y, t: -y, xnp.ones(2), xnp.array([0.0, 1.0]), mxstep=0)[1]).all()

@@ -141,3 +141,9 @@ def test_bad_input():
         jet(xnp.sin, (X,), ((np.ones(2),),))
     with pytest.raises(ValueError, match="for each"):
         jet(xnp.sin, (X,), ())
+
+
+def test_weak_type_of_integer_primals():
+    value, terms = jet(xnp.sin, (3,), ((1, 0),))
+    assert value.weak_type and all(term.weak_type for term in terms)
+    assert not jet(xnp.sin, (np.int32(3),), ((1, 0),))[0].weak_type

@@ -122,7 +122,7 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
      "allow, log or refuse transfers between devices"),
     ("transfer_guard_device_to_host", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False,
      "allow, log or refuse transfers from devices to the host"),
-    ("platforms", str, "", False, "comma-separated platforms to initialize, the default first: 'cuda,cpu'"),
+    ("platforms", str, None, False, "comma-separated platforms to initialize, the default first: 'cuda,cpu'"),
     ("platform_name", str, "", False, "older name for the first of `platforms`"),
     ("num_cpu_devices", c_int, -1, False, "number of CPU devices to simulate"),
     ("cpu_enable_async_dispatch", bool, True, False, "return from calls on CPU before they complete"),

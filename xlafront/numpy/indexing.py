@@ -133,7 +133,8 @@ def plan_key(shape: tuple, key, static_ints: bool, reads: bool = True) -> tuple[
             dim = _plan_mask(item, shape, dim, position, entries, indices, is_only_index)
         else:
             if shape[dim] == 0 and (np.size(item) if reads else np.ndim(item) == 0):
-                raise IndexError(f"an index array cannot select from dimension {dim}, which has size 0.")
+                raise (TypeError if np.ndim(item) else IndexError)(
+                    f"an index array cannot select from dimension {dim}, which has size 0.")
             entries.append(("array", len(indices)))
             indices.append(item)
             dim += 1

@@ -447,8 +447,8 @@ def _subscripts(operands):
     labels = {label for sublist in label_lists for label in sublist if label is not Ellipsis}
     try:
         ordered = sorted(labels)
-    except TypeError:  # labels of several types
-        ordered = sorted(labels, key=lambda label: (str(type(label)), hash(label)))
+    except TypeError:
+        raise TypeError(f"einsum needs labels that can be compared, such as integers, got {list(labels)}.") from None
     letters = {label: chr(97 + i if i < 26 else 39 + i) for i, label in enumerate(ordered)}
 
     def text(labels):

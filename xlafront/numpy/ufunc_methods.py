@@ -39,6 +39,7 @@ _REDUCTIONS = _keyed_by_ufunc({
 _LOGICAL = frozenset((PUBLIC["logical_and"], PUBLIC["logical_or"]))
 _ANY_ORDER = frozenset(PUBLIC[name] for name in (
     "logaddexp", "logaddexp2", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"))
+_BITWISE = frozenset(PUBLIC[name] for name in ("bitwise_and", "bitwise_or", "bitwise_xor"))
 _CUMULATIVE = _keyed_by_ufunc({"add": reductions.cumsum, "multiply": reductions.cumprod})
 _UPDATES = _keyed_by_ufunc({"add": "add", "subtract": "subtract", "multiply": "multiply", "maximum": "max", "minimum": "min"})
 _PRESERVES_DTYPE = _keyed_by_ufunc(dict.fromkeys(("add", "subtract", "multiply")))  # `at` returns the dtype of the array
@@ -195,6 +196,9 @@ def reduce(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DTypeL
             raise ValueError(f"numpy.{name} does not have an identity: reduce with `where` needs `initial`.")
     if axis is not None and not a.ndim:
         canonical_axis(axis, 0, f"numpy.{name}.reduce")
+    if function in _BITWISE and dtypes.is_inexact(a.dtype):
+        raise ValueError(f"numpy.{name}.reduce needs an integer or boolean argument, got dtype {a.dtype}: convert it with "
+                         "x.astype(...).")
     if function in _REDUCTIONS and (initial is None or function not in _LOGICAL):
         options = {n: v for n, v in (("dtype", dtype), ("initial", initial), ("where", where)) if v is not None}
         if dtype is not None and function not in _CUMULATIVE:

@@ -320,7 +320,8 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
     else:
         joint = _joint_dtype(x, values, name)
         if joint != own and UPDATES[name][1] is not None:  # compute in the promoted dtype
-            return converted(update(name, astype(x, joint), key, values, indices_are_sorted, unique_indices, mode, wrap), own)
+            new = update(name, astype(x, joint), key, values, indices_are_sorted, unique_indices, mode, wrap)
+            return with_weakness(converted(new, own), tracing.aval_of(x).weak_type)
         values = _as_dtype(values, own)
     concrete = tracing.thread.trace is tracing.eval_trace and not isinstance(x, tracing.Tracer)
     try:
@@ -491,7 +492,7 @@ def _window_kernel(x, values, starts, name, plan):
     if operation is not None:
         old = dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes) if sizes else x
         values = PRIMITIVES[operation].bind(old, values)
-    return _write_window(x, values, starts, sizes, name) if sizes else values
+    return _write_window(x, values, starts, sizes, name) if sizes else with_weakness(values, tracing.aval_of(x).weak_type)
 
 
 def _unstack_scalars(vector, count):

@@ -378,6 +378,8 @@ def _multivariate_normal(key, mean, cov, shape, dtype, method):
     from xlafront.linalg import factorizations, numpy_functions, spectra  # start-up: few programs need it
 
     mean, cov = promote_dtypes_inexact(xnp.asarray(mean), xnp.asarray(cov))
+    if dtype is None:
+        dtype = mean.dtype if mean.dtype.itemsize >= 4 else np.dtype(np.float32)
     if mean.dtype.itemsize < 4:  # No library factorizes 16-bit matrices. The dtype of the samples may be wider.
         mean, cov = mean.astype(dtype), cov.astype(dtype)
     if method == "cholesky":
@@ -406,7 +408,7 @@ def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: 
         cov: Positive definite covariance matrices of shape `(..., n, n)`.
         shape: Batch shape of the result, to which the batch shapes of `mean` and `cov` must broadcast. Default: their joint
             shape.
-        dtype: Floating dtype of the result. Default: the default float dtype.
+        dtype: Floating dtype of the result. Default: that of `mean` and `cov`, with at least 32 bits.
         method: Factorization of the covariance: "cholesky", "eigh" or "svd". The last two also accept singular matrices.
         out_sharding: Sharding of the result over explicit mesh axes.
 
@@ -433,7 +435,8 @@ def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: 
     if dtypes.is_complex(d):
         raise ValueError(f"random.{name} needs a floating mean and covariance, got {d}.")
     batch_shape = _sample_shape(name, shape, np.empty(mean_shape[:-1]), np.empty(cov_shape[:-2]))
-    return with_sharding(_multivariate_normal(key, mean, cov, batch_shape, _float_dtype(name, dtype), method), out_sharding)
+    dtype = dtype if dtype is None else _float_dtype(name, dtype)
+    return with_sharding(_multivariate_normal(key, mean, cov, batch_shape, dtype, method), out_sharding)
 
 
 @library(static=("shape", "n", "m", "dtype"), name="orthogonal")

@@ -227,7 +227,7 @@ def _integrate(func: Callable, y0, ts, rtol: float, atol: float, mxstep: float, 
     """Return the values of a vector at the times `ts`."""
     f0 = func(y0, ts[0])
     dt = xnp.clip(initial_step_size(func, ts[0], y0, 4, rtol, atol, f0), 0, hmax).astype(ts.dtype)
-    start = (y0, f0, ts[0], dt, ts[0], xnp.stack([y0 * 0] * 4 + [y0]))
+    start = (y0, f0, ts[0], dt, ts[0], xnp.stack([y0] * 5))
 
     def output(state, target):
         def is_active(counted_state):

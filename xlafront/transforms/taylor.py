@@ -582,7 +582,8 @@ def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Any], factorial_
         raise ValueError(f"jet takes series of equal lengths, got lengths {[len(terms) for terms in series]}.")
     order = lengths.pop() if lengths else 0
     primals = tuple([as_array(x) for x in primals])
-    primals = tuple([x if dtypes.is_inexact(x.dtype) else to_dtype(x, dtypes.default_dtype(float)) for x in primals])
+    d = dtypes.default_dtype(float)
+    primals = tuple([x if dtypes.is_inexact(x.dtype) else as_type(x, d, x.weak_type) for x in primals])
     terms = [_check_series(i, x, t, order) for i, (x, t) in enumerate(zip(primals, series))]
     if not factorial_scaled:
         terms = [_derivatives([x, *t])[1] for x, t in zip(primals, terms)]
