@@ -415,7 +415,6 @@ def test_einsum_accepts_other_characters_as_subscripts():
         xnp.einsum("a.b->ab", a[0])
 
 
-<<<<<<< HEAD
 def test_einsum_puts_the_last_operand_on_the_left():
     seen = []
 
@@ -427,12 +426,12 @@ def test_einsum_puts_the_last_operand_on_the_left():
     xnp.einsum("ab,zab->zb", a, b, _dot_general=product)  # opt_einsum contracts "zab,ab->zb", as in JAX
     xnp.einsum("zab,ab->zb", b, a, _dot_general=product)
     assert seen == [(3, 2), (2, 3)]
-=======
+
+
 def test_einsum_refuses_labels_of_several_types():
     for function in (np.einsum, xnp.einsum):
         with pytest.raises(TypeError):
             function(np.ones((2, 3)), [0, "a"])
->>>>>>> hb
 
 
 def test_einsum_passes_the_result_dtype_to_a_custom_dot_general():
