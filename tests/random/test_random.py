@@ -495,3 +495,17 @@ def test_signs_are_those_of_rademacher(wide):
         expected = np.asarray(random.rademacher(random.split(key)[1], (40,)))
         for samples in (random.double_sided_maxwell(key, 0.0, 1.0, (40,), "float32"), random.generalized_normal(key, 3.0, (40,), "float32")):
             np.testing.assert_array_equal(np.sign(samples), expected)
+
+
+def test_bounds_of_samples():
+    """Samples are at least the lower bound without an operation for the maximum, which takes long to compile behind the bits."""
+    key = random.key(0)
+    for low, high in ((-1.0, 1.0), (0.0, 1e-45), (5.0, -3.0), (-0.0, 2.0)):
+        x = np.asarray(random.uniform(key, (500,), minval=low, maxval=high))
+        assert (x >= np.float32(low)).all() and not np.isnan(x).any()
+    for low, high in ((np.nan, 1.0), (0.0, np.nan)):
+        assert np.isnan(random.uniform(key, (5,), minval=low, maxval=high)).all()
+    x = np.asarray(random.truncated_normal(key, 3.0, 3.001, (500,)))
+    assert (x > np.float32(3)).all() and (x < np.float32(3.001)).all()
+    for sample in (random.normal, random.gumbel, random.cauchy):
+        assert "maximum" not in xf.jit(lambda key, f=sample: f(key, (100,))).lower(key).as_text()
