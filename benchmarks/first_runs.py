@@ -59,6 +59,33 @@ def _first_runs(lib: Library, which: str) -> dict:
 
 
 @case
+def samplers(lib: Library) -> dict:
+    """Compilation of samplers, whose kernels are long, for several numbers of samples. Processor time."""
+    if not lib.compiles:
+        return {}
+    xf, random = lib.xf, lib.xf.random
+    key, alpha = random.key(0), np.ones(7, np.float32)
+    draws: dict[str, Callable] = {
+        "normal": random.normal,
+        "truncated_normal": lambda key, shape: random.truncated_normal(key, -1.0, 1.0, shape),
+        "gamma": lambda key, shape: random.gamma(key, 2.0, shape),
+        "beta": lambda key, shape: random.beta(key, 2.0, 3.0, shape),
+        "poisson": lambda key, shape: random.poisson(key, 20.0, shape),
+        "binomial": lambda key, shape: random.binomial(key, 200.0, 0.3, shape),
+        "dirichlet": lambda key, shape: random.dirichlet(key, alpha, shape),
+    }
+    lib.wait(xf.jit(random.bits)(key))
+    figures = {}
+    for name, draw in draws.items():
+        for count in (100, 1000, 1024):
+            lowered = xf.jit(lambda key, draw=draw, count=count: draw(key, (count,))).lower(key)
+            started = time.process_time()
+            lowered.compile()
+            figures[f"compile {name}, {count} samples"] = ((time.process_time() - started) * 1e3, "ms")
+    return figures
+
+
+@case
 def tiers(lib: Library) -> dict:
     """The time to the first result of three gradients, with `tiered_compilation` where there is such a setting."""
     if not lib.compiles:

@@ -64,6 +64,14 @@ def test_samples_do_not_depend_on_their_number(function):
 
 
 @pytest.mark.cpu_only
+@pytest.mark.parametrize("count", [5, 2000])
+def test_uniform_samples_of_counts_are_computed_once(count):
+    """A loop of rejections reads them several times; XLA would compile and compute Threefry for each reading."""
+    for sample in (lambda key: random.poisson(key, 20.0, (count,)), lambda key: random.binomial(key, 200.0, 0.3, (count,))):
+        assert "call @drawn" in xf.jit(sample).lower(k).as_text()
+
+
+@pytest.mark.cpu_only
 def test_gamma_samples_of_rbg_keys_are_independent():
     key = random.key(42, impl="rbg")
     expected = [[2.5782863e-05, 2.0621910], [1.0797736e-02, 2.1411226], [1.2103578e-05, 1.6735173]]  # the reference's

@@ -21,7 +21,7 @@ from xlafront.symbolic.dimensions import is_symbolic
 
 _LONG_ROW = 32  # In rows of at least this length the remainder after the last full vector costs little.
 _VECTOR = 8
-_MIN_SIZE = 1024
+_MIN_SIZE = 1024  # of samples in one row
 _jaxprs = BoundedCache(256)
 
 
@@ -54,7 +54,7 @@ def as_one_row(sample: Callable, reshape: Callable) -> Callable:
 
 def sample_once(sample: Callable, key, shape, dtype, reshape: Callable):
     """Return `sample(key, shape, dtype)` for several loops that read it."""
-    if is_symbolic(shape) or math.prod(shape) < _MIN_SIZE or not _samples_by_position(key):
+    if is_symbolic(shape) or not math.prod(shape) or not _samples_by_position(key):
         return sample(key, shape, dtype)
     return reshape(_call(sample, key, math.prod(shape), dtype, ()), shape)
 
