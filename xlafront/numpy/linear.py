@@ -217,7 +217,8 @@ def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element
         Array(7.+0.j, dtype=complex64)
     """
     check_arraylike("vdot", a, b)
-    a, b = promote_dtypes(unwrap(a), unwrap(b))
+    a, b = unwrap(a), unwrap(b)
+    dtypes.result_type(a, b)  # refuses different dtypes if promotion is strict; `dot` multiplies them without conversion
     a, b = reshape(a, (np.size(a),)), reshape(b, (np.size(b),))
     return dot(_conjugate(a), b, precision=precision, preferred_element_type=preferred_element_type)
 
