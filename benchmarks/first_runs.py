@@ -65,7 +65,7 @@ def samplers(lib: Library) -> dict:
         return {}
     xf, random = lib.xf, lib.xf.random
     key, alpha = random.key(0), np.ones(7, np.float32)
-    draws: dict[str, Callable] = {
+    samples: dict[str, Callable] = {
         "normal": random.normal,
         "truncated_normal": lambda key, shape: random.truncated_normal(key, -1.0, 1.0, shape),
         "gamma": lambda key, shape: random.gamma(key, 2.0, shape),
@@ -76,9 +76,9 @@ def samplers(lib: Library) -> dict:
     }
     lib.wait(xf.jit(random.bits)(key))
     figures = {}
-    for name, draw in draws.items():
+    for name, sample in samples.items():
         for count in (100, 1000, 1024):
-            lowered = xf.jit(lambda key, draw=draw, count=count: draw(key, (count,))).lower(key)
+            lowered = xf.jit(lambda key, sample=sample, count=count: sample(key, (count,))).lower(key)
             started = time.process_time()
             lowered.compile()
             figures[f"compile {name}, {count} samples"] = ((time.process_time() - started) * 1e3, "ms")

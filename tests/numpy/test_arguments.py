@@ -273,8 +273,10 @@ def test_writing_to_an_array_without_elements():
             assert updated.shape == (0, 2)
     assert empty.at[indices].apply(xnp.sin).shape == (0, 2)
     assert xnp.bincount(indices, length=0).shape == (0,)
-    with pytest.raises(IndexError, match="size 0"):
+    with pytest.raises(TypeError, match="size 0"):
         empty[indices]
+    with pytest.raises(IndexError, match="size 0"):
+        empty[indices[0]]
     with pytest.raises(ValueError, match="cannot put"):
         xnp.zeros(0).at[indices].set(xnp.ones(5))
 
