@@ -297,8 +297,10 @@ class Pullback:
         if self.own_fun is not None:
             return self.own_fun
         self._split_residuals()
-        return Pullback(self.program, self.forwarded_leaves, self.in_tree, self.out_tree, self.name, self.want_logs, ([], [])
-                        )._apply_at
+        # The function takes the residuals as arguments, so it must not keep those of this pullback alive.
+        without_residuals = Pullback(
+            self.program, self.forwarded_leaves, self.in_tree, self.out_tree, self.name, self.want_logs, ([], []))
+        return without_residuals._apply_at
 
     @fun.setter
     def fun(self, function: Callable) -> None:

@@ -22,10 +22,9 @@ from xlafront.staging.executable import Executable as MeshExecutable
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
 __all__ = ["UNSPECIFIED", "DType", "DimSize", "JaxprEqnContext", "MeshExecutable", "PRNGKeyArray", "Shape", "SupportsDType",
-           "TypedComplex", "TypedFloat", "TypedInt", "TypedNdArray", "UnspecifiedValue", "full_lower", "global_state",
-           "_ScalarMeta",
-           "physical_aval", "pytype_aval_mappings", "supports_inf", "to_complex_dtype", "trace_ctx", "trace_state_clean",
-           "version", "wait_for_tokens"]
+           "TypedComplex", "TypedFloat", "TypedInt", "TypedNdArray", "UnspecifiedValue", "_ScalarMeta", "full_lower",
+           "global_state", "physical_aval", "pytype_aval_mappings", "supports_inf", "to_complex_dtype", "trace_ctx",
+           "trace_state_clean", "version", "wait_for_tokens"]
 
 _backends = clients.started
 _jax_types = [d for d in dtypes.supported if d != dtypes.float0]

@@ -49,7 +49,7 @@ def register_discharge_rule(prim: Primitive) -> Callable[[Callable], Callable]:
     """Make a decorator that registers the discharge rule of a primitive whose operands may be references.
 
     The rule is `rule(context, *operands, **params)`, with the values of references as operands. It returns the new values of
-    the operands, None for those that are unchanged, and the results. Equations keep their order by the effects that
+    the operands, None for unchanged ones, and the results. Equations keep their order by the effects that
     `def_effectful_abstract_eval` states.
 
     Args:

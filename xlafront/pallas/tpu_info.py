@@ -159,8 +159,8 @@ _PRODUCTS: dict[Any, tuple[tuple[str, str], ...]] = {
 
 # By the name of the chip: version, generation, sizes of the matrix unit, numbers of matrix units; MiB of vector memory and of
 # common memory, KiB of scalar memory; peak rates for int8, fp8 and int4 as multiples of that for bfloat16, 0 where JAX states
-# none, since kernels choose their dtypes by that. Sizes of vector and scalar memory are those that libtpu 0.0.52 states when
-# it refuses a kernel.
+# none, since kernels choose their dtypes by that. libtpu 0.0.52 states the sizes of vector and scalar memory when it refuses a
+# kernel.
 _TABLE = {
     "v2": ("v2", 2, 128, 1, 16, 0, 16, 0, 0, 0),
     "v3": ("v3", 3, 128, 2, 16, 0, 16, 0, 0, 0),
